@@ -108,8 +108,8 @@ class UpgradeVerbs(VersionVerbs):
             learn: What is learned from what the backfill embeds. `Learn()`: where no artifact leads to the target and
                 the target has an encoder, the upgrade teaches itself. It embeds a random sample, learns from it, judges
                 what would be served, hops, and goes on in waves until the budget or the target quality is reached;
-                without any limit it embeds the first sample alone. Searches use both versions as one once that is sure
-                to be better. `trainers.Refit()`: where there is an artifact, it is corrected; where held-out rows come
+                without any limit it embeds the first sample alone, or everything if that takes less time than learning.
+                Searches use both versions as one once that is sure to be better. `trainers.Refit()`: where there is an artifact, it is corrected; where held-out rows come
                 nearer to their natives, the remaining rows are hopped again. None: nothing, and an upgrade without an
                 artifact is refused.
             run: Engine; device and precision of the hop; batches, retries and pace of the backfill.

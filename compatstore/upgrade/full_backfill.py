@@ -51,10 +51,10 @@ class FullBackfill:
         return self.rounds * learning > self.seconds
 
     def reason(self, learning: float) -> str:
-        """The decision in one sentence: "full backfill instead of learning: embedding ..."."""
+        """The decision in one sentence: "full backfill instead of learning: ..."."""
         return (
-            f"full backfill instead of learning: embedding {self.rows} more items takes about {_shown(self.seconds)}, "
-            f"learning at least {_shown(self.rounds * learning)}"
+            f"full backfill instead of learning: {self.rows} more items take about {_shown(self.seconds)}, "
+            f"learning takes at least {_shown(self.rounds * learning)}"
         )
 
 

@@ -22,7 +22,7 @@ class Progress:
         done: Rows done by this process; of "learn" fits and measurements.
         total: Rows to do, or fits and measurements, as far as known.
         seconds: Time since the step began.
-        found: What was found last and what comes next, a line for people; "" before anything was.
+        found: What was found last and what comes next, lines for people; "" before anything was.
         cost: Money that the backfill has used so far, over all calls; None where the step spends none.
     """
 

@@ -331,13 +331,13 @@ def _teach_itself(context: UpgradeContext, controls: Controls, learner: Learner)
 
 
 def _picture(context: UpgradeContext) -> str:
-    """What the last wave found, and what the budget still allows; "" before the first."""
+    """What the last wave found, and what the budget still allows, a line each; or why no wave follows. "" before."""
     reason, waves = reason_of(context), read_waves(context.catalog, context.run.target)
     if reason or not waves:
         return reason
     spent, _ = read_account(context)
     left = Left.of(context, spent)
-    return f"wave {len(waves)}, {waves[-1]}; {left}"
+    return "\n  ".join((f"wave {len(waves)}, {waves[-1].lines[0]}", waves[-1].lines[1], str(left)))
 
 
 def _backfill(context: UpgradeContext, controls: Controls, *, upto: int | None = None) -> tuple[RunRecord, int]:
