@@ -58,7 +58,7 @@ class FullBackfill:
         )
 
 
-class LearningTakesLonger(Exception):
+class LearningTakesLonger(Exception):  # noqa: N818  (a signal to the caller, who chooses the full backfill)
     """Ends a round of learning that takes longer than a full backfill.
 
     Args:
@@ -70,7 +70,7 @@ class LearningTakesLonger(Exception):
         self.seconds = seconds
 
 
-class _Undecided(Exception):
+class _Undecided(Exception):  # noqa: N818  (a signal between this file's functions)
     """Ends the fits of a plan that show no decision in time."""
 
 

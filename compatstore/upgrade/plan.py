@@ -136,9 +136,7 @@ def make_plan(
     )
 
 
-def _why_everything(
-    context: UpgradeContext, learner: Learner | None, gates: Gates, possible: Embeddable | None
-) -> str:
+def _why_everything(context: UpgradeContext, learner: Learner | None, gates: Gates, possible: Embeddable | None) -> str:
     """Why everything is embedded instead of learning, as a sentence; "" if the upgrade learns."""
     if learner is None or possible is None or not context.run.teaches:
         return ""
@@ -254,9 +252,7 @@ def _per_row(context: UpgradeContext, transformer: Transformer) -> float:
     return (time.perf_counter() - started) / len(usable.valid)
 
 
-def _backfill_steps(
-    context: UpgradeContext, target: VersionColumns, possible: Embeddable, reason: str
-) -> list[Step]:
+def _backfill_steps(context: UpgradeContext, target: VersionColumns, possible: Embeddable, reason: str) -> list[Step]:
     run, spent = context.run, read_account(context)[0]
     budget, items = Budget.of(run), possible.items
     price = spent.cost / spent.rows if spent.rows and spent.tokens else possible.price

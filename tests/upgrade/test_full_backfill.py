@@ -49,9 +49,7 @@ def test_a_cheap_encoder_embeds_everything_and_nothing_is_learned(world, tmp_pat
     assert (result.state, result.backfilled, result.missing, result.ended_by) == ("ready", ITEMS, 0, "")
     assert "learn" not in steps(gallery)
     assert gallery.artifacts() == ()
-    assert result.full_backfill.startswith(
-        f"full backfill instead of learning: {ITEMS - FIRST} more items take about "
-    )
+    assert result.full_backfill.startswith(f"full backfill instead of learning: {ITEMS - FIRST} more items take about ")
     assert "learning takes at least " in result.full_backfill
     assert result.full_backfill in {progress.found for progress in told}
     assert (result.served, result.waves, result.lessons) == ("", (), ())
@@ -121,7 +119,7 @@ def test_a_call_that_was_stopped_goes_on_to_the_same_decision(world, tmp_path, m
     def reached():
         run = registry_of(gallery).runs.get("v2")
         decided, asked = run is not None and run.full_backfill == "chosen", len(world.model.asked)
-        return {"first round": 0 < asked, "decision": decided, "full backfill": decided and asked > 200}[moment]
+        return {"first round": asked > 0, "decision": decided, "full backfill": decided and asked > 200}[moment]
 
     with pytest.raises(Interrupted):
         gallery.upgrade("v2", learn=SLOW, run=batches, should_stop=reached)
@@ -137,7 +135,9 @@ def test_a_call_that_was_stopped_goes_on_to_the_same_decision(world, tmp_path, m
 def test_a_share_that_is_named_later_ends_the_decision(world, tmp_path):
     gallery = world.gallery(tmp_path)
     with pytest.raises(Interrupted):
-        gallery.upgrade("v2", learn=SLOW, should_stop=lambda: registry_of(gallery).runs.get("v2").full_backfill == "chosen")
+        gallery.upgrade(
+            "v2", learn=SLOW, should_stop=lambda: registry_of(gallery).runs.get("v2").full_backfill == "chosen"
+        )
     result = gallery.upgrade("v2", backfill=0.25, learn=QUICK)
     assert (result.backfilled, result.full_backfill) == (ITEMS // 4 - FIRST, "")
     assert "learn" in steps(gallery)
@@ -204,6 +204,8 @@ def test_natives_that_an_app_deletes_within_a_round_are_made_up_for_before_it_is
                 gallery.delete(native)
 
     run = cs.RunSettings(batch_rows=20)
-    result = gallery.upgrade("v2", backfill=0.5, learn=learn, progress=delete_some, run=run)
-    assert result.missing == 0
+    result = gallery.upgrade("v2", backfill=0.9, learn=learn, progress=delete_some, run=run)
+    assert len(deleted) == 4
+    assert (result.ended_by, result.missing) == ("backfill", 0)
+    assert len(gallery.native_ids("v2")) == round(0.9 * (ITEMS - 4))
     assert all(later >= 1.5 * earlier for earlier, later in zip(learn.lessons, learn.lessons[1:], strict=False))

@@ -147,17 +147,17 @@ class Learn:
         order = np.random.default_rng(seed_of("lesson folds", lesson.seed)).permutation(len(pairs))
         finest = max(self.folds, FINER) if len(pairs) <= FEW else self.folds
         folds, finer = _folds(order, self.folds), _folds(order, finest)
-        again = len(finer) if len(finer) > len(folds) else 0  # fits that judge a closed form anew
+        again = len(finer) if len(finer) > len(folds) else 0  # more fits of each closed form that is judged
         labelled = lesson.classes is not None
         fits = _Fits(tried, len(folds), self._count(labelled=labelled), self.judged * (1 + again))
         # The first fold of each candidate tells how long all of them take: the cheapest come first.
         crossed = []
         for trainer in self._candidates(labelled=labelled):
             crossed.append(_CrossFit(trainer, pairs))
-            fits.fit(crossed[-1], folds[0])
+            fits.fit_without(crossed[-1], folds[0])
         for fold in folds[1:]:
             for each in crossed:
-                fits.fit(each, fold)
+                fits.fit_without(each, fold)
         fitted = [one for one in (each.result for each in crossed) if one is not None]
         nearest = sorted(fitted, key=lambda one: one.error)
         kept = [one for one in nearest if not one.by_classes][: self.judged] + [
@@ -176,7 +176,7 @@ class Learn:
             if again and isinstance(one.trainer, ClosedForm):
                 finely = _CrossFit(one.trainer, pairs)
                 for fold in finer:
-                    fits.fit(finely, fold)
+                    fits.fit_without(finely, fold)
                 judged = finely.result
             if artifact is not None and judged is not None:
                 with _calm():
@@ -222,7 +222,7 @@ class _CrossFit:
         self._made, self._sigma2 = np.empty_like(pairs.target), np.empty(len(pairs), np.float32)
         self._predicts = True  # its own errors
 
-    def fit(self, fold: Positions) -> None:
+    def fit_without(self, fold: Positions) -> None:
         """Fit on the other folds, and apply to this one."""
         began = time.perf_counter()
         rest = np.setdiff1d(np.arange(len(self._pairs)), fold)
@@ -261,16 +261,18 @@ class _Fits:
         left: Fits to come.
     """
 
-    def __init__(self, report: Callable[[int, int, float], None] | None, folds: int, candidates: int, later: int) -> None:
+    def __init__(
+        self, report: Callable[[int, int, float], None] | None, folds: int, candidates: int, later: int
+    ) -> None:
         self._report, self._folds, self._later = report, folds, later
         self._done, self.left = 0, folds * candidates + later
         self._crossed = dict[int, _CrossFit]()
 
-    def fit(self, one: _CrossFit, fold: Positions) -> None:
+    def fit_without(self, one: _CrossFit, fold: Positions) -> None:
         """Fit a candidate on the other folds."""
         self._crossed[id(one)] = one
         with _calm():
-            one.fit(fold)
+            one.fit_without(fold)
         self.add()
 
     def add(self) -> None:

@@ -67,7 +67,7 @@ class WaveFigures:
 
     @property
     def lines(self) -> tuple[str, str]:
-        """What is native, and what is found: "40 native (2 %)", "map 61.2 (58.9 to 63.4), 55.8 (53.0 to 58.1) before"."""
+        """Natives, and figures: "40 native (2 %)", "map 61.2 (58.9 to 63.4), 55.8 (53.0 to 58.1) before"."""
         cost = f", {self.cost:g} in cost" if self.cost else ""
         before = f"{self.criterion} {self.status_quo.percent}"
         now = f"{before} as before" if self.gain is None else f"{self.criterion} {self.served.percent}"
