@@ -31,10 +31,10 @@ class Model:
 
 
 class SlowModel(Model):
-    """Takes 10 ms for an item, so that it takes less time to learn than to embed all items."""
+    """Takes 30 ms for an item, so that it takes less time to learn than to embed all items."""
 
     def encode(self, ids):
-        time.sleep(0.01 * len(ids))
+        time.sleep(0.03 * len(ids))
         return super().encode(ids)
 
 

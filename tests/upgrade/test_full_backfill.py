@@ -33,6 +33,10 @@ SLOW = cs.Learn(first=FIRST, candidates=(Slow(),))
 QUICK = cs.Learn(first=FIRST, candidates=CHEAP)
 
 
+def natives(gallery):
+    return gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()
+
+
 @pytest.fixture
 def world():
     return World()
@@ -48,7 +52,7 @@ def test_a_cheap_encoder_embeds_everything_and_nothing_is_learned(world, tmp_pat
     result = gallery.upgrade("v2", learn=SLOW, progress=told.append)
     assert (result.state, result.backfilled, result.missing, result.ended_by) == ("ready", ITEMS, 0, "")
     assert "learn" not in steps(gallery)
-    assert gallery.artifacts() == ()
+    assert not gallery.artifacts
     assert result.full_backfill.startswith(f"full backfill instead of learning: {ITEMS - FIRST} more items take about ")
     assert "learning takes at least " in result.full_backfill
     assert result.full_backfill in {progress.found for progress in told}
@@ -79,7 +83,7 @@ def test_a_slow_encoder_is_learned_from_as_before(world, tmp_path):
 )
 def test_what_the_caller_named_stays_in_force(world, tmp_path, asked):
     gallery = world.gallery(tmp_path)
-    plan = gallery.plan("v2", learn=SLOW, **asked)
+    plan = gallery.upgrade("v2", dry_run=True, learn=SLOW, **asked)
     assert "learn" in [step.name for step in plan.steps]
     result = gallery.upgrade("v2", learn=replace(SLOW, candidates=CHEAP, least_gain=None), **asked)
     assert (result.full_backfill, result.backfilled < ITEMS) == ("", True)
@@ -102,13 +106,13 @@ def test_limits_that_allow_everything_do_not_forbid_it(world, tmp_path, budget):
 def test_the_plan_names_it_first_and_writes_nothing(world, tmp_path):
     gallery = world.gallery(tmp_path)
     version = gallery._catalog.store.snapshot().version
-    plan = gallery.plan("v2", learn=SLOW)
+    plan = gallery.upgrade("v2", dry_run=True, learn=SLOW)
     (backfill,) = [step for step in plan.steps if step.name == "backfill"]
     assert (plan.backfill, backfill.rows) == (1.0, ITEMS)
     assert backfill.note.startswith("full backfill instead of learning: 400 more items take about ")
     assert "learn" not in [step.name for step in plan.steps]
     assert gallery._catalog.store.snapshot().version == version
-    other = slow(World()).gallery(tmp_path / "slow").plan("v2", learn=QUICK)
+    other = slow(World()).gallery(tmp_path / "slow").upgrade("v2", dry_run=True, learn=QUICK)
     assert {step.name: step.rows for step in other.steps}["learn"] == ITEMS - FIRST
 
 
@@ -185,7 +189,7 @@ def test_natives_that_an_app_deletes_between_calls_bring_about_no_round_of_their
     gallery, learn = world.gallery(tmp_path), Counted()
     gallery.upgrade("v2", backfill=0.25, learn=learn)
     assert learn.lessons == [50, 100]
-    gallery.delete(gallery.native_ids("v2")[:3])
+    gallery.delete(natives(gallery)[:3])
     again = gallery.upgrade("v2", backfill=0.25, learn=learn)
     assert (again.backfilled, learn.lessons) == (2, [50, 100])
     gallery.upgrade("v2", backfill=0.5, learn=learn)
@@ -198,7 +202,7 @@ def test_natives_that_an_app_deletes_within_a_round_are_made_up_for_before_it_is
 
     def delete_some(progress):
         if progress.step == "backfill" and progress.done == 80 and not deleted:
-            native = gallery.native_ids("v2")[:4]
+            native = natives(gallery)[:4]
             if len(native) == 4:
                 deleted.extend(native)
                 gallery.delete(native)
@@ -207,5 +211,5 @@ def test_natives_that_an_app_deletes_within_a_round_are_made_up_for_before_it_is
     result = gallery.upgrade("v2", backfill=0.9, learn=learn, progress=delete_some, run=run)
     assert len(deleted) == 4
     assert (result.ended_by, result.missing) == ("backfill", 0)
-    assert len(gallery.native_ids("v2")) == round(0.9 * (ITEMS - 4))
+    assert len(natives(gallery)) == round(0.9 * (ITEMS - 4))
     assert all(later >= 1.5 * earlier for earlier, later in zip(learn.lessons, learn.lessons[1:], strict=False))

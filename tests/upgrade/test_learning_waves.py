@@ -168,7 +168,7 @@ def test_progress_covers_all_of_a_lesson(world, tmp_path):
 
     def note(progress):
         if progress.step == "learn":
-            learned = sum(entry.step == "learn" for entry in gallery.history())
+            learned = sum(entry.step == "learn" for entry in gallery.maintenance.history())
             seen.append((progress.done, progress.total, learned))
 
     gallery.upgrade("v2", backfill=0.25, learn=replace(FIRST, candidates=(*CHEAP, Procrustes())), progress=note)

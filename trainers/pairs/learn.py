@@ -213,12 +213,12 @@ class _CrossFit:
     Attributes:
         trainer: The candidate.
         fits: Folds that were fitted.
-        seconds: Time of the latest fit.
+        seconds: Time of the fastest fit; infinite before any.
         runs: False once the trainer could not run on the pairs.
     """
 
     def __init__(self, trainer: PairTrainer, pairs: Pairs) -> None:
-        self.trainer, self._pairs, self.fits, self.seconds, self.runs = trainer, pairs, 0, 0.0, True
+        self.trainer, self._pairs, self.fits, self.seconds, self.runs = trainer, pairs, 0, np.inf, True
         self._made, self._sigma2 = np.empty_like(pairs.target), np.empty(len(pairs), np.float32)
         self._predicts = True  # its own errors
 
@@ -235,7 +235,7 @@ class _CrossFit:
             self._predicts = self._predicts and found.uncertainty is not None
             if found.uncertainty is not None:
                 self._sigma2[fold] = found.uncertainty
-        self.fits, self.seconds = self.fits + 1, time.perf_counter() - began
+        self.fits, self.seconds = self.fits + 1, min(self.seconds, time.perf_counter() - began)
 
     @property
     def result(self) -> _Fitted | None:
@@ -273,6 +273,8 @@ class _Fits:
         self._crossed[id(one)] = one
         with _calm():
             one.fit_without(fold)
+        if not self._done:
+            one.seconds = np.inf  # the first fit of a process also loads libraries and starts threads
         self.add()
 
     def add(self) -> None:
@@ -283,10 +285,14 @@ class _Fits:
 
     @property
     def _seconds(self) -> float:
-        """Of the fits to come, each as long as the latest of its candidate; those that judge as long as the fastest."""
+        """Of the fits to come, each as long as the fastest of its candidate; those that judge as the fastest of all."""
         running = [one for one in self._crossed.values() if one.runs]
-        crossing = sum(max(self._folds - one.fits, 0) * one.seconds for one in running)
-        return crossing + min(self.left, self._later) * min((one.seconds for one in running), default=0.0)
+        fastest = min((one.seconds for one in running), default=np.inf)
+        if fastest == np.inf:
+            return 0.0
+        times = ((one.fits, one.seconds if one.seconds < np.inf else fastest) for one in running)
+        crossing = sum(max(self._folds - fits, 0) * seconds for fits, seconds in times)
+        return crossing + min(self.left, self._later) * fastest
 
 
 def _doubted(
