@@ -246,7 +246,8 @@ def onto(bars: Bars) -> Callable[[Step], None]:
         nonlocal said
         if progress.found not in ("", said):
             said = progress.found
-            bars.say(said)
+            for line in said.splitlines():
+                bars.say(line)
         bars.update(progress.step, progress.done, progress.total or None, cost=progress.cost)
 
     return show

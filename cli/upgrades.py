@@ -169,7 +169,8 @@ def upgrade(
     switches all or none.
 
     Where no artifact leads to TARGET, the upgrade learns one from what it embeds; --encoder registers a TARGET that is
-    new. Without any limit a first sample is embedded, 2 % of the gallery.
+    new. Without any limit a first sample is embedded, 2 % of the gallery, or everything if that takes less time than
+    learning.
     """
     learning = _learning(refit, no_learn)
 

@@ -9,7 +9,7 @@ import click
 
 from compatstore.cli.exit_codes import FOUND
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.progress import progress_bars
+from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
 from compatstore.tables import Table, table
 
@@ -83,7 +83,8 @@ def doctor(
     """
     from compatstore.verification import doctor as examine
 
-    result = examine(gallery, vector=vector, id=id, source=source, order=order)
+    with progress_bars("doctor") as bars:
+        result = examine(gallery, vector=vector, id=id, source=source, order=order, progress=onto(bars))
     output.show(result, _diagnoses)
     ctx.exit(0 if result.fit else FOUND)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 import compatstore as cs
@@ -26,6 +28,14 @@ class Model:
     def encode(self, ids):
         self.asked += ids
         return np.array([self._rows[item] for item in ids], np.float32)
+
+
+class SlowModel(Model):
+    """Takes 30 ms for an item, so that it takes less time to learn than to embed all items."""
+
+    def encode(self, ids):
+        time.sleep(0.03 * len(ids))
+        return super().encode(ids)
 
 
 class World:

@@ -108,10 +108,10 @@ class UpgradeVerbs(VersionVerbs):
             learn: What is learned from what the backfill embeds. `Learn()`: where no artifact leads to the target and
                 the target has an encoder, the upgrade teaches itself. It embeds a random sample, learns from it, judges
                 what would be served, hops, and goes on in waves until the budget or the target quality is reached;
-                without any limit it embeds the first sample alone. Searches use both versions as one once that is sure
-                to be better. `trainers.Refit()`: where there is an artifact, it is corrected; where held-out rows come
-                nearer to their natives, the remaining rows are hopped again. None: nothing, and an upgrade without an
-                artifact is refused.
+                without any limit it embeds the first sample alone, or everything if that takes less time than learning.
+                Searches use both versions as one once that is sure to be better. `trainers.Refit()`: where there is an
+                artifact, it is corrected; where held-out rows come nearer to their natives, the remaining rows are
+                hopped again. None: nothing, and an upgrade without an artifact is refused.
             run: Engine; device and precision of the hop; batches, retries and pace of the backfill.
             dry_run: Return what the call would do and cost, and what it is expected to give; nothing is written. Gates
                 are estimated from a sample, which is embedded natively and not kept; `estimate.passed` says whether
@@ -299,7 +299,7 @@ class UpgradeVerbs(VersionVerbs):
         if asked.serving == "expected":
             require_doubts(context)
         if not asked.asked or context.run.teaches:  # nothing is known before there is something to learn from
-            return make_plan(context, precision)
+            return make_plan(context, precision, learner, asked)
         estimate = estimate_upgrade(context, asked)
         if asked.target_quality is not None:
             context = context.with_run(replace(context.run, backfill=estimate.share))

@@ -174,6 +174,9 @@ class ArtifactRecord:
     writes_side: bool = False
 
 
+OPEN, CHOSEN = "open", "chosen"  # of `RunRecord.full_backfill`
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """An upgrade in progress or done.
@@ -204,6 +207,8 @@ class RunRecord:
         teaches: Whether it learns its transform from what it embeds.
         learned_at: Native items at its last lesson.
         served_at: Native items at the last lesson that searches follow: they do once all is hopped by what it learned.
+        full_backfill: Of an upgrade that teaches itself: "open" if its limits allow everything to be embedded instead,
+            should that take less time than learning; "chosen" once that was decided; "" otherwise.
     """
 
     LEAVES_OUT: ClassVar[bool] = True  # earlier releases kept more in a run
@@ -232,6 +237,7 @@ class RunRecord:
     teaches: bool = False
     learned_at: int = 0
     served_at: int = 0
+    full_backfill: str = ""
 
     @property
     def open(self) -> bool:

@@ -36,6 +36,7 @@ from compatstore.upgrade.estimates.gates import check_gates, require_measurable,
 from compatstore.upgrade.estimates.sample import Sample, require_labels
 from compatstore.upgrade.estimates.trial import TRUST, SampleSettings, decision_settings
 from compatstore.upgrade.estimates.waves import figures_of_wave
+from compatstore.upgrade.full_backfill import FullBackfill, LearningTakesLonger
 from compatstore.upgrade.judging import (
     JudgedTransform,
     fusion_as_it_is,
@@ -59,6 +60,7 @@ from compatstore.upgrade.requests.queries import Queries, column_of, is_told
 from compatstore.upgrade.states import BACKFILL, CUTOVER, require_open, set_run
 
 NEW = 1 / 3  # of the pairs that judge, below which a transform that stays is not judged again
+MEASUREMENTS = 5  # after the fits of a lesson, as far as known before they end: of three transforms, and two more
 STEP, GAIN = "learn", "gain"  # the step, and what ends a run whose further natives are sure to gain nothing
 
 
@@ -96,12 +98,22 @@ class Learned(NamedTuple):
     found: str
 
 
-def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Monitor) -> Learned:
+def learn(
+    context: UpgradeContext, learner: Learner, asked: Gates, monitor: Monitor, full: FullBackfill | None = None
+) -> Learned:
     """Learn from the native items, and take what serves best; what was found is in the history either way.
+
+    Args:
+        context: The upgrade as of now.
+        learner: Learns the transforms.
+        asked: How they are judged.
+        monitor: Progress and stop, over all of the lesson.
+        full: The full backfill that is chosen instead if it is faster; None if none may be.
 
     Raises:
         InvalidInput: There is no such column of labels.
         Interrupted: A stop was asked for, or the run was ended meanwhile.
+        LearningTakesLonger: Than the full backfill; nothing was written.
     """
     run, natives = context.run, context.count(context.target.native)
     tried = replace(run, learned_at=natives)
@@ -111,17 +123,22 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Moni
     share = native_share(context)
     form = VectorForm.of(context.target_record)
     at_hand = transform_at_hand(context, lesson)
-    stays = None if _left_to_transform(context) else at_hand  # where all are native, only a weight is chosen
-    taught = learner.teach(lesson, monitor.reach) if stays is None else []
+    stays = None if left_to_transform(context) else at_hand  # where all are native, only a weight is chosen
+    steps = _LessonSteps(monitor, full)
+    taught = learner.teach(lesson, steps.fitted) if stays is None else []
     usable = [one for one in taught if form.searchable(one.transformed).all()]
+    steps.measure(len(usable), again=at_hand is not None)
     if not usable and stays is None:
         return _note(context, tried, f"no method can learn from {len(lesson)} pairs")
     searched = gallery_to_search(context, asked)
 
     def judge(one: Taught, judges: Positions) -> _Judged:
         if searched is None:
-            return _judge(context, lesson, one, judges, share, asked)
-        return _judge_by_queries(context, searched, lesson, one, judges, asked)
+            judged = _judge(context, lesson, one, judges, share, asked)
+        else:
+            judged = _judge_by_queries(context, searched, lesson, one, judges, asked)
+        steps.next()
+        return judged
 
     judged = [judge(one, judges) for one in usable]
     unseen = judges if at_hand is None else judges[at_hand.unseen[judges]]
@@ -143,11 +160,13 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Moni
         best, taken = _best(better or [now]), bool(better)
         if not taken and searched is None and len(unseen) < NEW * len(judges):
             # More queries have chosen how it is searched, for larger shares too, than could now.
+            steps.end()
             return _note(context, tried, f"kept, after {len(lesson)} pairs, too few of them new to judge it again")
     if best.by_queries is None:
         fusion, pays = _with_larger_shares(context, best, share, learner.least_gain, asked)
     else:
         fusion, pays = fusion_as_it_is(best.by_queries, share), True
+    steps.next()
     tried = replace(tried, ended_by="" if pays else GAIN)
     record = None
     if taken:
@@ -156,10 +175,50 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Moni
         tried = replace(tried, path=(record.id,), state=state)
     _promise(context.with_run(tried), best, fusion, share, asked)  # first: once a lesson is over it is not made again
     what = f"{best.taught.name} learned from {len(lesson)} pairs" if taken else f"kept, after {len(lesson)} pairs"
-    return _take(context, tried, record, fusion, asked, what)
+    learned = _take(context, tried, record, fusion, asked, what)
+    steps.end()
+    return learned
 
 
-def _left_to_transform(context: UpgradeContext) -> int:
+class _LessonSteps:
+    """Steps of a lesson: fits, measurements, the choice of weights and the estimate; the last one ends it.
+
+    Args:
+        monitor: Told after each.
+        full: The full backfill that ends the lesson if it is faster; or None.
+    """
+
+    def __init__(self, monitor: Monitor, full: FullBackfill | None) -> None:
+        self._monitor, self._full, self._fits, self._done, self._total = monitor, full, 0, 0, 0
+        monitor.begin()
+
+    def fitted(self, done: int, total: int, seconds: float) -> None:
+        """Count fits.
+
+        Raises:
+            LearningTakesLonger: The others take longer than the full backfill.
+        """
+        self._done, self._fits = done, total
+        self._monitor.reach(done, total + MEASUREMENTS)
+        if self._full is not None and self._full.is_faster(seconds):
+            raise LearningTakesLonger(seconds)
+
+    def measure(self, transforms: int, *, again: bool) -> None:
+        """Count the measurements to come: of each transform, again beside the one at hand, of weights, of the table."""
+        self._done = self._fits
+        self._total = self._fits + (2 * transforms + 1 if again else transforms) + 2
+
+    def next(self) -> None:
+        """Count a measurement; the last step is `end`."""
+        self._done = min(self._done + 1, self._total - 1)
+        self._monitor.reach(self._done, self._total)
+
+    def end(self) -> None:
+        """Count all as done; a stop that was asked for waits until the lesson is served."""
+        self._monitor.finish()
+
+
+def left_to_transform(context: UpgradeContext) -> int:
     """Items of the source that have no native vector in the target; those that the target alone has are none."""
     present, native = context.source.present, context.target.native
     return context.count(present) - context.count(f"({present}) AND ({native})")

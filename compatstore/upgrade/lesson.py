@@ -91,12 +91,13 @@ class Learner(Protocol):
     def least_gain(self) -> float | None:
         """Embedding ends where what the budget still allows is sure to gain no more than this; None: it does not."""
 
-    def teach(self, lesson: Lesson, tried: Callable[[int, int], None] | None = None) -> Sequence[Taught]:
+    def teach(self, lesson: Lesson, tried: Callable[[int, int, float], None] | None = None) -> Sequence[Taught]:
         """Transforms worth judging, those nearest to the natives first; none where nothing can be learned.
 
         Args:
             lesson: The pairs.
-            tried: Called with the candidates that were tried and their number.
+            tried: Called after each fit with the fits that are done, their number as far as known, and the seconds that
+                the others take, about. What it raises ends the lesson.
         """
 
 
@@ -115,7 +116,7 @@ class Wave(NamedTuple):
 def wave_of(context: UpgradeContext, learner: Learner) -> Wave:
     """Where an upgrade stands: each wave makes `growth` times as many items native as the one before."""
     native, wave = context.count(context.target.native), Wave(0, learner.first_rows(context.count()))
-    while wave.goal <= native:
+    while wave.goal <= max(native, context.run.learned_at):  # natives that were deleted since have been learned from
         wave = Wave(wave.goal, max(round(wave.goal * learner.growth), wave.goal + 1))
     return wave
 

@@ -10,7 +10,7 @@ from compatstore.errors import Interrupted
 
 LONGEST_NAP = 0.2  # seconds until a stop is noticed while waiting
 # Step -> what it is called and what it counts, where that is not its own name and rows.
-_COUNTED = {"learn": ("lesson", "transforms were tried")}
+_COUNTED = {"learn": ("lesson", "steps")}
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,10 @@ class Progress:
 
     Attributes:
         step: expand, hop, backfill, fold, learn, index.
-        done: Rows done by this process; of "learn" transforms that were tried.
-        total: Rows to do, or transforms to try, as far as known.
+        done: Rows done by this process; of "learn" fits and measurements.
+        total: Rows to do, or fits and measurements, as far as known.
         seconds: Time since the step began.
-        found: What was found last and what comes next, a line for people; "" before anything was.
+        found: What was found last and what comes next, lines for people; "" before anything was.
         cost: Money that the backfill has used so far, over all calls; None where the step spends none.
     """
 

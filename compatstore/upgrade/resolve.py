@@ -9,7 +9,7 @@ from compatstore.artifacts.kinds import kind_named
 from compatstore.errors import Incompatible, InvalidInput, UnknownArtifact, UpgradeError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import now
-from compatstore.storage.records import RunRecord
+from compatstore.storage.records import OPEN, RunRecord
 from compatstore.storage.registry import Registry, bridge_to
 from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.backfilling.policies import SPREAD, factors, require_readable
@@ -59,7 +59,8 @@ def resolve_run(
         first = min(learner.first_rows(context.count()) / max(context.count(), 1), 1.0)
         if not run.teaches and not asked.order:
             run = replace(run, policy=SPREAD)
-        run = replace(run, teaches=True, backfill=run.backfill or first)
+        full_backfill = _full_backfill(run, asked)
+        run = replace(run, teaches=True, backfill=run.backfill or first, full_backfill=full_backfill)
         context = context.with_run(run)
     run = replace(run, path=_path(context, via), holdout=run.holdout if holdout is None else holdout)
     context = context.with_run(run)
@@ -137,6 +138,18 @@ def _is_to_learn(context: UpgradeContext, via: str | None) -> bool:
         find_path(registry, run.source, run.target, None)
         return False
     return True
+
+
+def _full_backfill(run: RunRecord, asked: Backfill) -> str:
+    """`RunRecord.full_backfill` after a call: a share below 1 forbids a full backfill until other limits are named.
+
+    Args:
+        run: With the limits of the call applied.
+        asked: What the call names.
+    """
+    if asked.names_a_limit:
+        return "" if asked.allowed_share < 1 else run.full_backfill or OPEN
+    return run.full_backfill if run.backfill else OPEN
 
 
 def _path(context: UpgradeContext, via: str | None) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from compatstore.evaluation.curve import native_count
 from compatstore.shown import Shown
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ledger import Spent
-from compatstore.storage.records import RunRecord
+from compatstore.storage.records import CHOSEN, RunRecord
 from compatstore.storage.registry import unsearchable
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.backfilling.backfill import Backfiller, require_encoder
@@ -31,11 +31,17 @@ from compatstore.upgrade.engines.engine import Engine, LocalEngine
 from compatstore.upgrade.estimates.fusing import require_doubts
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
 from compatstore.upgrade.expand import expand
+from compatstore.upgrade.full_backfill import (
+    LearningTakesLonger,
+    choose_full_backfill,
+    full_backfill_of,
+    reason_of,
+)
 from compatstore.upgrade.hop import Hop
 from compatstore.upgrade.indexing import build_target, refresh_target
 from compatstore.upgrade.int8 import require_int8
 from compatstore.upgrade.learned_serving import how_searched, serve_as_learned
-from compatstore.upgrade.learning import GAIN, learn, reached, require_known, require_reached
+from compatstore.upgrade.learning import GAIN, learn, left_to_transform, reached, require_known, require_reached
 from compatstore.upgrade.lesson import LEAST_GROWTH, Learner, wave_of
 from compatstore.upgrade.precision import PrecisionChoice, choose_precision
 from compatstore.upgrade.progress import Monitor, Progress
@@ -104,6 +110,7 @@ class UpgradeResult(Shown):
         lessons: What an upgrade that teaches itself has found in this call, a sentence for each lesson.
         waves: What it has found after each wave, in all calls.
         served: How searches use such an upgrade until its cutover, as a sentence; "" for other upgrades.
+        full_backfill: Why such an upgrade embeds everything instead of learning, as a sentence; "" if it does not.
     """
 
     target: str
@@ -122,6 +129,7 @@ class UpgradeResult(Shown):
     lessons: tuple[str, ...] = ()
     waves: tuple[WaveFigures, ...] = ()
     served: str = ""
+    full_backfill: str = ""
 
 
 def require_startable(
@@ -213,7 +221,8 @@ def _run_expanded(context: UpgradeContext, controls: Controls, started: float) -
         warnings=(choice.warning,) if choice.warning else (),
         lessons=lessons,
         waves=read_waves(context.catalog, run.target) if run.teaches else (),
-        served=how_searched(context) if run.teaches else "",
+        served=how_searched(context) if run.learned_at else "",
+        full_backfill=reason_of(context),
     )
 
 
@@ -285,22 +294,33 @@ def _teach_itself(context: UpgradeContext, controls: Controls, learner: Learner)
     while not ended:
         context = context.later(run)
         controls = replace(controls, found=_picture(context))
-        wave = wave_of(context, learner)
-        if wave.full <= run.learned_at:
+        wave, everything = wave_of(context, learner), run.full_backfill == CHOSEN
+        if everything or wave.full <= LEAST_GROWTH * run.learned_at:  # a handful of new pairs waits for the next wave
             if reached(context, controls.gates):
                 run = set_run(context.catalog, replace(run, ended_by="target_quality"))
                 break
             if run.ended_by == GAIN and learner.least_gain is not None:
                 break
-            run, rows = _backfill(context, controls, upto=wave.goal)
+            goal = context.count() if everything else wave.goal
+            run, rows = _backfill(context, controls, upto=goal)
             backfilled += rows
             context = context.later(run)
             natives = context.count(context.target.native)
-            ended = bool(run.ended_by) or natives < wave.goal
+            ended = everything or bool(run.ended_by) or (natives < goal and not rows)
+            if natives < goal and not ended:  # natives were deleted meanwhile
+                continue
             if ended and natives <= LEAST_GROWTH * run.learned_at:
                 break
+            if not run.path and not controls.gates.asked and not left_to_transform(context):
+                break
+        full = full_backfill_of(context, learner, controls.gates)
         limit = run.ended_by
-        run, found = learn(context, learner, controls.gates, controls.monitor("learn", 0))
+        try:
+            run, found = learn(context, learner, controls.gates, controls.monitor("learn", 0), full)
+        except LearningTakesLonger as slow:
+            assert full is not None, "it is compared with one"
+            run, ended = choose_full_backfill(context, full.reason(slow.seconds)), False
+            continue
         if ended and run.ended_by != limit:
             run = set_run(context.catalog, replace(run, ended_by=limit))
         lessons.append(found)
@@ -311,13 +331,13 @@ def _teach_itself(context: UpgradeContext, controls: Controls, learner: Learner)
 
 
 def _picture(context: UpgradeContext) -> str:
-    """What the last wave found, and what the budget still allows; "" before the first."""
-    waves = read_waves(context.catalog, context.run.target)
-    if not waves:
-        return ""
+    """What the last wave found, and what the budget still allows, a line each; or why no wave follows. "" before."""
+    reason, waves = reason_of(context), read_waves(context.catalog, context.run.target)
+    if reason or not waves:
+        return reason
     spent, _ = read_account(context)
     left = Left.of(context, spent)
-    return f"wave {len(waves)}, {waves[-1]}; {left}"
+    return "\n  ".join((f"wave {len(waves)}, {waves[-1].lines[0]}", waves[-1].lines[1], str(left)))
 
 
 def _backfill(context: UpgradeContext, controls: Controls, *, upto: int | None = None) -> tuple[RunRecord, int]:

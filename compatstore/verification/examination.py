@@ -17,6 +17,7 @@ from compatstore.storage.location import Location, locate
 from compatstore.storage.probe import probe, require_conditional_writes
 from compatstore.storage.registry import Registry
 from compatstore.storage.store import Store
+from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.states import CUTOVER, READY, run_of
 from compatstore.verification.environment import (
     Diagnosis,
@@ -51,6 +52,7 @@ def doctor(
     source: str | None = None,
     order: str | None = None,
     storage_options: dict[str, str] | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Examination:
     """Look at what work on a gallery depends on, and at vectors before they become one.
 
@@ -66,6 +68,8 @@ def doctor(
         order: Its column that orders the rows, such as a date: ranges of it are compared. By default a column of dates
             or times, else the ids where they are whole numbers.
         storage_options: What the object store needs.
+        progress: Called as it goes on: with the libraries that are looked at, the rows that are read, the parts that
+            are compared.
 
     Raises:
         InvalidInput: A column is named that is not there, or of a gallery.
@@ -78,17 +82,22 @@ def doctor(
         >>> found["zero vectors"].level, found["two models"].level
         ('warning', 'ok')
     """
-    diagnoses = [diagnosis for look in ENVIRONMENT for diagnosis in look()]
+    diagnoses, monitor = list[Diagnosis](), Monitor("environment", len(ENVIRONMENT), progress)
+    monitor.begin()
+    for look in ENVIRONMENT:
+        diagnoses += look()
+        monitor.advance(1)
     if gallery is None:
         return Examination(diagnoses=tuple(diagnoses))
     named = NamedColumns(vector=vector, id=id, source=source, order=order)
     plain = open_plain(gallery, storage_options)
     if plain is not None:
-        diagnoses += look_at_vectors(plain, named)
+        diagnoses += look_at_vectors(plain, named, progress)
     else:
         if named != NamedColumns():
             expected = "columns named of what is no gallery yet"
             raise InvalidInput(f"examine {gallery!s:.200}", expected=expected, found="a gallery, or nothing there")
+        Monitor("place of the gallery", 0, progress).begin()
         diagnoses += gallery_place(gallery, storage_options)
     return Examination(diagnoses=tuple(diagnoses))
 

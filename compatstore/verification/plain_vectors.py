@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray, ArrowSchema, ArrowType, BoolArray, Digests, FloatArray
+from compatstore.arrays import ArrowArray, ArrowBatch, ArrowSchema, ArrowType, BoolArray, Digests, FloatArray
 from compatstore.digests import digest_half
 from compatstore.errors import CompatStoreError, InvalidInput
 from compatstore.storage.create import adoptable
 from compatstore.storage.lancedb_functions import function_of
+from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.verification.environment import Diagnosis, Level
 from compatstore.verification.plain_columns import PlainColumns
 from compatstore.verification.two_models import TOLD_APART, Mixture, find_mixture, range_of
@@ -153,13 +154,15 @@ class VectorTally:
         return rows[kept], places[kept]
 
 
-def look_at_vectors(plain: PlainColumns, named: NamedColumns) -> Iterator[Diagnosis]:
+def look_at_vectors(
+    plain: PlainColumns, named: NamedColumns, progress: Callable[[Progress], None] | None = None
+) -> Iterator[Diagnosis]:
     """Look at each column of vectors, at ids and sources, and say what an adoption would do.
 
     Raises:
         InvalidInput: A column is named that is not there, or holds no lists of numbers.
     """
-    schema = plain.schema
+    plain, schema = _followed(plain, progress), plain.schema
     _require_named(plain, named)
     vectors = [named.vector] if named.vector else [f.name for f in schema if _is_vectors(f.type)]
     widths = {name: getattr(schema.field(name).type, "list_size", None) for name in vectors}
@@ -173,7 +176,7 @@ def look_at_vectors(plain: PlainColumns, named: NamedColumns) -> Iterator[Diagno
     key = named.id or _key(schema)
     order = named.order or _order(schema, key)
     for name in vectors:
-        yield from _column(plain, name, key, order, several=len(vectors) > 1)
+        yield from _column(plain, name, key, order, progress, several=len(vectors) > 1)
     if named.source is not None:
         yield _sources(plain, named.source)
     for name in vectors:
@@ -208,8 +211,27 @@ def _order(schema: ArrowSchema, key: str | None) -> str | None:
     return next(iter([*dates, *numbers]), None)
 
 
+def _followed(plain: PlainColumns, progress: Callable[[Progress], None] | None) -> PlainColumns:
+    """The same with progress while columns are read."""
+
+    def read(columns: Sequence[str]) -> Iterator[ArrowBatch]:
+        monitor = Monitor(f"read {', '.join(columns)}", plain.rows, progress)
+        monitor.begin()
+        for batch in plain.read(columns):
+            yield batch
+            monitor.advance(batch.num_rows)
+
+    return replace(plain, read=read)
+
+
 def _column(
-    plain: PlainColumns, name: str, key: str | None, order: str | None, *, several: bool
+    plain: PlainColumns,
+    name: str,
+    key: str | None,
+    order: str | None,
+    progress: Callable[[Progress], None] | None,
+    *,
+    several: bool,
 ) -> Iterator[Diagnosis]:
     """What is wrong with one column."""
     draw = np.random.default_rng(0).choice(plain.rows, min(SAMPLE, plain.rows), replace=False)
@@ -225,7 +247,7 @@ def _column(
     yield from _flaws(tally, name, of)
     if tally.sound:
         values = {each: pa.chunked_array(parts).to_pylist() for each, parts in others.items() if parts}
-        yield _two_models(tally, name, of, values, key, order)
+        yield _two_models(tally, name, of, values, key, order, progress)
 
 
 def _flaws(tally: VectorTally, name: str, of: str) -> Iterator[Diagnosis]:
@@ -270,7 +292,13 @@ def _length(tally: VectorTally, of: str) -> Diagnosis:
 
 
 def _two_models(
-    tally: VectorTally, name: str, of: str, values: dict[str, list[object]], key: str | None, order: str | None
+    tally: VectorTally,
+    name: str,
+    of: str,
+    values: dict[str, list[object]],
+    key: str | None,
+    order: str | None,
+    progress: Callable[[Progress], None] | None,
 ) -> Diagnosis:
     rows, places = tally.sample()
     sampled = np.searchsorted(tally.sampled, places)
@@ -279,7 +307,7 @@ def _two_models(
         known = np.array([at for at, value in enumerate(keys) if value is not None], np.intp)
         by_order = sorted(known.tolist(), key=lambda at: keys[at])
         rows, places, sampled = rows[by_order], places[by_order], sampled[by_order]
-    found = find_mixture(rows, ordered=order is not None)
+    found = find_mixture(rows, ordered=order is not None, progress=progress)
     topic = f"two models{of}"
     if found is None:
         return Diagnosis(topic=topic, level="ok", what=f"not judged: {len(rows)} distinct vectors are too few")

@@ -11,13 +11,15 @@ And it must lie where the rest hardly varies, in units of the rest's own varianc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions, RowNumbers
+from compatstore.upgrade.progress import Monitor, Progress
 
+STEP = "two models"  # of its progress
 NEIGHBOURHOODS = 60
 FEWEST_ROWS = 600  # of a sample that is judged at all: ten rows a neighbourhood
 LEAST_SHARE = 0.03  # of the rows, in a part; a smaller one has too few neighbourhoods to learn from
@@ -64,13 +66,20 @@ class Mixture:
         return self.told_apart >= TOLD_APART and self.rank_ratio >= SAME_RANK and self.outside >= OUTSIDE
 
 
-def find_mixture(vectors: FloatArray, *, ordered: bool = False, seed: int = 0) -> Mixture | None:
+def find_mixture(
+    vectors: FloatArray,
+    *,
+    ordered: bool = False,
+    seed: int = 0,
+    progress: Callable[[Progress], None] | None = None,
+) -> Mixture | None:
     """Look for a part that another model has made.
 
     Args:
         vectors: (n, dim) float32, finite and not zero, without repeats; only directions count.
         ordered: Whether the rows are in an order that means something, such as that of their dates.
         seed: Of the draws.
+        progress: Called after each part that was compared with the rest.
 
     Returns:
         The part that is least like the rest, or None where none could be judged.
@@ -79,9 +88,12 @@ def find_mixture(vectors: FloatArray, *, ordered: bool = False, seed: int = 0) -
         return None
     rng = np.random.default_rng(seed)
     rows = _directions(vectors, rng)
-    found = list(_by_neighbourhoods(rows, rng))
+    monitor = Monitor(STEP, SEEDS + AXES + (2 * RANGES - 3 if ordered else 0), progress)
+    monitor.begin()
+    found = list(_by_neighbourhoods(rows, rng, monitor))
     if ordered:
-        found += _by_ranges(rows, rng)
+        found += _by_ranges(rows, rng, monitor)
+    monitor.finish()
     return max(found, key=_order, default=None)
 
 
@@ -116,7 +128,7 @@ def _directions(vectors: FloatArray, rng: np.random.Generator) -> FloatArray:
     return unit
 
 
-def _by_neighbourhoods(rows: FloatArray, rng: np.random.Generator) -> Iterator[Mixture]:
+def _by_neighbourhoods(rows: FloatArray, rng: np.random.Generator, monitor: Monitor) -> Iterator[Mixture]:
     """Parts that begin with neighbours of one another and grow to all that is more like them than like the rest."""
     places = neighbourhoods(rows, rng)
     count = int(places.max()) + 1
@@ -126,6 +138,7 @@ def _by_neighbourhoods(rows: FloatArray, rng: np.random.Generator) -> Iterator[M
     alike = unit @ unit.T
     seen = set[bytes]()
     for begun in _beginnings(alike, sizes):
+        monitor.advance(1)
         chosen = _grown(rows, places, begun, rng)
         if chosen is None:
             continue
@@ -151,7 +164,7 @@ def _beginnings(alike: FloatArray, sizes: Positions) -> Iterator[BoolArray]:
         yield _chosen(count, order[: int(np.argmax(gaps)) + 1])
 
 
-def _by_ranges(rows: FloatArray, rng: np.random.Generator) -> Iterator[Mixture]:
+def _by_ranges(rows: FloatArray, rng: np.random.Generator, monitor: Monitor) -> Iterator[Mixture]:
     """Ranges of the order: tenths, and all before or after a tenth, each moved to where rows are more like it."""
     tenth = np.arange(len(rows)) * RANGES // len(rows)
     parts = [tenth == one for one in range(RANGES)]
@@ -166,6 +179,7 @@ def _by_ranges(rows: FloatArray, rng: np.random.Generator) -> Iterator[Mixture]:
         return places, chosen
 
     for begun in parts:
+        monitor.advance(1)
         part = begun
         for _ in range(MOVES):
             places, chosen = cut(part)

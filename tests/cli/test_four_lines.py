@@ -68,7 +68,8 @@ def test_the_lines_each_wrong_first_right_then_and_twice(app, run):
     upgraded = line(run, 1)
     assert upgraded.code == 0
     assert "next: compatstore cutover 'app-db#notes' v2" in upgraded.out
-    assert "100 embedded natively, 0 missing" in upgraded.out
+    assert "400 embedded natively, 0 missing" in upgraded.out
+    assert "full backfill instead of learning: 300 more items take about " in upgraded.out
     assert line(run, 1).code == 0
 
     refused(run("report", PLACE, "v3", "--out", "report.html"), 3, "v2")

@@ -63,6 +63,7 @@ UPGRADE_LAYERS = [
     "estimates",
     "judging",
     "lesson",
+    "full_backfill",
     "learned_serving",
     "learning",
     "int8",

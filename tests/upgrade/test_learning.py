@@ -229,11 +229,13 @@ def test_networks_through_a_head_are_judged_however_far_they_are_from_the_native
         classes=classes,
     )
     tried = []
-    taught = cs.Learn(folds=2).teach(lesson, lambda done, total: tried.append((done, total)))
+    taught = cs.Learn(folds=2).teach(lesson, lambda done, total, _: tried.append((done, total)))
     names = [one.name for one in taught]
     assert len([name for name in names if "scale=8.0" in name]) == 2
     assert len(names) == 5
-    assert tried == [(number, len(tried)) for number in range(1, len(tried) + 1)]
+    assert [done for done, _ in tried] == list(range(1, len(tried) + 1))
+    assert all(done < total for done, total in tried[:-1])
+    assert tried[-1] == (len(tried), len(tried))
 
 
 def test_labels_that_are_not_there_are_refused_before_anything_is_embedded(world, tmp_path):

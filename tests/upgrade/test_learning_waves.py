@@ -12,7 +12,7 @@ from compatstore import trainers
 from compatstore.trainers import Procrustes, Ridge
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
-from tests.taught_galleries import CHEAP, FIRST, IDS, ITEMS, LONG, SHORT, Model, World
+from tests.taught_galleries import CHEAP, FIRST, IDS, ITEMS, LONG, SHORT, Model, SlowModel, World
 
 pytestmark = pytest.mark.full
 
@@ -24,7 +24,7 @@ def world():
 
 def test_the_first_wave_is_spread_over_all_kinds_of_items(world, tmp_path):
     gallery = world.gallery(tmp_path)
-    gallery.upgrade("v2", learn=FIRST)
+    gallery.upgrade("v2", backfill=50 / ITEMS, learn=FIRST)
     rows = ArrayRows(ids=IDS, source=world.source)
     assert set(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()) == {
         IDS[row] for row in order("spread", rows)[:50]
@@ -73,8 +73,10 @@ def test_waves_say_what_was_found_and_promised(world, tmp_path):
         assert (wave.gain is None) == (wave.weight == 0)
         assert wave.gain is None or wave.gain.low > 0
     lines = list(dict.fromkeys(progress.found for progress in told if progress.found))
-    assert lines[0].startswith("wave 1, 50 native (12.5%), 25 in cost: map ")
-    assert lines[0].endswith(" left of the budget, 25 in cost, about 0 s") or "about" in lines[0]
+    native, found, left = lines[0].splitlines()
+    assert native == "wave 1, 50 native (12.5%), 25 in cost"
+    assert found.startswith("  map ")
+    assert left.startswith("  50 items are left of the budget, 25 in cost, about ")
     assert {progress.step for progress in told} >= {"backfill", "learn", "hop"}
     learned = [progress for progress in told if progress.step == "learn"]
     assert learned[-1].done == learned[-1].total > 1
@@ -122,6 +124,7 @@ def test_nothing_is_embedded_beyond_the_budget_and_nothing_twice(world, tmp_path
 
 
 def test_without_a_limit_the_first_sample_alone_is_embedded(world, tmp_path):
+    world.model = SlowModel(world.native)
     gallery = world.gallery(tmp_path)
     learn = cs.Learn(candidates=CHEAP)
     assert gallery.upgrade("v2", learn=learn).backfilled == cs.Learn().first_rows(ITEMS) == 100
@@ -157,3 +160,21 @@ def test_items_that_no_search_finds_are_in_no_lesson(tmp_path):
     assert result.num_unbackfillable > 0
     assert result.lessons
     assert gallery.maintenance.verify().clean
+
+
+def test_progress_covers_all_of_a_lesson(world, tmp_path):
+    """The last report of a lesson comes when its result is in the history, and none before it says that all is done."""
+    gallery, seen = world.gallery(tmp_path), []
+
+    def note(progress):
+        if progress.step == "learn":
+            learned = sum(entry.step == "learn" for entry in gallery.maintenance.history())
+            seen.append((progress.done, progress.total, learned))
+
+    gallery.upgrade("v2", backfill=0.25, learn=replace(FIRST, candidates=(*CHEAP, Procrustes())), progress=note)
+    lessons = [[(done, total) for done, total, learned in seen if learned == number] for number in (0, 1)]
+    assert all(done < total or not total for done, total in lessons[0])
+    assert lessons[0][-1][0] > lessons[0][-1][1] / 2
+    ends = [(done, total) for done, total, learned in seen if total and done == total]
+    assert len(ends) == 2
+    assert seen[-1][2] == 2

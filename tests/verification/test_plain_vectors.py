@@ -230,3 +230,26 @@ def test_repeats_among_many_rows_are_estimated_from_a_share_of_the_digests(monke
         tally.add(lists(draw.normal(size=(n, 8)).astype(np.float32)))
     assert tally.kept > 1
     assert tally.repeats == pytest.approx(n, rel=0.05)
+
+
+def test_progress_says_what_is_read_and_how_far(tmp_path):
+    adoptable(tmp_path, a_table(path=[f"{row}.jpg" for row in range(900)]))
+    told = []
+    doctor(f"{tmp_path}#photos", id="key", source="path", progress=told.append)
+    steps = list(dict.fromkeys(progress.step for progress in told))
+    assert steps == ["environment", "read embedding, key, created", "two models", "read path"]
+    for step in steps:
+        done = [progress.done for progress in told if progress.step == step]
+        last = next(progress for progress in reversed(told) if progress.step == step)
+        assert done == sorted(done)
+        assert (done[0], last.done) == (0, last.total)
+    assert {progress.total for progress in told if progress.step.startswith("read")} == {900}
+
+
+@pytest.mark.full
+def test_the_command_line_shows_progress(tmp_path):
+    adoptable(tmp_path, a_table())
+    result = CliRunner().invoke(app, ["doctor", f"{tmp_path}#photos"])
+    assert "environment: 0 of 7" in result.stderr
+    assert "read embedding, key, created: 0 of 900" in result.stderr
+    assert "two models: " in result.stderr

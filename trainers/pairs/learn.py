@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -124,12 +125,13 @@ class Learn:
         return min(max(round(FIRST_SHARE * items), FEWEST_FIRST), MOST_FIRST)
 
     @checked
-    def teach(self, lesson: Lesson, tried: Callable[[int, int], None] | None = None) -> Sequence[Taught]:
+    def teach(self, lesson: Lesson, tried: Callable[[int, int, float], None] | None = None) -> Sequence[Taught]:
         """Learn from pairs.
 
         Args:
             lesson: The pairs.
-            tried: Called with the candidates that were tried and their number, after each.
+            tried: Called after each fit with the fits that are done, their number as far as known, and the seconds that
+                the others take, about. What it raises ends the lesson.
 
         Returns:
             Transforms, those nearest to the natives first; none where no candidate can run on the pairs.
@@ -145,19 +147,23 @@ class Learn:
         order = np.random.default_rng(seed_of("lesson folds", lesson.seed)).permutation(len(pairs))
         finest = max(self.folds, FINER) if len(pairs) <= FEW else self.folds
         folds, finer = _folds(order, self.folds), _folds(order, finest)
-        candidates = self.candidates or (*CLOSED_FORMS, *networks(labelled=lesson.classes is not None))
-        fitted = list[_Fitted]()
-        for number, trainer in enumerate(candidates, start=1):
-            with _calm():
-                one = _cross_fitted(trainer, pairs, folds)
-            if one is not None:
-                fitted.append(one)
-            if tried is not None:
-                tried(number, len(candidates))
+        again = len(finer) if len(finer) > len(folds) else 0  # more fits of each closed form that is judged
+        labelled = lesson.classes is not None
+        fits = _Fits(tried, len(folds), self._count(labelled=labelled), self.judged * (1 + again))
+        # The first fold of each candidate tells how long all of them take: the cheapest come first.
+        crossed = []
+        for trainer in self._candidates(labelled=labelled):
+            crossed.append(_CrossFit(trainer, pairs))
+            fits.fit_without(crossed[-1], folds[0])
+        for fold in folds[1:]:
+            for each in crossed:
+                fits.fit_without(each, fold)
+        fitted = [one for one in (each.result for each in crossed) if one is not None]
         nearest = sorted(fitted, key=lambda one: one.error)
         kept = [one for one in nearest if not one.by_classes][: self.judged] + [
             one for one in nearest if one.by_classes
         ]
+        fits.left = sum(1 + again * isinstance(one.trainer, ClosedForm) for one in kept)
         # Those that the gallery has until the next lesson.
         now = lesson.native_share
         shares = tuple(dict.fromkeys(share for share in (now, self.growth * now) if share < 1)) or SHARES
@@ -165,13 +171,30 @@ class Learn:
         for one in kept:
             with _calm():
                 artifact = _fitted(one.trainer, pairs)
-                again = isinstance(one.trainer, ClosedForm) and len(finer) > len(folds)
-                judged = _cross_fitted(one.trainer, pairs, finer) if again else one
+            fits.add()
+            judged: _Fitted | None = one
+            if again and isinstance(one.trainer, ClosedForm):
+                finely = _CrossFit(one.trainer, pairs)
+                for fold in finer:
+                    fits.fit_without(finely, fold)
+                judged = finely.result
             if artifact is not None and judged is not None:
-                artifact, factors = _doubted(artifact, judged, pairs, shares)
+                with _calm():
+                    artifact, factors = _doubted(artifact, judged, pairs, shares)
                 name = describe(one.trainer)
                 taught.append(Taught(name=name, artifact=artifact, transformed=judged.transformed, factors=factors))
         return taught
+
+    def _candidates(self, *, labelled: bool) -> Iterator[PairTrainer]:
+        """Candidates, closed forms before torch is imported."""
+        yield from self.candidates or CLOSED_FORMS
+        if self.candidates is None:
+            yield from networks(labelled=labelled)
+
+    def _count(self, *, labelled: bool) -> int:
+        if self.candidates is not None:
+            return len(self.candidates)
+        return len(CLOSED_FORMS) + (0 if find_spec("torch") is None else 3 if labelled else 1)
 
 
 def _folds(order: Positions, parts: int) -> list[Positions]:
@@ -184,21 +207,92 @@ def _calm() -> AbstractContextManager[None]:
     return one_thread() if "torch" in sys.modules else nullcontext()
 
 
-def _cross_fitted(trainer: PairTrainer, pairs: Pairs, folds: Sequence[np.ndarray]) -> _Fitted | None:
-    """Each source by a transform of the other folds' pairs; None where the trainer cannot run on them."""
-    made, sigma2, told = np.empty_like(pairs.target), np.empty(len(pairs), np.float32), True
-    for fold in folds:
-        artifact = _fitted(trainer, pairs.subset(np.setdiff1d(np.arange(len(pairs)), fold)))
-        if artifact is None:
+class _CrossFit:
+    """Each source by a transform of the other folds' pairs, fold by fold.
+
+    Attributes:
+        trainer: The candidate.
+        fits: Folds that were fitted.
+        seconds: Time of the fastest fit; infinite before any.
+        runs: False once the trainer could not run on the pairs.
+    """
+
+    def __init__(self, trainer: PairTrainer, pairs: Pairs) -> None:
+        self.trainer, self._pairs, self.fits, self.seconds, self.runs = trainer, pairs, 0, np.inf, True
+        self._made, self._sigma2 = np.empty_like(pairs.target), np.empty(len(pairs), np.float32)
+        self._predicts = True  # its own errors
+
+    def fit_without(self, fold: Positions) -> None:
+        """Fit on the other folds, and apply to this one."""
+        began = time.perf_counter()
+        rest = np.setdiff1d(np.arange(len(self._pairs)), fold)
+        artifact = _fitted(self.trainer, self._pairs.subset(rest)) if self.runs else None
+        self.runs = artifact is not None
+        if artifact is not None:
+            asked = self._pairs.subset(fold)
+            found = artifact.apply(asked.source, asked.side)
+            self._made[fold] = found.vectors
+            self._predicts = self._predicts and found.uncertainty is not None
+            if found.uncertainty is not None:
+                self._sigma2[fold] = found.uncertainty
+        self.fits, self.seconds = self.fits + 1, min(self.seconds, time.perf_counter() - began)
+
+    @property
+    def result(self) -> _Fitted | None:
+        """What all folds came to; None where the trainer cannot run on the pairs."""
+        if not self.runs:
             return None
-        asked = pairs.subset(fold)
-        found = artifact.apply(asked.source, asked.side)
-        made[fold] = found.vectors
-        if told := told and found.uncertainty is not None:
-            sigma2[fold] = found.uncertainty
-    apart = made.astype(np.float64) - pairs.target
-    error = float(np.einsum("nd,nd->", apart, apart) / len(pairs))
-    return _Fitted(trainer, made, sigma2 if told else None, error) if np.isfinite(error) else None
+        apart = self._made.astype(np.float64) - self._pairs.target
+        error = float(np.einsum("nd,nd->", apart, apart) / len(self._pairs))
+        sigma2 = self._sigma2 if self._predicts else None
+        return _Fitted(self.trainer, self._made, sigma2, error) if np.isfinite(error) else None
+
+
+class _Fits:
+    """Fits of a lesson: counted, timed and reported.
+
+    Args:
+        report: Takes the fits that are done, their number and the seconds that the others take; or None.
+        folds: Fits of each candidate.
+        candidates: Their number.
+        later: Fits of those that are judged, at the most.
+
+    Attributes:
+        left: Fits to come.
+    """
+
+    def __init__(
+        self, report: Callable[[int, int, float], None] | None, folds: int, candidates: int, later: int
+    ) -> None:
+        self._report, self._folds, self._later = report, folds, later
+        self._done, self.left = 0, folds * candidates + later
+        self._crossed = dict[int, _CrossFit]()
+
+    def fit_without(self, one: _CrossFit, fold: Positions) -> None:
+        """Fit a candidate on the other folds."""
+        self._crossed[id(one)] = one
+        with _calm():
+            one.fit_without(fold)
+        if not self._done:
+            one.seconds = np.inf  # the first fit of a process also loads libraries and starts threads
+        self.add()
+
+    def add(self) -> None:
+        """Count a fit."""
+        self._done, self.left = self._done + 1, max(self.left - 1, 0)
+        if self._report is not None:
+            self._report(self._done, self._done + self.left, self._seconds)
+
+    @property
+    def _seconds(self) -> float:
+        """Of the fits to come, each as long as the fastest of its candidate; those that judge as the fastest of all."""
+        running = [one for one in self._crossed.values() if one.runs]
+        fastest = min((one.seconds for one in running), default=np.inf)
+        if fastest == np.inf:
+            return 0.0
+        times = ((one.fits, one.seconds if one.seconds < np.inf else fastest) for one in running)
+        crossing = sum(max(self._folds - fits, 0) * seconds for fits, seconds in times)
+        return crossing + min(self.left, self._later) * fastest
 
 
 def _doubted(

@@ -63,11 +63,16 @@ class WaveFigures:
 
     def __str__(self) -> str:
         """Returns "40 native (2 %): map 61.2 (58.9 to 63.4), 55.8 (53.0 to 58.1) before"."""
+        return ": ".join(self.lines)
+
+    @property
+    def lines(self) -> tuple[str, str]:
+        """Natives, and figures: "40 native (2 %)", "map 61.2 (58.9 to 63.4), 55.8 (53.0 to 58.1) before"."""
         cost = f", {self.cost:g} in cost" if self.cost else ""
         before = f"{self.criterion} {self.status_quo.percent}"
         now = f"{before} as before" if self.gain is None else f"{self.criterion} {self.served.percent}"
         was = "" if self.gain is None else f", {self.status_quo.percent} before"
-        return f"{self.native} native ({self.share:.1%}){cost}: {now}{was}"
+        return f"{self.native} native ({self.share:.1%}){cost}", f"{now}{was}"
 
 
 class Waves(tuple[WaveFigures, ...], Shown):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import wrap
 
 from compatstore.shown import view
 from compatstore.tables import Table
 from compatstore.upgrade.run import UpgradeResult
 from compatstore.upgrade.views.spending import reason_lines, spent_lines
 from compatstore.upgrade.views.waves import waves_view
+
+WIDTH = 100  # columns of a line
 
 
 @view.register
@@ -28,7 +31,10 @@ def done_view(result: UpgradeResult) -> Iterator[str | Table]:
     yield from (f"warning: {warning}" for warning in result.warnings)
     yield from spent_lines(result.spent, result.ended_by)
     yield from waves_view(result.waves)
-    yield from (f"learned: {lesson}" for lesson in result.lessons)
+    if result.full_backfill:
+        yield result.full_backfill
+    for lesson in result.lessons:  # the history has the rest
+        yield from wrap(f"learned: {lesson.split('; ')[0]}", WIDTH, subsequent_indent="  ")
     if result.served:
         yield result.served
     if result.num_unbackfillable:

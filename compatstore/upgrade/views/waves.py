@@ -19,16 +19,15 @@ def waves_view(waves: Sequence[WaveFigures]) -> Iterator[Table]:
     """What the lessons of an upgrade that teaches itself have found, and what more natives promise."""
     if not waves:
         return
-    criterion = waves[-1].criterion
+    criterion, cost = waves[-1].criterion, ["cost"] if any(wave.cost for wave in waves) else []
     yield table(
-        ("wave", "native", "share", "cost", "seconds", f"{criterion} % before", "as served", "weight", "promised"),
+        ("wave", "native", "share", *cost, f"{criterion} % before", "as served", "weight", "promised"),
         [
             (
                 number,
                 wave.native,
                 f"{wave.share:.1%}",
-                f"{wave.cost:g}" if wave.cost else "",
-                f"{wave.seconds:.1f}",
+                *(f"{wave.cost:g}" for _ in cost),
                 wave.status_quo.percent,
                 "as before" if wave.gain is None else wave.served.percent,
                 f"{wave.weight:g}",
