@@ -17,6 +17,8 @@ from functools import partial, wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from compatstore.boundary import bare, fitted
+from compatstore.errors import CompatStoreError
+from compatstore.tracebacks import cut
 
 Owner = TypeVar("Owner")
 Parameters = ParamSpec("Parameters")
@@ -43,9 +45,13 @@ def awaited(
     @wraps(verb)
     async def call(self: Owner, /, *args: Parameters.args, **options: Parameters.kwargs) -> Answer:
         checked_verb = getattr(self, name)  # as its class has wrapped it since
-        if stoppable:
-            return await _stopped_when_cancelled(checked_verb, args, options)
-        answer: Answer = await asyncio.to_thread(checked_verb, *args, **options)
+        try:
+            if stoppable:
+                return await _stopped_when_cancelled(checked_verb, args, options)
+            answer: Answer = await asyncio.to_thread(checked_verb, *args, **options)
+        except CompatStoreError as error:
+            cut(error)
+            raise
         return answer
 
     call.__name__, call.__qualname__ = f"{name}_async", f"{verb.__qualname__}_async"
