@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 # Calls in Python, of verbs that are no method of that name. `{}` takes the first operand.
 PYTHON = {
@@ -59,8 +58,8 @@ class Made:
     """A public dataclass in a call; in a command its fields are options."""
 
     kind: str
-    operands: tuple[Any, ...]
-    fields: Mapping[str, Any]
+    operands: tuple[object, ...]
+    fields: Mapping[str, object]
 
 
 @contextmanager
@@ -84,12 +83,12 @@ def same() -> str:
     return f"the same {either(shell='command', python='call')}"
 
 
-def made(kind: str, *operands: Any, **fields: Any) -> Made:
+def made(kind: str, *operands: object, **fields: object) -> Made:
     """A public dataclass as an argument of `call`, such as `made("Backfill", order="random")`."""
     return Made(kind, operands, fields)
 
 
-def call(verb: str, *operands: Any, at: str = "", on: str = "gallery", **options: Any) -> str:
+def call(verb: str, *operands: object, at: str = "", on: str = "gallery", **options: object) -> str:
     """A call of a verb.
 
     Args:
@@ -137,7 +136,7 @@ def in_a_shell(verb: str, *, at: str) -> str:
     return _command(verb, (), at, {}) + either(shell="", python=" (in a shell)")
 
 
-def option(name: str, value: Any = ..., *, within: str = "") -> str:
+def option(name: str, value: object = ..., *, within: str = "") -> str:
     """An option alone.
 
     Args:
@@ -164,26 +163,29 @@ def training(method: str, *, out: str = "") -> str:
     return f"trainers.{trainer}().fit({data})" + (f".save({_text(out)})" if out else "")
 
 
-def _call(verb: str, operands: tuple[Any, ...], at: str, on: str, options: Mapping[str, Any]) -> str:
-    function = PYTHON.get(verb, f"gallery.{verb}")
-    given = [text for each in operands if (text := _python(each)) is not None]
+def _call(verb: str, operands: tuple[object, ...], at: str, on: str, options: Mapping[str, object]) -> str:
+    function, given = PYTHON.get(verb, f"gallery.{verb}"), _arguments(operands, options)
     if "{}" in function:
         function, given = function.format(given[0]), given[1:]
     if function in ON_A_PATH:
-        given = [_python(at) if at else "...", *given]
-    named = [f"{name}={text}" for name, value in options.items() if value is not None and (text := _python(value))]
-    return f"{function.replace('gallery', on, 1)}({', '.join([*given, *named])})"
+        given.insert(0, _text(at) if at else "...")
+    return f"{function.replace('gallery', on, 1)}({', '.join(given)})"
 
 
-def _python(value: Any) -> Any:
+def _arguments(operands: tuple[object, ...], options: Mapping[str, object]) -> list[str]:
+    given = [text for each in operands if (text := _python(each)) is not None]
+    named = ((name, _python(value)) for name, value in options.items() if value is not None)
+    return [*given, *(f"{name}={text}" for name, text in named if text is not None)]
+
+
+def _python(value: object) -> str | None:
     """The source of a value; None for a word that Python has not."""
     if isinstance(value, Word):
         return value.python
     if value is ...:
         return "..."
     if isinstance(value, Made):
-        given = [_python(each) for each in value.operands]
-        return f"cs.{value.kind}({', '.join([*given, *(f'{k}={_python(v)}' for k, v in value.fields.items())])})"
+        return f"cs.{value.kind}({', '.join(_arguments(value.operands, value.fields))})"
     if isinstance(value, str):
         return _text(value)
     return repr(value)
@@ -195,7 +197,7 @@ def _text(value: str) -> str:
     return plain if plain[0] == '"' or '"' in value else f'"{plain[1:-1]}"'
 
 
-def _command(verb: str, operands: tuple[Any, ...], at: str, options: Mapping[str, Any]) -> str:
+def _command(verb: str, operands: tuple[object, ...], at: str, options: Mapping[str, object]) -> str:
     words = ["compatstore", *verb.split(), shlex.quote(at) if at else GALLERY]
     for each in operands:
         if not isinstance(each, Made):
@@ -206,17 +208,17 @@ def _command(verb: str, operands: tuple[Any, ...], at: str, options: Mapping[str
     return " ".join([*words, *_all_words(verb, options)])
 
 
-def _operand(value: Any) -> list[str]:
+def _operand(value: object) -> list[str]:
     if isinstance(value, Word):
         return [] if value.shell is None else [value.shell]
     return [shlex.quote(str(value))]
 
 
-def _all_words(verb: str, options: Mapping[str, Any]) -> list[str]:
+def _all_words(verb: str, options: Mapping[str, object]) -> list[str]:
     return [word for name, value in options.items() for word in _words(OPTIONS.get((verb, name), name), value, verb)]
 
 
-def _words(name: str, value: Any, verb: str = "") -> list[str]:
+def _words(name: str, value: object, verb: str = "") -> list[str]:
     """An option of a command."""
     flag = name.replace("_", "-")
     if isinstance(value, Made):

@@ -37,7 +37,7 @@ def cut(error: CompatStoreError) -> None:
 
 def _callers(traceback: TracebackType | None) -> TracebackType | None:
     """The frames from the first one of the caller's code on, without those of this package."""
-    frames = []
+    frames: list[TracebackType] = []
     while traceback is not None:
         if _is_callers(traceback) or (frames and _module(traceback) != _PACKAGE):
             frames.append(traceback)

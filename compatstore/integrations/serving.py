@@ -88,7 +88,7 @@ class ServedGallery:
         gallery = self.now()
         found = [name for name in gallery.versions() if self.models[0].is_of(gallery.version(name, encoders=False))]
         if not found:
-            new = next_step.made("EmbeddingVersion", "NEW_VERSION", dim=..., encoder=...)
+            new = next_step.made("EmbeddingVersion", "NEW_VERSION", dim=next_step.DIM_FOUND, encoder=next_step.ENCODER)
             upgrade = next_step.both(next_step.call("register", new), next_step.call("upgrade", "NEW_VERSION"))
             raise FingerprintMismatch(
                 f"use {self.path} with {self.models[0].identity}",

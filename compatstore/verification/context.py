@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from compatstore import next_step
 from compatstore.arrays import ArrowBatch
@@ -113,6 +113,6 @@ class CheckContext:
                 columns=list(dict.fromkeys(columns)), batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1
             )
 
-    def call(self, verb: str, *operands: Any, **options: Any) -> str:
+    def call(self, verb: str, *operands: object, **options: object) -> str:
         """A call of a verb on this gallery."""
-        return next_step.call(verb, *operands, at=self.catalog.store.location.uri, **options)
+        return next_step.call(verb, *operands, at=self.catalog.store.location.uri, **options)  # type: ignore[arg-type]

@@ -202,7 +202,7 @@ def test_the_index_of_an_app_is_dropped_only_where_that_is_said(tmp_path):
     status = gallery.index().status()
     assert (status.kind, status.cells, status.sub_vectors) == ("IVF_PQ", 4, 4)
     assert status.recall >= recall.GOAL
-    with pytest.raises(UpgradeError, match="--adopted"):
+    with pytest.raises(UpgradeError, match="adopted=True"):
         gallery.index().drop()
     table.checkout_latest()
     assert len(table.list_indices()) == 1
