@@ -2,8 +2,9 @@
 
 `checked` wraps a function or a class of verbs, `require_fields` is called by a dataclass of settings. A value of
 another type is refused there with one error, before any code of ours works with it; NumPy's scalars become Python's.
-Nothing is caught: an error of our own code stays the error that it is. What a signature leaves open (`Any`, arrays,
-items) is read by whoever turns it into arrays, within `foreign` where another library does the reading.
+Nothing is turned into another error, and a `CompatStoreError` leaves without the frames of this package. What a
+signature leaves open (`Any`, arrays, items) is read by whoever turns it into arrays, within `foreign` where another
+library does the reading.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def cut(error: CompatStoreError) -> None:
     """Take the frames between the call of a public function and the place that raised from an error.
 
     Frames of the caller's own code within the call, as of an encoder that is a function, stay, and so do the frames of
-    libraries that this code calls. The errors that led to this one are cut likewise; without a `__cause__` they are not
+    libraries that this code calls. The errors that led to this one are cut too; without a `__cause__` they are not
     printed.
     """
     if os.environ.get(VARIABLE) == FULL:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import sys
 import pytest
 
 import compatstore as cs
+from compatstore import trainers
 from compatstore.trainers import Ridge
 
 MADE = 'import compatstore as cs\ngallery = cs.Gallery.create("g.lance", cs.EmbeddingVersion("v1", dim=2))\n'
@@ -86,6 +88,22 @@ def test_an_awaited_verb_shows_no_frames_of_ours(tmp_path):
     files, said = run_script(tmp_path, text)
     assert not [line for line in files if f"{os.sep}compatstore{os.sep}" in line], said
     assert files[-1].endswith("line 5, in main"), said
+
+
+PUBLIC = (cs, cs.encoders, cs.evaluation, trainers)
+
+
+def settings_of(places):
+    """Public dataclasses that check what they are made of, by name."""
+    found = {name: getattr(place, name) for place in places for name in place.__all__}
+    kinds = {name: kind for name, kind in found.items() if isinstance(kind, type) and dataclasses.is_dataclass(kind)}
+    return {name: kind for name, kind in kinds.items() if hasattr(kind, "__post_init__")}
+
+
+@pytest.mark.parametrize("kind", settings_of(PUBLIC).values(), ids=settings_of(PUBLIC))
+def test_every_public_dataclass_says_what_it_takes(kind):
+    with pytest.raises(TypeError, match=rf"^{kind.__name__}\(\) got an unexpected .* 'no_such'\. It takes "):
+        kind(no_such=1)
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_via_chooses_the_last_hop(gallery):
 
 def test_no_path_says_what_there_is_and_what_to_do(gallery):
     gallery.link(hop(version(1), version(2), 1))
-    with pytest.raises(cs.errors.UnknownArtifact, match=r"v1 -> v2.*train fct"):
+    with pytest.raises(cs.errors.UnknownArtifact, match=r"v1 -> v2.*FCT"):
         gallery.upgrade("v3")
     assert gallery.status().upgrades == ()
 

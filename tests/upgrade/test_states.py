@@ -92,7 +92,7 @@ def test_a_verb_in_a_state(gallery_in, before, verb, after):
         written = gallery.status().table_version
         with pytest.raises((cs.errors.UpgradeError, cs.errors.InvalidInput)) as refusal:
             VERBS[verb](gallery)
-        assert f"compatstore {after.split('`')[1]} " in refusal.value.fix
+        assert f"gallery.{after.split('`')[1]}(" in refusal.value.fix
         assert (state(gallery), gallery.status().table_version) == (before, written)
     else:
         VERBS[verb](gallery)

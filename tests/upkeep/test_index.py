@@ -161,7 +161,7 @@ def test_an_empty_gallery_has_nothing_to_index(tmp_path):
     assert gallery.index().drop().dropped == ()
     with pytest.raises(InvalidInput, match="found 0"):
         gallery.index().create()
-    with pytest.raises(InvalidInput, match="index create"):
+    with pytest.raises(InvalidInput, match=r"gallery\.create_index"):
         gallery.index().refresh()
 
 
