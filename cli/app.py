@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import click
 
-from compatstore import __version__
+from compatstore import __version__, next_step
 from compatstore.cli import (
     completion,
     creating,
@@ -50,6 +50,11 @@ class App(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order in which they are used, not of the alphabet."""
         return list(self.commands)
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the program: what it advises are commands."""
+        with next_step.speaking_shell():
+            return super().main(*args, **extra)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Decide how to speak before anything can go wrong."""

@@ -2,8 +2,9 @@
 
 `checked` wraps a function or a class of verbs, `require_fields` is called by a dataclass of settings. A value of
 another type is refused there with one error, before any code of ours works with it; NumPy's scalars become Python's.
-Nothing is caught: an error of our own code stays the error that it is. What a signature leaves open (`Any`, arrays,
-items) is read by whoever turns it into arrays, within `foreign` where another library does the reading.
+Nothing is turned into another error, and a `CompatStoreError` leaves without the frames of this package. What a
+signature leaves open (`Any`, arrays, items) is read by whoever turns it into arrays, within `foreign` where another
+library does the reading.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.errors import CompatStoreError, DimensionMismatch, InvalidInput, meant
+from compatstore.tracebacks import cut
 
 Checker = Callable[[Any], Any]
 Checked = TypeVar("Checked", bound=Callable[..., Any])
+Made = TypeVar("Made", bound=type)
 _BY_PLACE = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _BARE = "__compatstore_bare__"
 _NO_NUMBERS = (bool, np.bool_, np.timedelta64)  # what Python or NumPy takes for a number, and we do not
@@ -92,15 +95,14 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
         checkers = _checkers(function)
         return tuple((place, name, checkers[name]) for place, name in enumerate(names) if name in checkers)
 
-    @wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
+    def fit(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         made = type(args[0]) if makes and args else None
         if many or len(args) > len(names):
             bound = signature.bind(*args, **options)
             for name, checker in _checkers(function).items():
                 if name in bound.arguments:
                     bound.arguments[name] = _fit(bound.arguments[name], checker, name, asked, made)
-            return function(*bound.args, **bound.kwargs)
+            return bound.args, bound.kwargs
         # The same, without what `bind` takes; arguments that do not fit the signature are refused by the call itself.
         for place, name, checker in placed():
             if place >= len(args):
@@ -111,13 +113,40 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
         if options:
             checkers = _checkers(function)
             for name, value in options.items():
-                if name not in signature.parameters:
-                    raise TypeError(_unknown(function, name, signature))
                 if name in checkers:
                     options[name] = _fit(value, checkers[name], name, asked, made)
-        return function(*args, **options)
+        return args, options
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        if not many:
+            _require_known(options, function, signature)
+        try:
+            args, options = fit(args, options)
+            return function(*args, **options)
+        except CompatStoreError as error:
+            cut(error)
+            raise
 
     return call
+
+
+def checked_fields(settings: Made) -> Made:
+    """Refuse arguments that a dataclass has no fields for, with the field that was meant; its errors begin here."""
+    make = settings.__init__  # type: ignore[misc]
+    signature = inspect.signature(make)
+
+    @wraps(make)
+    def call(self: Any, *args: Any, **options: Any) -> None:
+        _require_known(options, make, signature)
+        try:
+            make(self, *args, **options)
+        except CompatStoreError as error:
+            cut(error)
+            raise
+
+    settings.__init__ = call  # type: ignore[misc]
+    return settings
 
 
 # What other libraries call an argument of ours.
@@ -126,11 +155,25 @@ _ELSEWHERE = {
     **dict.fromkeys(("filter", "filters", "query_filter"), "where"),
     **dict.fromkeys(("alpha", "alphas", "lambda_", "reg", "penalty", "regularization"), "penalties"),
     **dict.fromkeys(("lr",), "learning_rate"),
+    **dict.fromkeys(("dimension", "dimensions", "dims", "ndim", "size", "embedding_dim"), "dim"),
+    **dict.fromkeys(("distance", "distance_type", "similarity", "space"), "metric"),
+    **dict.fromkeys(("fraction", "ratio", "percent", "percentage", "backfill"), "share"),
+    **dict.fromkeys(("budget", "limit", "rows"), "max_rows"),
 }
 
 
+def _require_known(options: Mapping[str, Any], function: Callable[..., Any], signature: inspect.Signature) -> None:
+    """Refuse arguments that a function does not have.
+
+    Raises:
+        TypeError: There is one.
+    """
+    for name in options:
+        if name not in signature.parameters:
+            raise TypeError(_unknown(function, name, signature))
+
+
 def _unknown(function: Callable[..., Any], name: str, signature: inspect.Signature) -> str:
-    """Message for a call with an argument that the function does not have."""
     names = [known for known in signature.parameters if known != "self"]
     elsewhere = _ELSEWHERE.get(name)
     hint = f"Did you mean {elsewhere!r}? " if elsewhere in names else meant(name, names)

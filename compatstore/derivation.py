@@ -13,7 +13,7 @@ import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray
 from compatstore.bits import signs
-from compatstore.boundary import require_fields
+from compatstore.boundary import checked_fields, require_fields
 from compatstore.digests import fingerprint
 from compatstore.documents import WIDEST
 from compatstore.errors import InvalidInput
@@ -24,6 +24,7 @@ UNIT_TOLERANCE = 1e-4  # of a length; float32 rounding leaves 1e-6, float16 roun
 _VALUES = 32_768  # scaled at a time: their squares stay in the processor's cache
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Derivation:
     """One step from a model's vectors to shorter or scaled ones: round as stored, cut off, scale.

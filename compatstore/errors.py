@@ -43,6 +43,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from compatstore import next_step
+
 
 class CompatStoreWarning(UserWarning):
     """What was asked for is done, and is a bad choice; the message says why and what to choose."""
@@ -226,9 +228,10 @@ class LeaseHeld(UpgradeError):
             asked,
             expected="nobody else at work on it",
             found=f"{holder}, at {verb} since {since}, with a lease until {expires} that is renewed while they work",
-            fix="It ends by itself; run the same command again then."
+            fix=f"It ends by itself; give {next_step.same()} again then."
             if " " in target
-            else f"Follow it: compatstore status GALLERY --watch; stop it: compatstore pause GALLERY {target}",
+            else f"Follow it: {next_step.call('status', watch=next_step.IN_SHELL)}; "
+            f"stop it: {next_step.call('pause', target)}",
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from compatstore.arrays import FloatArray
-from compatstore.boundary import foreign, require_fields
+from compatstore.boundary import checked_fields, foreign, require_fields
 from compatstore.derivation import StoredAs
 from compatstore.digests import fingerprint
 from compatstore.documents import WIDEST
@@ -47,6 +47,7 @@ def require_usable_name(name: str, asked: str) -> None:
 OUTSIDE = "outside:"  # of the identity of a model that nobody has named; the version follows
 
 
+@checked_fields
 @dataclass(frozen=True)
 class HeadLoss:
     """The loss that a model was trained by through its classifier head.
@@ -78,6 +79,7 @@ class HeadLoss:
             )
 
 
+@checked_fields
 @dataclass(frozen=True)
 class EmbeddingVersion:
     """One embedding model and its space.

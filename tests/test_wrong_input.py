@@ -55,7 +55,7 @@ REFUSED = {
     "vectors of text": (add(vector=["one", "two"]), errors.InvalidInput, "numbers"),
     "one number an item": (add(vector=[1.0, 2.0]), errors.InvalidInput, "one vector a row"),
     "an id twice in one call": (add(id=["x", "x"]), errors.DuplicateIds, "repeated ids x"),
-    "an id of the gallery": (add(id=["x", "c"]), errors.DuplicateIds, "already in the gallery: c.*--upsert"),
+    "an id of the gallery": (add(id=["x", "c"]), errors.DuplicateIds, "already in the gallery: c.*upsert=True"),
     "an id twice in an upsert": (
         lambda gallery: gallery.add({"id": ["a", "a"], "vector": VECTORS}, upsert=True),
         errors.DuplicateIds,
@@ -84,7 +84,7 @@ REFUSED = {
     "a version that is only registered": (
         lambda gallery: gallery.add({"id": IDS, "vector": np.ones((2, 6))}, "v2"),
         errors.UnknownVersion,
-        "registered only.*compatstore upgrade",
+        r"registered only.*gallery\.upgrade",
     ),
     "a query of another dimension": (search(np.ones(5)), errors.DimensionMismatch, "4 values; found 5"),
     "queries of another dimension": (search(np.ones((3, 5))), errors.DimensionMismatch, "4 values"),
@@ -107,7 +107,7 @@ REFUSED = {
     "a number to delete": (lambda gallery: gallery.delete([1]), errors.InvalidInput, "text; found 1"),
     "vectors of an unknown version": (lambda gallery: gallery.vectors(["a"], "v9"), errors.UnknownVersion, "v1, v2"),
     "an upgrade to an unknown version": (lambda gallery: gallery.upgrade("v9"), errors.UnknownVersion, "v1, v2"),
-    "an upgrade without a path": (lambda gallery: gallery.upgrade("v2"), errors.UnknownArtifact, "compatstore link"),
+    "an upgrade without a path": (lambda gallery: gallery.upgrade("v2"), errors.UnknownArtifact, r"gallery\.link"),
     "an upgrade by an unknown artifact": (
         lambda gallery: gallery.upgrade("v2", transform="beef"),
         errors.UnknownArtifact,
@@ -135,7 +135,7 @@ REFUSED = {
         "random.*'best'",
     ),
     "the active version as a target": (lambda gallery: gallery.upgrade("v1"), errors.InvalidInput, "v1 is active"),
-    "a cutover before an upgrade": (lambda gallery: gallery.cutover("v2"), errors.UpgradeError, "compatstore upgrade"),
+    "a cutover before an upgrade": (lambda gallery: gallery.cutover("v2"), errors.UpgradeError, r"gallery\.upgrade"),
     "a cutover to nowhere": (lambda gallery: gallery.cutover("v9"), errors.UnknownVersion, "v1, v2"),
     "a rollback of nothing": (lambda gallery: gallery.rollback(), errors.UpgradeError, "found none"),
     "the end of the active version": (lambda gallery: gallery.retire("v1"), errors.UpgradeError, "searches use"),
@@ -255,7 +255,7 @@ def test_weights_that_were_changed_beside_the_table_are_not_used(upgradable, tmp
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("nothing.lance", "nothing there.*compatstore init"),
+        ("nothing.lance", "nothing there.*cs.Gallery.create"),
         ("folder", "a folder or file that is none"),
         ("file", "a folder or file that is none"),
         ("file/gallery.lance", "nothing there"),

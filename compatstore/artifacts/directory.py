@@ -12,6 +12,7 @@ import shutil
 import uuid
 from pathlib import Path
 
+from compatstore import next_step
 from compatstore.errors import AlreadyExists, CorruptArtifact, UnknownArtifact
 from compatstore.paths import exists, is_folder
 from compatstore.permissions import refused
@@ -34,7 +35,7 @@ def read_directory(path: Path) -> tuple[bytes, bytes]:
             f"load artifact {path}",
             expected="a directory written by Artifact.save",
             found="none",
-            fix=f"Check the path, or train one: compatstore train auto ... --out {path}",
+            fix=f"Check the path, or train one: {next_step.training('auto', out=str(path))}",
         )
     return _read(path / MANIFEST), _read(path / WEIGHTS)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from compatstore import next_step
 from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact, Manifest, Side
 from compatstore.artifacts.matrix import as_matrix
@@ -165,7 +166,9 @@ def _require_chain(chain: Sequence[Artifact], asked: str) -> None:
         if wanted is not None and (given is None or given.dim != wanted.dim):
             found = "none" if given is None else f"{given.dim} values"
             expected = f"side-information of {wanted.dim} values from {before.short_id}"
-            raise Incompatible(asked, expected=expected, found=found, fix="Train it with --side-transform.")
+            raise Incompatible(
+                asked, expected=expected, found=found, fix=f"Train it with {next_step.option('side_transform')}."
+            )
 
 
 def _require_free(path: Path | None, suffix: str, overwrite: bool, asked: str) -> None:
@@ -174,13 +177,13 @@ def _require_free(path: Path | None, suffix: str, overwrite: bool, asked: str) -
     if path.suffix != suffix:
         raise InvalidInput(asked, expected=f"a name that ends in {suffix}", found=path.name)
     if is_folder(path) or (exists(path) and not overwrite):
-        fix = "Choose another name" + ("." if is_folder(path) else ", or pass --overwrite.")
+        fix = "Choose another name" + ("." if is_folder(path) else f", or pass {next_step.option('overwrite', True)}.")
         raise AlreadyExists(asked, expected=f"nothing at {path}", found="something", fix=fix)
 
 
 def _held_out(artifact: Artifact, vectors: Any, side: Any, asked: str) -> tuple[FloatArray, FloatArray | None, int]:
     """Vectors that the artifact has not learned from, their side-information, and how many were left out."""
-    fix = "Pass vectors of the gallery: --vectors FILE."
+    fix = f"Pass vectors of the gallery: {next_step.option('vectors', next_step.FILE)}."
     if vectors is None:
         raise InvalidInput(f"{asked} in int8", expected="vectors to measure the loss on", found="none", fix=fix)
     rows = as_matrix(asked, vectors, artifact.behaviour.reads(artifact.manifest).dim)

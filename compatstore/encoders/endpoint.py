@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
+from compatstore import next_step
 from compatstore.boundary import checked
 from compatstore.encoders.deadlines import deadline
 from compatstore.encoders.metering import Bill, Meter, meter
@@ -261,7 +262,7 @@ class Endpoint:
             f"ask {self._place}",
             expected="an answer",
             found=f"{fault}, in {tries} tries" if tries > 1 else fault,
-            fix="What was answered before is kept; the same command goes on from here.",
+            fix=f"What was answered before is kept; {next_step.same()} goes on from here.",
         )
 
     @property

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from compatstore import next_step
 from compatstore.boundary import shown
 from compatstore.errors import CompatStoreError, CorruptArtifact, NotFound, StorageError
 from compatstore.paths import is_file, is_folder
@@ -37,7 +38,7 @@ def require_folder(kind: str, folder: str | Path) -> Path:
     if not _NAME.fullmatch(str(folder)):
         fix = "Check the path."
     else:
-        fix = f"Download it, and give the same command again: hf download {names[0]} (pip install huggingface_hub)."
+        fix = f"Download it, and give {next_step.same()} again: hf download {names[0]} (pip install huggingface_hub)."
     expected = "a folder, or the name of a model in the local cache"
     raise NotFound(f"load a model of {kind}", expected=expected, found=shown(f"{folder}"), fix=fix)
 

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Protocol, runtime_checkable
 
-from compatstore.boundary import require_fields
+from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Bill:
     """What is paid for.

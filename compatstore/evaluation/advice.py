@@ -9,7 +9,7 @@ from typing import Literal
 from compatstore.errors import first_offenders
 from compatstore.evaluation.bootstrap import Estimate, Resampled, gains_together, kept_shares
 
-WHOLE_SAMPLE = "take a sample of the whole gallery (--sample), or decide by map (--criterion map)"
+WHOLE_SAMPLE = "take a sample of the whole gallery, or decide by map"
 
 
 @dataclass(frozen=True, kw_only=True)

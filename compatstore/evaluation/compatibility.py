@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import Doubles, FloatArray
-from compatstore.boundary import array_of, checked
+from compatstore.boundary import array_of, checked, checked_fields
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.metrics import require_ranks, summarise
@@ -53,6 +53,7 @@ def degradation(oracle: float, compatible: float) -> float:
     return (oracle - compatible) / _positive(oracle, "M(o/o)")
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CompatibilityMatrix:
     """Quality of every version's queries on every version's gallery (Biondi et al., arXiv 2405.02581).

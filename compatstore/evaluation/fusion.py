@@ -23,7 +23,7 @@ from typing import Literal
 import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
-from compatstore.boundary import require_fields
+from compatstore.boundary import checked_fields, require_fields
 from compatstore.documents import read_record, to_document
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.distances import Distances, expected_distances
@@ -68,6 +68,7 @@ class Standardisation:
         return standardised
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Fusion(Shown):
     """How two versions are searched as one; plain numbers, stored with an upgrade.

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from compatstore.arrays import Doubles, Positions
-from compatstore.boundary import array_of
+from compatstore.boundary import array_of, checked_fields
 from compatstore.errors import DimensionMismatch, InvalidInput
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Judgements:
     """m pairs of a query and an item that is correct for it.

@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, Positions
-from compatstore.boundary import require_fields
+from compatstore.boundary import checked_fields, require_fields
 from compatstore.documents import read_record, to_document
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.bootstrap import Estimate
@@ -36,6 +36,7 @@ _PAIRS = 2**20  # pairs of a query and an item that a calibration is fitted to, 
 _FEWEST = 10  # pairs in the bin of the nearest
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
     """A strictly increasing function from distances of one space to distances of another; plain numbers.
@@ -131,6 +132,7 @@ class MergeChoice:
         )
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Merge(Shown):
     """How searches merge the two parts of an upgrade without a hop; plain numbers, stored with the upgrade.

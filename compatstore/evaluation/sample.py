@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray
-from compatstore.boundary import array_of, require_fields
+from compatstore.boundary import array_of, checked_fields, require_fields
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.evaluation.curve import as_permutation, native_count
 from compatstore.evaluation.fusion import Fusion
@@ -34,6 +34,7 @@ class ServedFusion:
     native: BoolArray
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EvaluationSample:
     """Queries and gallery items embedded in both versions: what a decision is made from.
@@ -176,6 +177,7 @@ class EvaluationSample:
         return self.query_labels is not None or self.judged is not None
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class DecisionSettings:
     """How strategies are measured and compared.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from compatstore.arrays import FloatArray, RowNumbers
-from compatstore.boundary import require_fields
+from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput
 from compatstore.in_memory.faiss_engine import as_distances, load_faiss, metric_number
 from compatstore.in_memory.flat import Chosen, Exact, Flat
@@ -24,6 +24,7 @@ MOST_BREADTH = 1_000_000
 FEW, FEW_OF = 2_048, 20
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class CacheSettings:
     """How a graph is built and searched; the names are those of the paper.

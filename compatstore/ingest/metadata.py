@@ -9,6 +9,7 @@ from types import TracebackType
 
 import pyarrow as pa
 
+from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowField, ArrowSchema, ArrowType
 from compatstore.errors import CompatStoreError, InvalidInput, InvalidName, first_offenders
 from compatstore.storage.app_columns import fault_of, require_storable
@@ -172,17 +173,18 @@ def drop(catalog: Catalog, names: Sequence[str]) -> list[str]:
             asked,
             expected=f"metadata columns ({', '.join(mine) or 'there is none'})",
             found=first_offenders([ascii(name) for name in foreign]),
-            fix="A version's columns go with it: compatstore retire GALLERY VERSION. Ids and sources stay.",
+            fix=f"A version's columns go with it: {next_step.call('retire', 'VERSION')}. Ids and sources stay.",
         )
     for run in registry.runs.values():
         ordered = [factor.strip().removeprefix("column:") for factor in run.policy.split("*")]
         wanted = [name for name in names if run.open and name in ordered]
         if wanted:
+            other = next_step.made("Backfill", order="random")
             raise InvalidInput(
                 asked,
                 expected="columns that no upgrade needs",
                 found=f"{wanted[0]!r}, which orders the backfill of the upgrade to {run.target}",
-                fix=f"Finish it, or give it another order: compatstore upgrade GALLERY {run.target} --policy random",
+                fix=f"Finish it, or give it another order: {next_step.call('upgrade', run.target, backfill=other)}",
             )
     if names:
         store.drop_columns(names)

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
+from compatstore import next_step
 from compatstore.encoders import Encoder
 from compatstore.errors import (
     AlreadyExists,
@@ -87,13 +88,14 @@ class ServedGallery:
         gallery = self.now()
         found = [name for name in gallery.versions() if self.models[0].is_of(gallery.version(name, encoders=False))]
         if not found:
+            new = next_step.made("EmbeddingVersion", "NEW_VERSION", dim=next_step.DIM_FOUND, encoder=next_step.ENCODER)
+            upgrade = next_step.both(next_step.call("register", new), next_step.call("upgrade", "NEW_VERSION"))
             raise FingerprintMismatch(
                 f"use {self.path} with {self.models[0].identity}",
                 expected=f"the model of a version that the gallery has ({', '.join(gallery.versions())})",
                 found="another model, whose vectors must not be mixed with theirs",
-                fix=f"Upgrade to it: compatstore upgrade {self.path} NEW_VERSION --encoder python:MODULE:ENCODER "
-                f"--trust-code, with ENCODER = as_encoder(...) of this package; or pass the former model first, and "
-                f"this one in models=[...]. Is it the same model? Declare its identity.",
+                fix=f"Register it, and upgrade to it: {upgrade}, with encoder=as_encoder(...) of this package; or pass "
+                f"the former model first, and this one in models=[...]. Is it the same model? Declare its identity.",
             )
         return gallery.active if gallery.active in found else found[-1]
 

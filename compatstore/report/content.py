@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from compatstore import next_step
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.evaluation.decision import SAME_SHARE
 from compatstore.report.drawings import Curves, Drawing, Histogram, Intervals, Line, Point
@@ -102,7 +103,7 @@ def _decision(report: UpgradeReport) -> Iterator[SectionPart]:
         yield from _ways(estimated, "estimated beforehand", estimated.advice.row or "")
         yield estimated.advice.text
         return
-    yield "Nothing was estimated or measured: compatstore report GALLERY TARGET --sample 500 measures."
+    yield f"Nothing was estimated or measured: {next_step.call('report', 'TARGET', sample=500)} measures."
 
 
 def _ways(decided: DecisionTable, when: str, marked: str) -> Iterator[SectionPart]:
@@ -353,7 +354,7 @@ def _refusals(report: UpgradeReport) -> Iterator[SectionPart]:
     yield table(("item", "reason"), report.reasons, caption="Items that cannot be embedded, and why")
     if report.unbackfillable > len(report.reasons):
         more = report.unbackfillable - len(report.reasons)
-        yield f"And {more} more: compatstore unbackfillable GALLERY {report.target}"
+        yield f"And {more} more: {next_step.call('unbackfillable', report.target)}"
 
 
 def _costs(report: UpgradeReport) -> Iterator[SectionPart]:

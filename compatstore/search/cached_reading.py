@@ -166,7 +166,7 @@ def query_as_compared(catalog: Catalog, reader: Reader, queries: FloatArray) -> 
 
 
 def as_ids(column: ArrowArray) -> CachedIds:
-    """CachedIds of items as a NumPy array: int64, or texts of variable length."""
+    """Ids of items as a NumPy array: int64, or texts of variable length."""
     if pa.types.is_integer(column.type) and not column.null_count:
         return np.asarray(column.to_numpy(zero_copy_only=False), np.int64)
     if pa.types.is_integer(column.type):

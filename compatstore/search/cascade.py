@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from compatstore.boundary import require_fields
+from compatstore import next_step
+from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation.fusion import Fusion
 from compatstore.search.execute import is_vectors
@@ -31,6 +32,7 @@ CandidateSearch = Literal["source", "target", "fused", "expected"]
 Rank = Literal["target", "fused"]
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Cascade:
     """Candidates of a search that are embedded natively for it, within a budget.
@@ -223,7 +225,7 @@ def _run_of(registry: Registry, known: Sequence[str], name: str) -> RunRecord:
             f"search by a cascade with a query of {' and '.join(known) or name}",
             expected="an upgrade from or to that version",
             found="none",
-            fix="Begin one: compatstore upgrade GALLERY VERSION",
+            fix=f"Begin one: {next_step.call('upgrade', 'VERSION')}",
         )
     return max(runs, key=lambda run: (run.open, run.started_at))
 
@@ -235,6 +237,6 @@ def _fusion_of(registry: Registry, run: RunRecord) -> Fusion:
             f"search by a cascade, fused in {run.source} and {run.target}",
             expected="a fusion that was chosen for the upgrade",
             found="none",
-            fix=f"Choose one: compatstore fuse GALLERY {run.target}",
+            fix=f"Choose one: {next_step.call('fuse', run.target)}",
         )
     return fusion

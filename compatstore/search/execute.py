@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from compatstore import next_step
 from compatstore.arrays import ArrowTable, FloatArray, Positions
 from compatstore.artifacts.matrix import as_matrix
 from compatstore.encoders import encode_queries, metered
@@ -58,11 +59,12 @@ def as_queries(catalog: Catalog, registry: Registry, version: str, query: Any) -
         if shape is not None and len(shape) == 2:
             unlike = DimensionMismatch(asked, found=f"shape {tuple(shape)}", dim=shape[1])
             raise of_another_length(catalog.store, registry, version, unlike)
+        options = next_step.either(shell=" (--vector, --id)", python="")
         raise InvalidInput(
             asked,
             expected=f"a vector of {dim} values, or an encoder for {version}",
             found=f"{type(query).__name__} and no encoder",
-            fix=f"Search with a vector or with an item (--vector, --id), or open the gallery with "
+            fix=f"Search with a vector or with an item{options}, or open the gallery with "
             f"encoders={{'{version}': ...}}.",
         )
     with metered(patience=PATIENCE):

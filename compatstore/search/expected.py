@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from compatstore import next_step
 from compatstore.arrays import ArrowTable, Doubles, FloatArray
-from compatstore.boundary import require_fields
+from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation.distances import expected_distances
 from compatstore.search.execute import execute
@@ -27,6 +28,7 @@ from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Expected:
     """Candidates of a search in one version are ranked by their expected distance.
@@ -126,7 +128,7 @@ def plan_expected(
             asked,
             expected="vectors of one transform that predicts its own errors, as measured on held-out pairs",
             found=f"those of {' and '.join(part[:12] for part in paths[-1])}, without",
-            fix="Train one on 400 pairs or more: compatstore train fastfill --gallery GALLERY. Or search without it.",
+            fix=f"Train one on 400 pairs or more: {next_step.training('fastfill')}. Or search without it.",
         )
     return ExpectedPlan(plan.k, replace(plan, k=max(plan.k, expected.first)), target)
 

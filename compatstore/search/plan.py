@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from compatstore import next_step
 from compatstore.errors import UnknownVersion
 from compatstore.evaluation.merging import Calibration, Merge, RankMerge, rule_of
 from compatstore.search.condition import joined
@@ -137,7 +138,7 @@ def plan_search(registry: Registry, version: str, k: int, where: str | Sequence[
             f"search with a query of version {version}",
             expected="vectors of that version in the gallery, or an artifact that adapts its queries",
             found="neither",
-            fix=f"Upgrade to it: compatstore upgrade GALLERY {version}",
+            fix=f"Upgrade to it: {next_step.call('upgrade', version)}",
         )
     merge, chosen = _merge(registry, version, parts, bridge)
     return SearchPlan(version, k, _calibrated(parts, merge, chosen), merge, condition, chosen)

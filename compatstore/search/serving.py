@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
+from compatstore import next_step
 from compatstore.arrays import FloatArray
 from compatstore.digests import require_fingerprint
 from compatstore.errors import CompatStoreWarning, Incompatible, InvalidInput, UpgradeError
@@ -216,9 +217,10 @@ def _run_as_one(
         return run
     without = next((one for one in (run.source, run.target) if not catalog.can_embed(one)), None)
     if without is not None:
+        given = next_step.either(shell=f"--encoders {without}=ENCODER", python=f"encoders={{{without!r}: ...}}")
         warnings.warn(
             f"{run.source} and {run.target} are served as one, but {without} has no encoder here: this search is "
-            f"answered by {name} alone. Give it one: encoders={{{without!r}: ...}} (--encoders {without}=ENCODER), or "
+            f"answered by {name} alone. Give it one: {given}, or "
             f"for good: register it again with its encoder.",
             CompatStoreWarning,
             stacklevel=2,
@@ -265,5 +267,5 @@ def _unfused(name: str) -> UpgradeError:
         f"search by {name} and the other version of its upgrade as one",
         expected="an upgrade under way that a fusion was chosen for",
         found="none",
-        fix=f"Choose one: compatstore fuse GALLERY {name}",
+        fix=f"Choose one: {next_step.call('fuse', name)}",
     )

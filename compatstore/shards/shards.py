@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Self
 
+from compatstore import next_step
 from compatstore.boundary import checked
 from compatstore.encoders import Encoder
 from compatstore.errors import (
@@ -238,7 +239,7 @@ class Shards:
                 f"cut {len(shards)} shards over to {target}",
                 expected="all of them to be ready",
                 found=first_offenders(waiting),
-                fix=f"Run: compatstore upgrade GALLERY {target}",
+                fix=f"Run: {next_step.call('upgrade', target, on='shards')}",
             )
         before = tuple(shard.gallery for shard in shards if shard.active == target)
         rest = sorted((shard for shard in shards if shard.active != target), key=lambda shard: -shard.missing)
@@ -269,7 +270,7 @@ class Shards:
                 f"roll {target} back in {len(shards)} shards",
                 expected="shards that can all be read",
                 found=first_offenders(unread),
-                fix="See what is wrong with it: compatstore verify GALLERY; or roll the others back without it.",
+                fix=f"See what is wrong with it: {next_step.call('verify')}; or roll the others back without it.",
             )
         using = [shard.gallery for shard in shards if shard.active == target]
         if not using:
@@ -332,7 +333,8 @@ def _only_target(found: Sequence[Status]) -> str:
     targets = {run.target for status in found for run in status.upgrades} or {status.active for status in found}
     if len(targets) != 1:
         names = ", ".join(sorted(targets)) or "none that can be read"
-        fix = "Name one: shards.status(target); or look at a shard by itself: compatstore status DATABASE#TABLE"
+        alone = next_step.call("status", at="DATABASE#TABLE")
+        fix = f"Name one: shards.status(target); or look at a shard by itself: {alone}"
         raise InvalidInput("tell where shards are", expected="one upgrade in all of them", found=names, fix=fix)
     return targets.pop()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from compatstore import next_step
 from compatstore.shards.results import ShardsStatus, ShardsSwitched, ShardsUpgrade
 from compatstore.shown import view
 from compatstore.tables import Table, table
@@ -28,9 +29,9 @@ def _(result: ShardsUpgrade) -> Iterator[str | Table]:
     )
     yield f"spent: {result.spent.rows} items, {result.spent.seconds:.1f} s, {result.spent.cost:g} in cost"
     if result.failed:
-        yield f"the same command tries the failed ones again: compatstore upgrade GALLERY {result.target}"
+        yield f"{next_step.same()} tries the failed ones again: {next_step.call('upgrade', result.target, on='shards')}"
     elif result.ready == len(result.shards):
-        yield f"next: compatstore cutover GALLERY {result.target}"
+        yield f"next: {next_step.call('cutover', result.target, on='shards')}"
 
 
 def _figures(result: UpgradeResult) -> tuple[int, int, int]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from compatstore import next_step
 from compatstore.arrays import ArrowSchema, ArrowTable, ArrowType
 from compatstore.errors import InvalidInput, TableChanged
 from compatstore.storage.arrow_values import stored_type
@@ -167,18 +168,20 @@ def way_out(
     """What to do about a column that is gone: give it its name back, make it again, or restore the table."""
     uri = location.uri
     if registry.adopted and overwritten_at(registry, snapshot) is not None:
-        return f"The app has overwritten the table. Adopt it again, as it is now: compatstore adopt {uri} --again"
+        return f"The app has overwritten the table. Adopt it again, as it is now: {next_step.adopting(uri, again=True)}"
     before = _last_with(misfit, snapshot)
     renamed = None if before is None else _now_called(misfit, before, snapshot)
     if renamed is not None:
         change = f'{{"path": "{renamed}", "name": "{misfit.column}"}}'
         return f'It is called {renamed} now. Give it its name back: lance.dataset("{uri}").alter_columns({change})'
     if misfit.version is not None:
-        again = f"compatstore retire {uri} {misfit.version} && compatstore upgrade {uri} {misfit.version}"
+        made = (next_step.call(verb, misfit.version, at=uri) for verb in ("retire", "upgrade"))
+        again = next_step.both(*made)
         if misfit.version != registry.active:
             return f"Make it again: {again}"
         if _can_go_back(registry, {other.version for other in others}):
-            return f"Go back to the version before and make it again: compatstore rollback {uri} && {again}"
+            back = next_step.both(next_step.call("rollback", at=uri), again)
+            return f"Go back to the version before and make it again: {back}"
     if before is None:
         return f"Restore {uri} from a backup, or drop it and make the gallery again."
     later = "rows and columns written since are undone"

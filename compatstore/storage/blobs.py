@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
+from compatstore import next_step
 from compatstore.errors import CorruptArtifact, StorageError
 from compatstore.permissions import refused
 from compatstore.storage.files import Files
@@ -67,7 +68,7 @@ class Blobs:
                 asked,
                 expected="the file",
                 found=str(error),
-                fix="Link the artifact again: compatstore link GALLERY ARTIFACT",
+                fix=f"Link the artifact again: {next_step.call('link', next_step.ARTIFACT)}",
             ) from error
         found = hashlib.sha256(data).hexdigest()
         if found != digest:
@@ -75,7 +76,7 @@ class Blobs:
                 asked,
                 expected=f"SHA-256 {digest}",
                 found=found,
-                fix="The file was changed. Link the artifact again: compatstore link GALLERY ARTIFACT",
+                fix=f"The file was changed. Link the artifact again: {next_step.call('link', next_step.ARTIFACT)}",
             )
         return data
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import safetensors.numpy
 
+from compatstore import next_step
 from compatstore.arrays import ArrowType, FloatArray
 from compatstore.artifacts import Artifact, Space
 from compatstore.artifacts.manifest import Manifest
@@ -131,7 +132,7 @@ class Catalog:
                 f"use {self.store.location.name}",
                 expected="a registry whose records fit together",
                 found=first_offenders(registry.contradictions),
-                fix=f"See how to put it back: compatstore verify {self.store.location.uri}",
+                fix=f"See how to put it back: {next_step.call('verify', at=self.store.location.uri)}",
             )
         found = tuple(misfit for misfit in found if misfit.version is None or misfit.version != self._given_up)
         refuse(found, registry, snapshot, self.store.location)
@@ -235,7 +236,7 @@ class Catalog:
             f"link an artifact without naming its {role}",
             expected=f"the {role} version's name, or an artifact that carries its fingerprint",
             found=f"fingerprint {space.fingerprint}, and versions {', '.join(registry.versions)}",
-            fix="Name both: --from SOURCE --to TARGET.",
+            fix=f"Name both: {next_step.either(shell='--from SOURCE --to TARGET', python='source=..., target=...')}.",
         )
 
     def version(self, name: str) -> EmbeddingVersion:
@@ -313,7 +314,7 @@ class Catalog:
                 f"use artifact {artifact_id!r}",
                 expected=f"one of {first_offenders([full[:12] for full in records]) or 'none: no artifact is linked'}",
                 found=f"{len(found)} of that id",
-                fix="Name one of these, or link it first: compatstore link GALLERY ARTIFACT",
+                fix=f"Name one of these, or link it first: {next_step.call('link', next_step.ARTIFACT)}",
             )
         return found[0]
 
@@ -400,7 +401,8 @@ class Catalog:
                 f"build the encoder of {name}",
                 expected=f"an encoder that {what}, or your word that this gallery's code is trusted",
                 found=spec,
-                fix="Open the gallery with trust_code=True (--trust-code), or hand the encoder over: encoders={...}.",
+                fix=f"Open the gallery with {next_step.option('trust_code', True)}, or hand the encoder over: "
+                f"{next_step.either(shell=f'--encoders {name}=ENCODER', python='encoders={...}')}.",
             )
         if spec.startswith(LANCEDB):
             return build_function(self.store.schema, spec.removeprefix(LANCEDB))

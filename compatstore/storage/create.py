@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowField
 from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName, first_offenders, meant
 from compatstore.storage.app_columns import fault_of, renaming
@@ -162,7 +163,7 @@ def require_new(store: Store, asked: str) -> None:
         InvalidInput: It is one.
     """
     if KEY in store.snapshot().config():
-        fix = "It is adopted: compatstore status GALLERY"
+        fix = f"It is adopted: {next_step.call('status')}"
         raise InvalidInput(asked, expected="a table that is no gallery yet", found="a gallery", fix=fix)
 
 
@@ -234,7 +235,10 @@ def _texts_of(column: str, kind: Any) -> str:
         check(kind) for check in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
     )
     made = f"encode(`{column}`, 'hex')" if is_bytes else f"CAST(`{column}` AS STRING)"
-    return f'Add a column of texts, with LanceDB: table.add_columns({{"id": "{made}"}}); and name it: --id id'
+    return (
+        f'Add a column of texts, with LanceDB: table.add_columns({{"id": "{made}"}}); and name it: '
+        + next_step.option("id", "id")
+    )
 
 
 def _as_ids(column: ArrowArray, name: str, id_type: str, asked: str) -> ArrowArray:

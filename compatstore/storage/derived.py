@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from compatstore import next_step
 from compatstore.artifacts import Artifact, Space
 from compatstore.artifacts.kinds.derivation import DerivationKind, derivation_between, described, needs_unit
 from compatstore.derivation import UNIT_TOLERANCE, Derivation, not_unit
@@ -37,7 +38,7 @@ def derive_version(
             asked,
             expected=f"{source.dim} values at most",
             found=f"{dim}",
-            fix=f"Name fewer: compatstore derive GALLERY {name} --of {source.name} --dim {max(source.dim // 2, 1)}",
+            fix=f"Name fewer: {next_step.call('derive', name, of=source.name, dim=max(source.dim // 2, 1))}",
         )
     form = VectorForm.of(source)
     record = VersionRecord(
@@ -58,7 +59,7 @@ def derive_version(
             asked,
             expected=f"unit vectors, where {record.metric} takes the place of {source.metric}",
             found=f"the first {record.dim} of {source.dim} values, which are not scaled",
-            fix="Scale them: normalised=True (--normalised).",
+            fix=f"Scale them: {next_step.option('normalised', True)}.",
         )
     step = _step(source, record)
     steps = (*source.derivation, *([step] if step.changes(source.dim) else []))
@@ -99,7 +100,7 @@ def require_derived(source: VersionRecord, target: VersionRecord) -> None:
             f"derive {target.name} of {source.name}",
             expected=f"a version that was derived of {source.name}",
             found=f"another model ({target.model})",
-            fix=f"Derive one: compatstore derive GALLERY NAME --of {source.name} --dim {target.dim}",
+            fix=f"Derive one: {next_step.call('derive', 'NAME', of=source.name, dim=target.dim)}",
         )
 
 
@@ -121,7 +122,7 @@ def require_unit(snapshot: Snapshot, source: VersionRecord, target: VersionRecor
             f"compare the vectors of {source.name} by {target.metric} in place of {source.metric}",
             expected=f"unit vectors, to {UNIT_TOLERANCE:g} of their length",
             found=f"{off} of {rows} that are not",
-            fix="Scale them: normalised=True (--normalised).",
+            fix=f"Scale them: {next_step.option('normalised', True)}.",
         )
 
 

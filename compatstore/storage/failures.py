@@ -22,6 +22,7 @@ from inspect import isfunction
 from pathlib import Path
 from typing import Any, TypeVar
 
+from compatstore import next_step
 from compatstore.boundary import takes_no_wrapper
 from compatstore.errors import CommitConflict, CompatStoreError, StorageError
 from compatstore.permissions import whose
@@ -107,7 +108,7 @@ def storage_failure(error: BaseException, asked: str, location: Location) -> Sto
         asked,
         expected="a table whose files are all there and whole",
         found=found,
-        fix=f"See what is wrong with it: compatstore verify {location.uri}",
+        fix=f"See what is wrong with it: {next_step.call('verify', at=location.uri)}",
     )
 
 
@@ -171,7 +172,6 @@ def _forbidden(location: Location) -> str:
 
 ROOM_TO_SPARE = 16 << 20  # bytes, for what a commit writes beside the data
 LAST_BYTES = b"LANC"  # of every Lance file
-FIX = "Make room on its disk; the same command goes on from here."
 
 
 def require_room(location: Location, data_bytes: int, asked: str) -> None:
@@ -190,7 +190,13 @@ def require_room(location: Location, data_bytes: int, asked: str) -> None:
     free, needed = shutil.disk_usage(location.uri).free, 2 * data_bytes + ROOM_TO_SPARE
     if free < needed:
         found = f"{free / 2**20:.0f} MiB"
-        raise StorageError(asked, expected=f"{needed / 2**20:.0f} MiB of room on its disk", found=found, fix=FIX)
+        raise StorageError(
+            asked, expected=f"{needed / 2**20:.0f} MiB of room on its disk", found=found, fix=_make_room()
+        )
+
+
+def _make_room() -> str:
+    return f"Make room on its disk; {next_step.same()} goes on from here."
 
 
 def require_whole(location: Location, path: str) -> None:
@@ -208,7 +214,7 @@ def require_whole(location: Location, path: str) -> None:
             f"write a data file of {location.name}",
             expected="all of it on disk",
             found="a file that was cut short, as when the disk gets full",
-            fix=f"Nothing of it was committed. {FIX}",
+            fix=f"Nothing of it was committed. {_make_room()}",
         )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowBatch, ArrowSchema
 from compatstore.errors import StorageError
 from compatstore.storage.columns import VersionColumns
@@ -185,7 +186,7 @@ def write_columns(
             f"replace the columns of {columns.vector} in fragment {fragment.id}",
             expected=f"{fragment.rows} rows",
             found=f"{rows}",
-            fix="Nothing was committed; run the same command again.",
+            fix=f"Nothing was committed; give {next_step.same()} again.",
         )
     ids = field_ids(snapshot)
     major, minor = (int(part) for part in snapshot.data_storage_version.split("."))

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowTable, ArrowType, Id
 from compatstore.boundary import foreign, shown
 from compatstore.errors import DuplicateIds, InvalidInput, UnknownId, first_offenders
@@ -157,7 +158,7 @@ def refuse_known(store: Store, id_column: str, ids: ArrowArray, asked: str) -> i
             asked,
             expected="new ids",
             found=f"ids already in the gallery: {first_offenders(sorted(known))}",
-            fix="Replace those items with upsert=True (--upsert), or leave them out.",
+            fix=f"Replace those items with {next_step.option('upsert', True)}, or leave them out.",
         )
     return snapshot.version
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from compatstore import next_step
 from compatstore.errors import InvalidInput
 from compatstore.storage import indexes
 from compatstore.storage.deltas import names_on, update_index
@@ -80,7 +81,7 @@ def refresh_index(store: Store, version: str, report: Report | None = None, *, a
             f"refresh the index of {version}",
             expected="a version with an index",
             found="none",
-            fix=f"Build one: compatstore index create GALLERY {version}",
+            fix=f"Build one: {next_step.call('index create', version)}",
         )
     column = read(store.snapshot(), store.location.uri).columns(version).vector
     if before.unindexed_rows:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import Any
 
-from compatstore.boundary import require_fields
+from compatstore import next_step
+from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.nearest import HAMMING
@@ -35,6 +36,7 @@ STAGES = {
 }
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class SearchSettings:
     """How a search uses the index of a version: what more it reads, to find more of the nearest.
@@ -273,7 +275,9 @@ def require_kind(kind: str, dtype: str, asked: str) -> None:
         InvalidInput: The vectors are bits, and it is another kind than IVF_FLAT.
     """
     if dtype == "bits" and kind != OF_BITS:
-        raise InvalidInput(asked, expected=f"{OF_BITS}, for bits", found=kind, fix=f"Build that: --kind {OF_BITS}")
+        raise InvalidInput(
+            asked, expected=f"{OF_BITS}, for bits", found=kind, fix=f"Build that: {next_step.option('kind', OF_BITS)}"
+        )
 
 
 def sub_vectors(width: int, at_least: int) -> int:

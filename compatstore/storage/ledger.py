@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compatstore import next_step
 from compatstore.arrays import ArrowTable, ArrowType, Digests, Id
 from compatstore.documents import parse, read_record
 from compatstore.errors import StorageError
@@ -123,7 +124,7 @@ class Ledger:
                 f"write the ledger of a backfill beside {self._location.name}",
                 expected="a folder that can be written",
                 found=str(error),
-                fix="Check permissions and free space; the same command goes on from here.",
+                fix=f"Check permissions and free space; {next_step.same()} goes on from here.",
             ) from error
 
     def clear(self) -> None:

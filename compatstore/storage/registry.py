@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from compatstore import next_step
 from compatstore.artifacts.kinds import kind_named
 from compatstore.documents import Malformed, parse, read_record, to_document
 from compatstore.errors import (
@@ -101,8 +102,7 @@ class Registry:
                 f"use embedding version {name!r}",
                 expected=f"one of {', '.join(self.versions)}",
                 found="no such version",
-                fix=f"{meant(name, self.versions)}Name one of these; or upgrade to it: compatstore upgrade GALLERY "
-                f"{name} --encoder ENCODER; or register it: compatstore register GALLERY {name} --dim DIM",
+                fix=f"{meant(name, self.versions)}Name one of these; or {_new_version(name)}",
             )
         return self.versions[name]
 
@@ -118,7 +118,7 @@ class Registry:
                 f"read the vectors of version {name!r}",
                 expected="a version with vectors in this gallery",
                 found="it was retired" if self.versions[name].retired else "it is registered only",
-                fix=f"Upgrade to it: compatstore upgrade GALLERY {name}",
+                fix=f"Upgrade to it: {next_step.call('upgrade', name)}",
             )
         return columns
 
@@ -234,8 +234,16 @@ class Registry:
                 f"open {where}",
                 expected="a readable registry",
                 found=str(error),
-                fix=f"Put the last readable one back, as it says: compatstore verify {where}",
+                fix=f"Put the last readable one back, as it says: {next_step.in_a_shell('verify', at=where)}",
             ) from error
+
+
+def _new_version(name: str) -> str:
+    """How a version that is not registered comes to be."""
+    version = next_step.made("EmbeddingVersion", name, dim=next_step.DIM)
+    register = f"register it: {next_step.call('register', version)}"
+    upgrade = next_step.call("upgrade", name, encoder=next_step.ENCODER_IN_SHELL)
+    return next_step.either(shell=f"upgrade to it: {upgrade}; or {register}", python=register)
 
 
 def _names(record: VersionRecord) -> list[str]:
@@ -255,7 +263,7 @@ def read(snapshot: Snapshot, where: str) -> Registry:
             f"open {where} as a gallery",
             expected="a table made by create or taken over by adopt",
             found="a plain Lance table",
-            fix=f"Adopt it: compatstore adopt {where} --version v1 --vector COLUMN --id COLUMN",
+            fix=f"Adopt it: {next_step.adopting(where)}",
         )
     return Registry.loads(text, where)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from compatstore import next_step
 from compatstore.encoders import Encoder, encode_readable
 from compatstore.errors import FingerprintMismatch, InvalidInput
 from compatstore.storage.arrow_values import to_matrix
@@ -49,7 +50,7 @@ def compare(snapshot: Snapshot, registry: Registry, columns: VersionColumns, enc
             f"tell whether vectors of {columns.vector} are those of a model",
             expected="a column of sources, to embed some items again",
             found="none",
-            fix="Adopt the table with its source column: --source COLUMN.",
+            fix=f"Adopt the table with its source column: {next_step.option('source', next_step.COLUMN)}.",
         )
     condition = f"({columns.native}) AND ({columns.present}) AND {column(read)} IS NOT NULL"
     n = snapshot.count_rows(condition)

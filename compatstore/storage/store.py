@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from compatstore import next_step
 from compatstore.arrays import ArrowField, ArrowSchema, ArrowTable
 from compatstore.errors import (
     AlreadyExists,
@@ -344,7 +345,7 @@ def _instead(location: Location) -> str:
         if inside:
             named = first_offenders([shlex.quote(f"{location.name.rstrip('/')}#{name}") for name in inside])
             return f"It is a database: name one of its tables: {named}."
-        return f"Make one: compatstore init {location.uri} --version v1 --dim DIM"
+        return f"Make one: {next_step.creating(location.uri)}"
     folder = Path(location.uri).parent
     if not folder.is_dir():
         return f"There is no folder {database}: check the path."

@@ -5,6 +5,7 @@ After a cutover a process may still send vectors of the version before; the erro
 
 from __future__ import annotations
 
+from compatstore import next_step
 from compatstore.errors import CorruptArtifact, DimensionMismatch
 from compatstore.storage.registry import Registry, bridge_to, history
 from compatstore.storage.store import Store
@@ -25,7 +26,7 @@ def of_another_length(store: Store, registry: Registry, version: str, error: Dim
     usable = [name for name in fits if _searchable(registry, name)]
     embed = f"embed with the model of {version}."
     if usable:
-        fix = f"{_has(usable, dim=error.dim)}: name it, version={usable[0]!r} (--version {usable[0]}), or {embed}"
+        fix = f"{_has(usable, dim=error.dim)}: name it, {next_step.option('version', usable[0])}, or {embed}"
     elif fits:
         fix = f"{_has(fits, dim=error.dim)}, and no vectors in this gallery: {embed}"
     else:
@@ -39,7 +40,8 @@ def of_fingerprint(registry: Registry, version: str, fingerprint: str) -> str:
     usable = [name for name in same if _searchable(registry, name)]
     if not usable:
         return f"Embed with the model of {version}."
-    return f"That is the model of {usable[0]}: name it, version={usable[0]!r}, or embed with the model of {version}."
+    named = next_step.option("version", usable[0])
+    return f"That is the model of {usable[0]}: name it, {named}, or embed with the model of {version}."
 
 
 def in_use(store: Store, registry: Registry, version: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from compatstore import next_step
 from compatstore.errors import UpgradeError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
@@ -71,16 +72,16 @@ def _require_abortable(catalog: Catalog, registry: Registry, target: str) -> Non
     asked = f"abort the upgrade to {target}"
     run = registry.runs.get(target)
     if registry.active == target:
-        undo = f"Go back first: compatstore rollback GALLERY {target}"
+        undo = f"Go back first: {next_step.call('rollback', target)}"
         raise UpgradeError(
             asked,
             expected="one that has not cut over",
             found=f"{target} is what searches use",
-            fix=undo if run is not None and run.open else "See: compatstore status GALLERY",
+            fix=undo if run is not None and run.open else f"See: {next_step.call('status')}",
         )
     if run is None or run.state == RETIRED:
         raise UpgradeError(
-            asked, expected="one that was begun", found="none", fix=f"Begin it: compatstore upgrade GALLERY {target}"
+            asked, expected="one that was begun", found="none", fix=f"Begin it: {next_step.call('upgrade', target)}"
         )
     require_unused(registry, target, "abort")
     columns = registry.record(target).columns
@@ -94,6 +95,6 @@ def _require_abortable(catalog: Catalog, registry: Registry, target: str) -> Non
             asked,
             expected=f"items that have a vector in {registry.active} too",
             found=f"{only} items that have one in {target} only, written while it was active: {ids}",
-            fix=f"Keep them: compatstore upgrade GALLERY {target} --cutover; or drop their vectors for good: "
-            f"compatstore retire GALLERY {target} --force",
+            fix=f"Keep them: {next_step.finishing(target)}; or drop their vectors for good: "
+            f"{next_step.call('retire', target, force=True)}",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from compatstore import next_step
 from compatstore.errors import RowsMissing, UpgradeError
 from compatstore.evaluation.fusion import Served
 from compatstore.storage.catalog import Catalog
@@ -37,7 +38,7 @@ def check_cutover(catalog: Catalog, target: str) -> int:
             f"cut over to {target}",
             expected="an upgrade that is ready",
             found="none" if run is None else f"one in state {run.state}",
-            fix=f"Run it: compatstore upgrade GALLERY {target}",
+            fix=f"Run it: {next_step.call('upgrade', target)}",
         )
     return _missing(catalog, target)
 
@@ -104,8 +105,9 @@ def _cut_over(catalog: Catalog, target: str, force: bool, serving: Served | None
             f"cut over to {target}",
             expected="a vector for every item",
             found=f"{missing} items without one: {ids}",
-            fix="See why: compatstore status GALLERY; embed them natively: "
-            f"compatstore upgrade GALLERY {target} --backfill 1.0; or cut over without them: --force.",
+            fix=f"See why: {next_step.call('status')}; embed them natively: "
+            f"{next_step.call('upgrade', target, backfill=1.0)}; or cut over without them: "
+            f"{next_step.option('force', True)}.",
         )
     if registry.active == target:
         if tag_of(target) not in catalog.store.tags():  # the cutover was killed before it

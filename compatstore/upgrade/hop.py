@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from compatstore import next_step
 from compatstore.errors import CommitConflict, Interrupted
 from compatstore.storage.fragment_counts import FragmentCounts
 from compatstore.storage.fragments import (
@@ -196,7 +197,7 @@ class _Pass:
                 f"hop in {self._store.location.name}",
                 expected="a moment without other writers",
                 found=f"{tries} conflicts in a row about fragment {fragment.id}",
-                fix="What was committed before is kept; the same command goes on from here.",
+                fix=f"What was committed before is kept; {next_step.same()} goes on from here.",
             )
         time.sleep(min(0.01 * 2**tries, 0.5))
         if self._stop is None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from compatstore import next_step
 from compatstore.errors import Interrupted, LeaseHeld
 from compatstore.storage import indexes
 from compatstore.storage.catalog import Catalog
@@ -72,7 +73,7 @@ class IndexWork:
             raise Interrupted(
                 f"{self.verb} the index",
                 found=f"a stop was asked for at {stage}",
-                fix="Run the same command again: it goes on.",
+                fix=f"Give {next_step.same()} again: it goes on.",
             )
 
 

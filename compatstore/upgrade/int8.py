@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from compatstore import next_step
 from compatstore.arrays import Doubles, FloatArray
 from compatstore.artifacts import Artifact
 from compatstore.devices.fixed_int8 import FixedInt8, calibrated
@@ -19,7 +20,6 @@ from compatstore.upgrade.transform import Transformer
 
 SAMPLED = 2_048  # half of them give the scales, and the loss is measured on the others
 LEAST_MEAN = 0.999  # of the cosines; below, int8 is refused
-FIX = 'Use precision "auto" or "float32" (--precision auto).'
 
 
 def require_int8(artifacts: Sequence[Artifact], device: str | None, *, relearns: bool) -> None:
@@ -47,7 +47,12 @@ def require_int8(artifacts: Sequence[Artifact], device: str | None, *, relearns:
     elif (device or "cpu") != "cpu":
         found = f"device {device}"
     if found:
-        raise InvalidInput("hop in int8", expected=expected, found=found, fix=FIX)
+        raise InvalidInput(
+            "hop in int8",
+            expected=expected,
+            found=found,
+            fix=f"Use {next_step.option('precision', 'auto', within='RunSettings')} or float32.",
+        )
 
 
 def prepare_int8(
@@ -88,7 +93,12 @@ def prepare_int8(
     )
     if record.cosine_mean < LEAST_MEAN:
         expected = f"vectors with a cosine of {LEAST_MEAN} with those of float32, on average"
-        raise InvalidInput("hop in int8", expected=expected, found=f"{record}", fix=FIX)
+        raise InvalidInput(
+            "hop in int8",
+            expected=expected,
+            found=f"{record}",
+            fix=f"Use {next_step.option('precision', 'auto', within='RunSettings')} or float32.",
+        )
     if keep:
         with storage_errors(f"record the scales of a hop in int8 in {location.name}", location):
             save_int8(location, target, record)

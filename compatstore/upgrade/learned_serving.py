@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from compatstore import next_step
 from compatstore.evaluation import Estimate
 from compatstore.evaluation.fusion import Fusion, Served
 from compatstore.evaluation.strategies import is_expected
@@ -70,9 +71,10 @@ def how_searched(context: UpgradeContext) -> str:
     alone = _better_alone(registry, run.target)
     source = run.source
     if fusion is None and not context.catalog.can_ask_both(source, run.target):
+        known = next_step.made("EmbeddingVersion", source, dim=next_step.DIM_FOUND, encoder=next_step.ENCODER)
         return (
             f"{source} has no encoder here, so a text is searched by {run.target} alone once it is cut over; by both "
-            f"models after: compatstore register GALLERY {source} --encoder ENCODER"
+            f"models after: {next_step.call('register', known)}"
         )
     if fusion is not None:
         still = f"; {alone[0]} is better still, {alone[1]}" if alone else ""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from compatstore import next_step
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import DecisionTable
@@ -240,11 +241,13 @@ def require_known(context: UpgradeContext, asked: Gates) -> None:
         require_enough(context, asked.labels)
         by_queries, complete = True, context.count(context.source.present) <= most_searched(asked.labels)
     if by_queries and asked.target_quality is not None:
+        wanted = next_step.either(shell="--require 'map>=0.6'", python='Gates(require=["map>=0.6"])')
         raise InvalidInput(
             "teach an upgrade up to a target quality by queries",
-            expected="figures to reach: --require",
+            expected=f"figures to reach: {next_step.option('require', within='Gates')}",
             found=f"target_quality={asked.target_quality:g}, of a full backfill that nobody knows yet",
-            fix="Name what is to be reached, such as --require 'map>=0.6', or leave --queries out.",
+            fix=f"Name what is to be reached, such as {wanted}, or leave "
+            f"{next_step.either(shell='--queries', python='the queries')} out.",
         )
     require_measurable(asked, 1.0, complete=complete)
 
@@ -257,7 +260,8 @@ def require_reached(context: UpgradeContext, asked: Gates) -> None:
     """
     estimate = load_estimate(context.catalog, context.run.target)
     if asked.require and estimate is not None:
-        fix = "What was embedded is kept, and searches go on as they are served now. Embed more: --backfill."
+        more = f"Embed more: {next_step.option('backfill')}."
+        fix = f"What was embedded is kept, and searches go on as they are served now. {more}"
         require_passed(context.run.target, check_gates(estimate.row, asked), fix=fix)
 
 

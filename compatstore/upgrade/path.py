@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Sequence
 
+from compatstore import next_step
 from compatstore.artifacts.kinds import kind_named
 from compatstore.errors import Incompatible, UnknownArtifact
 from compatstore.storage.records import ArtifactRecord
@@ -44,13 +45,14 @@ def find_path(registry: Registry, source: str, target: str, via: str | None = No
     last = {artifact.id for artifact in artifacts if artifact.target == target and via in (None, artifact.id)}
     path = _shortest(artifacts, source, last)
     if path is None:
+        option = next_step.either(shell=" (--encoder)", python="")
         raise UnknownArtifact(
             f"find a path from {source} to {target}" + (f" via {via[:12]}" if via else ""),
             expected="a linked ForwardTransform, or a chain of them",
             found=_links(artifacts),
-            fix="Train and link one: compatstore train fct ..., compatstore link GALLERY ARTIFACT; or give "
-            f"{target} an encoder (--encoder), and the upgrade learns from what it embeds; or re-embed it all: "
-            f"compatstore upgrade GALLERY {target} --backfill 1.0",
+            fix=f"Train and link one: {next_step.training('fct')}, {next_step.call('link', next_step.ARTIFACT)}; or "
+            f"give {target} an encoder{option}, and the upgrade learns from what it embeds; or re-embed it all: "
+            f"{next_step.call('upgrade', target, backfill=1.0)}",
         )
     return path
 

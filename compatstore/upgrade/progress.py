@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from compatstore import next_step
 from compatstore.errors import Interrupted
 
 LONGEST_NAP = 0.2  # seconds until a stop is noticed while waiting
@@ -124,5 +125,5 @@ class Monitor:
             raise Interrupted(
                 f"run the {step}",
                 found=f"a stop was asked for after {self.done} {counted}",
-                fix="All finished batches are kept; the same command goes on from here.",
+                fix=f"All finished batches are kept; {next_step.same()} goes on from here.",
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
+from compatstore import next_step
 from compatstore.artifacts.kinds import kind_named
 from compatstore.errors import Incompatible, InvalidInput, UnknownArtifact, UpgradeError
 from compatstore.storage.catalog import Catalog
@@ -84,7 +85,7 @@ def _begin(catalog: Catalog, snapshot: Snapshot, target: str, via: str | None) -
             f"upgrade to {target}",
             expected="another version than the active one",
             found=f"{target} is active",
-            fix="See: compatstore status GALLERY",
+            fix=f"See: {next_step.call('status')}",
         )
     run = RunRecord(
         target=target,
@@ -174,7 +175,7 @@ def _path(context: UpgradeContext, via: str | None) -> tuple[str, ...]:
             f"upgrade to {run.target} via {via}",
             expected=f"the artifact that the upgrade began with ({run.path[-1][:12]})",
             found=f"{path[-1][:12]}",
-            fix=f"Finish it, or drop it first: compatstore retire GALLERY {run.target}",
+            fix=f"Finish it, or drop it first: {next_step.call('retire', run.target)}",
         )
     return path
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
+from compatstore import next_step
 from compatstore.errors import RowsMissing, UpgradeError
 from compatstore.evaluation.weight_choice import WeightChoice
 from compatstore.storage.catalog import Catalog, id_arrow_type
@@ -72,8 +73,8 @@ def _settle_readers(catalog: Catalog, name: str, force: bool) -> None:
                 f"retire {name}",
                 expected=f"a vector in {run.target} for every item that has one in {name}",
                 found=f"{missing} items without one: {ids}",
-                fix=f"Embed them: compatstore upgrade GALLERY {run.target} --backfill 1.0; or drop their vectors for "
-                f"good: compatstore retire GALLERY {name} --force",
+                fix=f"Embed them: {next_step.call('upgrade', run.target, backfill=1.0)}; or drop their vectors for "
+                f"good: {next_step.call('retire', name, force=True)}",
             )
 
 
@@ -99,12 +100,12 @@ def _require_elsewhere(catalog: Catalog, name: str) -> None:
     if count:
         ids = named(first_of(catalog.store, registry.id_column, condition), count)
         run = registry.runs.get(name)
-        keep = f"Keep them: compatstore upgrade GALLERY {name} --cutover; or drop" if run is not None else "Drop"
+        keep = f"Keep them: {next_step.finishing(name)}; or drop" if run is not None else "Drop"
         raise RowsMissing(
             f"retire {name}",
             expected="another version with a vector of every item",
             found=f"{count} items that have a vector in {name} only: {ids}",
-            fix=f"{keep} their vectors for good: compatstore retire GALLERY {name} --force",
+            fix=f"{keep} their vectors for good: {next_step.call('retire', name, force=True)}",
         )
 
 
@@ -200,7 +201,7 @@ def require_unused(registry: Registry, name: str, verb: str = "retire") -> None:
             f"{verb} {name}",
             expected="a version that is not active",
             found=f"{name} is what searches use",
-            fix="Cut over to another version first: compatstore cutover GALLERY VERSION",
+            fix=f"Cut over to another version first: {next_step.call('cutover', 'VERSION')}",
         )
     readers = [run.target for run in registry.runs.values() if run.open and run.source == name and run.state != CUTOVER]
     if readers:
@@ -208,5 +209,5 @@ def require_unused(registry: Registry, name: str, verb: str = "retire") -> None:
             f"{verb} {name}",
             expected="a version that no upgrade reads",
             found=f"the upgrade to {', '.join(readers)} reads it",
-            fix=f"Finish that upgrade and cut over, or abort it: compatstore abort GALLERY {readers[0]}",
+            fix=f"Finish that upgrade and cut over, or abort it: {next_step.call('abort', readers[0])}",
         )

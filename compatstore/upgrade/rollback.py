@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
+from compatstore import next_step
 from compatstore.errors import StorageError, UpgradeError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
@@ -60,7 +61,7 @@ def _return_to(registry: Registry, run: RunRecord) -> str:
             f"roll {run.target} back",
             expected=f"version {previous} in the table",
             found="it was retired",
-            fix=f"Upgrade back to it: compatstore upgrade GALLERY {previous} --backfill 1.0",
+            fix=f"Upgrade back to it: {next_step.call('upgrade', previous, backfill=1.0)}",
         )
     return previous
 
@@ -76,6 +77,6 @@ def _run_to_undo(registry: Registry, target: str | None) -> RunRecord:
             "roll back" + (f" {target}" if target else ""),
             expected="one upgrade that is under way or cut over",
             found=f"{len(chosen)}: {', '.join(run.target for run in chosen)}" if chosen else "none",
-            fix="Name it: compatstore rollback GALLERY VERSION" if chosen else "See: compatstore status GALLERY",
+            fix=f"Name it: {next_step.call('rollback', 'VERSION')}" if chosen else f"See: {next_step.call('status')}",
         )
     return chosen[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from compatstore import next_step
 from compatstore.errors import Interrupted
 from compatstore.evaluation.weight_choice import WeightChoice
 from compatstore.storage.catalog import Catalog
@@ -53,7 +54,7 @@ def require_open(registry: Registry, target: str) -> RunRecord:
             f"go on with the upgrade to {target}",
             expected="that it is still under way",
             found=f"it was {registry.runs[target].state} meanwhile" if target in registry.runs else "none",
-            fix=f"Begin it again: compatstore upgrade GALLERY {target}",
+            fix=f"Begin it again: {next_step.call('upgrade', target)}",
         )
     return run
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from compatstore import next_step
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.storage import indexes
@@ -167,7 +168,7 @@ class ManagedIndex:
                 f"drop the index of {record.name}",
                 expected="an index of this gallery",
                 found=f"one on the column {columns.vector} of the app that owns the table",
-                fix=f"Drop it nevertheless: compatstore index drop GALLERY {record.name} --adopted",
+                fix=f"Drop it nevertheless: {next_step.call('index drop', record.name, adopted=True)}",
             )
         if not there and record == record.without_index():
             return DroppedIndex(version=record.name, dropped=())

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from compatstore import next_step
 from compatstore.errors import InvalidInput, LeaseHeld, StorageError
 from compatstore.storage import registry as registry_module
 from compatstore.storage.blobs import FOLDER
@@ -164,7 +165,7 @@ def _look(catalog: Catalog, whole: bool, grace: float) -> Optimized:
 
 
 def _why_not(whole: bool) -> str:
-    return "" if whole else "the table is an app's; with adopted=True (--adopted) it is optimised too"
+    return "" if whole else f"the table is an app's; with {next_step.option('adopted', True)} it is optimised too"
 
 
 def _age(catalog: Catalog) -> timedelta:

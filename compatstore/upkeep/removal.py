@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from compatstore import next_step
 from compatstore.errors import UpgradeError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
@@ -67,20 +68,23 @@ def unlink(catalog: Catalog, artifact: str) -> str:
 def _uses_of_version(registry: Registry, name: str) -> Iterator[tuple[str, str]]:
     """What uses a version, each with how to end it."""
     if registry.active == name:
-        yield f"{name} is what searches use", "Cut over to another version first: compatstore cutover GALLERY VERSION"
+        yield (
+            f"{name} is what searches use",
+            f"Cut over to another version first: {next_step.call('cutover', 'VERSION')}",
+        )
     for run in registry.runs.values():
         if run.open and name in (run.target, run.source, run.previous):
             yield (
                 f"the upgrade from {run.source} to {run.target} is under way",
-                f"End it first: compatstore abort GALLERY {run.target}",
+                f"End it first: {next_step.call('abort', run.target)}",
             )
     if registry.versions[name].columns is not None:
-        yield f"the gallery keeps vectors of {name}", f"Drop them first: compatstore retire GALLERY {name}"
+        yield f"the gallery keeps vectors of {name}", f"Drop them first: {next_step.call('retire', name)}"
     for artifact in registry.artifacts.values():
         if name in (artifact.source, artifact.target):
             yield (
                 f"artifact {artifact.id[:12]} leads from {artifact.source} to {artifact.target}",
-                f"Unlink it first: compatstore unlink GALLERY {artifact.id[:12]}",
+                f"Unlink it first: {next_step.call('unlink', artifact.id[:12])}",
             )
 
 
@@ -88,7 +92,7 @@ def _uses_of_artifact(catalog: Catalog, registry: Registry, record: ArtifactReco
     """What uses an artifact, each with how to end it."""
     for run in registry.runs.values():
         if run.open and record.id in (*run.path, run.refit_of):
-            yield f"the upgrade to {run.target} applies it", f"End it first: compatstore retire GALLERY {run.source}"
+            yield f"the upgrade to {run.target} applies it", f"End it first: {next_step.call('retire', run.source)}"
     for version in registry.live:
         columns = version.columns
         if columns is None or columns.origin is None:
@@ -97,12 +101,12 @@ def _uses_of_artifact(catalog: Catalog, registry: Registry, record: ArtifactReco
         if made:
             yield (
                 f"{made} vectors of {version.name} were made by it",
-                f"Embed these items: compatstore upgrade GALLERY {version.name} --backfill 1.0; "
-                f"or drop the version: compatstore retire GALLERY {version.name}",
+                f"Embed these items: {next_step.call('upgrade', version.name, backfill=1.0)}; "
+                f"or drop the version: {next_step.call('retire', version.name)}",
             )
     bridge = bridge_to(registry, record.target)
     if bridge is not None and bridge.id == record.id:
         yield (
             f"queries of {record.target} search the vectors of {record.source} through it",
-            f"Drop these first: compatstore retire GALLERY {record.source}",
+            f"Drop these first: {next_step.call('retire', record.source)}",
         )

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow.compute as pc
 
+from compatstore import next_step
 from compatstore.arrays import Digests
 from compatstore.errors import first_offenders
 from compatstore.storage import indexes
@@ -41,7 +42,7 @@ def check_overwritten(context: CheckContext) -> Iterator[Finding]:
             severity="error",
             what=f"the table was overwritten in version {version}, after it was adopted: nothing tells of which model "
             "its vectors are",
-            repair=f"Adopt it again, as it is now: compatstore adopt {uri} --again",
+            repair=f"Adopt it again, as it is now: {next_step.adopting(uri, again=True)}",
         )
 
 
@@ -57,7 +58,7 @@ def check_unused_columns(context: CheckContext) -> Iterator[Finding]:
             check="unused columns",
             severity="warning",
             what=f"{', '.join(unused)}: no version uses them",
-            repair=f"Drop them: {context.command('retire', absent)}",
+            repair=f"Drop them: {context.call('retire', absent)}",
         )
 
 
@@ -80,7 +81,7 @@ def check_ids(context: CheckContext) -> Iterator[Finding]:
     repeated = _repeated(context)
     if repeated:
         named = first_offenders(sorted(repeated, key=str))
-        repair = f"Keep one of each: delete the id with Gallery.delete, then {context.command('add')} FILE"
+        repair = f"Keep one of each: delete the id with Gallery.delete, then {context.call('add', next_step.FILE)}"
         yield _wrong(f"{len(repeated)} ids occur more than once: {named}", repair)
 
 
@@ -130,7 +131,7 @@ def check_origins(context: CheckContext) -> Iterator[Finding]:
                     check="origins",
                     severity="error",
                     what=f"{rows} vectors of {record.name} say that {origin!r} made them: {why}",
-                    repair=f"Link the artifact that did: {context.command('link')} ARTIFACT",
+                    repair=f"Link the artifact that did: {context.call('link', next_step.ARTIFACT)}",
                 )
 
 
@@ -175,10 +176,10 @@ def check_indexes(context: CheckContext) -> Iterator[Finding]:
         index = index_status(store, record.name, context.snapshot)
         if index.kind and index.unindexed_rows > UNINDEXED_SHARE * vectors:
             what = f"{index.unindexed_rows} of {vectors} vectors of {record.name} are not in its index"
-            repair = f"Take them in: {context.command('index refresh', record.name)}"
+            repair = f"Take them in: {context.call('index refresh', record.name)}"
             yield _slow("note", f"{what}, so searches are slow", repair)
         elif vectors >= indexes.MINIMUM_ROWS and _lacks_index(context, record.name, columns):
-            repair = f"Build it: {context.command('index create', record.name)}"
+            repair = f"Build it: {context.call('index create', record.name)}"
             yield _slow("warning", f"{record.name} has no index, its source has one", repair)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from compatstore import next_step
 from compatstore.arrays import ArrowBatch
 from compatstore.storage.app_columns import Misfit
 from compatstore.storage.catalog import Catalog
@@ -113,6 +113,6 @@ class CheckContext:
                 columns=list(dict.fromkeys(columns)), batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1
             )
 
-    def command(self, verb: str, *words: str) -> str:
-        """A command line on this gallery."""
-        return shlex.join(["compatstore", *verb.split(), self.catalog.store.location.uri, *words])
+    def call(self, verb: str, *operands: object, **options: object) -> str:
+        """A call of a verb on this gallery."""
+        return next_step.call(verb, *operands, at=self.catalog.store.location.uri, **options)  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ import threadpoolctl
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from compatstore import next_step
 from compatstore.errors import StorageError
 from compatstore.storage.probe import read_each_other
 
@@ -150,7 +151,12 @@ def accelerator() -> Iterator[Diagnosis]:
     else:
         speed = bfloat16_speed()
         what = f"{torch.__version__}, no CUDA; products in bfloat16 run at {speed:.2f} times the speed of float32 here"
-        fix = "" if speed >= 1 else "Transform in float32 on this machine: --precision float32 (the default) or auto."
+        fix = (
+            ""
+            if speed >= 1
+            else "Transform in float32 on this machine: "
+            f"{next_step.option('precision', 'float32', within='RunSettings')} (the default) or auto."
+        )
         yield Diagnosis(topic="torch", level="ok", what=what, fix=fix)
 
 

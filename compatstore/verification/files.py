@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
+from compatstore import next_step
 from compatstore.artifacts import Artifact
 from compatstore.errors import CompatStoreError, CorruptArtifact, StorageError, first_offenders
 from compatstore.storage.blobs import FOLDER
@@ -73,7 +74,7 @@ def _building(context: CheckContext, columns: list[str]) -> str:
         return f'lance.dataset("{uri}").create_scalar_index("{columns[0]}", "BTREE", replace=True)'
     for record in registry.live:
         if record.columns is not None and columns == [record.columns.vector]:
-            return context.command("index create", record.name)
+            return context.call("index create", record.name)
     return f'as it was built: lance.dataset("{uri}").create_index("{columns[0]}", ..., replace=True)'
 
 
@@ -87,7 +88,7 @@ def check_artifacts(context: CheckContext) -> Iterator[Finding]:
             _load(context, record)
         except CompatStoreError as error:
             what = f"artifact {record.id[:12]}, {record.source} -> {record.target}: {error.asked}; found {error.found}"
-            again = f"Link it again: {context.command('link')} ARTIFACT"
+            again = f"Link it again: {context.call('link', next_step.ARTIFACT)}"
             yield _wrong("artifacts", what, error.fix if isinstance(error, StorageError) else again)
 
 

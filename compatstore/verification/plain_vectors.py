@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowBatch, ArrowSchema, ArrowType, BoolArray, Digests, FloatArray
 from compatstore.digests import digest_half
 from compatstore.errors import CompatStoreError, InvalidInput
@@ -169,7 +170,7 @@ def look_at_vectors(
     what = f"{plain.name}: {plain.rows} rows, no gallery yet; columns of vectors: "
     listed = ", ".join(f"{name} ({width or 'lists of any length'})" for name, width in widths.items())
     if not vectors:
-        fix = "Name a column of lists of float32 or float16: --vector COLUMN."
+        fix = f"Name a column of lists of float32 or float16: {next_step.option('vector', next_step.COLUMN)}."
         yield Diagnosis(topic="vectors", level="problem", what=f"{what}none of {', '.join(schema.names)}", fix=fix)
         return
     yield Diagnosis(topic="vectors", level="ok", what=what + listed)
@@ -187,11 +188,13 @@ def _require_named(plain: PlainColumns, named: NamedColumns) -> None:
     for option in ("vector", "id", "source", "order"):
         name = getattr(named, option)
         if name is not None and name not in plain.schema.names:
-            expected = f"--{option} of {', '.join(plain.schema.names)}"
+            expected = f"{next_step.option(option)} of {', '.join(plain.schema.names)}"
             raise InvalidInput(f"examine {plain.name}", expected=expected, found=repr(name))
     if named.vector is not None and not _is_vectors(plain.schema.field(named.vector).type):
         found = f"{named.vector!r} of type {plain.schema.field(named.vector).type}"
-        raise InvalidInput(f"examine {plain.name}", expected="--vector of lists of numbers", found=found)
+        raise InvalidInput(
+            f"examine {plain.name}", expected=f"{next_step.option('vector')} of lists of numbers", found=found
+        )
 
 
 def _is_vectors(kind: ArrowType) -> bool:
@@ -282,7 +285,8 @@ def _flaws(tally: VectorTally, name: str, of: str) -> Iterator[Diagnosis]:
 def _length(tally: VectorTally, of: str) -> Diagnosis:
     topic = f"unit length{of}"
     if tally.unit == tally.sound:
-        return Diagnosis(topic=topic, level="ok", what="all vectors have it", fix="Adopt it with --normalised.")
+        fix = f"Adopt it with {next_step.option('normalised', True, within='EmbeddingVersion')}."
+        return Diagnosis(topic=topic, level="ok", what="all vectors have it", fix=fix)
     what = f"{tally.unit} of {tally.sound} vectors have it; lengths from {tally.shortest:.3g} to {tally.longest:.3g}"
     if not tally.unit:
         fix = "Choose the metric with care: l2 and dot count lengths, cosine does not."
@@ -363,14 +367,13 @@ def _adoption(plain: PlainColumns, vector: str, key: str | None, source: str | N
     dim = getattr(schema.field(vector).type, "list_size", 1)
     if plain.store is None:
         what = f"{plain.name} is no Lance table: its rows are added to a gallery, with columns id and vector"
-        make = f"compatstore init photos.lance --version v1 --dim {dim} && compatstore add photos.lance"
-        return Diagnosis(topic=topic, level="ok", what=what, fix=f"Run: {make} {shlex.quote(plain.name)}")
+        rows = next_step.Word("rows", shlex.quote(plain.name))
+        made = next_step.both(next_step.creating("photos.lance", dim), next_step.call("add", rows, at="photos.lance"))
+        return Diagnosis(topic=topic, level="ok", what=what, fix=f"Run: {made}")
     if key is None:
-        what, fix = "refused: no column of ids, texts or whole numbers", "Add one, or name it: --id COLUMN."
-        return Diagnosis(topic=topic, level="problem", what=what, fix=fix)
+        what, named = "refused: no column of ids, texts or whole numbers", next_step.option("id", next_step.COLUMN)
+        return Diagnosis(topic=topic, level="problem", what=what, fix=f"Add one, or name it: {named}.")
     version = _free_version(schema)
-    words = ["compatstore", "adopt", plain.name, "--version", version, "--vector", vector, "--id", key]
-    words += ["--source", source] if source else []
     try:
         taken = adoptable(plain.store, EmbeddingVersion(version, dim=dim), vector=vector, id_column=key, source=source)
     except CompatStoreError as error:
@@ -386,7 +389,9 @@ def _adoption(plain: PlainColumns, vector: str, key: str | None, source: str | N
     declared = function_of(schema, vector)
     if declared is not None:
         what += f"; LanceDB's function {declared.name} is the model, and is built where code is trusted"
-    return Diagnosis(topic=topic, level="ok", what=what, fix=f"Run: {shlex.join(words)}")
+    described = next_step.made("EmbeddingVersion", version, dim=next_step.Word(f"{dim}", None))
+    adopt = next_step.call("adopt", described, at=plain.name, vector=vector, id=key, source=source)
+    return Diagnosis(topic=topic, level="ok", what=what, fix=f"Run: {adopt}")
 
 
 def _free_version(schema: ArrowSchema) -> str:

@@ -38,7 +38,7 @@ def check_runs(context: CheckContext) -> Iterator[Finding]:
     for target, run in context.registry.runs.items():
         for why in _complaints(context.registry, target, run):
             yield _wrong(
-                "upgrades", f"the upgrade to {target} {why}", f"Begin it again: {context.command('retire', target)}"
+                "upgrades", f"the upgrade to {target} {why}", f"Begin it again: {context.call('retire', target)}"
             )
 
 
@@ -79,7 +79,7 @@ def check_tags(context: CheckContext) -> Iterator[Finding]:
     for tag in sorted(tags.keys() & names.keys()):
         version = names[tag]
         if registry.versions[version].columns is None:
-            yield _odd(f"tag {tag} pins a version without vectors", f"Drop it: {context.command('retire', version)}")
+            yield _odd(f"tag {tag} pins a version without vectors", f"Drop it: {context.call('retire', version)}")
         if not store.has_version(tags[tag]):
             what = f"tag {tag} pins table version {tags[tag]}, which cannot be read"
             yield _odd(what, f'Drop it: lance.dataset("{store.location.uri}").tags.delete("{tag}")')
@@ -94,7 +94,7 @@ def _tagging(context: CheckContext) -> str:
     """How to tag the active version."""
     active, store = context.registry.active, context.catalog.store
     if context.run(active) is not None:
-        return context.command("cutover", active)
+        return context.call("cutover", active)
     return f'lance.dataset("{store.location.uri}").tags.create("{tag_of(active)}", {context.snapshot.version})'
 
 
@@ -144,7 +144,7 @@ def _staging(context: CheckContext, version: str) -> Staging:
 def _waiting(context: CheckContext, version: str) -> Iterator[Finding]:
     """Whether natives of a version wait, and for what."""
     rows = len(_staging(context, version))
-    use, drop = context.command("upgrade", version), context.command("retire", version)
+    use, drop = context.call("upgrade", version), context.call("retire", version)
     if rows and context.run(version) is not None:
         yield _staged("note", f"{rows} natives of {version} are stored, but not in its column yet", f"Go on: {use}")
     elif rows:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowBatch, BoolArray
 from compatstore.errors import InvalidInput, first_offenders
 from compatstore.storage.arrow_values import to_matrix
@@ -183,11 +184,11 @@ def _names(context: CheckContext, columns: VersionColumns, base: VersionColumns 
 
 def _repair(context: CheckContext, record: VersionRecord, flaw: Flaw) -> str:
     if flaw.rows is VersionRows.stale:
-        return f"Make them again: {context.command('upgrade', record.name)}"
+        return f"Make them again: {context.call('upgrade', record.name)}"
     if context.run(record.name) is not None and record.name != context.registry.active:
-        again = f"{context.command('retire', record.name)} && {context.command('upgrade', record.name)}"
+        again = next_step.both(context.call("retire", record.name), context.call("upgrade", record.name))
         return f"Write these items again, or begin the upgrade again: {again}"
-    return f"Write these items again: {context.command('add')} FILE --upsert"
+    return f"Write these items again: {context.call('add', next_step.FILE, upsert=True)}"
 
 
 def check_missing(context: CheckContext) -> Iterator[Finding]:
@@ -197,12 +198,12 @@ def check_missing(context: CheckContext) -> Iterator[Finding]:
     if not missing:
         return
     run = context.run(active)
-    embed = f"Embed them: {context.command('upgrade', active, '--backfill', '1.0')}; or write" if run else "Write"
+    embed = f"Embed them: {context.call('upgrade', active, backfill=1.0)}; or write" if run else "Write"
     yield Finding(
         check="missing",
         severity="warning",
         what=f"{missing} items have no vector in {active}: searches do not find them",
-        repair=f"{embed} them again: {context.command('add')} FILE --upsert",
+        repair=f"{embed} them again: {context.call('add', next_step.FILE, upsert=True)}",
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from compatstore import next_step
 from compatstore.arrays import ArrowSchema
 from compatstore.errors import InvalidInput
 from compatstore.storage.create import require_new
@@ -53,11 +53,11 @@ def usual_columns(
     store, asked = Store.open(location), f"adopt {location.name}"
     if not again:
         require_new(store, asked)
-    schema, command = store.schema, f"compatstore adopt {shlex.quote(location.name)}"
+    schema, name = store.schema, location.name
     if vector is None:
-        vector = _only_vectors(schema, asked, command)
+        vector = _only_vectors(schema, asked, name)
     if id is None:
-        id = _ids(schema, asked, command)
+        id = _ids(schema, asked, name)
     if source is None and function_of(schema, vector) is None:
         source = next((name for name in SOURCES if name in _texts(schema) and name != id), None)
     # `adopt` says what is wrong with a column that is not there.
@@ -65,7 +65,7 @@ def usual_columns(
     return UsualColumns(vector, dim, id, source)
 
 
-def _only_vectors(schema: ArrowSchema, asked: str, command: str) -> str:
+def _only_vectors(schema: ArrowSchema, asked: str, table: str) -> str:
     found = [str(field.name) for field in schema if pa.types.is_fixed_size_list(field.type)]
     found = [name for name in found if pa.types.is_floating(schema.field(name).type.value_type)]
     if len(found) == 1:
@@ -73,18 +73,20 @@ def _only_vectors(schema: ArrowSchema, asked: str, command: str) -> str:
     if not found:
         expected = "a column of fixed-size lists of float32 or float16"
         raise InvalidInput(asked, expected=expected, found=f"none of {', '.join(schema.names)}")
-    fix = f"Name the one that the app searches: {command} --vector {shlex.quote(found[0])}"
-    raise InvalidInput(asked, expected="one column of vectors, or --vector", found=", ".join(found), fix=fix)
+    fix = f"Name the one that the app searches: {next_step.call('adopt', at=table, vector=found[0])}"
+    expected = f"one column of vectors, or {next_step.option('vector')}"
+    raise InvalidInput(asked, expected=expected, found=", ".join(found), fix=fix)
 
 
-def _ids(schema: ArrowSchema, asked: str, command: str) -> str:
+def _ids(schema: ArrowSchema, asked: str, table: str) -> str:
     fits = [*_texts(schema), *(field.name for field in schema if pa.types.is_integer(field.type))]
     usual = next((name for name in IDS if name in fits), None)
     if usual is not None:
         return usual
-    fix = f"Name it: {command} --id {shlex.quote(fits[0]) if fits else 'COLUMN'}"
+    fix = f"Name it: {next_step.call('adopt', at=table, id=fits[0] if fits else next_step.COLUMN)}"
     found = f"none of these in {', '.join(schema.names)}"
-    raise InvalidInput(asked, expected=f"ids in a column {', '.join(IDS)}, or --id", found=found, fix=fix)
+    expected = f"ids in a column {', '.join(IDS)}, or {next_step.option('id')}"
+    raise InvalidInput(asked, expected=expected, found=found, fix=fix)
 
 
 def _texts(schema: ArrowSchema) -> list[str]:

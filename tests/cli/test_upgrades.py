@@ -203,7 +203,7 @@ def test_batches_and_pace_are_options(run, linked, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--max-cost", "3"), "price_per_item"),
+        (("--max-cost", "3"), "--price-per-item"),
         (("--max-rows", "-1"), "max_rows >= 0"),
         (("--max-seconds", "0"), "max_seconds > 0"),
         (("--throttle", "0"), "throttle > 0"),

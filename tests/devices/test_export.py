@@ -181,7 +181,7 @@ def test_nothing_is_replaced_unless_asked(tmp_path):
     place = tmp_path / "h.onnx"
     cs.export(plain(), place)
     before = place.read_bytes()
-    with pytest.raises(AlreadyExists, match="--overwrite"):
+    with pytest.raises(AlreadyExists, match="overwrite=True"):
         cs.export(plain(seed=1), place)
     assert place.read_bytes() == before
     cs.export(plain(seed=1), place, overwrite=True)

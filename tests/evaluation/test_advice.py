@@ -43,7 +43,7 @@ def test_what_was_not_measured_is_no_reason_against_an_upgrade():
     assert (found.verdict, found.row, found.share) == ("undecided", None, None)
     assert "ndcg@10 of backfill 25%, full backfill was not measured" in found.text
     assert "best of all" not in found.text
-    assert "--sample" in found.text
+    assert "take a sample of the whole gallery" in found.text
     better = advise(status_quo, options(quo_0=200, hop_0=260)[1:], "ndcg@10", ["full backfill"])
     assert (better.verdict, better.row) == ("upgrade", "hop")
     assert "of full backfill was not measured" in better.text

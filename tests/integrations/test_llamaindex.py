@@ -430,9 +430,9 @@ def upgradable(path):
 
 def test_a_changed_model_is_refused_with_the_command_that_upgrades(path, store):
     store.add([node("n")])
-    with pytest.raises(FingerprintMismatch, match="compatstore upgrade"):
+    with pytest.raises(FingerprintMismatch, match=r"gallery\.upgrade"):
         ours.LlamaIndexVectorStore(models.NEW, path)
-    with pytest.raises(FingerprintMismatch, match="compatstore upgrade"):
+    with pytest.raises(FingerprintMismatch, match=r"gallery\.upgrade"):
         ours.LlamaIndexVectorStore(models.HashedWords(size=16, salt=1), path)
     ours.LlamaIndexVectorStore(models.HashedWords(size=16, embed_batch_size=3), path)
 

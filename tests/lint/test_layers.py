@@ -8,7 +8,9 @@ from lint.tree import assert_none, imports, layer_of, planted, read_packages
 
 # Each layer may import the ones before it, and itself.
 LAYERS = [
+    "next_step",
     "errors",
+    "tracebacks",
     "arrays",
     "bits",
     "boundary",

@@ -36,7 +36,7 @@ def test_a_query_of_the_version_before_a_cutover(switched, query):
     assert f"v2, the active version since {since(switched, 'cutover')}" in error.expected
     assert error.expected.endswith("vectors of 6 values")
     assert "4" in error.found
-    assert error.fix == "v1 has 4 values: name it, version='v1' (--version v1), or embed with the model of v2."
+    assert error.fix == 'v1 has 4 values: name it, version="v1", or embed with the model of v2.'
     assert switched.search(query, version="v1").num_rows
 
 

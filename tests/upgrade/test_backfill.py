@@ -250,7 +250,7 @@ def test_sources_that_all_fail_end_the_run_and_none_is_listed(gallery, model):
         raise SourceError("read", dict.fromkeys(range(len(sources)), "no such file"))
 
     model.misbehave = misbehave
-    with pytest.raises(EncoderFailed, match=r"60 items that failed in a row.*no such file.*--failures-in-a-row"):
+    with pytest.raises(EncoderFailed, match=r"60 items that failed in a row.*no such file.*failures_in_a_row"):
         gallery.upgrade("v2", backfill=1.0, run=RunSettings(batch_rows=20, failures_in_a_row=50))
     with pytest.raises(EncoderFailed, match="none embedded"):
         gallery.upgrade("v2", backfill=0.01)
@@ -295,7 +295,7 @@ def test_one_vector_that_is_not_finite_is_named(gallery, model):
 def test_an_encoder_that_hangs_ends_the_run(gallery, model):
     release = Event()
     model.misbehave = lambda _: release.wait() if model.calls == 2 else None
-    with pytest.raises(EncoderFailed, match=r"within 0.5 s.*cannot be ended.*--encoder-timeout"):
+    with pytest.raises(EncoderFailed, match=r"within 0.5 s.*cannot be ended.*encoder_timeout"):
         gallery.upgrade("v2", backfill=1.0, run=RunSettings(batch_rows=20, encoder_timeout=0.5))
     release.set()
     assert gallery.upgrade("v2").spent.rows == ITEMS

@@ -83,7 +83,7 @@ def test_a_lease_in_force_is_refused_at_once_and_says_whose_it_is(table):
         claim(table, "v2", "cutover")
     assert "ann on another-host, process 12" in refusal.value.found
     assert (refusal.value.since, refusal.value.expires) == (lease.since, lease.expires)
-    assert "compatstore status GALLERY --watch" in refusal.value.fix
+    assert "gallery.status()" in refusal.value.fix
     assert {"holder", "since", "expires"} <= refusal.value.to_dict().keys()
 
 

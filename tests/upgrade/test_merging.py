@@ -100,7 +100,7 @@ def test_a_source_is_embedded_by_both_models(world, half):
 def test_nothing_is_merged_before_it_was_chosen_and_by_no_other_upgrade(world, half, monkeypatch):
     both = world.both()
     assert half.search(both, 5).equals(half.search(both["v1"], 5))
-    with pytest.raises(cs.errors.UpgradeError, match="compatstore fuse GALLERY v2"):
+    with pytest.raises(cs.errors.UpgradeError, match=r'gallery\.fuse\("v2"\)'):
         half.search(both, 5, serving="fused")
     half.fuse("v2", labels="label", sample=ITEMS)
     began = half._catalog.registry().runs["v2"].started_at

@@ -161,7 +161,7 @@ def test_an_empty_gallery_has_nothing_to_index(tmp_path):
     assert gallery.maintenance.index().drop().dropped == ()
     with pytest.raises(InvalidInput, match="found 0"):
         gallery.maintenance.index().create()
-    with pytest.raises(InvalidInput, match="index create"):
+    with pytest.raises(InvalidInput, match=r"gallery\.maintenance\.index"):
         gallery.maintenance.index().refresh()
 
 
@@ -202,7 +202,7 @@ def test_the_index_of_an_app_is_dropped_only_where_that_is_said(tmp_path):
     status = gallery.maintenance.index().status()
     assert (status.kind, status.cells, status.sub_vectors) == ("IVF_PQ", 4, 4)
     assert status.recall >= recall.GOAL
-    with pytest.raises(UpgradeError, match="--adopted"):
+    with pytest.raises(UpgradeError, match="adopted=True"):
         gallery.maintenance.index().drop()
     table.checkout_latest()
     assert len(table.list_indices()) == 1

@@ -21,11 +21,11 @@ def refusal(call):
 def test_each_use_of_a_version_is_named_with_the_way_out(upgradable):
     artifact = upgradable.artifacts[0].id
     assert "v1 is what searches use" in refusal(lambda: upgradable.maintenance.unregister("v1"))
-    assert f"compatstore unlink GALLERY {artifact[:12]}" in refusal(lambda: upgradable.maintenance.unregister("v2"))
+    assert f'gallery.artifacts.unlink("{artifact[:12]}")' in refusal(lambda: upgradable.maintenance.unregister("v2"))
     upgradable.upgrade("v2")
-    assert "compatstore abort GALLERY v2" in refusal(lambda: upgradable.maintenance.unregister("v2"))
+    assert 'gallery.abort("v2")' in refusal(lambda: upgradable.maintenance.unregister("v2"))
     upgradable.rollback()
-    assert "compatstore retire GALLERY v2" in refusal(lambda: upgradable.maintenance.unregister("v2"))
+    assert 'gallery.retire("v2")' in refusal(lambda: upgradable.maintenance.unregister("v2"))
     upgradable.retire("v2")
     upgradable.artifacts.unlink(artifact)
     upgradable.maintenance.unregister("v2")

@@ -251,7 +251,7 @@ def test_a_tampered_registry_is_found_and_can_be_put_back(path, tampering):
     assert all(finding.repair for finding in findings)
     errors = verbs(path)
     if findings[0].check == "registry":
-        assert errors["open"].fix.endswith(f"compatstore verify {path}")
+        assert errors["open"].fix.endswith(f"compatstore verify {path} (in a shell)")
         eval(findings[0].repair.partition(": ")[2], {"lance": lance})
         assert found(path) == []
 

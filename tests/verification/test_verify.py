@@ -34,11 +34,19 @@ def the_finding(path, check):
     return found
 
 
-def carry_out(repair):
-    """Run the first command of a repair, and want it to succeed."""
-    words = shlex.split(repair[repair.index("compatstore ") :].split("; or ")[0].replace(";", ""))
-    result = CliRunner().invoke(app, words[1:])
-    assert result.exit_code == 0, result.output
+def carry_out(path, repair, **known):
+    """Make the first calls of a repair; nothing may be raised."""
+    exec(repair.partition(": ")[2].split("; or ")[0], {"gallery": cs.Gallery.open(path), **known})
+
+
+def test_a_repair_of_the_program_is_a_command(at):
+    path = at("retired")
+    lance.dataset(path).add_columns([pa.field("v1__basis", pa.uint64())])
+    shown = CliRunner().invoke(app, ["verify", path, "--json"])
+    (found,) = json.loads(shown.stdout)["findings"]
+    words = shlex.split(found["repair"].removeprefix("Drop them: "))
+    assert CliRunner().invoke(app, words[1:]).exit_code == 0
+    assert verify(path).clean
 
 
 def edit_registry(path, change):
@@ -89,7 +97,7 @@ class TestRows:
         merge.execute(pa.table(table, schema=schema))
         found = the_finding(path, "rows")
         assert (found.severity, found.what.startswith("1 items (item-000010) have a stale vector")) == ("warning", True)
-        carry_out(found.repair)
+        carry_out(path, found.repair)
         assert verify(path).clean
 
     def test_a_vector_without_its_origin(self, at):
@@ -165,7 +173,7 @@ class TestFiles:
         damage(blob_of(path, part))
         found = the_finding(path, "artifacts")
         assert (found.severity, "v1 -> v2" in found.what) == ("error", True)
-        carry_out(found.repair.replace("ARTIFACT", str(tmp_path / "h.compat")))
+        carry_out(path, found.repair, artifact=cs.Artifact.load(tmp_path / "h.compat"))
         assert verify(path).clean
 
     def test_an_artifact_of_another_model(self, at):
@@ -220,7 +228,7 @@ class TestFiles:
         shutil.copytree(tmp_path / "kept", staged)
         found = the_finding(path, "staged natives")
         assert (found.severity, found.what) == ("warning", "1 natives of v2 wait for an upgrade that is not open")
-        carry_out(found.repair.partition("or drop them: ")[2])
+        carry_out(path, found.repair.partition("; or ")[2])
         assert verify(path).clean
 
     def test_what_a_manager_staged_after_its_lease_was_lost(self, at):
@@ -254,9 +262,7 @@ class TestColumns:
         lance.dataset(path).drop_columns(["v2__origin"])
         found = the_finding(path, "columns")
         assert found.what == "column v2__origin of v2 is gone"
-        first, second = found.repair.split(" && ")
-        carry_out(first)
-        carry_out(second)
+        carry_out(path, found.repair)
         assert verify(path).clean
 
     def test_a_column_of_another_type(self, at):
@@ -274,7 +280,7 @@ class TestColumns:
         assert (columns.check, columns.what) == ("unused columns", "v1__basis: no version uses them")
         assert (tag.check, tag.what) == ("tags", "tag compatstore-v1 pins a version without vectors")
         assert columns.repair.partition(": ")[2] == tag.repair.partition(": ")[2]
-        carry_out(columns.repair)
+        carry_out(path, columns.repair)
         assert verify(path).clean
 
 
@@ -302,7 +308,7 @@ class TestRecords:
         lance.dataset(path).tags.delete("compatstore-v2")
         found = the_finding(path, "tags")
         assert "the active version v2 has no tag" in found.what
-        carry_out(found.repair)
+        carry_out(path, found.repair)
         assert verify(path).clean
 
 
@@ -325,7 +331,7 @@ def test_a_target_in_use_without_the_index_of_its_source(tmp_path):
     dataset.drop_index(next(i.name for i in dataset.describe_indices() if list(i.field_names) == ["v2"]))
     found = next(finding for finding in gallery.maintenance.verify().findings if finding.check == "indexes")
     assert (found.severity, found.what) == ("warning", "v2 has no index, its source has one")
-    carry_out(found.repair)
+    carry_out(path, found.repair)
     assert gallery.maintenance.verify().clean
 
 

@@ -9,11 +9,13 @@ from typing import Annotated
 import torch
 from torchvision.transforms import v2
 
+from compatstore.boundary import checked_fields
 from compatstore.trainers.settings import Count, NotNegative, Positive, Rule, require_settings
 
 _CROP = Rule("above 0 to 1", lambda value: 0 < value <= 1)
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Augmentation:
     """A random crop, a small affine map, blur and noise; a flip and colour changes only where asked for.

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from compatstore.boundary import checked_fields
 from compatstore.trainers.images.classification import ClassHead, Classifier
 from compatstore.trainers.images.compatible import CompatibleTraining, Views
 from compatstore.trainers.images.source_model import SourceKnowledge, class_means
@@ -17,6 +18,7 @@ from compatstore.trainers.settings import NotNegative, Positive, Rule
 _RESTART = Rule("above 0 to 1", lambda value: 0 < value <= 1)
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class BCT(CompatibleTraining):
     """Backward-compatible training (Shen et al., arXiv 2003.11942): `L(kappa_t) + weight L(w_s)`.
@@ -55,6 +57,7 @@ class ThroughRows(nn.Module):
         return self.weight * self.classifier.losses(views.embeddings, self.rows, views.labels).mean()
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class UniBCT(CompatibleTraining):
     """Universal backward-compatible training (Zhang et al., IJCAI 2022, arXiv 2203.01583).

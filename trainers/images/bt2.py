@@ -17,7 +17,7 @@ from torch.nn.utils import parametrizations, parametrize
 from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact, Space
 from compatstore.artifacts.matrix import as_matrix
-from compatstore.boundary import checked
+from compatstore.boundary import checked, checked_fields
 from compatstore.digests import digest_half
 from compatstore.encoders.backbones import Backbone
 from compatstore.encoders.backbones.backbone import BasisTransformed
@@ -47,6 +47,7 @@ from compatstore.versions import EmbeddingVersion
 Classified = Literal["target", "output"]
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class BT2(CompatibleTraining):
     """Basis transformations (Zhou et al., "BT^2: Backward-compatible Training with Basis Transformation").

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 from compatstore.arrays import FloatArray
-from compatstore.boundary import checked
+from compatstore.boundary import checked, checked_fields
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import CompatStoreWarning, InvalidInput
 from compatstore.trainers.head_losses import scaled_cosines
@@ -143,6 +143,7 @@ class ClassHead(nn.Module):
         return array
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Independent(Classifier, ImageTraining):
     """Train a network to classify, and keep its embedding.

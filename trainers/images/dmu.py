@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from compatstore.artifacts import Architecture, Artifact
-from compatstore.boundary import checked
+from compatstore.boundary import checked, checked_fields
 from compatstore.digests import digest_half
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
@@ -48,6 +48,7 @@ class DMUModel(CompatibleModel):
         return {**super().artifacts(), "adaptation": self.adaptation}
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class DMU(CompatibleTraining):
     """Darwinian model upgrades (Zhang et al., AAAI 2023): `l_0 L_new + l_1 L_SBC + l_2 L_FA` (equation 8, all l 1).

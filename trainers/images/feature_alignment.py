@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from compatstore.boundary import checked_fields
 from compatstore.trainers.images.classification import ClassHead
 from compatstore.trainers.images.compatible import CompatibleTraining, Views
 from compatstore.trainers.images.source_model import SourceKnowledge, class_means
@@ -21,6 +22,7 @@ from compatstore.trainers.settings import NotNegative, Positive
 Distance = Literal["cosine", "l2"]
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Regression(CompatibleTraining):
     """The target's own loss and the distance to the source's embedding of the same view.
@@ -67,6 +69,7 @@ def squared_length(features: torch.Tensor) -> float:
     return features.square().sum(dim=1).mean().item()
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class FocalDistillation(CompatibleTraining):
     """Focal distillation (Yan et al., arXiv 2011.09161, equation 4), on embeddings: `(alpha + beta [right]) d^2`.
@@ -122,6 +125,7 @@ def focal_distillation(
     return ((alpha + beta * right) * squared_distances(target, source)).mean()
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class RACT(CompatibleTraining):
     """Regression-alleviating compatible training (Zhang et al., arXiv 2201.09724), also called Contrast.
@@ -176,6 +180,7 @@ def contrast(target: torch.Tensor, source: torch.Tensor, labels: torch.Tensor, t
     return functional.cross_entropy(logits, torch.zeros_like(labels))
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class LCEAlignment(CompatibleTraining):
     """Learning compatible embeddings without a transform (Meng et al., ICCV 2021, arXiv 2108.01958).

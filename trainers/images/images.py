@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from compatstore.boundary import array_of, checked, foreign, refuse_masked, require_fields, shown
+from compatstore.boundary import array_of, checked, checked_fields, foreign, refuse_masked, require_fields, shown
 from compatstore.digests import fingerprint
 from compatstore.encoders.images import FIX, Mode, find_classes, read_image
 from compatstore.encoders.network import Preprocessing
@@ -30,6 +30,7 @@ Collated = TypeVar("Collated")
 _MOST_CLASSES = 10_000_000
 
 
+@checked_fields
 @checked
 @dataclass(frozen=True, eq=False)
 class Images:

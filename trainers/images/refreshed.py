@@ -12,7 +12,7 @@ from torch import nn
 
 from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
-from compatstore.boundary import checked, require_fields
+from compatstore.boundary import checked, checked_fields, require_fields
 from compatstore.digests import fingerprint
 from compatstore.errors import Incompatible, InvalidInput
 from compatstore.trainers.images.images import Images
@@ -28,6 +28,7 @@ def _adapts_vectors_alone(adaptation: object) -> bool:
     return adaptation.behaviour.acts_on == "gallery" and adaptation.manifest.side_source is None
 
 
+@checked_fields
 @checked
 @dataclass(frozen=True, eq=False)
 class Refreshed:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from compatstore import next_step
 from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
 from compatstore.artifacts.manifest import Space
@@ -109,7 +110,7 @@ class TrainedModel:
                 f"load model {path}",
                 expected="a folder written by save",
                 found="none",
-                fix=f"Check the path, or train one: compatstore train independent --images FOLDER --out {path}",
+                fix=f"Check the path, or train one: {next_step.training('independent', out=str(path))}",
             )
         description = _description(path)
         for name in (ENCODER, HEAD):

@@ -18,6 +18,7 @@ from accelerate.utils import broadcast
 from torch import nn
 from torch.utils.data import DataLoader
 
+from compatstore import next_step
 from compatstore.artifacts.network import PrecisionRequest
 from compatstore.encoders.backbones import Backbone, SmallConvNet, TimmBackbone
 from compatstore.encoders.backbones.backbone import FinalNorm, GeneralisedMean
@@ -121,7 +122,10 @@ class ImageTraining:
         array = images.images if isinstance(images.images, np.ndarray) else None
         if self.size is None and array is None:
             raise InvalidInput(
-                "train on files", expected="a size in pixels", found="none", fix="Set size=64, say (--size 64)."
+                "train on files",
+                expected="a size in pixels",
+                found="none",
+                fix=f"Set {next_step.option('size', 64)}, say.",
             )
         grey = array is not None and (array.ndim == 3 or array.shape[3] == 1)
         height = 0 if array is None else array.shape[1]

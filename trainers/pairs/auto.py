@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from compatstore.artifacts.artifact import Artifact
-from compatstore.boundary import checked
+from compatstore.boundary import checked, checked_fields
 from compatstore.trainers.pairs.candidates import Tried, attempt, ranked
 from compatstore.trainers.pairs.comparison import Comparison
 from compatstore.trainers.pairs.pairs import Pairs
@@ -35,6 +35,7 @@ DEFAULT: tuple[PairTrainer, ...] = (
 """Closed forms, and two small networks that a CPU trains in seconds to minutes."""
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Auto:
     """Choose a trainer by retrieval on held-out pairs, with native target vectors as queries.

@@ -10,7 +10,7 @@ import torch
 
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.artifact import Artifact
-from compatstore.boundary import checked
+from compatstore.boundary import checked, checked_fields
 from compatstore.trainers.pairs.balance import balanced
 from compatstore.trainers.pairs.fct import two_branches
 from compatstore.trainers.pairs.loop import Batch, Loss, Objective, squared_distance
@@ -28,6 +28,7 @@ _NO_LABELS = (
 )
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class FastFill(HeadTraining):
     """Jaeckle et al., "FastFill: Efficient Compatible Model Update" (ICLR 2023).

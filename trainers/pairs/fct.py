@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
+from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.loop import Batch, Loss, Objective, tensor
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
@@ -22,6 +23,7 @@ from compatstore.trainers.settings import Count
 LossName = Literal["l2", "kl", "reversed-kl"]
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class FCT(TransformTraining):
     """Ramanujan et al., "Forward Compatible Training for Large-Scale Embedding Retrieval Systems" (CVPR 2022).

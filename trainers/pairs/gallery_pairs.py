@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from compatstore import next_step
 from compatstore.arrays import ArrowTable, FloatArray, Id
 from compatstore.errors import InvalidInput, NotFound, UnknownVersion, first_offenders
 from compatstore.paths import is_file
@@ -19,10 +20,6 @@ from compatstore.versions import EmbeddingVersion
 
 IdArray = npt.NDArray[np.generic]
 COLUMNS = ("vector", "id", "label", "side")
-_ELSEWHERE = (
-    "Of --source and --target name for one a file with ids, or a column of the gallery, with vectors of the other's "
-    "items; --from and --to say which versions they are of."
-)
 
 
 class GalleryOfPairs(Protocol):
@@ -100,6 +97,17 @@ class _Side:
     version: EmbeddingVersion | None = None
 
 
+def _elsewhere() -> str:
+    sides, versions = next_step.either(
+        shell="Of --source and --target;--from and --to",
+        python="Of source and target;source_version and target_version",
+    ).split(";")
+    return (
+        f"{sides} name for one a file with ids, or a column of the gallery, with vectors of the other's items; "
+        f"{versions} say which versions they are of."
+    )
+
+
 def match_pairs(
     gallery: GalleryOfPairs,
     source: str | PathLike[str],
@@ -145,7 +153,7 @@ def match_pairs(
             f"pair {left.what} with {right.what}",
             expected="items that have both",
             found=f"none among {len(left.ids)} and {len(right.ids)}",
-            fix=_ELSEWHERE,
+            fix=_elsewhere(),
         )
     given = left.labels or right.labels
     return Matched(
@@ -198,7 +206,7 @@ def _of_version(gallery: GalleryOfPairs, name: str) -> _Side:
         ids = native_ids(gallery, name)
     except UnknownVersion as error:
         expected = "a version with vectors in the gallery"
-        raise UnknownVersion(f"train on {name}", expected=expected, found="none", fix=_ELSEWHERE) from error
+        raise UnknownVersion(f"train on {name}", expected=expected, found="none", fix=_elsewhere()) from error
 
     def side(ids: IdArray) -> Any:
         values = gallery.vectors(ids.tolist(), name, side=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from compatstore.arrays import Doubles
 from compatstore.artifacts.architecture import Architecture
+from compatstore.boundary import checked_fields
 from compatstore.digests import seed_of
 from compatstore.trainers.pairs.closed_form import ClosedForm, Solution
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
@@ -20,6 +21,7 @@ _MEDIAN_OF = 1_000  # centres between which distances are looked at
 _JITTER = 1e-9  # of the kernel's diagonal, so that centres which lie together can be told apart
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class KernelRidge(ClosedForm):
     """y = sum_i alpha_i exp(-gamma |x - a_i|^2) + mean of y, a_i being source vectors of the pairs.

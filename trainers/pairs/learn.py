@@ -15,7 +15,7 @@ import numpy as np
 from compatstore.arrays import Doubles, FloatArray, Positions
 from compatstore.artifacts.artifact import Artifact
 from compatstore.artifacts.shrinkage import Shrinkage
-from compatstore.boundary import checked
+from compatstore.boundary import checked, checked_fields
 from compatstore.digests import seed_of
 from compatstore.errors import CompatStoreError
 from compatstore.trainers.pairs.closed_form import ClosedForm
@@ -79,6 +79,7 @@ class _Fitted(NamedTuple):
         return bool(getattr(self.trainer, "reads_labels", False))
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Learn:
     """How an upgrade teaches itself.

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from compatstore import next_step
 from compatstore.arrays import Digests, FloatArray, RowNumbers
 from compatstore.artifacts.manifest import Side, Space
 from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
-from compatstore.boundary import array_of, checked, foreign, require_fields, shown
+from compatstore.boundary import array_of, checked, checked_fields, foreign, require_fields, shown
 from compatstore.digests import digest_half
 from compatstore.errors import DimensionMismatch, DuplicateIds, InvalidInput, first_offenders
 from compatstore.trainers.pairs.vector_files import VectorFile, read_vectors
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _UNIT = 2e-3
 
 
+@checked_fields
 @checked
 @dataclass(frozen=True, eq=False)
 class Pairs:
@@ -355,11 +357,12 @@ def _join(left: VectorFile, right: VectorFile, missing: str) -> tuple[VectorFile
 def _require_ids(path: Path, ids: npt.NDArray[np.generic], needed: npt.NDArray[np.generic]) -> None:
     lacking = needed[~np.isin(needed, ids)].tolist()
     if lacking:
+        drop = next_step.either(shell="--drop-missing", python='missing="drop"')
         raise InvalidInput(
             f"pair rows by id with {path}",
             expected="every id of the other file",
             found=f"missing: {first_offenders(lacking)}",
-            fix='Pair the others: missing="drop" (--drop-missing).',
+            fix=f"Pair the others: {drop}.",
         )
 
 

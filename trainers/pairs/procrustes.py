@@ -8,10 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from compatstore.arrays import Doubles
+from compatstore.boundary import checked_fields
 from compatstore.trainers.pairs.closed_form import AffineMap, ClosedForm, Moments, require_equal_dims
 from compatstore.trainers.pairs.pairs import Pairs
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class MeanShift(ClosedForm):
     """y = x + (mean of targets - mean of sources), between spaces of one dimension; side-information is not read.
@@ -33,6 +35,7 @@ class MeanShift(ClosedForm):
         return AffineMap.through_means(np.eye(pairs.source.shape[1]), moments)
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Procrustes(ClosedForm):
     """y = s R (x - mean of x) + mean of y, R orthogonal, or semi-orthogonal where the dimensions differ.
@@ -59,6 +62,7 @@ class Procrustes(ClosedForm):
         return AffineMap.through_means(rotation, moments)
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class DiagonalScale(ClosedForm):
     """y = D R (x - mean of x) + mean of y, D diagonal by least squares (Drift-Adapter, arXiv 2509.23471).

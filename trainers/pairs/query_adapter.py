@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from compatstore.artifacts.artifact import Artifact
-from compatstore.boundary import checked
+from compatstore.boundary import checked, checked_fields
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.ridge import Ridge
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, held_out_figures, without_holdout
@@ -15,6 +15,7 @@ from compatstore.trainers.settings import Share, require_settings
 from compatstore.trainers.training import OnEpoch
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class QueryAdapter:
     """Learn a map target -> source for queries (Drift-Adapter, arXiv 2509.23471).

@@ -12,7 +12,7 @@ from compatstore.arrays import FloatArray, Positions
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.artifact import Artifact
 from compatstore.artifacts.network import Execution, Network
-from compatstore.boundary import checked
+from compatstore.boundary import checked, checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.ridge import Ridge
@@ -26,6 +26,7 @@ SUFFIX = "+refit"
 PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Refit:
     """h'(x) = z + B [z; x] + c + s u, scaled to unit length where the target is; z is h's output before that scaling.

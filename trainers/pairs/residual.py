@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from compatstore.artifacts.architecture import Architecture
+from compatstore.boundary import checked_fields
 from compatstore.trainers.pairs.fastfill import AlignmentLoss, alignment
 from compatstore.trainers.pairs.loop import Batch, Objective
 from compatstore.trainers.pairs.pairs import Pairs
@@ -19,6 +20,7 @@ from compatstore.trainers.pairs.two_branch import TwoBranch
 from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, Share
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Residual(HeadTraining):
     """h(x) = R x + f(x), scaled to unit length where the target is; x is the source vector and its side-information.
@@ -78,6 +80,7 @@ class Residual(HeadTraining):
         return model
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class RBT(TransformTraining):
     """Wang et al., "Unified Representation Learning for Cross Model Compatibility" (BMVC 2020), as FCT measures it.
@@ -125,6 +128,7 @@ class _BlockDiagonal(nn.Module):
         return weight * self.mask
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class DriftAdapter(TransformTraining):
     """The residual network of "Drift-Adapter" (arXiv 2509.23471): h(x) = x + W2 relu(W1 x + b1) + b2.

@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 
 from compatstore.arrays import Doubles
+from compatstore.boundary import checked_fields
 from compatstore.digests import seed_of
 from compatstore.trainers.pairs.closed_form import AffineMap, ClosedForm, Moments
 from compatstore.trainers.pairs.pairs import Pairs
@@ -17,6 +18,7 @@ from compatstore.trainers.settings import Count, OpenShare, at_least, each
 _ROUNDING = 1e-12
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Ridge(ClosedForm):
     """y = W x + b, least squares with a penalty on W that is chosen on rows kept out of the solution.
@@ -60,6 +62,7 @@ class Ridge(ClosedForm):
         return self.penalties[row], ranks[column]
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class LowRankRidge(Ridge):
     """Ridge regression of reduced rank, the rank chosen together with the penalty; for pairs that are few.
@@ -75,6 +78,7 @@ class LowRankRidge(Ridge):
         return tuple(sorted({min(rank, full) for rank in self.ranks}))
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class LowRankAffine(ClosedForm):
     """y = U V^T x + b, the low-rank affine map of Drift-Adapter (arXiv 2509.23471).

@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional
 
 from compatstore.artifacts.architecture import Architecture
+from compatstore.boundary import checked_fields
 from compatstore.trainers.head_losses import MarginKind, scaled_cosines
 from compatstore.trainers.pairs.head import UNKNOWN, Head, class_means, given_head, logistic_regression
 from compatstore.trainers.pairs.loop import Batch, Loss, Objective, tensor
@@ -148,6 +149,7 @@ def _entropy(logits: torch.Tensor, classes: torch.Tensor | None, label_smoothing
     )
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class LCE(HeadTraining):
     """Meng et al., "Learning Compatible Embeddings" (ICCV 2021), as FCT's appendix J re-implements its transform.
@@ -171,6 +173,7 @@ class LCE(HeadTraining):
         return replace(linear, mixer=(self.width, self.width))
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class DMUHead(HeadTraining):
     """Zhang et al., "Darwinian Model Upgrades: Model Evolving with Selective Compatibility" (AAAI 2023).

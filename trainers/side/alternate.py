@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from compatstore.boundary import checked_fields
 from compatstore.encoders.network import Preprocessing
 from compatstore.trainers.images.augmentation import Augmentation, Mixup
 from compatstore.trainers.images.classification import Classification, Classifier, require_classes
@@ -14,6 +15,7 @@ from compatstore.trainers.settings import Count, NotNegative
 from compatstore.trainers.side.training import SideTrainer
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Alternate(Classifier, SideTrainer):
     """Train a classifier as `Independent` does, and keep its embedding as side-information (FCT, section 5.1).

@@ -9,6 +9,7 @@ import torch
 from pytorch_metric_learning import losses
 from torch import nn
 
+from compatstore.boundary import checked_fields
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers.images.augmentation import Augmentation
@@ -17,6 +18,7 @@ from compatstore.trainers.settings import BatchRows, Count, Positive, at_least
 from compatstore.trainers.side.training import SideTrainer
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class SimCLR(SideTrainer):
     """Train a network so that views of one image are close, and views of other images far (SimCLR, arXiv 2002.05709).
@@ -126,6 +128,7 @@ def _projection(dim: int, out: int) -> nn.Module:
     return nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, out)) if out else nn.Identity()
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Autoencoder(SideTrainer):
     """Train a network and a decoder to reconstruct each image (mean squared error of pixels); keep the network.

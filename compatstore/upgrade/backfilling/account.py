@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowTable, Id
 from compatstore.encoders import Bill
 from compatstore.encoders.protocol import NO_SOURCE, NOTHING_TO_EMBED
@@ -212,8 +213,9 @@ class Account:
             f"embed items in {self._ledger.target}",
             expected="an encoder and sources of which some work",
             found=f"{self._doubtful.num_rows} items that failed in a row and none embedded: {first}",
-            fix="Check that the sources can be reached from here. None of these items is listed as unbackfillable; the "
-            "same command goes on from here. If they are broken indeed, allow more: --failures-in-a-row.",
+            fix="Check that the sources can be reached from here. None of these items is listed as unbackfillable; "
+            f"{next_step.same()} goes on from here. If they are broken indeed, allow more: "
+            f"{next_step.option('failures_in_a_row', within='RunSettings')}.",
         )
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from compatstore import next_step
 from compatstore.arrays import ArrowTable, Id
 from compatstore.encoders import Bill, Encoder, Metered, metered
 from compatstore.errors import EncoderFailed, UpgradeError
@@ -335,11 +336,12 @@ def require_encoder(catalog: Catalog, target: str) -> Encoder:
     """
     encoder = catalog.encoder(target)
     if encoder is None:
+        opened = f"cs.Gallery.open(..., encoders={{{target!r}: ...}})"
+        given = next_step.either(shell=next_step.option("encoder", next_step.ENCODER), python=opened)
         raise UpgradeError(
             f"embed items in {target}",
             expected=f"an encoder for {target}",
             found="none: its vectors come from outside",
-            fix=f"Hand one over, a Precomputed one will do: Gallery.open(..., encoders={{'{target}': ...}}), or "
-            "--encoder; or upgrade without a backfill.",
+            fix=f"Hand one over, a Precomputed one will do: {given}; or upgrade without a backfill.",
         )
     return encoder

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from compatstore import next_step
 from compatstore.arrays import Digests, FloatArray, Id, RowNumbers
 from compatstore.encoders import Bill, Encoded, Encoder, Metered, encode_readable, meter, metered
 from compatstore.encoders.portable import PortableEncoder
@@ -235,8 +236,8 @@ class _Attempt:
                 self._asked(part),
                 expected=f"an answer of the encoder within {limit:g} s",
                 found="none; its call cannot be ended and goes on until this process does",
-                fix="Nothing of this batch is stored. Mend the encoder, or allow more: --encoder-timeout; "
-                "the same command goes on from here.",
+                fix="Nothing of this batch is stored. Mend the encoder, or allow more: "
+                f"{next_step.option('encoder_timeout', within='RunSettings')}; {next_step.same()} goes on from here.",
             ) from None
         except InvalidInput as error:
             raise type(error)(

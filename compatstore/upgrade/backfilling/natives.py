@@ -13,6 +13,7 @@ from functools import cached_property
 from threading import Lock
 from typing import Literal
 
+from compatstore import next_step
 from compatstore.arrays import ArrowArray, Digests, FloatArray, Id, RowNumbers
 from compatstore.errors import InvalidInput
 from compatstore.storage.arrow_values import vector_bytes
@@ -92,7 +93,7 @@ def plan_natives(context: UpgradeContext, target: VersionColumns, natives: int) 
             "store natives by rows",
             expected="a table whose rows can move",
             found=obstacle,
-            fix="Rewrite columns instead: Backfill(write_mode='rewrite_columns') (--write-mode rewrite_columns).",
+            fix=f"Rewrite columns instead: {next_step.option('write_mode', 'rewrite_columns', within='Backfill')}.",
         )
     if setting != "auto":
         return NativesPlan(setting, natives, rows, columns, "as asked")

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowType, BoolArray, Doubles, FloatArray, Positions, RowNumbers
 from compatstore.errors import InvalidInput, meant
 from compatstore.storage.addresses import ADDRESS
@@ -304,7 +305,7 @@ class TableRows:
                 "order the backfill by sigma",
                 expected="an artifact that predicts its uncertainty",
                 found=f"{path[-1][:12]}, which does not" if path else "no artifact",
-                fix="Train FastFill (compatstore train fastfill --help), or choose another order, such as spread.",
+                fix=f"Train FastFill ({next_step.training('fastfill')}), or choose another order, such as spread.",
             )
 
     def _head(self) -> tuple[str, FloatArray]:

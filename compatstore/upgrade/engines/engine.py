@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
+from compatstore import next_step
 from compatstore.errors import EngineFailed
 from compatstore.storage.fragments import WAVE_ROWS
 from compatstore.storage.store import Store
@@ -100,7 +101,8 @@ def lost_again_and_again(asked: str) -> EngineFailed:
         expected="a worker that lives until it is done",
         found=f"{LOSSES} that were lost over it",
         fix="See whether they ran out of memory, in Ray's logs (by default /tmp/ray/session_latest/logs). What was "
-        "committed before is kept; the same command goes on from here, with --engine local too.",
+        f"committed before is kept; {next_step.same()} goes on from here, with "
+        f"{next_step.option('engine', 'local', within='RunSettings')} too.",
     )
 
 

@@ -20,6 +20,7 @@ from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from typing import Any, Generic
 
+from compatstore import next_step
 from compatstore.errors import CompatStoreError, EngineFailed, InvalidInput, MissingExtra
 from compatstore.storage.location import Location
 from compatstore.storage.store import Store
@@ -137,7 +138,8 @@ class RayEngine:
                 "run an upgrade on Ray",
                 expected=f"{gpus:g} GPUs for a task or an actor, as was asked for",
                 found=f"a cluster with {there:g}",
-                fix="Join one that has them (--address), or ask for fewer: --num-gpus.",
+                fix=f"Join one that has them ({next_step.option('address', within='RunSettings')}), or ask for fewer: "
+                f"{next_step.option('num_gpus', within='RunSettings')}.",
             )
 
 
@@ -235,7 +237,8 @@ def _handed_out(ray: Any, value: Any) -> Any:
             "send an encoder to the workers of a cluster",
             expected="an encoder with a spec, or one that pickles",
             found=f"{type(error).__name__}: {error}"[:300],
-            fix='Name it by a spec ("python:package.module:attribute"), or run with --engine local.',
+            fix='Name it by a spec ("python:package.module:attribute"), or run with '
+            f"{next_step.option('engine', 'local', within='RunSettings')}.",
         ) from error
 
 
@@ -312,7 +315,8 @@ def connect(address: str | None, **options: int) -> None:
         place,
         expected="a cluster that answers",
         found=failure,
-        fix="Nothing is lost: run the same command again, here with --engine local.",
+        fix=f"Nothing is lost: give {next_step.same()} again, here with "
+        f"{next_step.option('engine', 'local', within='RunSettings')}.",
     )
 
 
@@ -334,5 +338,6 @@ def _require_answer(address: str) -> None:
             asked,
             expected="a cluster that answers",
             found=f"{error}",
-            fix="Start one there (ray start --head --port PORT), or leave --address out for a local one.",
+            fix="Start one there (ray start --head --port PORT), or leave "
+            f"{next_step.either(shell='--address', python='address')} out for a local one.",
         ) from error

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from compatstore import next_step
 from compatstore.errors import GateFailed
 from compatstore.evaluation import Advice, DecisionRow, DecisionTable, Estimate, Flips
 from compatstore.evaluation.curve import native_count
@@ -256,5 +257,5 @@ def require_within_reach(context: UpgradeContext, estimate: UpgradeEstimate) -> 
             f"upgrade to {context.run.target} with a target quality of {estimate.terms.target_quality}",
             expected=gate.name,
             found=f"{estimate.share:.4g} needed",
-            fix="Nothing was written. Ask for less quality, or name the backfill: --backfill.",
+            fix=f"Nothing was written. Ask for less quality, or name the backfill: {next_step.option('backfill')}.",
         )

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from compatstore import next_step
 from compatstore.arrays import BoolArray, Positions
 from compatstore.errors import UpgradeError
 from compatstore.evaluation.curve import native_count
@@ -106,7 +107,7 @@ def fusable(catalog: Catalog, target: str) -> UpgradeContext:
             f"fuse {target} with the version before it",
             expected="an upgrade whose both versions have vectors",
             found="none" if run is None else f"an upgrade in state {run.state} that lacks one",
-            fix=f"Begin it: compatstore upgrade GALLERY {target}",
+            fix=f"Begin it: {next_step.call('upgrade', target)}",
         )
     return UpgradeContext.of(catalog, run)
 
@@ -160,7 +161,7 @@ def require_servable(catalog: Catalog, registry: Registry, target: str, serving:
             f"serve the upgrade to {target} by both of its versions",
             expected="a fusion that was chosen for it",
             found="none",
-            fix=f"Choose one: compatstore fuse GALLERY {target}",
+            fix=f"Choose one: {next_step.call('fuse', target)}",
         )
 
 
@@ -184,7 +185,7 @@ def _require_angles(record: VersionRecord) -> None:
             f"serve {record.name} by expected distances",
             expected="vectors that are compared by their angles: of unit length, or by cosine",
             found="bits" if record.dtype == "bits" else f"{record.metric}, of any length",
-            fix="Leave out --serving expected.",
+            fix=f"Leave out {next_step.option('serving', 'expected', within='Gates')}.",
         )
 
 
@@ -195,8 +196,8 @@ def _require_doubts(catalog: Catalog, record: VersionRecord, path: Sequence[str]
             f"serve {record.name} by expected distances",
             expected="vectors that one transform made, which predicts its own errors",
             found=" then ".join(part[:12] for part in path) or "no transform",
-            fix="Train one on 400 pairs or more: compatstore train fastfill --gallery GALLERY. Or leave out "
-            "--serving expected.",
+            fix=f"Train one on 400 pairs or more: {next_step.training('fastfill')}. Or leave out "
+            f"{next_step.option('serving', 'expected', within='Gates')}.",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from compatstore import next_step
 from compatstore.errors import GateFailed, InvalidInput
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.evaluation.fusion import Served
@@ -60,8 +61,8 @@ def _not_measurable(wanted: str, found: str) -> InvalidInput:
         expected="a figure that a sample can tell: map of any budget; cmc@k and negative flips of a hop alone "
         "(backfill 0) with labels or qrels, or of a sample that is the whole gallery",
         found=f"{found}, which a sample cannot tell",
-        fix="Ask for map, take a sample of the whole gallery (--sample), or measure it after the upgrade: compatstore "
-        "report GALLERY",
+        fix=f"Ask for map, take a sample of the whole gallery ({next_step.option('sample')}), or measure it after the "
+        f"upgrade: {next_step.call('report')}",
     )
 
 
@@ -114,7 +115,7 @@ def require_passed(target: str, gates: Sequence[Gate], *, fix: str | None = None
             found=", ".join(_in_words(gate.estimate) for gate in failed),
             fix=fix
             or f"Nothing was written. A larger sample narrows the intervals, and a table of all budgets says what can "
-            f"be reached: compatstore evaluate GALLERY {target}",
+            f"be reached: {next_step.call('evaluate', target)}",
         )
 
 

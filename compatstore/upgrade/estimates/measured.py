@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from compatstore import next_step
 from compatstore.arrays import Doubles
 from compatstore.errors import UpgradeError
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
@@ -112,7 +113,7 @@ def take_measurement(
             f"measure the upgrade to {run.target}",
             expected=f"{SMALLEST_SAMPLE} items that the estimate has not seen",
             found=f"{max(left, 0)} beside its sample of {estimated}",
-            fix="Report without measuring: compatstore report GALLERY --no-measure",
+            fix=f"Report without measuring: {next_step.call('report', measure=False)}",
         )
     fresh = draw_sample(
         context, size, labels=terms.labels, seed=run.seed, domain=REPORT_DRAW, estimated=estimated

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from compatstore import next_step
 from compatstore.arrays import FloatArray
 from compatstore.errors import UpgradeError
 from compatstore.evaluation.fusion import SAME_SHARE
@@ -77,7 +78,7 @@ def _bridge(context: UpgradeContext) -> ArtifactRecord | None:
             f"choose how items of {run.source} and {run.target} are merged",
             expected=f"an artifact that adapts queries of {run.target} to {run.source}",
             found=f"{bridge.id[:12]}, which adapts them to {bridge.source}",
-            fix=f"Unlink it: compatstore unlink GALLERY {bridge.id[:12]}",
+            fix=f"Unlink it: {next_step.call('unlink', bridge.id[:12])}",
         )
     return bridge
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from compatstore import next_step
 from compatstore.errors import UnknownVersion
 from compatstore.evaluation import DecisionTable
 from compatstore.shown import Shown
@@ -189,7 +190,7 @@ def _run(registry: Registry, target: str | None) -> RunRecord:
             f"report on the upgrade to {target}" if target else "report on an upgrade",
             expected=f"one of {', '.join(runs)}" if runs else "an upgrade",
             found="none",
-            fix=f"Begin one: compatstore upgrade GALLERY {target or 'TARGET'}",
+            fix=f"Begin one: {next_step.call('upgrade', target or 'TARGET')}",
         )
     return runs[target]
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, BoolArray, Digests, FloatArray, Positions
 from compatstore.digests import digest_half
 from compatstore.encoders import encode_readable
@@ -221,7 +222,7 @@ def _certain(context: UpgradeContext, asked: AskedQueries, size: int) -> Positio
             expected=f"a sample of {len(correct) + SMALLEST_SAMPLE} or more: {len(correct)} items are correct for "
             f"{len(asked)} queries, and others are searched too",
             found=f"{size}",
-            fix="Take a larger sample: --sample.",
+            fix=f"Take a larger sample: {next_step.option('sample')}.",
         )
     room = min(size // CERTAIN_PARTS, size - len(correct) - SMALLEST_SAMPLE)
     return np.union1d(correct, found_first(context, asked, room))

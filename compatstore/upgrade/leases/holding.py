@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from compatstore import next_step
 from compatstore.errors import Interrupted, LeaseLost, StorageError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry, now
@@ -118,7 +119,7 @@ class LeaseRenewer:
                 expected=f"the lease taken at {self._lease.since}",
                 found="none" if found is None else f"that of {found.holder}, since {found.since}",
                 fix="Nothing was written since; all finished batches are kept. "
-                "Follow the other one: compatstore status GALLERY --watch",
+                f"Follow the other one: {next_step.call('status', watch=next_step.IN_SHELL)}",
             )
 
     def give_back(self, outcome: str, error: str = "") -> None:

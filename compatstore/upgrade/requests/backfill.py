@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal, get_args
 
-from compatstore.boundary import require_fields
+from compatstore import next_step
+from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.curve import native_count
 from compatstore.storage.ledger import Spent
@@ -94,7 +95,8 @@ class Budget:
                 "limit what a backfill costs",
                 expected="the price of an item beside max_cost",
                 found="none",
-                fix="Name it: Backfill(price_per_item=...) (--price-per-item); or use an encoder that knows its price.",
+                fix=f"Name it: {next_step.option('price_per_item', within='Backfill')}; "
+                "or use an encoder that knows its price.",
             )
         return revised
 
@@ -153,6 +155,7 @@ class Budget:
         return f"{self.allowed_share:.0%} of the gallery" + (f", at most {most}" if most else "")
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Backfill(Budget):
     """Which items an upgrade embeds natively: how many, in which order, and how their vectors reach the table.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from compatstore.boundary import require_fields
+from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput
 
 MOST_QUERIES, MOST_NEIGHBOURS = 50, 20
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Details:
     """What a report shows query by query.

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from compatstore.boundary import require_fields
+from compatstore import next_step
+from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.fusion import Served
-from compatstore.upgrade.requests.queries import Queries
+from compatstore.upgrade.requests.queries import Queries, named_files
 
 Criterion = Literal["map", "cmc@1", "cmc@5", "recall@10", "ndcg@10", "mrr@10"]
 JUDGED = ("recall@10", "ndcg@10", "mrr@10")  # need judgements
@@ -18,6 +19,7 @@ METRICS = ("cmc@1", "cmc@5", "map", *JUDGED)
 _REQUIREMENT = re.compile(r"\s*([a-z0-9@]+)\s*>=\s*([0-9.]+)\s*")
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Gates:
     """Gates of an upgrade; where none of them and no sample is named, nothing is estimated.
@@ -92,7 +94,7 @@ def require_judged(figures: Sequence[str], labels: str | Queries | None) -> None
             f"measure {needed[0]}",
             expected="queries, and judgements of what is correct for them",
             found="none",
-            fix="Name them: --queries FILE --qrels FILE, or labels=Queries(queries=..., qrels=...).",
+            fix=f"Name them: {named_files()}.",
         )
 
 
@@ -112,5 +114,7 @@ def read_requirement(text: str) -> tuple[str, float]:
         "read a requirement",
         expected=f"a figure of {', '.join(METRICS)} and its lowest value between 0 and 1, such as map>=0.6",
         found=repr(text),
-        fix="In a shell, put it in quotes: --require 'map>=0.6'.",
+        fix=next_step.either(
+            shell="Put it in quotes: --require 'map>=0.6'.", python='Write it so: Gates(require=["map>=0.6"]).'
+        ),
     )

@@ -10,7 +10,8 @@ from hashlib import sha256
 from os import PathLike, fspath
 from typing import Any
 
-from compatstore.boundary import require_fields
+from compatstore import next_step
+from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.qrels_files import Qrels, qrels_of, read_qrels
 from compatstore.evaluation.query_files import QuerySet, queries_of, read_queries
@@ -18,6 +19,12 @@ from compatstore.evaluation.query_files import QuerySet, queries_of, read_querie
 IN_MEMORY = ""
 
 
+def named_files() -> str:
+    """How the files of queries and judgements are named."""
+    return next_step.either(shell="--queries FILE --qrels FILE", python="labels=cs.Queries(queries=..., qrels=...)")
+
+
+@checked_fields
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Queries:
     """Queries of an app, and which items are correct for them.
@@ -48,7 +55,12 @@ class Queries:
         require_fields(self)
         if self.queries is None:
             found = "none" if self.qrels is None else f"qrels alone: {self.name_of(self.qrels) or 'in memory'}"
-            raise InvalidInput("measure by queries", expected="queries", found=found, fix="Name them: --queries FILE")
+            raise InvalidInput(
+                "measure by queries",
+                expected="queries",
+                found=found,
+                fix=f"Name them: {next_step.option('queries', next_step.FILE)}",
+            )
         if not self.digest:
             object.__setattr__(self, "digest", self._digest())
 
@@ -98,7 +110,7 @@ class Queries:
             raise InvalidInput(asked, expected="a file", found=found, fix="Hand them over again: labels=Queries(...)")
         if self._digest() != self.digest:
             found = f"others in {self.name_of(self.queries)}"
-            raise InvalidInput(asked, expected="the same", found=found, fix="Name the files: --queries, --qrels.")
+            raise InvalidInput(asked, expected="the same", found=found, fix=f"Name the files: {named_files()}.")
 
     def record(self) -> dict[str, str | None]:
         """Plain values for JSON: where the queries were, and their digest."""

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from compatstore.artifacts.network import HopPrecisionRequest
-from compatstore.boundary import require_fields
+from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput
 
 EngineName = Literal["local", "ray"]
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """Engine, device, precision, batches, retries and pace of an upgrade; none changes which items are embedded.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from compatstore import next_step
 from compatstore.evaluation import DecisionTable
 from compatstore.shown import view
 from compatstore.tables import Table, table
@@ -47,7 +48,7 @@ def _(result: UpgradeReport) -> Iterator[str | Table]:
     if result.advice:
         yield result.advice
     if result.measured is None and result.estimate is None:
-        yield "nothing was estimated or measured; measure it: compatstore report GALLERY TARGET --sample 500"
+        yield f"nothing was estimated or measured; measure it: {next_step.call('report', 'TARGET', sample=500)}"
 
 
 def _measured(result: DecisionTable) -> Iterator[Table]:

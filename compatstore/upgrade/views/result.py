@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import wrap
 
+from compatstore import next_step
 from compatstore.shown import view
 from compatstore.tables import Table
 from compatstore.upgrade.run import UpgradeResult
@@ -19,7 +20,7 @@ def _(result: UpgradeResult) -> Iterator[str | Table]:
     """What an upgrade did, and what comes next."""
     yield from done_view(result)
     if result.state == "ready":
-        yield f"next: compatstore cutover GALLERY {result.target}"
+        yield f"next: {next_step.call('cutover', result.target)}"
 
 
 def done_view(result: UpgradeResult) -> Iterator[str | Table]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from compatstore import next_step
 from compatstore.shown import view
 from compatstore.tables import Table, table
 from compatstore.upgrade.status import Activity, RunStatus, Status, VersionStatus
@@ -76,7 +77,7 @@ def _doing(run: RunStatus) -> str:
         return how or f"waiting for {over}"
     if run.activity.doing == "running":
         return "running"
-    return f"{run.activity.doing}; go on: compatstore upgrade GALLERY {run.target}"
+    return f"{run.activity.doing}; go on: {next_step.call('upgrade', run.target)}"
 
 
 def _activity(activity: Activity) -> Iterator[str]:
