@@ -231,7 +231,9 @@ class LeaseHeld(UpgradeError):
             fix=f"It ends by itself; give {next_step.same()} again then."
             if " " in target
             else f"Follow it: {next_step.call('status', watch=next_step.IN_SHELL)}; "
-            f"stop it: {next_step.call('pause', target)}",
+            + next_step.either(
+                shell=f"stop it: {next_step.command('pause', target)}", python="its `should_stop` ends it."
+            ),
         )
 
     def to_dict(self) -> dict[str, Any]:

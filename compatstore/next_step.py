@@ -139,6 +139,11 @@ def finishing(target: str) -> str:
     )
 
 
+def command(verb: str, *operands: object) -> str:
+    """A command that has no like in Python, for `either`."""
+    return _command(verb, operands, "", {})
+
+
 def in_a_shell(verb: str, *, at: str) -> str:
     """A command without a like in Python, as the one that reads what `Gallery.open` cannot."""
     return _command(verb, (), at, {}) + either(shell="", python=" (in a shell)")

@@ -213,7 +213,11 @@ def check_vectors(context: CheckContext) -> Iterator[Finding]:
         encoder = context.catalog.encoder(record.name)
         if encoder is None:
             what = f"{record.name} has no encoder here; its vectors were not compared with its model"
-            fix = f"Name its model: {context.command('verify', '--encoder', '--encoders')} {record.name}=ENCODER"
+            model = next_step.either(
+                shell=f"--encoders {record.name}=ENCODER",
+                python=f"Gallery.open(..., encoders={{'{record.name}': ...}})",
+            )
+            fix = f"Name its model: {model}, and give {next_step.same()} again."
             yield Finding(check="vectors", severity="note", what=what, repair=fix)
             continue
         try:
@@ -227,5 +231,6 @@ def check_vectors(context: CheckContext) -> Iterator[Finding]:
                 severity="warning" if found.is_same else "error",
                 what=f"{found.items - found.same} of {found.items} items of {record.name} have other vectors than its "
                 "model gives",
-                repair=f"Name the model that made them, or embed them again: {context.command('add')} FILE --upsert",
+                repair="Name the model that made them, or embed them again: "
+                f"{context.call('add', next_step.FILE, upsert=True)}",
             )

@@ -60,15 +60,18 @@ def commands():
 def called(verb, owner):
     """The function that a call in Python of a verb calls, or None."""
     path = next_step.PYTHON.get(verb, f"gallery.{verb}").removeprefix("cs.Gallery.").removeprefix("gallery.")
-    if path.startswith("index({})."):
-        return getattr(type_of_index(), path.rpartition(".")[2], None)
-    return getattr(cs.Shards if owner == "shards" else cs.Gallery, path, None)
+    place, _, name = path.rpartition(".")
+    return getattr(owners(owner)[place], name, None)
 
 
-def type_of_index():
+def owners(owner):
+    """Classes of the objects that calls are made on."""
+    from compatstore.gallery.artifacts import Artifacts
+    from compatstore.gallery.maintenance import Maintenance
     from compatstore.upkeep.index import ManagedIndex
 
-    return ManagedIndex
+    whole = cs.Shards if owner == "shards" else cs.Gallery
+    return {"": whole, "artifacts": Artifacts, "maintenance": Maintenance, "maintenance.index({})": ManagedIndex}
 
 
 def literal(node):
