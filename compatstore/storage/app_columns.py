@@ -8,6 +8,7 @@ that says what is gone and what to do, instead of whatever the missing column le
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -192,10 +193,12 @@ def overwritten_at(registry: Registry, snapshot: Snapshot) -> int | None:
     """The last table version, of those that are kept, in which all rows were replaced since the gallery was made."""
     if not registry.made_at:
         return None
-    looked_at = min(snapshot.version - registry.made_at, TRANSACTIONS_LOOKED_AT)
-    for place, transaction in enumerate(snapshot.get_transactions(looked_at) if looked_at > 0 else ()):
-        if transaction is not None and type(transaction.operation).__name__ == "Overwrite":
-            return int(snapshot.version) - place
+    for version in range(snapshot.version, max(registry.made_at, snapshot.version - TRANSACTIONS_LOOKED_AT), -1):
+        # pylance cannot make an object of a compaction that moved rows of an index, and some versions were cleaned up.
+        with suppress(TypeError, OSError, ValueError):
+            transaction = snapshot.read_transaction(version)
+            if transaction is not None and type(transaction.operation).__name__ == "Overwrite":
+                return version
     return None
 
 

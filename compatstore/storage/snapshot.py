@@ -67,9 +67,8 @@ class Snapshot(Protocol):
     def take(self, indices: Sequence[int], columns: Sequence[str] | None = None) -> ArrowTable:
         """Rows by their places in the table."""
 
-    def get_transactions(self, recent_transactions: int) -> Sequence[Any]:
-        """The last transactions, the newest first; None for one that cannot be read."""
-        ...
+    def read_transaction(self, version: int) -> Any:
+        """The transaction that made a table version, or None."""
 
     def get_fragments(self) -> list[Any]:
         """All of Lance's fragments, in order."""

@@ -48,6 +48,21 @@ def found(address):
     return {finding.check: finding for finding in cs.Gallery.open(address).maintenance.verify().findings}
 
 
+def test_the_compaction_of_an_indexed_table_is_none(tmp_path):
+    table = lancedb.connect(tmp_path).create_table("notes", rows(0, n=200))
+    table.add(rows(1, n=200).set_column(0, "key", pa.array([f"later-{number}" for number in range(200)])))
+    address = f"{tmp_path}#notes"
+    gallery = cs.Gallery.adopt(address, version("v1"), vector="embedding", id="key")
+    gallery.create_index("v1", kind="IVF_FLAT", num_partitions=2)
+    table.checkout_latest()
+    table.delete("key LIKE '%1'")
+    table.optimize()
+    assert len(table.to_lance().get_fragments()) == 1, "rows of the index were moved"
+    assert gallery.verify().clean
+    overwrite(address, rows(1))
+    assert found(address)["overwritten"].severity == "error"
+
+
 def test_it_is_found_although_the_columns_are_as_before(tmp_path):
     lancedb.connect(tmp_path).create_table("notes", rows(0))
     address = f"{tmp_path}#notes"
