@@ -25,6 +25,7 @@ from compatstore.ingest.arrow import JSON, NOT_CONVERTIBLE
 from compatstore.ingest.json_values import as_json
 from compatstore.integrations.filter_sql import Fields, to_sql
 from compatstore.integrations.filters import ID, TEXT, Condition, Field, apart, metadata
+from compatstore.storage.arrow_values import stored_type
 
 Metadata: TypeAlias = Mapping[str, Any]
 JSON_COLUMN = "metadata"
@@ -74,7 +75,9 @@ class Documents:
         named = {name: schema.field(column) for name, column in (apart or {}).items() if column in schema.names}
         columns = [field.name for field in named.values()]
         held = {*columns, found, *struct.names, *([JSON_COLUMN] if struct.names else [])}
-        own = pa.schema([field for field in schema if field.name not in held])
+        # An adopted table keeps its vectors when their version is retired: they are no metadata of a document.
+        rest = [field for field in schema if field.name not in held]
+        own = pa.schema([field for field in rest if not pa.types.is_fixed_size_list(stored_type(field.type))])
         return cls(table.id, table.source, own, struct, json, found is not None, named, table.adopted)
 
     @property

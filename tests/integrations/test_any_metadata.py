@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import lance
+import pyarrow as pa
 import pytest
 
 import compatstore as cs
@@ -191,3 +193,21 @@ def test_any_metadata_come_back_through(framework, typed, operations, tmp_path):
             assert found.keys() == wanted.keys()
             for name, document in wanted.items():
                 assert is_equal(found[name], document), (operation, name)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_vectors_that_an_adopted_table_keeps_are_no_metadata(framework, tmp_path):
+    adapter, path = FRAMEWORKS[framework], str(tmp_path / "documents.lance")
+    encoder = adapter.encoder()
+    columns = {"id": ["doc1"], "source": ["two words"], "year": [2024]}
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(encoder.encode(["two words"]).reshape(-1)), encoder.dim)
+    lance.write_dataset(pa.table({**columns, "embedding": vectors}), path)
+    first = cs.EmbeddingVersion("v1", dim=encoder.dim, metric="cosine", encoder=encoder)
+    gallery = cs.Gallery.adopt(path, first, vector="embedding", id="id", source="source")
+    lookup = cs.encoders.Precomputed({"doc1": [1.0, 0.0, 0.0]})
+    gallery.register(cs.EmbeddingVersion("v2", dim=3, metric="cosine", encoder=lookup))
+    gallery.upgrade("v2", backfill=1.0)
+    gallery.cutover("v2")
+    gallery.retire("v1")
+    assert adapter(path).read(["doc1"]) == {"doc1": ("two words", {"year": 2024})}

@@ -53,12 +53,12 @@ def test_the_compaction_of_an_indexed_table_is_none(tmp_path):
     table.add(rows(1, n=200).set_column(0, "key", pa.array([f"later-{number}" for number in range(200)])))
     address = f"{tmp_path}#notes"
     gallery = cs.Gallery.adopt(address, version("v1"), vector="embedding", id="key")
-    gallery.create_index("v1", kind="IVF_FLAT", num_partitions=2)
+    gallery.maintenance.index("v1").create(kind="IVF_FLAT", num_partitions=2)
     table.checkout_latest()
     table.delete("key LIKE '%1'")
     table.optimize()
     assert len(table.to_lance().get_fragments()) == 1, "rows of the index were moved"
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     overwrite(address, rows(1))
     assert found(address)["overwritten"].severity == "error"
 
