@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.storage.index_cost import build_seconds, index_bytes
 from compatstore.storage.indexes import VectorIndex
+from compatstore.upgrade.backfilling.embeddable import PROBE_SECONDS
 
 V1, V2 = cs.EmbeddingVersion("v1", dim=8, metric="l2"), cs.EmbeddingVersion("v2", dim=16, metric="l2")
 
@@ -93,3 +96,22 @@ def test_time_grows_with_rows_values_and_cells():
 )
 def test_bytes_are_those_of_what_a_kind_stores(kind, bytes_a_row):
     assert index_bytes(VectorIndex(kind, "l2", 4), 100, 64) == 100 * bytes_a_row
+
+
+def test_a_model_that_is_loaded_by_its_first_batch_is_not_taken_for_a_slow_one(tmp_path):
+    loaded = []
+
+    def embed(texts):
+        if not loaded:
+            loaded.append(time.sleep(PROBE_SECONDS + 0.5))
+        return [[float(len(text)), 1.0] for text in texts]
+
+    gallery = cs.Gallery.create(str(tmp_path / "g.lance"), V1)
+    vectors = np.random.default_rng(0).normal(size=(600, 8)).astype(np.float32)
+    gallery.add(
+        {"id": [f"{n}" for n in range(600)], "source": ["text " * (n + 1) for n in range(600)], "vector": vectors}
+    )
+    encoder = cs.encoders.Function(embed, dim=2, fingerprint="lengths")
+    gallery.register(cs.EmbeddingVersion("v2", dim=2, metric="l2", encoder=encoder))
+    planned = {step.name: step for step in gallery.plan("v2", backfill=0.5).steps}
+    assert planned["backfill"].seconds < PROBE_SECONDS, "300 items, of which the first batch alone took longer"

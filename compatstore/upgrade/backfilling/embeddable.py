@@ -200,6 +200,6 @@ def _embed(context: UpgradeContext, ids: ArrowArray) -> Iterator[Embedded]:
             )
         )
         yield made
-        seconds += made.seconds
+        seconds += made.seconds if start else 0.0  # many models are loaded by their first batch, which tells no pace
         if seconds > PROBE_SECONDS:
             return
