@@ -113,5 +113,5 @@ def test_a_model_that_is_loaded_by_its_first_batch_is_not_taken_for_a_slow_one(t
     )
     encoder = cs.encoders.Function(embed, dim=2, fingerprint="lengths")
     gallery.register(cs.EmbeddingVersion("v2", dim=2, metric="l2", encoder=encoder))
-    planned = {step.name: step for step in gallery.plan("v2", backfill=0.5).steps}
+    planned = {step.name: step for step in gallery.upgrade("v2", backfill=0.5, dry_run=True).steps}
     assert planned["backfill"].seconds < PROBE_SECONDS, "300 items, of which the first batch alone took longer"
