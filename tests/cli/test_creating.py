@@ -28,10 +28,19 @@ def test_a_folder_that_holds_something_is_left_alone(run, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
+# `python -m compatstore` that hears Ctrl-C: a shell that starts the tests in its background has all that they start
+# ignore it.
+HEARING = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("compatstore", run_name="__main__", alter_sys=True)
+"""
+
+
 @pytest.mark.full
 def test_ctrl_c_ends_the_demo_and_another_one_does_not_end_its_tidying_up(tmp_path):
     folder = tmp_path / "demo"
-    words = [sys.executable, "-m", "compatstore", "demo", folder]
+    words = [sys.executable, "-c", HEARING, "demo", folder]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         while not any((folder / "queries").glob("*/*")):
