@@ -34,13 +34,21 @@ COLUMN = next_step.COLUMN
         ),
         (
             lambda: next_step.call("index drop", "v1", adopted=True),
-            'gallery.index("v1").drop(adopted=True)',
+            'gallery.maintenance.index("v1").drop(adopted=True)',
             "compatstore index drop GALLERY v1 --adopted",
         ),
         (lambda: next_step.call("report", measure=False), "gallery.report(measure=False)", "--no-measure"),
         (lambda: next_step.call("status", watch=next_step.IN_SHELL), "gallery.status()", "status GALLERY --watch"),
-        (lambda: next_step.call("verify", at="my table"), "gallery.verify()", "compatstore verify 'my table'"),
-        (lambda: next_step.call("link", next_step.ARTIFACT), "gallery.link(artifact)", "link GALLERY ARTIFACT"),
+        (
+            lambda: next_step.call("verify", at="my table"),
+            "gallery.maintenance.verify()",
+            "compatstore verify 'my table'",
+        ),
+        (
+            lambda: next_step.call("link", next_step.ARTIFACT),
+            "gallery.artifacts.link(artifact)",
+            "link GALLERY ARTIFACT",
+        ),
         (lambda: next_step.call("adopt", at="a", id='o"k'), 'cs.Gallery.adopt("a", id=\'o"k\')', "adopt a --id 'o\"k'"),
         (
             lambda: next_step.adopting("db#t"),

@@ -107,7 +107,11 @@ REFUSED = {
     "a number to delete": (lambda gallery: gallery.delete([1]), errors.InvalidInput, "text; found 1"),
     "vectors of an unknown version": (lambda gallery: gallery.vectors(["a"], "v9"), errors.UnknownVersion, "v1, v2"),
     "an upgrade to an unknown version": (lambda gallery: gallery.upgrade("v9"), errors.UnknownVersion, "v1, v2"),
-    "an upgrade without a path": (lambda gallery: gallery.upgrade("v2"), errors.UnknownArtifact, r"gallery\.link"),
+    "an upgrade without a path": (
+        lambda gallery: gallery.upgrade("v2"),
+        errors.UnknownArtifact,
+        r"gallery\.artifacts\.link",
+    ),
     "an upgrade by an unknown artifact": (
         lambda gallery: gallery.upgrade("v2", transform="beef"),
         errors.UnknownArtifact,

@@ -45,7 +45,7 @@ def test_blobs_are_named_by_content_and_verified(store):
     with pytest.raises(cs.errors.CorruptArtifact, match="was changed"):
         blobs.get(digest)
     path.unlink()
-    with pytest.raises(cs.errors.CorruptArtifact, match=r"gallery\.link\(artifact\)"):
+    with pytest.raises(cs.errors.CorruptArtifact, match=r"gallery\.artifacts\.link\(artifact\)"):
         blobs.get(digest)
     assert [name for name in os.listdir(path.parent) if name.startswith("tmp")] == []
 

@@ -122,9 +122,9 @@ def test_what_changes_much_is_refused_before_a_row_is_written(tmp_path):
     gallery.add({"id": made["id"], "vector": made["vector"]})
     gallery.register(target)
     gallery.artifacts.link(cancelling(source, target))
-    for verb in (gallery.plan, gallery.upgrade):
+    for dry_run in (True, False):
         with pytest.raises(InvalidInput, match=r"a cosine of 0\.999 with those of float32.*found cosine with float32"):
-            verb("v2", run=INT8)
+            gallery.upgrade("v2", run=INT8, dry_run=dry_run)
     assert gallery.status().versions[1].missing == 300
     assert gallery.upgrade("v2").missing == 0
 
@@ -138,7 +138,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(gallery, monkeypat
     with pytest.raises(InvalidInput, match="a chain of 2"):
         int8.require_int8((artifact(), artifact()), None, relearns=False)
     monkeypatch.setattr(int8, "find_spec", lambda name: None)
-    for verb in (gallery.plan, gallery.upgrade):
+    for dry_run in (True, False):
         with pytest.raises(MissingExtra, match="onnx"):
-            verb("v2", run=INT8)
+            gallery.upgrade("v2", run=INT8, dry_run=dry_run)
     assert gallery.status().table_version == before

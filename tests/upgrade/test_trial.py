@@ -202,9 +202,9 @@ def test_a_target_quality_is_kept_by_expected_distances(tmp_path):
 def test_expected_distances_are_not_promised_of_a_transform_that_says_none(tmp_path, learn):
     gallery, _, _ = doubted_gallery(tmp_path / "g.lance", shrinkage=None)
     asked = cs.Gates(serving="expected", labels="digit", sample=100)
-    for begin in (gallery.plan, gallery.upgrade):
+    for dry_run in (True, False):
         with pytest.raises(UpgradeError, match="by expected distances"):
-            begin("v2", backfill=0.2, gates=asked, learn=learn)
+            gallery.upgrade("v2", backfill=0.2, gates=asked, learn=learn, dry_run=dry_run)
     assert gallery.status().upgrades == ()
     with pytest.raises(InvalidInput, match="expected distances"):
         gallery.evaluate("v2", labels="digit", sample=100).served("expected")
