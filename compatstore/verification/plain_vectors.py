@@ -239,7 +239,7 @@ def _column(
     """What is wrong with one column."""
     draw = np.random.default_rng(0).choice(plain.rows, min(SAMPLE, plain.rows), replace=False)
     tally = VectorTally(sampled=np.sort(draw))
-    others: dict[str, list[ArrowArray]] = {each: [] for each in {key, order} - {None} if each is not None}
+    others: dict[str, list[ArrowArray]] = {each: [] for each in (key, order) if each is not None}
     for batch in plain.read(list(dict.fromkeys([name, *others]))):
         start = tally.rows
         tally.add(batch.column(name))
