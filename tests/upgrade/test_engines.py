@@ -142,7 +142,7 @@ def test_a_job_that_is_lost_again_and_again_ends_the_hop_and_what_was_committed_
 @pytest.mark.full
 def test_an_address_at_which_nothing_listens_is_refused_and_the_local_engine_goes_on(gallery):
     run = cs.RunSettings(engine="ray", address=NOWHERE)
-    with pytest.raises(cs.errors.EngineFailed, match=f"join the Ray cluster at {NOWHERE}.*--address"):
+    with pytest.raises(cs.errors.EngineFailed, match=f"join the Ray cluster at {NOWHERE}.*leave address out"):
         gallery.upgrade("v2", run=run)
     assert gallery.maintenance.history()[-1].step == "failed"
     assert gallery.upgrade("v2").transformed == len(gallery)

@@ -191,7 +191,7 @@ def test_an_order_may_lack_values_and_be_named():
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        ({"vector": "none"}, "--vector of key, embedding, created; found 'none'"),
+        ({"vector": "none"}, "vector=... of key, embedding, created; found 'none'"),
         ({"order": "x\x1b"}, r"order=\.\.\. of key"),
         ({"vector": "key"}, "lists of numbers"),
     ],
@@ -224,7 +224,7 @@ def test_options_that_name_columns_are_refused_for_a_gallery(tmp_path):
 @pytest.mark.full
 def test_a_table_without_vectors_is_a_problem():
     found = look(pa.table({"id": [1, 2]}))["vectors"]
-    assert (found.level, "--vector COLUMN" in found.fix) == ("problem", True)
+    assert (found.level, "vector=..." in found.fix) == ("problem", True)
 
 
 def test_repeats_among_many_rows_are_estimated_from_a_share_of_the_digests(monkeypatch):
