@@ -180,17 +180,3 @@ def test_progress_covers_all_of_a_lesson(world, tmp_path):
     assert seen[-1][2] == 2
 
     assert gallery.verify().clean
-
-
-def test_items_that_the_app_deletes_meanwhile_end_no_budget(world, tmp_path):
-    gallery, encode = world.gallery(tmp_path), world.model.encode
-
-    def encode_beside_an_app(ids):
-        world.model.encode = encode
-        gallery.delete(list(ids)[:3])
-        return encode(ids)
-
-    world.model.encode = encode_beside_an_app
-    result = gallery.upgrade("v2", backfill=0.5, learn=FIRST)
-    assert len(gallery) == ITEMS - 3
-    assert [wave.native for wave in result.waves] == [47, 100, round(0.5 * (ITEMS - 3))]
