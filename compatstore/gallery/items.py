@@ -185,7 +185,7 @@ class ItemVerbs(GalleryCore):
             2
         """
         snapshot = self._catalog.store.snapshot()
-        self._catalog.require(snapshot)
+        self._catalog.require(snapshot, *native)
         if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
             raise InvalidInput("scan the gallery", expected="a limit that is a whole number >= 0", found=shown(limit))
         registry = self._catalog.recorded(snapshot)

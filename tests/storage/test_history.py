@@ -75,7 +75,7 @@ def test_steps_of_many_writers_at_once_fill_pages_without_loss(store, gallery):
     numbers = [entry.number for entry in gallery.maintenance.history()]
     assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) >= 2 * PAGE
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 def test_entries_of_an_earlier_release_can_be_read(store, gallery):
@@ -92,7 +92,7 @@ def test_a_page_that_is_gone_is_named_and_stops_nothing_else(store, gallery):
     Path(store.location.uri, "_compatstore", digest).unlink()
     with pytest.raises(cs.errors.CorruptArtifact, match=rf"read the history.*{digest[:12]}"):
         gallery.maintenance.history()
-    assert [finding.check for finding in gallery.verify().findings] == ["history"]
+    assert [finding.check for finding in gallery.maintenance.verify().findings] == ["history"]
     assert gallery.status().rows == 10
     add_steps(store, 1)
 
