@@ -179,7 +179,7 @@ def of_parts(path: Path, gallery: cs.Gallery, dim: int, rng: np.random.Generator
     show(path, Case(name="two parts, no index", ours=search("v2"), bound=BOUND_OF_TWO))
     gallery.maintenance.index().create(**INDEX)
     show(path, Case(name="one part, IVF_PQ", ours=search("v1")))
-    gallery.maintenance.index().create(version="v2", **INDEX)
+    gallery.maintenance.index("v2").create(**INDEX)
     show(path, Case(name="two parts, IVF_PQ", ours=search("v2"), bound=BOUND_OF_TWO))
 
 
@@ -197,7 +197,7 @@ def as_one(path: Path, gallery: cs.Gallery, dim: int, rng: np.random.Generator, 
     show(path, Case(name="both as one, no index", ours=alike, column="v2", bound=BOUND_OF_FUSED))
     show(path, Case(name="both as one, unrelated, no index", ours=unrelated, column="v2", bound=BOUND_OF_FUSED))
     for version in ("v1", "v2"):
-        gallery.maintenance.index().create(version=version, **INDEX)
+        gallery.maintenance.index(version).create(**INDEX)
     chosen = gallery.explain(version="v2", serving="single").parts[0].settings
     name = f"both as one, IVF_PQ, {chosen}"
     show(path, Case(name=name, ours=alike, column="v2", settings=chosen, bound=BOUND_OF_FUSED))
@@ -211,7 +211,7 @@ def by_expected(path: Path, gallery: cs.Gallery, dim: int, rng: np.random.Genera
         return gallery.search(asked, K, "v2", columns=COLUMNS, serving=cs.Expected())
 
     show(path, Case(name="by expected distance, no index", ours=search, column="v2", bound=None))
-    gallery.maintenance.index().create(version="v2", **INDEX)
+    gallery.maintenance.index("v2").create(**INDEX)
     chosen = gallery.explain(version="v2", serving="single").parts[0].settings
     name = f"by expected distance, IVF_PQ, {chosen}"
     show(path, Case(name=name, ours=search, column="v2", settings=chosen, bound=None))

@@ -209,7 +209,7 @@ def test_the_app_goes_on_through_a_whole_upgrade(unindexed, linear, target):
     before = gallery.status().table_version
     assert gallery.upgrade("v2").transformed == 0
     assert gallery.status().table_version == before, "nothing to do writes nothing"
-    app.maintenance.optimize()
+    app.optimize()
     app.work()
     gallery.upgrade("v2")
     assert_target_follows(gallery, artifact)
@@ -340,7 +340,7 @@ def test_a_killed_hop_goes_on_with_what_the_app_wrote_meanwhile(small, linear):
     assert gallery.status().upgrades[0].state == "hop"
     assert gallery.upgrade("v2").missing == 0
     assert_target_follows(gallery, artifact)
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     table.checkout_latest()
     assert table.to_arrow().select(written.column_names).sort_by("key") == written
 

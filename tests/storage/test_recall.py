@@ -178,7 +178,7 @@ def test_candidates_of_a_fused_search_compare_as_many_rows_as_a_search_does(tmp_
     both = {"v1": vectors[::30] + 0.3 * noise[0], "v2": turned[::30] + 0.3 * noise[1]}
     exact = gallery.search(both, k=10, columns=["id"])["id"].to_numpy(zero_copy_only=False).reshape(-1, 10)
     for name in both:
-        gallery.maintenance.index().create(version=name, kind="IVF_PQ", num_partitions=16)
+        gallery.maintenance.index(name).create(kind="IVF_PQ", num_partitions=16)
     measured, plan = record(gallery, "v2").search.refine, gallery.explain()
     depth = plan.depth(ROWS, exact=False)
     assert 20 <= depth < 10 * measured

@@ -44,7 +44,7 @@ def test_a_query_of_the_version_before_a_cutover(switched, query):
 def test_items_of_the_version_before_a_cutover(switched):
     error = refusal(lambda: switched.add({"id": ["new"], "vector": OLD[None]}))
     assert "v2, the active version since" in error.expected
-    assert error.fix.startswith("v1 has 4 values: name it, version='v1'")
+    assert error.fix.startswith('v1 has 4 values: name it, version="v1"')
     assert switched.add({"id": ["new"], "vector": OLD[None]}, "v1").rows == 1
 
 
@@ -53,7 +53,7 @@ def test_after_a_rollback_the_time_is_that_of_the_rollback(switched):
     switched.rollback()
     error = refusal(lambda: switched.search(NEW))
     assert f"v1, the active version since {since(switched, 'rollback')}" in error.expected
-    assert error.fix.startswith("v2 has 6 values: name it, version='v2'")
+    assert error.fix.startswith('v2 has 6 values: name it, version="v2"')
 
 
 @pytest.mark.full
@@ -82,7 +82,7 @@ def test_side_information_of_another_length_is_no_other_versions_vectors(tmp_pat
 
 @pytest.mark.full
 def test_a_fingerprint_of_another_version_names_it(switched):
-    with pytest.raises(FingerprintMismatch, match="That is the model of v1: name it, version='v1'"):
+    with pytest.raises(FingerprintMismatch, match='That is the model of v1: name it, version="v1"'):
         switched.search(NEW, fingerprint=switched.version("v1").fingerprint)
     with pytest.raises(FingerprintMismatch, match="Embed with the model of v2"):
         switched.search(NEW, fingerprint="of nobody")
