@@ -318,7 +318,7 @@ def test_an_artifact_that_is_deleted_in_mid_run(at, undisturbed, tmp_path, part)
         upgrade(
             gallery, "move_rows", progress=lambda _: file.unlink(missing_ok=True), should_stop=lambda: not file.exists()
         )
-    with pytest.raises(CorruptArtifact, match=r"gallery\.link") as raised:
+    with pytest.raises(CorruptArtifact, match=r"gallery\.artifacts\.link") as raised:
         upgrade(open_with_encoder(path), "move_rows")
     assert raised.value.expected == "the file"
     found = open_with_encoder(path).maintenance.verify().findings

@@ -241,7 +241,7 @@ class _Attempt:
             ) from None
         except InvalidInput as error:
             raise type(error)(
-                self._asked(part), expected=error.expected, found=error.found, fix=error.fix or _MEND
+                self._asked(part), expected=error.expected, found=error.found, fix=error.fix or _mend()
             ) from error
         if refuse_broken:
             self._refuse_broken(part, encoded)
@@ -305,7 +305,7 @@ class _Attempt:
                 self._asked(part),
                 expected="finite vectors",
                 found=f"NaN or infinite values for {first_offenders(broken)}",
-                fix=_MEND,
+                fix=_mend(),
             )
 
     def _fails_on_all(self, whole: Sequence[int], error: Exception) -> EncoderFailed:
@@ -313,7 +313,7 @@ class _Attempt:
             self._asked(whole),
             expected="an encoder that embeds some of them",
             found=f"{_reason(error)}, for the batch and for {BARREN_PARTS} parts of it",
-            fix=_MEND,
+            fix=_mend(),
         )
 
     def _asked(self, part: Sequence[int]) -> str:
@@ -321,7 +321,8 @@ class _Attempt:
         return f"embed {len(part)} items in {self._embedder.target}: {ids}"
 
 
-_MEND = "Nothing of this batch is stored. Mend the encoder; the same command goes on from here."
+def _mend() -> str:
+    return f"Nothing of this batch is stored. Mend the encoder; {next_step.same()} goes on from here."
 
 
 def _stacked(parts: list[FloatArray], dim: int) -> FloatArray:
