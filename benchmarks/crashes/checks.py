@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +14,9 @@ import compatstore as cs
 from benchmarks.crashes.place import Place
 from benchmarks.crashes.script import BEFORE_CUTOVER, LIMITED, MAX_ROWS, SCRIPT
 from benchmarks.crashes.template import Kind
-from benchmarks.crashes.truth import ENCODERS, SIDE_DIM, SIDE_ENCODERS, side_vector, source_vector, target_vector
+from benchmarks.crashes.truth import ENCODERS, SIDE_DIM, SIDE_ENCODERS, label, side_vector, source_vector, target_vector
 from compatstore.artifacts import Artifact
+from compatstore.encoders import Encoder
 from compatstore.storage.row_digests import InputHashes
 from compatstore.verification import Verification
 
@@ -59,9 +60,9 @@ class State:
     artifacts: dict[str, Artifact]
 
     @classmethod
-    def read(cls, path: Place) -> State:
+    def read(cls, path: Place, side_encoders: Mapping[str, Encoder] = SIDE_ENCODERS) -> State:
         """Read a gallery."""
-        gallery = cs.Gallery.open(str(path), encoders=ENCODERS, side_encoders=SIDE_ENCODERS)
+        gallery = cs.Gallery.open(str(path), encoders=ENCODERS, side_encoders=side_encoders)
         table = lance.dataset(str(path)).to_table()
         return cls(table, gallery.status(), gallery.maintenance.verify(), _artifacts(path, gallery))
 
@@ -118,6 +119,10 @@ def _sources(state: State, sources: list[str], kind: Kind) -> Iterator[str]:
     wrong = [i for i, source in enumerate(sources) if source != found[i]]
     if wrong:
         yield f"{len(wrong)} sources are not what was written: {_first((found[i], sources[i]) for i in wrong)}"
+    labels = state.table["label"].to_pylist()
+    unlike = [i for i, source in enumerate(sources) if label(source) != labels[i]]
+    if unlike:
+        yield f"{len(unlike)} labels are not what was written: {_first((sources[i], labels[i]) for i in unlike)}"
 
 
 def _source_vectors(state: State, sources: list[str], kind: Kind) -> Iterator[str]:
@@ -154,6 +159,8 @@ def _target_vectors(state: State, expected: Expected, sources: list[str], kind: 
 
 def _side(state: State, origins: list[Any], sources: list[str], current: np.ndarray) -> Iterator[str]:
     """Natives bring their model's side-information; the artifact writes none."""
+    if "v2__side" not in state.table.column_names:
+        return
     side, there = _matrix(state.table["v2__side"], SIDE_DIM)
     native = np.array([origin == "native" for origin in origins], bool)
     rows = np.flatnonzero(native & current)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 import compatstore as cs
 from benchmarks.crashes.place import Place
-from benchmarks.crashes.truth import ENCODERS, SOURCE, SOURCE_DIM, TARGET, bridge, source_vector
+from benchmarks.crashes.truth import ENCODERS, SOURCE, SOURCE_DIM, TARGET, bridge, label, source_vector
 
 PlaceT = TypeVar("PlaceT", bound=Place)
 
@@ -45,10 +45,20 @@ class Kind:
             self.id: pa.array(list(items)),
             self.source: pa.array(list(items.values())),
             self.vector: pa.FixedSizeListArray.from_arrays(pa.array(matrix.reshape(-1)), SOURCE_DIM),
+            "label": pa.array([label(source) for source in items.values()]),
         }
         if not self.adopted:
             columns["v1__origin"] = pa.array(["native"] * len(items))
-        return pa.table({**columns, **more})
+        table = pa.table({**columns, **more})
+        # LanceDB's merge_insert takes no nulls in what a gallery of our own has as its key.
+        key = table.schema.field(0).with_nullable(self.adopted)
+        return table.cast(table.schema.set(0, key))
+
+
+def documents(items: dict[str, str]) -> dict[str, list[str]]:
+    """What an app hands to the API: id -> source as columns, with its metadata."""
+    sources = list(items.values())
+    return {"id": list(items), "source": sources, "label": [label(source) for source in sources]}
 
 
 OWN = Kind("own", "id", "source", "v1")
@@ -73,7 +83,9 @@ def initial_items(fragments: int, rows: int) -> dict[str, str]:
     return {item_id(number): f"{item_id(number)}/0" for number in numbers if number % 31}
 
 
-def make_template(folder: PlaceT, kind: Kind, fragments: int, rows: int) -> PlaceT:
+def make_template(
+    folder: PlaceT, kind: Kind, fragments: int, rows: int, target: cs.EmbeddingVersion = TARGET, linked: bool = True
+) -> PlaceT:
     """A gallery of several fragments with deleted rows, the target registered and the artifact linked."""
     import lancedb
 
@@ -84,7 +96,7 @@ def make_template(folder: PlaceT, kind: Kind, fragments: int, rows: int) -> Plac
     parts = [dict(list(items.items())[start : start + rows]) for start in range(0, len(items), rows)]
     if not kind.adopted:
         for part in parts:
-            gallery.add({"id": list(part), "source": list(part.values())})
+            gallery.add(documents(part))
     else:
         table = lancedb.connect(str(folder)).create_table("items", kind.rows(parts[0]))
         for part in parts[1:]:
@@ -94,6 +106,7 @@ def make_template(folder: PlaceT, kind: Kind, fragments: int, rows: int) -> Plac
     gallery.delete(list(items.keys() - initial_items(fragments, rows).keys()))
     if kind.indexed:
         gallery.maintenance.index("v1").create(kind="IVF_FLAT", num_partitions=PARTITIONS)
-    gallery.register(TARGET)
-    gallery.artifacts.link(bridge())
+    gallery.register(target)
+    if linked:
+        gallery.artifacts.link(bridge())
     return path

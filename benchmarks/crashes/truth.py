@@ -7,14 +7,17 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Literal
+from zlib import crc32
 
 import numpy as np
 
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
+from compatstore.integrations.models import FrameworkModel
 from compatstore.upgrade.refit import Gathered, Refitted
 
 SOURCE_DIM, TARGET_DIM, SIDE_DIM = 12, 16, 5
+LABELS = 4
 SECONDS_PER_ITEM = 1e-4
 _MIXING = np.random.default_rng(0).normal(0, SOURCE_DIM**-0.5, (SOURCE_DIM, TARGET_DIM)).astype(np.float32)
 _ERROR = np.random.default_rng(1).normal(0, 0.05, (SOURCE_DIM, TARGET_DIM)).astype(np.float32)
@@ -44,16 +47,26 @@ def side_vector(source: str) -> np.ndarray:
     return noise(source, SIDE_DIM, b"side")
 
 
+def label(source: str) -> str:
+    """The metadata of an item with that source: one of a few labels."""
+    return f"label {crc32(source.encode()) % LABELS}"
+
+
 class Model:
-    """An encoder; the target's takes a little time for each item, so that kills can land in it."""
+    """An encoder; the target's takes a little time for each item, so that kills can land in it.
+
+    Attributes:
+        of_frameworks: The same model as the adapters of other frameworks take it.
+    """
 
     reads: Literal["source", "id"] = "source"
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.dim, self._vector = _VECTORS[name]
-        self.fingerprint = blake2b(name.encode(), digest_size=8).hexdigest()
         self.spec = ""
+        self.of_frameworks = FrameworkModel(name, self.encode, self.encode)
+        self.fingerprint = self.of_frameworks.encoder(self.dim).fingerprint
 
     def encode(self, sources: Sequence[Any]) -> np.ndarray:
         """Embed: n texts -> (n, dim) float32."""

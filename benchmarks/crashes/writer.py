@@ -16,7 +16,7 @@ import lance
 import compatstore as cs
 from benchmarks.crashes.place import Place
 from benchmarks.crashes.script import LAST_PLAIN
-from benchmarks.crashes.template import Kind, item_id
+from benchmarks.crashes.template import Kind, documents, item_id
 from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS
 
 PAUSE = 0.12
@@ -90,6 +90,19 @@ class Memory:
         return {item for write in self.writes for item in (*write.items, *write.removed)}
 
 
+def lost_races(write: Callable[[], object]) -> int:
+    """Do a plain write, again as often as Lance refuses it because others wrote; the number of refusals."""
+    for attempt in range(PLAIN_ATTEMPTS):
+        try:
+            write()
+            return attempt
+        except (OSError, RuntimeError, ValueError) as error:
+            if "onflict" not in str(error) and "concurrent" not in str(error):
+                raise
+            time.sleep(0.01 * attempt)
+    raise RuntimeError(f"a plain write lost {PLAIN_ATTEMPTS} races in a row")
+
+
 class Hand:
     """Carries writes out.
 
@@ -113,23 +126,13 @@ class Hand:
         if not write.plain:
             self._by_the_api(write)
             return
-        for attempt in range(PLAIN_ATTEMPTS):
-            try:
-                self._behind_its_back(write)
-                return
-            except (OSError, RuntimeError, ValueError) as error:
-                if "onflict" not in str(error) and "concurrent" not in str(error):
-                    raise
-                self.lost_races += 1
-                time.sleep(0.01 * attempt)
-        raise RuntimeError(f"a plain write lost {PLAIN_ATTEMPTS} races in a row")
+        self.lost_races += lost_races(lambda: self._behind_its_back(write))
 
     def _by_the_api(self, write: Write) -> None:
         if write.removed:
             self._gallery.delete(list(write.removed))
         else:
-            data = {"id": list(write.items), "source": list(write.items.values())}
-            self._gallery.add(data, upsert=True)
+            self._gallery.add(documents(write.items), upsert=True)
 
     def _behind_its_back(self, write: Write) -> None:
         table = self._table if self._table is not None else lance.dataset(str(self._path))
@@ -193,7 +196,7 @@ class Writer(threading.Thread):
 
     def _changed(self) -> dict[str, Any]:
         chosen = self._random.sample(self._busy(), self._random.randint(1, 8))
-        return {"items": {item: _next_revision(self._memory.items[item]) for item in chosen}}
+        return {"items": {item: next_revision(self._memory.items[item]) for item in chosen}}
 
     def _removed(self) -> dict[str, Any]:
         return {"removed": tuple(self._random.sample(self._busy(), self._random.randint(1, 5)))}
@@ -203,6 +206,7 @@ class Writer(threading.Thread):
         return [item for item in self._memory.items if item[-1] in BUSY]
 
 
-def _next_revision(source: str) -> str:
+def next_revision(source: str) -> str:
+    """The source of an item after one more change."""
     name, _, revision = source.rpartition("/")
     return f"{name}/{int(revision) + 1}"

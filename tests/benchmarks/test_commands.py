@@ -93,6 +93,7 @@ SLOW = {
     "benchmarks.object_store.__main__": "--rounds 3 --versions 5",
     "benchmarks.plain_app": "--seconds 3 --rows 500",
     "benchmarks.ray_hop": "--rows 600 --dim 8 --fragments 2 4 --repeats 1",
+    "benchmarks.lives.__main__": "--lives 1 --kills 1 --suspensions 1",
     "benchmarks.ray_kills": "--kills 2",
     "benchmarks.whole_life.__main__": "--rows 300 600 --dim 8 --page {page}",
 }
