@@ -48,6 +48,7 @@ class _Prepared:
 
     Attributes:
         registry: State of the gallery that they were completed for.
+        version: Version that their vectors belong to.
         items: Those whose source could be embedded.
         table: Arrow table of them.
         failures: (id, reason) of the others.
@@ -56,6 +57,7 @@ class _Prepared:
     """
 
     registry: Registry
+    version: str
     items: Items
     table: Any
     failures: tuple[tuple[Id, str], ...]
@@ -74,7 +76,6 @@ def add(
 ) -> Added:
     """Write items in one commit; see `Gallery.add`."""
     store = catalog.store
-    version = version or catalog.registry().active
     with NewColumns(store) as columns:
         while True:
             prepared = _prepare(catalog, data, version, upsert, repeated, unembedded)
@@ -87,17 +88,18 @@ def add(
                 break
     if rows:
         tend(catalog)
-    return Added(rows, version, prepared.failures)
+    return Added(rows, prepared.version, prepared.failures)
 
 
 def _prepare(
-    catalog: Catalog, data: Any, version: str, upsert: bool, repeated: Repeated, unembedded: Unembedded
+    catalog: Catalog, data: Any, named: str | None, upsert: bool, repeated: Repeated, unembedded: Unembedded
 ) -> _Prepared:
     """Check items and find their vectors in all live versions; nothing is written."""
     store, registry = catalog.store, catalog.registry()
+    version = named or registry.active  # as of now: another may be active when a write is made again
     items = read_items(data, registry, version, store, repeated)
     if not len(items):
-        return _Prepared(registry, items, None, ())
+        return _Prepared(registry, version, items, None, ())
     schema = store.schema
     fields = new_fields(items.metadata, registry, schema, items.asked)
     without = None if upsert else refuse_known(store, registry.id_column, items.ids, items.asked)
@@ -109,7 +111,7 @@ def _prepare(
     else:
         items, values, failures = _without_failures(items, completed)
     table = to_table(items, values, registry, pa.schema([*schema, *fields]))
-    return _Prepared(registry, items, table, failures, fields, without)
+    return _Prepared(registry, version, items, table, failures, fields, without)
 
 
 def update(catalog: Catalog, data: Any) -> int:

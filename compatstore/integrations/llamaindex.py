@@ -187,10 +187,10 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         column = documents.apart[DOCUMENT].name if DOCUMENT in documents.apart else DOCUMENT
         rows[column] = pa.array([node.ref_doc_id for node in every], pa.string())
         embeddings = [node.embedding for node in every]
-        version = self._served.version() or gallery.active
+        version = self._served.version()
         if _is_live(gallery, name) and any(embedding is not None for embedding in embeddings):
             self._require_own(texts, embeddings)
-            rows["vector" if name == version else name] = embeddings
+            rows[name] = embeddings
         added = gallery.add(rows, version, upsert=True, repeated="last")
         for node, reason in added.failures:
             log.warning("node %s could not be embedded, and is not written: %s", node, reason)

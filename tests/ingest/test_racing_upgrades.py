@@ -53,6 +53,19 @@ def test_items_are_written_without_a_version_that_was_retired_meanwhile(path, op
     assert app.maintenance.verify().clean
 
 
+def test_items_are_written_in_the_version_that_is_active_after_an_abort_meanwhile(path, operator):
+    def go_back():
+        operator.rollback("v2")
+        operator.abort("v2")
+
+    operator.upgrade("v2")
+    operator.cutover("v2")
+    app = cs.Gallery.open(path, encoders=ENCODERS | {"v1": SlowModel(go_back)})
+    assert app.add({"id": ["new"], "source": ["new/0"]}).version == "v1"
+    np.testing.assert_array_equal(app.vectors(["new"], "v1"), source_vector("new/0")[None])
+    assert app.maintenance.verify().clean
+
+
 def test_an_id_that_somebody_else_adds_meanwhile_is_refused(path, operator):
     theirs = {"id": ["new"], "source": ["new/1"]}
     app = cs.Gallery.open(path, encoders=ENCODERS | {"v1": SlowModel(lambda: operator.add(theirs))})
