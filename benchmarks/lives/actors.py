@@ -371,6 +371,7 @@ class Closer(Manager):
                 gallery.rollback("v2")
             if gallery.status().upgrades:
                 gallery.abort("v2")
+            gallery.maintenance.optimize()  # an upgrade that was killed before it began has left columns
         elif states["v1"] in ("active", "live"):
             self._upgrade(gallery)
             gallery.cutover("v2")

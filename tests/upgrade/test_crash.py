@@ -18,7 +18,7 @@ from benchmarks.crashes.checks import Expected, State, violations
 from benchmarks.crashes.life import SEARCHES, Life
 from benchmarks.crashes.rehearsal import prepare
 from benchmarks.crashes.template import KINDS, OWN, initial_items, make_template
-from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, source_vector
+from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, label, source_vector
 from compatstore.storage.row_digests import InputHashes
 
 KILLS, SUSPENSIONS, FRAGMENTS, ROWS = 5, 1, 3, 80
@@ -106,7 +106,7 @@ def test_the_harness_sees_a_stale_vector_that_no_input_hash_tells_of(cut_over):
     item = state.table["id"][0].as_py()
     known = Expected(items | {item: f"{item}/1"}, {item}, {item: {items[item]}})
     vector = source_vector(f"{item}/1")
-    changed = {"source": f"{item}/1", "v1": vector.tolist()}
+    changed = {"source": f"{item}/1", "label": label(f"{item}/1"), "v1": vector.tolist()}
     honest = replace(state, table=replace_first_row(state.table, **changed))
     assert violations(honest, known, OWN) == []
     now = InputHashes.of(vector[None], np.ones(1, bool), pa.array([f"{item}/1"]))
