@@ -103,6 +103,6 @@ async def _stopped_when_cancelled(verb: Callable[..., Any], args: tuple[Any, ...
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         cancelled.set()
-        work.add_done_callback(asyncio.Future.exception)  # its outcome is nobody's any more
+        work.add_done_callback(asyncio.Future.exception)  # retrieved, or asyncio logs it as lost
         await asyncio.wait([work])
         raise

@@ -6,7 +6,7 @@
 app of LanceDB and a store of LangChain, Haystack or LlamaIndex work on the same tables while a manager upgrades, cuts
 over, rolls back and aborts, and a janitor optimizes, indexes and verifies (`actors.py`). Any of them is killed with
 SIGKILL, or suspended with SIGSTOP while another takes its place (`life.py`). After each kill all processes are
-suspended, and the tables are compared with what the writers were told is written.
+suspended, and the tables are compared with the writes that were acknowledged.
 
 Each item belongs to one writer, and what an item holds is a function of its source (`benchmarks.crashes.truth`). So it
 is known at any moment, however the processes run, what each row must hold: what the last acknowledged write says, or

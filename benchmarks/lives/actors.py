@@ -1,4 +1,4 @@
-"""The processes of a life: each does a number of random operations, and writes down what it was told.
+"""The processes of a life: each does a number of random operations, and records the result.
 
 A journal is a file of JSON lines. A write is written down before it begins and after it was acknowledged, so the
 journal of a killed process tells which write may be there or not.
@@ -12,6 +12,7 @@ import random
 import time
 import traceback
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -77,7 +78,7 @@ class Journal:
         os.write(self._file, (json.dumps([what, detail]) + "\n").encode())
 
 
-class Actor:
+class Actor(ABC):
     """One process.
 
     Args:
@@ -94,9 +95,9 @@ class Actor:
         """Open a table as a gallery."""
         return cs.Gallery.open(table, encoders=ENCODERS, lease_term=LEASE_TERM)
 
+    @abstractmethod
     def step(self) -> None:
         """Do one operation."""
-        raise NotImplementedError
 
     def unless(self, call: Callable[[], object], *expected: type[Exception]) -> bool:
         """Do something that may be refused; whether it was done."""

@@ -65,7 +65,7 @@ class Maintenance:
 
         Raises:
             InvalidInput: The grace is negative or no number.
-            LeaseHeld: Somebody works on an upgrade or an index, or optimises; what is finished by then stays.
+            LeaseHeld: Another process works on an upgrade or an index, or optimises; what is finished by then stays.
             StorageError: The table cannot be written.
             CorruptArtifact: A page of the history is gone, so it is not known which files are needed.
 
@@ -173,7 +173,7 @@ class Maintenance:
             How many vectors were written, and how many wait yet.
 
         Raises:
-            LeaseHeld: Somebody works on the upgrade; the vectors wait until that is over.
+            LeaseHeld: Another process works on the upgrade; the vectors wait until that is over.
             StorageError: The table cannot be written; the vectors wait.
 
         Examples:

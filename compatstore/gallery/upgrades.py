@@ -131,9 +131,9 @@ class UpgradeVerbs(VersionVerbs):
             EncoderFailed: The encoder hangs, or embeds nothing at all.
             EngineFailed: The cluster cannot be started or reached, or loses its workers again and again.
             MissingExtra: The engine is not installed.
-            LeaseHeld: Somebody else works on this upgrade.
-            LeaseLost: Somebody else took it over, because this process was suspended or cut off for long.
-            Interrupted: `should_stop` said so, or somebody asked for a pause.
+            LeaseHeld: Another process works on this upgrade.
+            LeaseLost: Another process took it over, because this one was suspended or cut off for long.
+            Interrupted: `should_stop` said so, or another process asked for a pause.
 
         Examples:
             >>> [(step.name, step.rows) for step in gallery.upgrade("v2", backfill=0.5, dry_run=True).steps]
@@ -144,6 +144,7 @@ class UpgradeVerbs(VersionVerbs):
         """
         if dry_run:
             return self._plan(target, _id_of(transform), backfill, gates, learn, run)
+        request, asked = _requested(backfill, gates)  # refused before anything is registered or linked
         if isinstance(target, EmbeddingVersion):
             if target.name in self.versions():
                 known = self.version(target.name, encoders=False)
@@ -154,7 +155,6 @@ class UpgradeVerbs(VersionVerbs):
         via = _id_of(transform)
         if via != transform:
             Artifacts(self._catalog).link(transform)
-        request, asked = _requested(backfill, gates)
         learner, refit = _learning(learn)
         holdout = None if refit is None else refit.holdout
         resolved = partial(resolve_run, target=target, via=via, holdout=holdout, learner=learner)
@@ -211,9 +211,9 @@ class UpgradeVerbs(VersionVerbs):
         Raises:
             UpgradeError: The upgrade is not ready, it is to be fused and no fusion was chosen, or its transform was not
                 measured for expected distances.
-            LeaseHeld: Somebody works on it.
+            LeaseHeld: Another process works on it.
             RowsMissing: Rows have no vector in the target, and `force` is false.
-            Interrupted: `should_stop` said so, or somebody asked for a pause; nothing was switched.
+            Interrupted: `should_stop` said so, or another process asked for a pause; nothing was switched.
 
         Examples:
             >>> gallery.upgrade("v2").state

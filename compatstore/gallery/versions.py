@@ -106,16 +106,15 @@ class VersionVerbs(GalleryCore):
             >>> gallery.vectors(["f"], "v1_unit").tolist()
             [[0.0, 1.0]]
         """
-        steps = {"of": of, "dim": dim, "metric": metric, "normalised": normalised, "dtype": dtype}
         if isinstance(version, str):
             self._derive(version, of, dim=dim, metric=metric, normalised=normalised, dtype=dtype)
             return
-        surplus = [name for name, value in steps.items() if value is not None]
-        if surplus:
+        if any(step is not None for step in (of, dim, metric, normalised, dtype)):
             raise InvalidInput(
                 f"register {version.name}",
                 expected="a version alone, or a name with what it is derived of",
-                found=f"a version and {', '.join(surplus)}",
+                found="a version with further arguments",
+                fix="Give these to the version itself: EmbeddingVersion(...).",
             )
         known = self._catalog.recorded().versions.get(version.name)
         if known is not None and known.is_nameless and known.columns is not None and version.encoder is not None:

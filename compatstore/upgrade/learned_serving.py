@@ -59,6 +59,13 @@ def _promised_otherwise(context: UpgradeContext, asked: Gates) -> bool:
     return True
 
 
+def has_no_gain(context: UpgradeContext) -> bool:
+    """True if an upgrade measured all ways to serve what it learned, and none is significantly better."""
+    run, registry = context.run, context.catalog.registry()
+    served = registry.fusion_served(run.target) is not None or registry.record(run.target).expected is not None
+    return bool(run.learned_at) and not served and _better_alone(registry, run.target) is None
+
+
 def how_searched(context: UpgradeContext) -> str:
     """How searches use the upgrade until its cutover, as a sentence."""
     run, registry = context.run, context.catalog.registry()

@@ -40,7 +40,7 @@ from compatstore.upgrade.full_backfill import (
 from compatstore.upgrade.hop import Hop
 from compatstore.upgrade.indexing import build_target, refresh_target
 from compatstore.upgrade.int8 import require_int8
-from compatstore.upgrade.learned_serving import how_searched, serve_as_learned
+from compatstore.upgrade.learned_serving import has_no_gain, how_searched, serve_as_learned
 from compatstore.upgrade.learning import GAIN, learn, left_to_transform, reached, require_known, require_reached
 from compatstore.upgrade.lesson import LEAST_GROWTH, Learner, wave_of
 from compatstore.upgrade.precision import PrecisionChoice, choose_precision
@@ -111,6 +111,7 @@ class UpgradeResult(Shown):
         waves: What it has found after each wave, in all calls.
         served: How searches use such an upgrade until its cutover, as a sentence; "" for other upgrades.
         full_backfill: Why such an upgrade embeds everything instead of learning, as a sentence; "" if it does not.
+        has_no_gain: True if it measured all ways to serve what it learned, and none is significantly better.
     """
 
     target: str
@@ -130,6 +131,7 @@ class UpgradeResult(Shown):
     waves: tuple[WaveFigures, ...] = ()
     served: str = ""
     full_backfill: str = ""
+    has_no_gain: bool = False
 
 
 def require_startable(
@@ -223,6 +225,7 @@ def _run_expanded(context: UpgradeContext, controls: Controls, started: float) -
         waves=read_waves(context.catalog, run.target) if run.teaches else (),
         served=how_searched(context) if run.learned_at else "",
         full_backfill=reason_of(context),
+        has_no_gain=has_no_gain(context),
     )
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowBatch, BoolArray
-from compatstore.errors import InvalidInput, first_offenders
+from compatstore.errors import Incompatible, InvalidInput, first_offenders
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.columns import NATIVE, VersionColumns
 from compatstore.storage.records import VersionRecord
@@ -210,7 +210,11 @@ def check_missing(context: CheckContext) -> Iterator[Finding]:
 def check_vectors(context: CheckContext) -> Iterator[Finding]:
     """A few native items of each version, embedded again, have the vectors that are stored."""
     for record, columns in context.sound:
-        encoder = context.catalog.encoder(record.name)
+        try:
+            encoder = context.catalog.encoder(record.name)
+        except Incompatible as error:  # code that is not trusted
+            yield Finding(check="vectors", severity="note", what=f"{record.name}: {error}", repair=error.fix)
+            continue
         if encoder is None:
             what = f"{record.name} has no encoder here; its vectors were not compared with its model"
             model = next_step.either(

@@ -10,6 +10,7 @@ import pytest
 import compatstore as cs
 from compatstore.errors import GateFailed, InvalidInput, UnknownArtifact
 from compatstore.evaluation.fusion import Fusion
+from compatstore.shown import view
 from compatstore.trainers import FastFill, MeanShift
 from compatstore.upgrade.lesson import Lesson
 from tests.taught_galleries import CHEAP, FIRST, IDS, ITEMS, LONG, SHORT, Model, World, registry_of, served, steps
@@ -33,6 +34,31 @@ def test_it_embeds_learns_hops_and_serves_by_both_once_that_is_sure_to_be_better
         gallery._catalog.registry().runs["v2"].path
     )
     assert {record.id for record in gallery.artifacts} >= {artifact}
+
+
+def test_a_target_that_gains_nothing_is_not_what_a_cutover_is_advised_for(world, tmp_path):
+    noise = np.random.default_rng(5).normal(size=world.native.shape)
+    world.model = Model((noise / np.linalg.norm(noise, axis=1, keepdims=True)).astype(np.float32))
+    gallery = world.gallery(tmp_path)
+    result = gallery.upgrade("v2", backfill=0.25, gates=cs.Gates(labels="label"), learn=FIRST)
+    assert result.has_no_gain
+    *_, last = view(result)
+    assert last.startswith("next: ")
+    assert "evaluate" in last
+    assert "cutover(" not in last
+    better = World(seed=1).gallery(tmp_path / "better").upgrade("v2", backfill=0.25, learn=FIRST)
+    assert not better.has_no_gain
+    assert [*view(better)][-1] == 'next: gallery.cutover("v2")'
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_request_that_cannot_be_registers_and_links_nothing(world, tmp_path, known):
+    gallery = world.gallery(tmp_path)
+    before = gallery.status().table_version
+    version = gallery.version("v2") if known else cs.EmbeddingVersion("v3", dim=3, model="other")
+    with pytest.raises(InvalidInput, match="a share or a target quality"):
+        gallery.upgrade(version, backfill=0.5, gates=cs.Gates(target_quality=0.9), transform="no artifact")
+    assert (gallery.status().table_version, gallery.versions()) == (before, ("v1", "v2"))
 
 
 @pytest.mark.full

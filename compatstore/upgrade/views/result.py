@@ -19,7 +19,12 @@ WIDTH = 100  # columns of a line
 def _(result: UpgradeResult) -> Iterator[str | Table]:
     """What an upgrade did, and what comes next."""
     yield from done_view(result)
-    if result.state == "ready":
+    if result.state != "ready":
+        return
+    if result.has_no_gain:
+        more = next_step.call("upgrade", result.target, backfill=1.0)
+        yield f"next: measure it before a cutover: {next_step.call('evaluate', result.target)}; or embed more: {more}"
+    else:
         yield f"next: {next_step.call('cutover', result.target)}"
 
 
