@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,6 +15,20 @@ IDS = [f"item-{number:04d}" for number in range(ITEMS)]
 # The cheapest learner: all candidates take seconds more in each round.
 CHEAP = (Ridge(penalties=(0.1,)),)
 FIRST = cs.Learn(first=50, candidates=CHEAP)
+
+
+@dataclass(frozen=True)
+class Counted(cs.Learn):
+    """Notes the pairs of each lesson that trains."""
+
+    first: int = 50
+    candidates: tuple = CHEAP
+    least_gain: float | None = None
+    lessons: list = field(default_factory=list)
+
+    def teach(self, lesson, tried=None):
+        self.lessons.append(len(lesson))
+        return super().teach(lesson, tried)
 
 
 class Model:

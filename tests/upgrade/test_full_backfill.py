@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from compatstore.errors import Interrupted
 from compatstore.trainers import Ridge
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
-from tests.taught_galleries import CHEAP, IDS, ITEMS, Model, SlowModel, World, registry_of, steps
+from tests.taught_galleries import CHEAP, IDS, ITEMS, Counted, Model, SlowModel, World, registry_of, steps
 
 FIRST = 50
 
@@ -169,20 +169,6 @@ def test_a_gallery_of_one_round_is_embedded_and_nothing_is_learned(world, tmp_pa
     result = gallery.upgrade("v2", learn=cs.Learn(first=ITEMS))
     assert (result.backfilled, result.missing) == (ITEMS, 0)
     assert "learn" not in steps(gallery)
-
-
-@dataclass(frozen=True)
-class Counted(cs.Learn):
-    """Notes the pairs of each lesson."""
-
-    first: int = FIRST
-    candidates: tuple = CHEAP
-    least_gain: float | None = None
-    lessons: list = field(default_factory=list)
-
-    def teach(self, lesson, tried=None):
-        self.lessons.append(len(lesson))
-        return super().teach(lesson, tried)
 
 
 def test_natives_that_an_app_deletes_between_calls_bring_about_no_round_of_their_own(world, tmp_path):

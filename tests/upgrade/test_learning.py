@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -13,7 +13,20 @@ from compatstore.evaluation.fusion import Fusion
 from compatstore.shown import view
 from compatstore.trainers import FastFill, MeanShift
 from compatstore.upgrade.lesson import Lesson
-from tests.taught_galleries import CHEAP, FIRST, IDS, ITEMS, LONG, SHORT, Model, World, registry_of, served, steps
+from tests.taught_galleries import (
+    CHEAP,
+    FIRST,
+    IDS,
+    ITEMS,
+    LONG,
+    SHORT,
+    Counted,
+    Model,
+    World,
+    registry_of,
+    served,
+    steps,
+)
 
 
 @pytest.fixture
@@ -82,20 +95,6 @@ def test_what_was_chosen_since_the_last_lesson_stays(world, tmp_path, way):
     gallery.upgrade("v2", **asked)
     assert served(gallery)[0] == "single"
     assert gallery.status().upgrades[0].serving == way
-
-
-@dataclass(frozen=True)
-class Counted(cs.Learn):
-    """Notes the pairs of each lesson that trains."""
-
-    first: int = 50
-    candidates: tuple = CHEAP
-    least_gain: float | None = None
-    lessons: list = field(default_factory=list)
-
-    def teach(self, lesson, tried=None):
-        self.lessons.append(len(lesson))
-        return super().teach(lesson, tried)
 
 
 @pytest.mark.full
