@@ -29,7 +29,7 @@ import numpy as np
 import compatstore as cs
 from benchmarks.crashes.checks import Expected, State, violations
 from benchmarks.crashes.template import ADOPTED, initial_items, item_id, make_template
-from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, Model, source_vector
+from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, Model, label, source_vector
 
 FRAGMENTS = 10
 SHARE = 0.2
@@ -129,7 +129,7 @@ class PlainApp:
     def _update(self) -> None:
         item = self._pick()
         source = self._revised(item)
-        values = {ADOPTED.source: source, ADOPTED.vector: source_vector(source).tolist()}
+        values = {ADOPTED.source: source, ADOPTED.vector: source_vector(source).tolist(), "label": label(source)}
         self._table.update(where=_is(item), values=values)
         self._remember({item: source})
 

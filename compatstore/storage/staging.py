@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compatstore.arrays import ArrowTable, ArrowType, Digests, FloatArray, Id, RowNumbers
+from compatstore.errors import StorageError
 from compatstore.storage.addresses import UNKNOWN
 from compatstore.storage.arrow_values import to_matrix, to_vectors
 from compatstore.storage.blobs import FOLDER
@@ -159,12 +160,12 @@ class Staging:
 
     def __len__(self) -> int:
         """Staged rows; they are counted, not read."""
-        return sum(int(table.count_rows()) for table in self._tables())
+        return sum(int(table.count_rows()) for table in self._opened().values())
 
     def read(self) -> Staged:
         """All staged rows; their ids now, their vectors when they are asked for."""
-        staged = self.tables()
-        tables = [self._open(name) for name in staged]
+        staged = self._opened()
+        tables = list(staged.values())
         ids = [pa.array([], self._schema.field("id").type)]
         input_hash, addresses = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
         for table in tables:
@@ -230,8 +231,16 @@ class Staging:
             self._files.files.delete_folder(f"{name}/_versions")
             self._files.files.delete_folder(name)
 
-    def _tables(self) -> list[Any]:
-        return [self._open(name) for name in self.tables()]
+    def _opened(self) -> dict[str, Any]:
+        """Tables that hold staged rows, by name; one that another process removes meanwhile is left out."""
+        opened = {}
+        for name in self.tables():
+            try:
+                opened[name] = self._open(name)
+            except (StorageError, ValueError):  # Lance's own where the whole folder is gone
+                if self._is_table(name):
+                    raise
+        return opened
 
     def _open(self, name: str) -> Any:
         with storage_errors(f"read vectors staged beside {self._location.name}"):

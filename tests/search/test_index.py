@@ -24,5 +24,5 @@ def test_vectors_of_any_length_can_be_indexed(tmp_path, vectors, dim):
     matrix = np.repeat(vectors(32, dim), 9, axis=0)
     gallery.add({"id": [str(number) for number in range(288)], "vector": matrix})
     index = gallery.maintenance.index().create(num_partitions=1)
-    assert dim % index.num_sub_vectors == 0
+    assert dim % index.sub_vectors == 0
     assert int(gallery.search(matrix[100], 1).column("id")[0].as_py()) // 9 == 100 // 9

@@ -188,3 +188,21 @@ def test_a_table_that_vanishes_is_reported_as_such(gallery, store):
         gallery.status()
     with pytest.raises(cs.errors.GalleryNotFound):
         cs.Gallery.open(store.location.uri)
+
+
+def test_staged_rows_that_another_process_moves_meanwhile_are_none(store, monkeypatch):
+    """The rival removes a table between the look at the folder and the opening, as a fold or an abort does."""
+    staging, rival = (Staging(store.location, "v2", 3, pa.string()) for _ in range(2))
+    staging.append(["a"], np.ones((1, 3), np.float32), np.ones(1, np.uint64))
+    real = lance.dataset
+
+    def after_the_rival(address, *args, **options):
+        monkeypatch.undo()
+        rival.clear()
+        return real(address, *args, **options)
+
+    for look in (len, lambda staging: len(staging.read().ids)):
+        monkeypatch.setattr(lance, "dataset", after_the_rival)
+        assert look(staging) == 0
+        staging.append(["a"], np.ones((1, 3), np.float32), np.ones(1, np.uint64))
+        assert look(staging) == 1

@@ -179,4 +179,4 @@ def test_progress_covers_all_of_a_lesson(world, tmp_path):
     assert len(ends) == 2
     assert seen[-1][2] == 2
 
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
