@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lancedb
 import pyarrow as pa
 import pytest
 
@@ -11,6 +10,7 @@ from compatstore.errors import Incompatible, InvalidInput
 from lazily import Lazy
 from toy_models import NEW, OLD, vector
 
+lancedb = Lazy("lancedb")
 haystack = Lazy("haystack", "haystack.components.embedders", "haystack.dataclasses")
 langchain = Lazy("langchain_core.documents")
 langchain_models = Lazy("langchain_models")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 
-import lancedb
 import pytest
 from click.testing import CliRunner
 
 import compatstore as cs
 from compatstore.cli.app import app
 from compatstore.errors import InvalidInput
+from lazily import Lazy
+
+lancedb = Lazy("lancedb")
 
 ROWS = [
     {"id": name, "vector": [1.0, float(n)], "meta": {"lang": lang, "Of x": {"n": n}}}
