@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import lancedb
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import compatstore as cs
 from compatstore.trainers import Pairs, Ridge
+from lazily import Lazy
+
+lancedb = Lazy("lancedb")
 
 N, DIM = 120, 6
 IDS = [f"i{number:03d}" for number in range(N)]
