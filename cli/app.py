@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
-import platform
 import signal
 import sys
 import traceback
@@ -37,10 +35,25 @@ from compatstore.cli.verb import shown_examples
 from compatstore.errors import CompatStoreError, StorageError
 from compatstore.visible import visible
 
-# malloc's parameter of glibc for the number of its arenas, and the variable by which a user sets it.
-M_ARENA_MAX, ARENAS = -8, "MALLOC_ARENA_MAX"
-
-
+# The verbs, by what they are for, in the order in which they are used.
+VERBS = {
+    "Everyday": (
+        *(creating.demo, creating.init, creating.adopt, items.add, items.search),
+        *(models.register, models.link, upgrades.upgrade, upgrades.pause),
+        *(switching.cutover, switching.rollback, switching.abort, switching.retire, watching.status),
+    ),
+    "Measure": (evaluation.evaluate, evaluation.report, watching.history, watching.unbackfillable, metrics.metrics),
+    "Maintain": (
+        *(upkeep.verify, upkeep.doctor, upkeep.optimize, indexing.index, models.versions),
+        *(items.drop_columns, models.unregister, models.unlink, completion.completion),
+    ),
+    "Train": (training.train, devices.export),
+}
+FORMER = {
+    "plan": "upgrade --dry-run",
+    "fuse": "evaluate --choose",
+    "derive": "register --of",
+}
 NOT_WRITTEN = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EBADF)
 
 
@@ -50,6 +63,22 @@ class App(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order in which they are used, not of the alphabet."""
         return list(self.commands)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """A verb.
+
+        Raises:
+            UsageError: It had that name in an earlier tree.
+        """
+        if name in FORMER:
+            raise click.UsageError(f"`{name}` is `{FORMER[name]}`.", ctx)
+        return super().get_command(ctx, name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs, by what they are for."""
+        for heading, verbs in VERBS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(str(verb.name), verb.get_short_help_str(1_000)) for verb in verbs])
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the program: what it advises are commands."""
@@ -107,7 +136,7 @@ EXAMPLES = (
 @click.group(
     cls=App,
     epilog=f"{shown_examples(EXAMPLES)}\n\n{EXPLANATION}",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="compatstore")
 def app() -> None:
@@ -124,21 +153,9 @@ def app() -> None:
     """
 
 
-VERBS = (
-    *(creating.demo, creating.init, creating.adopt),
-    *(items.add, items.drop_columns, items.search, indexing.index),
-    *(models.register, models.derive, models.link, models.versions),
-    *(training.train, evaluation.evaluate, devices.export),
-    *(upgrades.plan, upgrades.upgrade, upgrades.pause),
-    evaluation.fuse,
-    *(switching.cutover, switching.rollback, switching.abort, switching.retire),
-    *(watching.status, watching.history, watching.unbackfillable, metrics.metrics, evaluation.report),
-    *(upkeep.verify, upkeep.doctor, upkeep.optimize),
-    *(models.unregister, models.unlink),
-    completion.completion,
-)
-for command in VERBS:
-    app.add_command(command)
+for verbs in VERBS.values():
+    for command in verbs:
+        app.add_command(command)
 
 
 def main() -> None:
@@ -151,7 +168,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # what the terminal's encoding lacks ends no command
-    _one_arena_a_core()
     try:
         app(prog_name="compatstore")
     except Exception as error:
@@ -166,15 +182,6 @@ def main() -> None:
         for line in traceback.format_exc().splitlines():
             click.echo(visible(line), err=True)
         sys.exit(UNEXPECTED)
-
-
-def _one_arena_a_core() -> None:
-    """Keep glibc to fewer arenas than its eight a core: what threads have freed in an arena stays with the process.
-
-    Upgrades of large galleries take more memory otherwise, and no less time (docs/backfill.md).
-    """
-    if ARENAS not in os.environ and platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, max(os.cpu_count() or 1, 2))
 
 
 def _silence(stream: TextIO) -> None:

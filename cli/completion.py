@@ -1,4 +1,4 @@
-"""The verb `completion`: the script by which a shell asks for completions. What it is offered: `offers.py`."""
+"""The verb `completion`: the script by which a shell asks for completions."""
 
 from __future__ import annotations
 

@@ -13,14 +13,7 @@ from click.core import ParameterSource
 from compatstore.cli.exit_codes import GATE_FAILED
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import progress_bars
-from compatstore.cli.verb import (
-    gallery_argument,
-    open_gallery,
-    open_target,
-    target_encoder_option,
-    trust_code_option,
-    verb,
-)
+from compatstore.cli.verb import gallery_argument, open_gallery, target_encoder, trust_code_option, verb
 from compatstore.shown import view
 
 if TYPE_CHECKING:
@@ -40,7 +33,7 @@ def _of_evaluate() -> Mapping[str, Options]:
     "evaluate",
     examples=(
         "evaluate photos.lance v2 --sample 1000",
-        "evaluate photos.lance v2 --labels category --plot decision.png",
+        "evaluate photos.lance v2 --labels category --choose",
         "evaluate shop.lance v2 --queries queries.jsonl --qrels qrels.tsv --criterion ndcg@10",
     ),
     requests=_of_evaluate,
@@ -50,9 +43,12 @@ def _of_evaluate() -> Mapping[str, Options]:
 @click.option(
     "--shares", type=float, multiple=True, metavar="SHARE", help="Budget of the backfill to show; repeat for more."
 )
-@click.option("--via", metavar="ARTIFACT", help="Artifact to use: its id, or the first digits of it.")
+@click.option("--transform", metavar="ARTIFACT", help="Artifact to use: its id, or the first digits of it.")
+@click.option(
+    "--choose", is_flag=True, help="Choose how both versions of an upgrade under way are searched as one; store that."
+)
+@click.option("--weight", type=float, metavar="W", help="With --choose: the weight of TARGET's distances, from 0 to 1.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the table, as PNG or SVG.")
-@target_encoder_option
 @trust_code_option
 @pass_output
 @click.pass_context
@@ -62,9 +58,10 @@ def evaluate(
     gallery: str,
     target: str,
     shares: tuple[float, ...],
-    via: str | None,
+    transform: str | None,
+    choose: bool,
+    weight: float | None,
     plot: Path | None,
-    encoder: str | None,
     trust_code: bool,
     asked: Gates,
     backfill: Backfill,
@@ -74,12 +71,32 @@ def evaluate(
     Every way to serve the gallery during an upgrade to TARGET is measured, with intervals, and the best is advised.
     Nothing is written to the gallery: a sample of items is embedded with the target's model, compared with what the
     hop makes of it, and forgotten. Gates are judged at the budget with the best figure.
+
+    With --choose the weight of each version is chosen on the sample, for the share of TARGET's vectors that are native
+    and for larger ones, and stored. From then on searches with an image or a text ask both models, until the version
+    before TARGET is retired. Where no weight is surely better than that version alone, searches go on as before.
+    Without a hop it chooses how native items and the others are merged.
     """
     from compatstore.upgrade.estimates.estimate import SAMPLE
     from compatstore.upgrade.estimates.gates import check_gates
     from compatstore.upgrade.views.estimate import gate_lines
 
-    opened = open_target(gallery, target, encoder, trust_code=trust_code)
+    if weight is not None and not choose:
+        raise click.UsageError("--weight is of a choice: pass --choose.")
+    opened = open_gallery(gallery, trust_code=trust_code, target=target)
+    if choose:
+        with progress_bars("evaluate"):
+            chosen = opened.evaluate(
+                target,
+                labels=asked.labels,
+                sample=1000 if asked.sample is None else asked.sample,
+                criterion=asked.criterion,
+                seed=backfill.seed or 0,
+                choose=True,
+                weight=weight,
+            )
+        output.show(chosen, view)
+        return
     with progress_bars("evaluate"):
         measured = opened.evaluate(
             target,
@@ -87,7 +104,7 @@ def evaluate(
             sample=SAMPLE if asked.sample is None else asked.sample,
             criterion=asked.criterion,
             shares=shares or (0.1, 0.25, 0.5),
-            transform=via,
+            transform=transform,
             order=backfill.order,
             seed=backfill.seed or 0,
         )
@@ -100,54 +117,6 @@ def evaluate(
     for line in gate_lines(judged):
         output.note(line)
     ctx.exit(0 if all(gate.passed for gate in judged) else GATE_FAILED)
-
-
-def _of_fuse() -> Mapping[str, Options]:
-    from compatstore.cli.requests import of_fuse
-
-    return of_fuse()
-
-
-@verb(
-    "fuse",
-    examples=(
-        "fuse photos.lance v2 --labels category",
-        "fuse photos.lance v2 --weight 0.5",
-    ),
-    requests=_of_fuse,
-)
-@gallery_argument
-@click.argument("target")
-@click.option("--sample", type=int, metavar="N", default=1000, show_default=True, help="Items to choose by.")
-@click.option("--weight", type=float, metavar="W", help="Take this weight of the target's distances, from 0 to 1.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the sample.")
-@target_encoder_option
-@trust_code_option
-@pass_output
-def fuse(
-    output: Output,
-    gallery: str,
-    target: str,
-    sample: int,
-    weight: float | None,
-    seed: int,
-    encoder: str | None,
-    trust_code: bool,
-    asked: Gates,
-) -> None:
-    """Choose how both versions of an upgrade are searched as one.
-
-    The weight is chosen on a sample, for the share of TARGET's vectors that are native and for larger ones, and stored.
-    From then on searches with an image or a text ask both models, until the version before TARGET is retired. Where
-    no weight is surely better than the version before TARGET alone, searches go on as before. Without a hop it chooses
-    how native items and the others are merged: by distance, by calibrated distance or by reciprocal rank.
-    """
-    opened = open_target(gallery, target, encoder, trust_code=trust_code)
-    with progress_bars("fuse"):
-        chosen = opened.fuse(
-            target, labels=asked.labels, criterion=asked.criterion, sample=sample, weight=weight, seed=seed
-        )
-    output.show(chosen, view)
 
 
 def _of_report() -> Mapping[str, Options]:
@@ -180,7 +149,6 @@ def _of_report() -> Mapping[str, Options]:
     "as the estimate had, or 2000 where there was none and another option asks for a measurement.",
 )
 @click.option("--no-measure", is_flag=True, help="Only tell what was done and estimated.")
-@target_encoder_option
 @trust_code_option
 @pass_output
 @click.pass_context
@@ -192,7 +160,6 @@ def report(
     out: Path | None,
     sample: int | None,
     no_measure: bool,
-    encoder: str | None,
     trust_code: bool,
     asked: Gates,
     details: Details,
@@ -208,13 +175,9 @@ def report(
     """
     from compatstore.upgrade.estimates.estimate import SAMPLE
 
-    if encoder is not None and target is None:
-        raise click.UsageError("--encoder needs TARGET.")
-    opened = (
-        open_gallery(gallery, trust_code=trust_code)
-        if target is None
-        else open_target(gallery, target, encoder, trust_code=trust_code)
-    )
+    if target is None and target_encoder() is not None:
+        raise click.UsageError("--encoder needs TARGET, or VERSION=.")
+    opened = open_gallery(gallery, trust_code=trust_code, target=target)
     if sample is None and not no_measure and (asked.labels is not None or _named(ctx, "criterion")):
         sample = SAMPLE
     named = [option for option in ("worst", "best", "neighbours", "by", "caption") if _named(ctx, option)]

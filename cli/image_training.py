@@ -1,39 +1,72 @@
-"""Verbs that train on images: `train METHOD --images FOLDER`, a line of a table for each trainer."""
+"""Training on images: `train METHOD --images FOLDER` of models, alone or against a source, and of side-information."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
+import numpy as np
 
-from compatstore.cli.output import Output, pass_output
+from compatstore.cli.output import Output
 from compatstore.cli.progress import Bars, progress_bars
-from compatstore.cli.verb import Verb, verb
-from compatstore.errors import first_offenders
+from compatstore.cli.verb import open_gallery
+from compatstore.encoders import FilesById
+from compatstore.encoders.specs import join_spec
+from compatstore.errors import InvalidInput, first_offenders
 from compatstore.tables import Table, table
+from compatstore.trainers import Augmentation, Images, Refreshed, TrainedModel, images_of_items
+from compatstore.trainers.images.trained_model import require_free
 
 if TYPE_CHECKING:
-    from compatstore.encoders.images import Mode
-    from compatstore.trainers import Images, Independent, Refreshed, TrainedModel
+    from compatstore.arrays import FloatArray
+    from compatstore.trainers import BT2, Independent
     from compatstore.trainers.images.compatible import CompatibleTraining
+    from compatstore.trainers.side.training import SideTrainer
     from compatstore.trainers.training import EpochProgress
-    from compatstore.versions import HeadLoss
+    from compatstore.versions import EmbeddingVersion, HeadLoss
 
-# Name of the verb, trainer, what it is. Torch loads when a verb's options are needed and not before.
-ALONE = (("independent", "Independent", "A classifier that knows nothing of any other model."),)
-COMPATIBLE = (
-    ("bct", "BCT", "Backward-compatible training, through the source's classifier head."),
-    ("ract", "RACT", "Contrast with the source's embeddings (RACT)."),
-    ("regression", "Regression", "Regression to the source's embeddings."),
-    ("focal-distillation", "FocalDistillation", "Regression, above all where the source is right."),
-    ("unibct", "UniBCT", "BCT through prototypes refined over their neighbours."),
-    ("lce-alignment", "LCEAlignment", "Classes stand where they stood in the source (LCE, joint)."),
-    ("bt2", "BT2", "Basis transformations: the first values are compared with the source."),
-    ("dmu", "DMU", "Darwinian model upgrade: selective inheritance, and a head that adapts the gallery."),
-)
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The options of `train` that are about images, by their names."""
+
+    images: str
+    out: str
+    overwrite: bool
+    source: str | None = None
+    held_out: float | None = None
+    augment: bool = False
+    drop_unreadable: bool = False
+    checkpoint: str | None = None
+    refreshed: tuple[tuple[str, str], ...] = ()
+    gallery: str | None = None
+    source_version: str | None = None
+    target: str | None = None
+    class_names: bool = False
+    drop_missing: bool = False
+    trust_code: bool = False
+
+    @property
+    def source_model(self) -> TrainedModel | None:
+        """The model of --source."""
+        return None if self.source is None else TrainedModel.load(self.source)
+
+    def read(self, trainer: Any, output: Output) -> Images:
+        """List the images, and say what of them is left out."""
+        images = Images.from_folder(self.images)
+        if not self.drop_unreadable:
+            return images
+        kept, reasons = images.readable(trainer.mode or "RGB")
+        if reasons:
+            output.note(f"Left out {len(reasons)} of {len(images)} images: {first_offenders(reasons)}")
+        return kept
+
+    def adapt(self, trainer: Any) -> Any:
+        """A trainer that trains on random views where that is asked for."""
+        return replace(trainer, augmentation=Augmentation()) if self.augment else trainer
 
 
 @dataclass(frozen=True)
@@ -63,134 +96,131 @@ class TrainedOnImages:
     figures: Mapping[str, float]
 
 
-images_option = click.option("--images", required=True, metavar="FOLDER", help="Folder of class folders.")
-out_option = click.option("--out", required=True, metavar="MODEL", help="Folder to write, by custom NAME.model.")
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace the model that is there.")
-held_out_option = click.option(
-    "--held-out",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    help="Share of every class that is not trained on, and measured.",
-)
-augment_option = click.option(
-    "--augment", is_flag=True, help="Train on random views: crops, small rotations, blur and noise."
-)
-drop_unreadable_option = click.option(
-    "--drop-unreadable", is_flag=True, help="Leave out images that cannot be read; else they are refused."
-)
-checkpoint_option = click.option(
-    "--checkpoint", metavar="FILE", help="Save to this file while training; go on from it after a stop."
-)
+@dataclass(frozen=True)
+class SideTrained:
+    """What training made.
+
+    Attributes:
+        out: File of the model.
+        encoder: ENCODER for --side-encoder.
+        dim: Values of side-information an item.
+        codes: Whether it is made to be stored as bits.
+        figures: What was measured.
+    """
+
+    out: str
+    encoder: str
+    dim: int
+    codes: bool
+    figures: Mapping[str, float]
 
 
-refreshed_option = click.option(
-    "--refreshed",
-    nargs=2,
-    multiple=True,
-    metavar="MODEL ARTIFACT,...",
-    help="The adaptation learns from a gallery that was refreshed before too: the model of its natives, and the "
-    "adaptations that led from there to --source.",
-)
+def train_on_images(output: Output, trainer: Independent | CompatibleTraining, request: Request) -> None:
+    """Train a model alone, or to stay comparable with a source."""
+    require_free(request.out, overwrite=request.overwrite)
+    source = request.source_model
+    found = request.read(trainer, output)
+    kept, measured = (found, None) if request.held_out is None else found.split(request.held_out, seed=trainer.seed)
+    models: tuple[Any, ...] = (kept,) if source is None else (kept, source)
+    further = {"refreshed": [_refreshed(*one) for one in request.refreshed]} if request.refreshed else {}
+    fit: Any = request.adapt(trainer).fit
+    with progress_bars("train") as bars:
+        model = fit(*models, held_out=measured, progress=_onto(bars), checkpoint=request.checkpoint, **further)
+    _save(output, model, request, getattr(trainer, "metric", None), f"network:{request.out}/encoder.safetensors")
 
 
-def _method(name: str, trainer: str, summary: str, *, compatible: bool) -> Verb:
-    """Make the verb of one trainer; its settings become options."""
-    source = "--source v1.model " if compatible else ""
-    out = "v2.model" if compatible else "v1.model"
-    example = f"train {name} --images photos {source}--dim 64 --size 32 --out {out}"
+def train_across(output: Output, trainer: BT2, request: Request) -> None:
+    """Train an image model that understands a gallery of texts, by BT^2.
 
-    @images_option
-    @out_option
-    @overwrite_option
-    @held_out_option
-    @augment_option
-    @drop_unreadable_option
-    @checkpoint_option
-    @pass_output
-    def method(
-        output: Output,
-        images: str,
-        out: str,
-        overwrite: bool,
-        held_out: float | None,
-        augment: bool,
-        drop_unreadable: bool,
-        checkpoint: str | None,
-        settings: Independent | CompatibleTraining,
-        source: str | None = None,
-        refreshed: tuple[tuple[str, str], ...] = (),
-    ) -> None:
-        from compatstore.trainers import Augmentation, TrainedModel
-        from compatstore.trainers.images.trained_model import require_free
-
-        require_free(out, overwrite=overwrite)
-        known = None if source is None else TrainedModel.load(source)
-        further = {"refreshed": [_refreshed(*one) for one in refreshed]} if refreshed else {}
-        found = read_images(images, settings.mode or "RGB", output, drop_unreadable=drop_unreadable)
-        kept, measured = (found, None) if held_out is None else found.split(held_out, seed=settings.seed)
-        trainer = replace(settings, augmentation=Augmentation()) if augment else settings
-        with progress_bars("train") as bars:
-            model = _fit(trainer, kept, known, measured, epochs_onto(bars), checkpoint, **further)
-        model.save(out, overwrite=overwrite)
-        metric = getattr(settings, "metric", None)
-        output.show(result(model, out, metric, f"network:{out}/encoder.safetensors"), trained_on_images)
-
-    if compatible:
-        option = click.option("--source", required=True, metavar="MODEL", help="The model to stay comparable with.")
-        method = option(method)
-    if trainer == "DMU":
-        method = refreshed_option(method)
-    made = verb(name, examples=(example,), settings=trainer_loader(trainer))(method)
-    made.help = f"{summary}\n\n{_AFTERWARDS if compatible else _ALONE}"
-    return made
+    Texts ask for images by the first values of these: `register --of` derives a version of as many values as the
+    texts' has.
+    """
+    require_free(request.out, overwrite=request.overwrite)
+    independent = None if request.target is None else TrainedModel.load(request.target)
+    assert request.gallery is not None
+    gallery = open_gallery(request.gallery, trust_code=request.trust_code)
+    version = gallery.version(request.source_version)
+    found = request.read(trainer, output)
+    parts = [found] if request.held_out is None else list(found.split(request.held_out, seed=trainer.seed))
+    encoder = f"network:{request.out}/encoder.safetensors"
+    given: list[tuple[Images, FloatArray]] = []
+    for part in parts:
+        if request.class_names:
+            given.append((part, _embed_names(version, part)))
+            continue
+        items = images_of_items(gallery, part, request.images, request.source_version)
+        output.note(str(items))
+        if items.left_out and not request.drop_missing:
+            raise InvalidInput(
+                f"train on {request.images}",
+                expected=f"an item with a vector in {items.version.name} for each image",
+                found=f"none for {first_offenders(items.left_out)}",
+                fix="Leave these images out: --drop-missing.",
+            )
+        given.append((items.images, items.vectors))
+        encoder = _by_id(request.images, f"{request.out}/encoder.safetensors", items.suffix)
+    measured = given[1] if len(given) > 1 else (None, None)
+    with progress_bars("train") as bars:
+        model = request.adapt(trainer).fit_across(
+            *given[0],
+            version,
+            target=independent,
+            held_out=measured[0],
+            held_out_vectors=measured[1],
+            progress=_onto(bars),
+            checkpoint=request.checkpoint,
+        )
+    _save(output, model, request, trainer.metric, encoder)
 
 
-_ALONE = "The model starts from random weights, or those of --pretrained. Its encoder goes into `init` or `register`."
-_AFTERWARDS = (
-    "The model starts as an independent one does and stays comparable with the source: `register` its encoder, `link` "
-    "its artifact, and its queries search the source's gallery. --source is a folder that `train` wrote."
-)
-
-
-def read_images(folder: str, mode: Mode, output: Output, *, drop_unreadable: bool) -> Images:
-    """List a folder of class folders, and say what of it is left out."""
-    from compatstore.trainers import Images
-
-    images = Images.from_folder(folder)
-    if not drop_unreadable:
-        return images
-    kept, reasons = images.readable(mode)
-    if reasons:
-        output.note(f"Left out {len(reasons)} of {len(images)} images: {first_offenders(reasons)}")
-    return kept
-
-
-def _fit(
-    trainer: Any,
-    images: Images,
-    source: TrainedModel | None,
-    held_out: Images | None,
-    progress: Callable[[EpochProgress], None],
-    checkpoint: str | None,
-    **further: Any,
-) -> TrainedModel:
-    """Call the trainer with a source, or without one, and with what it alone takes."""
-    models = (images,) if source is None else (images, source)
-    common = {"held_out": held_out, "progress": progress, "checkpoint": checkpoint}
-    model: TrainedModel = trainer.fit(*models, **common, **further)
-    return model
+def train_side(output: Output, trainer: SideTrainer, request: Request) -> None:
+    """Train a model of side-information."""
+    source = request.source_model
+    found = request.read(trainer, output)
+    with progress_bars("train") as bars:
+        made = request.adapt(trainer).fit(
+            found,
+            source=None if source is None else source.encoder,
+            progress=_onto(bars),
+            checkpoint=request.checkpoint,
+        )
+    made.encoder.save(request.out)
+    encoder = f"network:{request.out}"
+    output.show(SideTrained(request.out, encoder, made.encoder.dim, trainer.codes, made.figures), side_trained)
 
 
 def _refreshed(model: str, adaptations: str) -> Refreshed:
-    """Read how a gallery was refreshed: a model, and artifacts parted by commas."""
+    """Read how a gallery was refreshed: a model, and artifacts with commas between them."""
     from compatstore.artifacts import Artifact
-    from compatstore.trainers import Refreshed, TrainedModel
 
     return Refreshed(TrainedModel.load(model), [Artifact.load(path) for path in adaptations.split(",")])
 
 
-def result(model: TrainedModel, out: str, metric: str | None, encoder: str) -> TrainedOnImages:
-    """What training made, in the folder `out`, registered by ENCODER."""
-    return TrainedOnImages(
+def _embed_names(version: EmbeddingVersion, images: Images) -> FloatArray:
+    """(n, dim) float32: the vector of the name of each image's class."""
+    if version.encoder is None:
+        expected = f"an encoder of {version.name}, which embeds the names"
+        fix = "Leave out --class-names, and the items' own vectors are taken."
+        raise InvalidInput("train against class names", expected=expected, found="none", fix=fix)
+    vectors: FloatArray = version.encoder.encode(list(images.class_names))[np.asarray(images.labels)]
+    return vectors
+
+
+def _by_id(folder: str, weights: str, suffix: str) -> str:
+    """ENCODER of the images of items, which `register` takes."""
+    settings = {"encoder": f"network:{Path(weights).absolute()}", "suffix": suffix}
+    return join_spec("files", [str(Path(folder).absolute())], FilesById, settings)
+
+
+def _onto(bars: Bars) -> Callable[[EpochProgress], None]:
+    """What shows a training's epochs on a bar."""
+    return lambda at: bars.update("train, epochs", at.epoch, at.epochs, f"loss {at.loss:.4g}")
+
+
+def _save(output: Output, model: TrainedModel, request: Request, metric: str | None, encoder: str) -> None:
+    out = request.out
+    model.save(out, overwrite=request.overwrite)
+    made = TrainedOnImages(
         out=out,
         encoder=encoder,
         classifier=f"{out}/head.npy",
@@ -201,6 +231,7 @@ def result(model: TrainedModel, out: str, metric: str | None, encoder: str) -> T
         head_loss=model.head_loss,
         figures=model.figures,
     )
+    output.show(made, trained_on_images)
 
 
 def trained_on_images(result: TrainedOnImages) -> Iterator[str | Table]:
@@ -218,24 +249,9 @@ def trained_on_images(result: TrainedOnImages) -> Iterator[str | Table]:
     yield from (f"Link: compatstore link GALLERY {shlex.quote(artifact)}" for artifact in result.artifacts)
 
 
-def trainer_loader(trainer: str) -> Callable[[], type]:
-    """What loads a trainer, by its name in `compatstore.trainers`, when it is called."""
-
-    def load() -> type:
-        from compatstore import trainers
-
-        found: type = getattr(trainers, trainer)
-        return found
-
-    return load
-
-
-def epochs_onto(bars: Bars) -> Callable[[EpochProgress], None]:
-    """What shows a training's epochs on a bar."""
-    return lambda at: bars.update("train, epochs", at.epoch, at.epochs, f"loss {at.loss:.4g}")
-
-
-METHODS: tuple[click.Command, ...] = (
-    *(_method(*row, compatible=False) for row in ALONE),
-    *(_method(*row, compatible=True) for row in COMPATIBLE),
-)
+def side_trained(result: SideTrained) -> Iterator[str | Table]:
+    """What training made, and how to go on, for people."""
+    yield f"{result.encoder}: {result.dim} values of side-information"
+    yield table(("figure", "value"), [(name, f"{value:.4g}") for name, value in result.figures.items()])
+    stored = " --side-dtype bits" if result.codes else ""
+    yield f"Store it: compatstore init GALLERY --version VERSION ... --side-encoder {result.encoder}{stored}"

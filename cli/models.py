@@ -1,4 +1,4 @@
-"""Verbs about models and artifacts: register, derive, link, versions, unregister, unlink."""
+"""Verbs about models and artifacts: register, link, versions, unregister, unlink."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.verb import gallery_argument, open_gallery, verb, version_settings
@@ -14,7 +15,7 @@ from compatstore.shown import view
 from compatstore.tables import Table, table
 
 if TYPE_CHECKING:
-    from compatstore.cli.requests import DerivedSettings, VersionSettings
+    from compatstore.cli.requests import VersionSettings
     from compatstore.storage.records import ArtifactRecord
     from compatstore.upgrade.status import VersionStatus
 
@@ -37,54 +38,33 @@ class RegisteredModels:
     examples=(
         "register photos.lance v2 --encoder timm:resnet50",
         "register texts.lance v2 --dim 3072 --model text-embedding-3-large@2024-01",
+        "register photos.lance v1_256 --of v1 --dim 256",
     ),
     settings=version_settings,
 )
 @gallery_argument
 @click.argument("version", metavar="NAME")
+@click.option(
+    "--of", metavar="VERSION", help="Derive it from the vectors of this version, by --dim, --dtype or the like."
+)
 @pass_output
-def register(output: Output, gallery: str, version: str, settings: VersionSettings) -> None:
+@click.pass_context
+def register(
+    ctx: click.Context, output: Output, gallery: str, version: str, of: str | None, settings: VersionSettings
+) -> None:
     """Make an embedding version known.
 
-    Its vectors come with an upgrade.
+    Its vectors come with an upgrade. With --of no model is called and nothing is learned: `upgrade` makes its vectors
+    from those in the table, the first --dim values of each, by another --metric or --dtype; what is made of native
+    vectors is native. What is left out is as in the other version, and what is cut off a normalised version is scaled.
     """
     opened = open_gallery(gallery, trust_code=False)
-    opened.register(settings.version(version))
-    output.show(opened.status(), view)
-
-
-def _derived_settings() -> type:
-    from compatstore.cli.requests import DerivedSettings
-
-    return DerivedSettings
-
-
-@verb(
-    "derive",
-    examples=(
-        "derive photos.lance v1_256 --of v1 --dim 256 --normalised",
-        "derive photos.lance v1_bits --dtype bits",
-    ),
-    settings=_derived_settings,
-)
-@gallery_argument
-@click.argument("version", metavar="NAME")
-@pass_output
-def derive(output: Output, gallery: str, version: str, settings: DerivedSettings) -> None:
-    """Make a version known that is computed of another.
-
-    No model is called and nothing is learned: `upgrade` makes all its vectors from those in the table, and what is
-    made of native vectors is native.
-    """
-    opened = open_gallery(gallery, trust_code=False)
-    opened.register(
-        version,
-        of=settings.of,
-        dim=settings.dim,
-        metric=settings.metric,
-        normalised=settings.normalised,
-        dtype=settings.dtype,
-    )
+    if of is None:
+        opened.register(settings.version(version))
+    else:
+        named = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+        parts = {name: getattr(settings, name) for name in ("dim", "metric", "normalised", "dtype") if name in named}
+        opened.register(version, of=of, **parts)
     output.show(opened.status(), view)
 
 

@@ -13,10 +13,9 @@ from compatstore.trainers import Pairs
 from compatstore.trainers.pairs.gallery_pairs import match_pairs, names_a_file
 from compatstore.versions import EmbeddingVersion
 
-_SIDES = ("--source", "--target")
 _WAYS = (
-    "Vectors come from files (--source FILE --target FILE), or from a gallery: with --gallery each of --source and "
-    "--target is a version of it, a column of it, or a file with ids."
+    "Vectors come from files (--pairs FILE FILE), or from a gallery: with --gallery each of the two is a version of "
+    "it, a column of it, or a file with ids."
 )
 
 
@@ -56,9 +55,8 @@ class PairFiles:
     def __post_init__(self) -> None:
         source, target = self.sides
         if source is None or target is None:
-            wanted = "--source and --target" + ("" if self.gallery is None else ", or --from and --to")
-            missing = " and ".join(name for name, value in zip(_SIDES, self.sides, strict=True) if value is None)
-            raise InvalidInput("train on pairs", expected=wanted, found=f"nothing for {missing}", fix=_WAYS)
+            wanted = "--pairs SOURCE TARGET" + ("" if self.gallery is None else ", or --from and --to")
+            raise InvalidInput("train on pairs", expected=wanted, found="no pairs", fix=_WAYS)
         versions = (self.source_version, self.target_version)
         if self.gallery is None and any(versions):
             raise InvalidInput("train with --from and --to", expected="--gallery too", found="none")

@@ -1,32 +1,18 @@
-"""What the options of verbs make: an embedding version, and what is asked of an upgrade, by the API's dataclasses."""
+"""What the options of verbs make: an embedding version, and what is asked of a measurement."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from compatstore.cli.files import read_array
-from compatstore.cli.settings import Earlier, Options
+from compatstore.cli.settings import Options
 from compatstore.cli.verb import build_encoder
 from compatstore.encoders import Encoder
 from compatstore.errors import InvalidInput
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.details import Details
 from compatstore.upgrade.requests.gates import Gates
-from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.versions import DType, EmbeddingVersion, HeadLoss, HeadLossKind, Metric, SideDType
-
-_ORDER = Earlier(flag="--policy")
-_WRITE_MODE = Earlier(flag="--natives", values={"auto": "auto", "rows": "move_rows", "columns": "rewrite_columns"})
-
-
-def of_upgrade() -> dict[str, Options]:
-    """The options of `upgrade`."""
-    return {**_of_plan(), "settings": Options(kind=RunSettings)}
-
-
-def of_plan() -> dict[str, Options]:
-    """The options of `plan`: what `upgrade` takes and a plan depends on."""
-    return {**_of_plan(), "settings": Options(kind=RunSettings, only=["precision"])}
 
 
 def of_evaluate() -> dict[str, Options]:
@@ -35,26 +21,13 @@ def of_evaluate() -> dict[str, Options]:
         "asked": Options(
             kind=Gates, only=["require", "max_negative_flips", "labels", "criterion", "sample", "serving"]
         ),
-        "backfill": Options(kind=Backfill, only=["order", "seed"], earlier={"order": _ORDER}),
+        "backfill": Options(kind=Backfill, only=["order", "seed"]),
     }
-
-
-def of_fuse() -> dict[str, Options]:
-    """The options of `fuse`."""
-    return {"asked": Options(kind=Gates, only=["labels", "criterion"])}
 
 
 def of_report() -> dict[str, Options]:
     """The options of `report`."""
     return {"asked": Options(kind=Gates, only=["labels", "criterion"]), "details": Options(kind=Details)}
-
-
-def _of_plan() -> dict[str, Options]:
-    earlier = {"order": _ORDER, "write_mode": _WRITE_MODE}
-    return {
-        "backfill": Options(kind=Backfill, flags={"share": "--backfill"}, earlier=earlier),
-        "gates": Options(kind=Gates),
-    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,25 +109,6 @@ class VersionSettings:
         if dim is None:
             raise InvalidInput(f"make version {name}", expected="--dim, or --encoder", found="neither")
         return dim
-
-
-@dataclass(frozen=True, kw_only=True)
-class DerivedSettings:
-    """A version that is derived of another, as options say it; what is left out is as in that one.
-
-    Args:
-        of: Version whose vectors are read; the active one by default.
-        dim: Values to keep, the first ones: what a Matryoshka model was trained for.
-        metric: Another metric. Vectors that are not scaled must have unit length by themselves.
-        normalised: Scale vectors to unit length. What is cut off a normalised version is scaled by default.
-        dtype: How vectors are stored; bits are the signs of their values.
-    """
-
-    of: str | None = field(default=None, metadata={"unit": "VERSION"})
-    dim: int | None = None
-    metric: Metric | None = None
-    normalised: bool | None = None
-    dtype: DType | None = None
 
 
 def _build(spec: str | None) -> Encoder | None:

@@ -1,33 +1,140 @@
-"""Options made from a frozen dataclass: names, types, defaults and help are its own, so they cannot drift apart."""
+"""Fields of frozen dataclasses on a command line: as options, or as `--set NAME=VALUE` and lines of `--config FILE`.
+
+Names, types, defaults and help are the dataclass's own, so they cannot drift apart.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import click
 
-_EARLIER = "earlier_"
-_TEXTS = "texts"  # an option that may be repeated
+from compatstore.boundary import shown
+from compatstore.errors import InvalidInput, NotFound
+from compatstore.paths import is_file
+
 _ARGUMENT = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
+Values = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Earlier:
-    """An option under which a field was known before; it is read, and not shown.
+@dataclass(frozen=True)
+class Setting:
+    """A field that a word can say.
 
     Args:
-        flag: The option, such as --natives.
-        values: Earlier value -> value of the field, such as rows -> move_rows; empty where any value is the field's.
+        part: The field.
+        hint: Its type.
+        help: What it is.
+        owner: The dataclass that the field of `within` is where this one is named, as `labels` is `Queries`.
+        within: That field, or "" for a field of the dataclass itself.
     """
 
-    flag: str
-    values: Mapping[str, str] = field(default_factory=dict)
+    part: dataclasses.Field[Any]
+    hint: Any
+    help: str
+    owner: type | None = None
+    within: str = ""
+
+    @property
+    def name(self) -> str:
+        """The field's."""
+        return self.part.name
+
+    @property
+    def many(self) -> bool:
+        """Whether it is several texts."""
+        return get_origin(self.hint) is tuple and get_args(self.hint)[0] is str
+
+    @property
+    def default(self) -> Any:
+        """None where it has to be given."""
+        return None if self.required else self.part.default
+
+    @property
+    def required(self) -> bool:
+        """Whether it has no default."""
+        return self.part.default is dataclasses.MISSING
+
+    @property
+    def unit(self) -> str | None:
+        """What the help shows for a value."""
+        unit: str | None = self.part.metadata.get("unit")
+        return unit
+
+    @cached_property
+    def type(self) -> Any:
+        """What click reads it as; of several texts, each. None where no word can say it."""
+        hint = self.hint
+        if self.many:
+            return click.STRING
+        if get_origin(hint) in (Union, UnionType):
+            parts = [part for part in get_args(hint) if part is not NoneType]
+            hint = str if str in parts else parts[0]  # of what a program may hand over, a word can be a text alone
+        if get_origin(hint) is Annotated:
+            hint = get_args(hint)[0]
+        if get_origin(hint) is Literal:
+            return click.Choice(get_args(hint))
+        if get_origin(hint) is tuple and get_args(hint)[0] in (int, float):
+            return click.types.FuncParamType(_numbers(get_args(hint)[0]))
+        return {float: SHARE, bool: click.BOOL, int: click.INT, str: click.STRING}.get(hint)
+
+    def read(self, value: Any, name: str) -> Any:
+        """The value of a word, or of what a TOML file has.
+
+        Raises:
+            BadParameter: It is no such value.
+        """
+        if value == "none" and NoneType in get_args(self.hint):
+            return None
+        if self.many:
+            return tuple(map(str, value)) if isinstance(value, list) else tuple(str(value).split(","))
+        if isinstance(value, dict):
+            raise click.BadParameter(f"{name} is one value and no table.")
+        word = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        return self.type.convert(word, click.Option([f"--{self.name}"], help=name), None)
+
+
+def settings_of(kind: type) -> list[Setting]:
+    """The fields of a frozen dataclass that a word can say, in their order."""
+    hints, helps = get_type_hints(kind), descriptions(kind)
+    found = []
+    for part in dataclasses.fields(kind):
+        if part.init and part.metadata.get("option", True):
+            found.append(Setting(part, hints[part.name], helps.get(part.name, "")))
+            for owner in _dataclasses_in(hints[part.name]):
+                found += [dataclasses.replace(one, owner=owner, within=part.name) for one in settings_of(owner)]
+    return [one for one in found if one.type is not None]
+
+
+def construct(kind: type, values: Mapping[str, Any]) -> Any:
+    """Make a dataclass of its settings' values.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+        UsageError: A field is given by its own name and by that of a field within it.
+    """
+    made = dict(values)
+    within = [one for one in settings_of(kind) if one.owner is not None]
+    for holder in dict.fromkeys(one.within for one in within):
+        parts = [one for one in within if one.within == holder]
+        given = {one.name: made.pop(one.name) for one in parts if one.name in made}
+        given = {name: value for name, value in given.items() if value is not None}
+        if given and made.get(holder) is not None:
+            raise click.UsageError(f"{holder} and {next(iter(given))} say the same in two ways; give one of them.")
+        if given:
+            assert parts[0].owner is not None
+            made[holder] = parts[0].owner(**given)
+    return kind(**made)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,66 +145,90 @@ class Options:
         kind: The dataclass.
         only: Its fields that are options here; all where it is None.
         flags: Field -> option, where that is not --FIELD.
-        earlier: Field -> the option under which it was known before.
     """
 
     kind: type
     only: Sequence[str] | None = None
     flags: Mapping[str, str] = field(default_factory=dict)
-    earlier: Mapping[str, Earlier] = field(default_factory=dict)
 
     def made(self) -> list[click.Option]:
         """One option a field, in the order of the fields; a field that no option can say (an object) has none."""
-        hints, helps = get_type_hints(self.kind), descriptions(self.kind)
-        found = []
-        for part in self._fields():
-            kind, flag = _type(hints[part.name]), self._flag(part.name)
-            if kind is not None:
-                found.append(_option(part, flag, kind, helps.get(part.name, "")))
-            if part.name in self.earlier:
-                found.append(_hidden(part.name, flag, kind, self.earlier[part.name]))
-            for within in _within(hints[part.name]):
-                found += within.made()
-        return found
+        return [_option(one, self.flags.get(one.name, f"--{one.name.replace('_', '-')}")) for one in self._settings]
 
-    def collect(self, values: dict[str, Any]) -> Any:
+    def collect(self, values: Values) -> Any:
         """Take the fields out of a command's parameters and make the dataclass of them.
 
         Raises:
             InvalidInput: A setting is out of its range.
-            UsageError: A field is named by its option and by its earlier one, or by options of two kinds.
+            UsageError: A field is given by options of two kinds.
         """
-        hints = get_type_hints(self.kind)
-        for part in self._fields():
-            for within in _within(hints[part.name]):
-                self._collect_within(part.name, within, values)
-        for name, earlier in self.earlier.items():
-            said = values.pop(_EARLIER + name, None)
-            if said is None:
-                continue
-            if values.get(name) is not None:
-                raise click.UsageError(f"{earlier.flag} is {self._flag(name)} by its earlier name; give one of them.")
-            values[name] = earlier.values.get(said, said)
-        return self.kind(**{part.name: values.pop(part.name) for part in self._fields() if part.name in values})
+        return construct(self.kind, {one.name: values.pop(one.name) for one in self._settings if one.name in values})
 
-    def _collect_within(self, name: str, within: Options, values: dict[str, Any]) -> None:
-        """Take the options of a dataclass that a field may be; where one of them is named, the field is that."""
-        said = {part.name: values.pop(part.name, None) for part in within._fields()}
-        given = {part: value for part, value in said.items() if value is not None}
-        if not given:
-            return
-        if values.get(name) is not None:
-            flags = f"{self._flag(name)} and {within._flag(next(iter(given)))}"
-            raise click.UsageError(f"{flags} say the same in two ways; give one of them.")
-        values[name] = within.kind(**given)
+    @cached_property
+    def _settings(self) -> list[Setting]:
+        every = settings_of(self.kind)
+        return [one for one in every if self.only is None or (one.within or one.name) in self.only]
 
-    def _flag(self, name: str) -> str:
-        return self.flags.get(name, f"--{name.replace('_', '-')}")
 
-    def _fields(self) -> list[dataclasses.Field[Any]]:
-        only = self.only
-        shown = [part for part in dataclasses.fields(self.kind) if part.init and part.metadata.get("option", True)]
-        return [part for part in shown if only is None or part.name in only]
+def read_settings(
+    kinds: Mapping[str, type], *, config: str | None, words: Sequence[str], given: Mapping[str, Any], where: str
+) -> dict[str, Any]:
+    """Make the dataclasses of a verb.
+
+    Args:
+        kinds: Section of the file and begin of a name -> dataclass; "" for names without a section.
+        config: A TOML file, or None.
+        words: NAME=VALUE each; they go before the file.
+        given: Name -> value of options of their own; those that are not None go before both.
+        where: The command whose help lists the settings.
+
+    Returns:
+        Section -> its dataclass.
+
+    Raises:
+        InvalidInput: The file is no TOML, a setting is not known, or is out of its range.
+        UsageError: A value is of another type.
+    """
+    known = named_settings(kinds)
+    found: Values = {} if config is None else dict(_flat(_toml(config), known))
+    for word in words:
+        name, mark, value = word.partition("=")
+        if not mark:
+            raise click.UsageError(f"--set takes NAME=VALUE, not {word!r}.")
+        found[name.strip()] = value.strip()
+    unknown = [name for name in found if name not in known]
+    if unknown:
+        raise InvalidInput(
+            "read the settings",
+            expected=f"settings of `{where}`",
+            found=", ".join(map(shown, unknown)),
+            fix=f"{_meant(unknown[0], known)}See {where} --help.",
+        )
+    found = {name: known[name].read(value, name) for name, value in found.items()}
+    found |= {name: value for name, value in given.items() if value is not None}
+    values: dict[str, Values] = {section: {} for section in kinds}
+    for name, value in found.items():
+        values[name.rpartition(".")[0]][known[name].name] = value
+    return {section: construct(kind, values[section]) for section, kind in kinds.items()}
+
+
+def named_settings(kinds: Mapping[str, type]) -> dict[str, Setting]:
+    """All settings of some dataclasses by the names that --set takes: "run.throttle"."""
+    return {
+        f"{section}.{one.name}" if section else one.name: one
+        for section, kind in kinds.items()
+        for one in settings_of(kind)
+    }
+
+
+def settings_table(kinds: Mapping[str, type], *, whole: bool = True) -> Iterator[tuple[str, str]]:
+    """(name, help and default) of all settings, for the help of a verb; of the help the first sentence, or all."""
+    for name, one in named_settings(kinds).items():
+        choices = one.type.choices if isinstance(one.type, click.Choice) else None
+        unit = "|".join(choices) if choices else one.unit or _UNITS.get(one.type, "A,B,...")
+        notes = "required" if one.required else f"default: {_text(one.default)}" if _text(one.default) else ""
+        text = one.help if whole else re.split(r"(?<=[^.]{3}\w)\. ", one.help)[0].rstrip(".") + "."
+        yield f"{name}={unit}", text + (f"  [{notes}]" if notes else "")
 
 
 def descriptions(settings: type) -> dict[str, str]:
@@ -110,45 +241,48 @@ def descriptions(settings: type) -> dict[str, str]:
     return found
 
 
-def _option(part: dataclasses.Field[Any], flag: str, kind: Any, text: str) -> click.Option:
-    unit = part.metadata.get("unit")
-    if part.default is dataclasses.MISSING:
-        return click.Option([flag, part.name], type=kind, required=True, help=text, metavar=unit)
-    default = part.default
-    if kind is bool:
-        flags = flag if default is False else f"{flag}/--no-{flag[2:]}"
-        return click.Option([flags, part.name], is_flag=True, default=default, help=text, show_default=bool(default))
-    many, shown = kind is _TEXTS, _shown(default)
-    kind = str if many else kind
+def _toml(path: str) -> dict[str, Any]:
+    if not is_file(path):
+        raise NotFound(f"read {path}", expected="a TOML file of settings", found="nothing")
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"read {path}", expected="a TOML file of settings", found=str(error)) from error
+
+
+def _flat(table: Mapping[str, Any], known: Mapping[str, Setting], section: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        name = f"{section}.{key}" if section else key
+        if isinstance(value, dict) and name not in known:
+            yield from _flat(value, known, name)
+        else:
+            yield name, value
+
+
+def _meant(name: str, known: Mapping[str, Setting]) -> str:
+    """What was meant by a name, as far as that can be guessed; a name without its section is found."""
+    last = name.rpartition(".")[2]
+    near = [full for full in known if full.rpartition(".")[2] == last] or difflib.get_close_matches(name, known, n=1)
+    return f"Did you mean {near[0]}? " if near else ""
+
+
+def _option(one: Setting, flag: str) -> click.Option:
+    if one.required:
+        return click.Option([flag, one.name], type=one.type, required=True, help=one.help, metavar=one.unit)
+    if one.type is click.BOOL:
+        flags = flag if one.default is False else f"{flag}/--no-{flag[2:]}"
+        return click.Option(
+            [flags, one.name], is_flag=True, default=one.default, help=one.help, show_default=bool(one.default)
+        )
     return click.Option(
-        [flag, part.name],
-        type=kind,
-        default=default,
-        show_default=shown,
-        help=text + (" Repeat it for more." if many else ""),
-        metavar=unit,
-        multiple=many,
+        [flag, one.name],
+        type=one.type,
+        default=one.default,
+        show_default=_text(one.default) or False,
+        help=one.help + (" Repeat it for more." if one.many else ""),
+        metavar=one.unit,
+        multiple=one.many,
     )
-
-
-def _hidden(name: str, flag: str, kind: Any, earlier: Earlier) -> click.Option:
-    """The option by which a field went before."""
-    kind = click.Choice(list(earlier.values)) if earlier.values else kind
-    return click.Option([earlier.flag, _EARLIER + name], type=kind, hidden=True, help=f"Earlier name of {flag}.")
-
-
-def _type(hint: Any) -> Any:
-    """What click reads a field's type as, or None where a word on the command line cannot say it."""
-    if get_origin(hint) in (Union, UnionType):
-        parts = [part for part in get_args(hint) if part is not NoneType]
-        hint = str if str in parts else parts[0]  # of what a program may hand over, a word can be a text alone
-    if get_origin(hint) is Literal:
-        return click.Choice(get_args(hint))
-    if get_origin(hint) is tuple and get_args(hint)[0] is str:
-        return _TEXTS
-    if get_origin(hint) is tuple and get_args(hint)[0] in (int, float):
-        return _numbers(get_args(hint)[0])
-    return SHARE if hint is float else hint if hint in (bool, int, str) else None
 
 
 class _Share(click.types.FloatParamType):
@@ -162,17 +296,17 @@ class _Share(click.types.FloatParamType):
 
 
 SHARE = _Share()
+_UNITS = {SHARE: "NUMBER", click.INT: "N", click.BOOL: "true|false", click.STRING: "TEXT"}
 
 
-def _within(hint: Any) -> list[Options]:
-    """The options of dataclasses that a field may be in place of a word, as `labels` may be `Queries`."""
+def _dataclasses_in(hint: Any) -> list[type]:
+    """The dataclasses that a field may be in place of a word, as `labels` may be `Queries`."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
-    kinds = [part for part in parts if isinstance(part, type) and dataclasses.is_dataclass(part)]
-    return [Options(kind=kind) for kind in kinds if str in parts]
+    return [part for part in parts if isinstance(part, type) and dataclasses.is_dataclass(part) and str in parts]
 
 
 def _numbers(kind: type) -> Callable[[Any], tuple[Any, ...]]:
-    """A type of click: numbers with commas between them."""
+    """Reads numbers with commas between them."""
 
     def numbers(value: Any) -> tuple[Any, ...]:
         return value if isinstance(value, tuple) else tuple(kind(part) for part in str(value).split(","))
@@ -180,10 +314,10 @@ def _numbers(kind: type) -> Callable[[Any], tuple[Any, ...]]:
     return numbers
 
 
-def _shown(default: Any) -> bool | str:
-    """How a default appears in the help."""
-    return (
-        ",".join(str(part) for part in default)
-        if isinstance(default, tuple) and default
-        else bool(default not in (None, "", ()))
-    )
+def _text(default: Any) -> str:
+    """How a default appears in the help; "" where it does not."""
+    if default in (None, "", ()):
+        return ""
+    if isinstance(default, tuple):
+        return ",".join(map(str, default))
+    return str(default).lower() if isinstance(default, bool) else str(default)

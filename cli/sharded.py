@@ -12,7 +12,7 @@ import click
 from compatstore.cli.exit_codes import exit_code, stop_on_signals
 from compatstore.cli.output import Output
 from compatstore.cli.progress import onto, progress_bars
-from compatstore.cli.verb import build_encoder, open_gallery
+from compatstore.cli.verb import build_encoder, open_gallery, target_encoder
 from compatstore.errors import CompatStoreError, UpgradeError
 from compatstore.shown import view
 
@@ -30,11 +30,12 @@ def is_pattern(gallery: str) -> bool:
     return location.is_pattern(gallery)
 
 
-def open_shards(pattern: str, *, trust_code: bool, target: str = "", encoder: str | None = None) -> Shards:
+def open_shards(pattern: str, *, trust_code: bool, target: str | None = None) -> Shards:
     """Open the galleries that a pattern stands for, with the encoder of the target where one is named."""
     from compatstore.shards import Shards
 
-    encoders = None if encoder is None else {target: build_encoder(encoder)}
+    encoder = None if target is None else target_encoder()
+    encoders = None if target is None or encoder is None else {target: build_encoder(encoder)}
     return Shards.open(pattern, encoders=encoders, trust_code=trust_code)
 
 

@@ -55,8 +55,11 @@ class CutoverCheck:
 @click.option(
     "--serving",
     type=click.Choice(["fused", "single", "expected"]),
-    help="fused: searches use both versions as one, as `fuse` has chosen; single: TARGET alone; expected: the same, "
-    "ranked by expected distances, as `evaluate` measures. By default as they do before the cutover.",
+    help="fused: searches use both versions as one, as `evaluate --choose` chose; single: TARGET alone; expected: the "
+    "same, ranked by expected distances, as `evaluate` measures. By default as they do before the cutover.",
+)
+@click.option(
+    "--weight", type=float, metavar="W", help="With --serving fused: the weight of TARGET's distances, 0 to 1."
 )
 @trust_code_option
 @pass_output
@@ -69,6 +72,7 @@ def cutover(
     check: bool,
     force: bool,
     serving: Served | None,
+    weight: float | None,
     trust_code: bool,
 ) -> None:
     """Make TARGET the version that searches use; atomic.
@@ -87,7 +91,9 @@ def cutover(
         output.show(checked, _cutover_check)
         ctx.exit(checked.exit_code)
     with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
-        switched = opened.cutover(target, force=force, serving=serving, progress=onto(bars), should_stop=should_stop)
+        switched = opened.cutover(
+            target, force=force, serving=serving, weight=weight, progress=onto(bars), should_stop=should_stop
+        )
     output.show(switched, switched_view)
 
 

@@ -1,18 +1,17 @@
-"""Verbs that train: `train METHOD`, here on pairs of embeddings, a line of a table for each trainer."""
+"""The verb that trains: `train METHOD`, on pairs of embeddings or on images."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from compatstore.cli import across_training, image_training, side_training
-from compatstore.cli.image_training import trainer_loader
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import Bars, progress_bars
-from compatstore.cli.verb import Verb, require_free, shown_examples, trust_code_option, verb
+from compatstore.cli.settings import read_settings, settings_table
+from compatstore.cli.verb import Verb, require_free, settings_options, trust_code_option, verb
 from compatstore.tables import Table, figures
 
 if TYPE_CHECKING:
@@ -20,24 +19,99 @@ if TYPE_CHECKING:
     from compatstore.trainers.pairs.trainer import PairTrainer
     from compatstore.trainers.training import EpochProgress
 
-# Name of the verb, trainer, what it is. Torch loads when a verb's options are needed and not before.
-METHODS = (
-    ("fct", "FCT", "Forward-compatible training: a network, with side-information where there is some."),
-    ("fastfill", "FastFill", "FastFill: FCT's network, a loss through the target's head, and an uncertainty."),
-    ("residual", "Residual", "The residual start: a ridge solution and a network for what it misses."),
-    ("rbt", "RBT", "A residual bottleneck transform."),
-    ("lce", "LCE", "The transform of learning compatible embeddings."),
-    ("dmu-head", "DMUHead", "The adaptation head of darwinian model upgrades."),
-    ("drift-adapter", "DriftAdapter", "A small residual network, trained in a minute."),
-    ("ridge", "Ridge", "An affine map by ridge regression, in closed form."),
-    ("low-rank-ridge", "LowRankRidge", "A ridge regression of reduced rank, in closed form."),
-    ("low-rank-affine", "LowRankAffine", "A low-rank affine map, in closed form."),
-    ("kernel-ridge", "KernelRidge", "Ridge regression with a Gaussian kernel: not linear, and in closed form."),
-    ("procrustes", "Procrustes", "A rotation, in closed form."),
-    ("diagonal-scale", "DiagonalScale", "A rotation and a scale a dimension, in closed form."),
-    ("mean-shift", "MeanShift", "A shift of the mean, in closed form."),
-    ("auto", "Auto", "Fit several and keep the one that retrieves best on held-out pairs."),
+_METHOD = "compatstore.method"  # of a context: what the line trains by
+Inputs = Literal["pairs", "images", "compatible", "side"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """What `train` can train by.
+
+    Args:
+        trainer: Its class in `compatstore.trainers`. Torch loads when a method is chosen and not before.
+        inputs: What it learns from: pairs of embeddings; images; images and a model to stay comparable with; images,
+            for side-information.
+        summary: What it is.
+    """
+
+    trainer: str
+    inputs: Inputs
+    summary: str
+
+    def load(self) -> type:
+        """The class of its settings."""
+        from compatstore import trainers
+
+        found: type = getattr(trainers, self.trainer)
+        return found
+
+
+METHODS = {
+    "auto": Method("Auto", "pairs", "Fit several and keep the one that retrieves best on held-out pairs."),
+    "fct": Method("FCT", "pairs", "Forward-compatible training: a network, with side-information where there is some."),
+    "fastfill": Method("FastFill", "pairs", "FCT's network, a loss through the target's head, and an uncertainty."),
+    "residual": Method("Residual", "pairs", "A ridge solution and a network for what it misses."),
+    "rbt": Method("RBT", "pairs", "A residual bottleneck transform."),
+    "lce": Method("LCE", "pairs", "The transform of learning compatible embeddings."),
+    "dmu-head": Method("DMUHead", "pairs", "The adaptation head of darwinian model upgrades."),
+    "drift-adapter": Method("DriftAdapter", "pairs", "A small residual network, trained in a minute."),
+    "ridge": Method("Ridge", "pairs", "An affine map by ridge regression, in closed form."),
+    "low-rank-ridge": Method("LowRankRidge", "pairs", "A ridge regression of reduced rank, in closed form."),
+    "low-rank-affine": Method("LowRankAffine", "pairs", "A low-rank affine map, in closed form."),
+    "kernel-ridge": Method("KernelRidge", "pairs", "Ridge regression with a Gaussian kernel, in closed form."),
+    "procrustes": Method("Procrustes", "pairs", "A rotation, in closed form."),
+    "diagonal-scale": Method("DiagonalScale", "pairs", "A rotation and a scale a dimension, in closed form."),
+    "mean-shift": Method("MeanShift", "pairs", "A shift of the mean, in closed form."),
+    "independent": Method("Independent", "images", "A classifier that knows nothing of any other model."),
+    "bct": Method("BCT", "compatible", "Backward-compatible training, through the source's classifier head."),
+    "ract": Method("RACT", "compatible", "Contrast with the source's embeddings."),
+    "regression": Method("Regression", "compatible", "Regression to the source's embeddings."),
+    "focal-distillation": Method("FocalDistillation", "compatible", "Regression, above all where the source is right."),
+    "unibct": Method("UniBCT", "compatible", "BCT through prototypes refined over their neighbours."),
+    "lce-alignment": Method("LCEAlignment", "compatible", "Classes stand where they stood in the source (LCE, joint)."),
+    "bt2": Method("BT2", "compatible", "Basis transformations: the first values are compared with the source."),
+    "dmu": Method("DMU", "compatible", "Darwinian model upgrade: selective inheritance, and a head for the gallery."),
+    "simclr": Method("SimCLR", "side", "Side-information from images alone: two views of one image are close."),
+    "autoencoder": Method("Autoencoder", "side", "Side-information that an image can be drawn again from."),
+    "alternate": Method("Alternate", "side", "Side-information from a second source model, of another seed."),
+}
+_PAIRS = (
+    *("pairs", "labels", "side", "target_side", "target_head", "drop_missing"),
+    *("gallery", "source_version", "target_version", "trust_code"),
 )
+_IMAGES = ("images", "augment", "drop_unreadable", "checkpoint")
+_COMPATIBLE = (*_IMAGES, "source", "held_out")
+_ACROSS = ("gallery", "source_version", "target", "class_names", "drop_missing", "trust_code")
+# The options that a method takes besides those of all methods; some are one method's own.
+TAKEN: dict[Inputs, tuple[str, ...]] = {
+    "pairs": _PAIRS,
+    "images": (*_IMAGES, "held_out"),
+    "compatible": _COMPATIBLE,
+    "side": (*_IMAGES, "source"),
+}
+_OWN = {"dmu": ("refreshed",), "bt2": _ACROSS}
+_EXPLAINED: dict[Inputs, str] = {
+    "pairs": "Files of --pairs hold `vector`, and perhaps `id`, `label` and `side`; rows are joined by id, or else by "
+    "their order. With --gallery each is a version of it (its native vectors), a column of it, or a file with ids, and "
+    "all are joined by id. --from and --to bind the artifact to versions, and are the pairs where --pairs is left out.",
+    "images": "The model starts from random weights, or those of the setting `pretrained`. Its encoder goes into "
+    "`init` or `register`.",
+    "compatible": "The model stays comparable with --source, a folder that `train` wrote: `register` its encoder, "
+    "`link` its artifact, and its queries search the source's gallery.",
+    "side": "Train it when the source model is trained, on its images: it is stored with each item, and `train fct` "
+    "and others read it once there is a target.",
+}
+_EXPLAINED_BT2 = (
+    "With --gallery in place of --source the model is trained against a gallery of texts: an image against the vector "
+    "of its item, whose id is the image's path below the folder, with its suffix or without. Its queries then search "
+    "the gallery before any image is embedded."
+)
+_EXAMPLES: dict[Inputs, str] = {
+    "pairs": "--gallery photos.lance --pairs v1 v2.npz --to v2 --out h.compat",
+    "images": "--images photos --out v1.model --set dim=64 --set size=32",
+    "compatible": "--images photos --source v1.model --out v2.model --set dim=64 --set size=32",
+    "side": "--images photos --out side.safetensors --set dim=128",
+}
 
 
 @dataclass(frozen=True)
@@ -55,99 +129,157 @@ class Trained:
     manifest: Manifest
 
 
-@click.group(
+class Train(Verb):
+    """`train METHOD --help` shows what METHOD takes."""
+
+    def settings_kinds(self, ctx: click.Context) -> dict[str, type]:
+        """The settings of the method that the line names."""
+        name = ctx.meta[_METHOD]
+        return {} if name is None else {"": METHODS[name].load()}
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Note the method, which the help needs before the line is read."""
+        ctx.meta[_METHOD] = next((word for word in args if word in METHODS), None)
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help of the method that the line names, or of the verb."""
+        name = ctx.meta.get(_METHOD)
+        if name is None:
+            super().format_help(ctx, formatter)
+            return
+        method, taken = METHODS[name], taken_by(name)
+        formatter.write_usage(ctx.command_path, f"{name} [OPTIONS]")
+        for text in (method.summary, _EXPLAINED[method.inputs], *([_EXPLAINED_BT2] if name == "bt2" else ())):
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(text)
+        own = _PAIRS + _COMPATIBLE + _ACROSS + ("refreshed",)
+        every = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        options = [each for each in every if each.name in taken or each.name not in own]
+        with formatter.section("Options"):
+            formatter.write_dl([record for option in options if (record := option.get_help_record(ctx)) is not None])
+        with formatter.section("Settings, by --set NAME=VALUE or as lines of --config FILE"):
+            formatter.write_dl(list(settings_table({"": method.load()})))
+        with formatter.section("Examples"):
+            formatter.write_text(f"compatstore train {name} {_EXAMPLES[method.inputs]}")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the methods, and the options of all."""
+        with formatter.section("Methods on pairs of embeddings"):
+            formatter.write_dl([(name, one.summary) for name, one in METHODS.items() if one.inputs == "pairs"])
+        with formatter.section("Methods on images"):
+            formatter.write_dl([(name, one.summary) for name, one in METHODS.items() if one.inputs != "pairs"])
+        super().format_options(ctx, formatter)
+
+
+def taken_by(name: str) -> tuple[str, ...]:
+    """The options that a method takes besides those of all methods."""
+    return TAKEN[METHODS[name].inputs] + _OWN.get(name, ())
+
+
+@verb(
     "train",
-    epilog=shown_examples(
-        (
-            "train auto --gallery photos.lance --source v1 --target v2.npz --to v2 --out h.compat",
-            "train bct --images photos --source v1.model --dim 64 --size 32 --out v2.model",
-        )
+    kind=Train,
+    examples=(
+        "train auto --gallery photos.lance --pairs v1 v2.npz --to v2 --out h.compat",
+        "train fct --pairs v1.npz v2.npz --out h.compat --set epochs=40",
+        "train bct --images photos --source v1.model --out v2.model --config bct.toml",
     ),
 )
-def train() -> None:
-    """Train on pairs of embeddings, or on images."""
-
-
-_KINDS = "a file (Parquet, Arrow, Feather, npz, npy); with --gallery also one of its versions or columns."
-_LABELS = "Classes: with --gallery one of its columns, else a file (npy, npz, JSON) in the source's order."
-_FILES = (
-    "Files hold `vector`, and perhaps `id`, `label` and `side`; rows are joined by id, or else by their order. With "
-    "--gallery each of --source and --target is a version of it (its native vectors), a column of it, or a file with "
-    "ids, and all are joined by id: train ridge --gallery photos.lance --source v1 --target v2.npz --to v2. --from and "
-    "--to bind the artifact to versions, and are what --source and --target are where these are left out."
+@click.argument("method", type=click.Choice(list(METHODS)), metavar="METHOD")
+@click.option("--out", required=True, metavar="PATH", help="Artifact (NAME.compat) or model (NAME.model) to write.")
+@click.option("--overwrite", is_flag=True, help="Replace what is there.")
+@settings_options
+@click.option(
+    "--pairs",
+    nargs=2,
+    metavar="SOURCE TARGET",
+    help="Vectors of the same items: files (Parquet, Arrow, Feather, npz, npy), or with --gallery versions or columns.",
 )
+@click.option("--labels", metavar="LABELS", help="Classes: a column of --gallery, or a file in the source's order.")
+@click.option("--side", metavar="FILE", help="Side-information of the source, by id or in the source's order.")
+@click.option("--target-side", metavar="FILE", help="Side-information of the target.")
+@click.option("--target-head", metavar="FILE", help="Classifier head of the target model (npy, npz).")
+@click.option("--drop-missing", is_flag=True, help="Leave out ids that one side lacks; else they are refused.")
+@click.option("--gallery", metavar="GALLERY", help="Gallery whose versions the artifact or model is for.")
+@click.option("--from", "source_version", metavar="VERSION", help="Version in --gallery of the source vectors.")
+@click.option("--to", "target_version", metavar="VERSION", help="Version in --gallery of the target vectors.")
+@click.option("--images", metavar="FOLDER", help="Folder of class folders.")
+@click.option("--source", metavar="MODEL", help="The model to stay comparable with; of side-information to compare.")
+@click.option(
+    "--held-out",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Share of every class that is not trained on, and measured.",
+)
+@click.option("--augment", is_flag=True, help="Train on random views: crops, small rotations, blur and noise.")
+@click.option("--drop-unreadable", is_flag=True, help="Leave out images that cannot be read; else they are refused.")
+@click.option("--checkpoint", metavar="FILE", help="Save to this file while training; go on from it after a stop.")
+@click.option(
+    "--refreshed",
+    nargs=2,
+    multiple=True,
+    metavar="MODEL ARTIFACT,...",
+    help="The adaptation learns from a gallery that was refreshed before too: the model of its natives, and the "
+    "adaptations that led from there to --source.",
+)
+@click.option(
+    "--target", metavar="MODEL", help="An independent model of dim - extra values; else one is trained first."
+)
+@click.option("--class-names", is_flag=True, help="Train against the names of the class folders, not items' vectors.")
+@trust_code_option
+@pass_output
+@click.pass_context
+def train(
+    ctx: click.Context,
+    output: Output,
+    method: str,
+    out: str,
+    overwrite: bool,
+    words: tuple[str, ...],
+    config: str | None,
+    **inputs: Any,
+) -> None:
+    """Train on pairs of embeddings, or on images.
+
+    `train METHOD --help` shows what METHOD takes. A method writes an artifact, which `link` attaches to two versions,
+    or a model that `register` takes as network:PATH.
+    """
+    given = {name: value for name, value in inputs.items() if value not in (None, (), False)}
+    taken = taken_by(method)
+    if wrong := [name for name in given if name not in taken]:
+        flags = {name: option.opts[0] for option in ctx.command.params if (name := option.name)}
+        raise click.UsageError(f"train {method} does not take {flags[wrong[0]]}.")
+    kinds = {"": METHODS[method].load()}
+    trainer = read_settings(kinds, config=config, words=words, given={}, where=f"compatstore train {method}")[""]
+    require_free(out, overwrite)
+    if METHODS[method].inputs == "pairs":
+        _train_on_pairs(output, trainer, out, overwrite, given)
+        return
+    if "images" not in given:
+        raise click.UsageError(f"train {method} needs --images FOLDER.")
+    from compatstore.cli import image_training
+
+    request = image_training.Request(out=out, overwrite=overwrite, **given)
+    if METHODS[method].inputs == "side":
+        image_training.train_side(output, trainer, request)
+    elif "gallery" in given:
+        image_training.train_across(output, trainer, request)
+    else:
+        if METHODS[method].inputs == "compatible" and "source" not in given:
+            raise click.UsageError(f"train {method} needs --source MODEL.")
+        image_training.train_on_images(output, trainer, request)
 
 
-def _method(name: str, trainer: str, summary: str) -> Verb:
-    """Make the verb of one trainer; its settings become options."""
+def _train_on_pairs(output: Output, trainer: PairTrainer, out: str, overwrite: bool, given: dict[str, Any]) -> None:
+    from compatstore.cli.pair_files import PairFiles
 
-    @verb(
-        name,
-        examples=(
-            f"train {name} --source v1.npz --target v2.npz --out h.compat",
-            f"train {name} --gallery photos.lance --source v1 --target v2.npz --to v2 --out h.compat",
-        ),
-        settings=trainer_loader(trainer),
-    )
-    @click.option("--out", required=True, metavar="ARTIFACT", help="Directory to write, by custom NAME.compat.")
-    @click.option("--overwrite", is_flag=True, help="Replace what is there.")
-    @click.option("--source", metavar="VECTORS", help=f"Source vectors: {_KINDS}")
-    @click.option("--target", metavar="VECTORS", help=f"Target vectors of the same items: {_KINDS}")
-    @click.option("--side", metavar="FILE", help="Side-information of the source, by id or in the source's order.")
-    @click.option("--target-side", metavar="FILE", help="Side-information of the target.")
-    @click.option("--labels", metavar="LABELS", help=_LABELS)
-    @click.option("--target-head", metavar="FILE", help="Classifier head of the target model (npy, npz).")
-    @click.option("--drop-missing", is_flag=True, help="Leave ids out that only one file has; else they are refused.")
-    @click.option(
-        "--gallery",
-        metavar="GALLERY",
-        help="Gallery whose versions the artifact is for, or whose vectors it learns from.",
-    )
-    @click.option("--from", "source_version", metavar="VERSION", help="Version in --gallery of the source vectors.")
-    @click.option("--to", "target_version", metavar="VERSION", help="Version in --gallery of the target vectors.")
-    @trust_code_option
-    @pass_output
-    def method(
-        output: Output,
-        out: str,
-        overwrite: bool,
-        source: str | None,
-        target: str | None,
-        side: str | None,
-        target_side: str | None,
-        labels: str | None,
-        target_head: str | None,
-        drop_missing: bool,
-        gallery: str | None,
-        source_version: str | None,
-        target_version: str | None,
-        trust_code: bool,
-        settings: PairTrainer,
-    ) -> None:
-        from compatstore.cli.pair_files import PairFiles
-
-        files = PairFiles(
-            source=source,
-            target=target,
-            side=side,
-            target_side=target_side,
-            labels=labels,
-            target_head=target_head,
-            drop_missing=drop_missing,
-            gallery=gallery,
-            source_version=source_version,
-            target_version=target_version,
-            trust_code=trust_code,
-        )
-        require_free(out, overwrite)
-        pairs = files.read(output.note)
-        with progress_bars("train") as bars:
-            artifact = settings.fit(pairs, _onto(bars))
-        artifact.save(out, overwrite=overwrite)
-        output.show(Trained(artifact.id, out, artifact.manifest), _trained)
-
-    method.help = f"{summary}\n\n{_FILES}"
-    return method
+    source, target = given.pop("pairs", (None, None))
+    pairs = PairFiles(source=source, target=target, **given).read(output.note)
+    with progress_bars("train") as bars:
+        artifact = trainer.fit(pairs, _onto(bars))
+    artifact.save(out, overwrite=overwrite)
+    output.show(Trained(artifact.id, out, artifact.manifest), _trained)
 
 
 def _onto(bars: Bars) -> Callable[[EpochProgress], None]:
@@ -163,9 +295,3 @@ def _trained(result: Trained) -> Iterator[str | Table]:
     source, target = result.manifest.source, result.manifest.target
     yield f"{result.id[:12]}  {result.manifest.method}  {source.dim} -> {target.dim} values, in {result.out}"
     yield from figures(result.manifest.figures)
-
-
-for row in METHODS:
-    train.add_command(_method(*row))
-for command in (*image_training.METHODS, across_training.bt2_across, *side_training.METHODS):
-    train.add_command(command)

@@ -1,10 +1,11 @@
-"""Verbs that bring an upgrade to where it can cut over: plan, upgrade, pause."""
+"""Verbs that bring an upgrade to where it can cut over: upgrade, pause."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -12,13 +13,15 @@ from compatstore.cli.exit_codes import BUSY, GATE_FAILED, stop_on_signals
 from compatstore.cli.logs import printed_aside
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
+from compatstore.cli.settings import SHARE, read_settings, settings_table
 from compatstore.cli.sharded import cut_over_shards, exit_code_of, is_pattern, open_shards, prepare_each, require_one
 from compatstore.cli.switching import switched_view
 from compatstore.cli.verb import (
+    Verb,
     gallery_argument,
     open_gallery,
-    open_target,
-    target_encoder_option,
+    settings_options,
+    target_encoder,
     trust_code_option,
     verb,
     wait_option,
@@ -28,117 +31,86 @@ from compatstore.shown import view
 from compatstore.tables import Table
 
 if TYPE_CHECKING:
-    from compatstore.cli.settings import Options
     from compatstore.gallery import Gallery
     from compatstore.trainers.pairs.learn import Learn
     from compatstore.upgrade.leases.stop_request import Paused
-    from compatstore.upgrade.plan import Plan
     from compatstore.upgrade.refit import Refitter
-    from compatstore.upgrade.requests.backfill import Backfill
-    from compatstore.upgrade.requests.gates import Gates
-    from compatstore.upgrade.requests.run_settings import RunSettings
     from compatstore.versions import EmbeddingVersion
 
 
 Ended = TypeVar("Ended")  # what an upgrade gives back, of a gallery or of shards
 _ARTIFACT_ID = re.compile(r"[0-9a-f]+")
-via_option = click.option(
-    "--via", metavar="ARTIFACT", help="Artifact to use: id, its first digits, or a path to link first."
-)
-refit_option = click.option(
-    "--refit",
-    is_flag=True,
-    help="Correct the transform by what the backfill has embedded, and hop the rest again where held-out rows come "
-    "nearer. A fifth of the backfill is drawn at random to validate that.",
-)
-no_learn_option = click.option(
-    "--no-learn",
-    is_flag=True,
-    help="Refuse where no artifact leads to TARGET. Else the upgrade teaches itself: it learns a transform from what "
-    "it embeds, wave by wave, and searches use both versions as one once that is sure to be better.",
-)
 
 
-def _of_plan() -> Mapping[str, Options]:
-    from compatstore.cli.requests import of_plan
+@dataclass(frozen=True, kw_only=True)
+class Learning:
+    """What an upgrade learns.
 
-    return of_plan()
-
-
-def _of_upgrade() -> Mapping[str, Options]:
-    from compatstore.cli.requests import of_upgrade
-
-    return of_upgrade()
-
-
-@verb(
-    "plan",
-    examples=(
-        "plan photos.lance v2 --backfill 0.25",
-        "plan photos.lance v2 --target-quality 0.98 --labels category",
-    ),
-    requests=_of_plan,
-)
-@gallery_argument
-@click.argument("target")
-@via_option
-@refit_option
-@no_learn_option
-@target_encoder_option
-@trust_code_option
-@pass_output
-@click.pass_context
-def plan(
-    ctx: click.Context,
-    output: Output,
-    gallery: str,
-    target: str,
-    via: str | None,
-    refit: bool,
-    no_learn: bool,
-    encoder: str | None,
-    trust_code: bool,
-    backfill: Backfill,
-    gates: Gates,
-    settings: RunSettings,
-) -> None:
-    """Show what an upgrade would do and cost.
-
-    With --target-quality, --require, --max-negative-flips or --sample also what it is expected to give: a sample is
-    embedded with the target's model and not kept. Nothing is written, but for an artifact that --via names by its
-    path: it is linked.
+    Args:
+        learn: waves: where no artifact leads to TARGET, learn a transform from what is embedded, wave by wave; refit:
+            correct the artifact's transform by what the backfill has embedded, a fifth of which is drawn at random to
+            validate that; none: refuse where no artifact leads to TARGET.
     """
-    opened = open_target(gallery, target, encoder, trust_code=trust_code)
-    with progress_bars("plan"):
-        via = _link_first(opened, via, target, output)
-        planned = opened.upgrade(
-            target,
-            transform=via,
-            backfill=backfill,
-            gates=gates,
-            learn=_learning(refit, no_learn),
-            run=settings,
-            dry_run=True,
-        )
-    _show_plan(ctx, output, planned)
+
+    learn: Literal["waves", "refit", "none"] = "waves"
+
+    def learner(self) -> Learn | Refitter | None:
+        """What stands for it in Python."""
+        if self.learn == "none":
+            return None
+        from compatstore import trainers
+
+        return trainers.Refit() if self.learn == "refit" else trainers.Learn()
+
+
+def settings_kinds() -> dict[str, type]:
+    """Sections of a file of settings, named as the arguments of `Gallery.upgrade`."""
+    from compatstore.upgrade.requests.backfill import Backfill
+    from compatstore.upgrade.requests.gates import Gates
+    from compatstore.upgrade.requests.run_settings import RunSettings
+
+    return {"": Learning, "backfill": Backfill, "gates": Gates, "run": RunSettings}
+
+
+class Upgrade(Verb):
+    """The help of `upgrade` lists its settings too, each in a sentence; the reference has all of it."""
+
+    def settings_kinds(self, ctx: click.Context) -> dict[str, type]:
+        """The settings of an upgrade."""
+        return settings_kinds()
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, and the settings."""
+        super().format_options(ctx, formatter)
+        with formatter.section("Settings, by --set NAME=VALUE or as lines of --config FILE"):
+            formatter.write_dl(list(settings_table(settings_kinds(), whole=False)))
 
 
 @verb(
     "upgrade",
+    kind=Upgrade,
     examples=(
         "upgrade notes.lance v2 --encoder model2vec:new-model",
         "upgrade photos.lance v2 --max-cost 50 --price-per-item 0.0001 --dry-run",
-        "upgrade 'app-db#photos_*' v2 --backfill 0.25 --cutover",
+        "upgrade 'app-db#photos_*' v2 --backfill 25% --cutover",
     ),
-    requests=_of_upgrade,
+    groups={
+        "Model": ("given", "transform", "modules", "trust_code"),
+        "What it may cost, what it must give": ("backfill", "max_cost", "price_per_item", "require", "words", "config"),
+        "Run": ("dry_run", "cutover", "json", "log", "help"),
+    },
 )
 @gallery_argument
 @click.argument("target")
-@via_option
-@refit_option
-@no_learn_option
-@target_encoder_option
+@click.option("--transform", metavar="ARTIFACT", help="Artifact to use: id, its first digits, or a path to link first.")
 @trust_code_option
+@click.option("--backfill", type=SHARE, metavar="SHARE", help="Share of the items to embed, such as 0.25 or 25%.")
+@click.option("--max-cost", type=float, metavar="MONEY", help="Most money to spend on embedding.")
+@click.option("--price-per-item", type=float, metavar="MONEY", help="Of embedding, where the encoder does not say it.")
+@click.option(
+    "--require", multiple=True, metavar="FIGURE>=VALUE", help="Gate: what the sample has to give before any work."
+)
+@settings_options
 @click.option("--dry-run", is_flag=True, help="Show the plan that this command would carry out, and stop.")
 @click.option("--cutover", is_flag=True, help="Cut over when the upgrade is ready.")
 @pass_output
@@ -148,16 +120,16 @@ def upgrade(
     output: Output,
     gallery: str,
     target: str,
-    via: str | None,
-    refit: bool,
-    no_learn: bool,
-    encoder: str | None,
+    transform: str | None,
     trust_code: bool,
+    backfill: float | None,
+    max_cost: float | None,
+    price_per_item: float | None,
+    require: tuple[str, ...],
+    words: tuple[str, ...],
+    config: str | None,
     dry_run: bool,
     cutover: bool,
-    backfill: Backfill,
-    gates: Gates,
-    settings: RunSettings,
 ) -> None:
     """Give every item a vector in TARGET.
 
@@ -171,72 +143,63 @@ def upgrade(
     Where no artifact leads to TARGET, the upgrade learns one from what it embeds; --encoder registers a TARGET that is
     new. Without any limit a first sample is embedded, 2 % of the gallery, or everything if that takes less time than
     learning.
+
+    With --dry-run nothing is written, but for an artifact that --transform names by its path: it is linked. Where
+    something is required, the plan says what to expect: a sample is embedded with the target's model and not kept.
     """
-    learning = _learning(refit, no_learn)
+    own = {"share": backfill, "max_cost": max_cost, "price_per_item": price_per_item}
+    asked = read_settings(
+        settings_kinds(),
+        config=config,
+        words=words,
+        given={**{f"backfill.{name}": value for name, value in own.items()}, "gates.require": require or None},
+        where="compatstore upgrade",
+    )
+    arguments = {"backfill": asked["backfill"], "gates": asked["gates"], "run": asked["run"]}
+    arguments["learn"] = asked[""].learner()
 
     def run(upgrading: Callable[..., Ended], via: str | None) -> Ended:
         aside = printed_aside(output.log)  # Ray tells on stdout of workers that were lost
         with aside, progress_bars("upgrade") as bars, stop_on_signals() as should_stop, output.noting_warnings():
-            return upgrading(
-                target,
-                transform=via,
-                backfill=backfill,
-                gates=gates,
-                learn=learning,
-                run=settings,
-                progress=onto(bars),
-                should_stop=should_stop,
-            )
+            return upgrading(target, transform=via, **arguments, progress=onto(bars), should_stop=should_stop)
 
     if is_pattern(gallery):
         if dry_run:
             require_one(gallery, "--dry-run")
-        shards = open_shards(gallery, trust_code=trust_code, target=target, encoder=encoder)
+        shards = open_shards(gallery, trust_code=trust_code, target=target)
         linked: list[str | None] = []
 
         def prepare(shard: Gallery) -> None:
-            if encoder is not None:
-                _register_first(shard, target, encoder, output)
-            linked.append(_link_first(shard, via, target, output))
+            _register_first(shard, target, output)
+            linked.append(_link_first(shard, transform, target, output))
 
         prepare_each(shards, prepare)
-        upgraded = run(shards.upgrade, next(iter(linked), via))
+        upgraded = run(shards.upgrade, next(iter(linked), transform))
         output.show(upgraded, view)
         if cutover and not upgraded.failed:
             cut_over_shards(output, shards, target)
         ctx.exit(exit_code_of(upgraded))
-    if encoder is not None and not dry_run:
-        _register_first(open_gallery(gallery, trust_code=trust_code), target, encoder, output)
-    if dry_run and encoder is not None:
-        opened = open_gallery(gallery, trust_code=trust_code)
-        if target not in opened.versions():
-            with progress_bars("plan"):
-                new = _as_asked(opened, target, encoder)
-                planned = opened.upgrade(
-                    new, transform=via, backfill=backfill, gates=gates, learn=learning, run=settings, dry_run=True
-                )
-            _show_plan(ctx, output, planned)
-    opened = open_target(gallery, target, encoder, trust_code=trust_code)
-    via = _link_first(opened, via, target, output)
+    opened = open_gallery(gallery, trust_code=trust_code)
+    goal: str | EmbeddingVersion = target
+    if dry_run and target not in opened.versions() and (new := _as_asked(opened, target)) is not None:
+        goal = new
+    else:
+        if not dry_run:
+            _register_first(opened, target, output)
+        opened = open_gallery(gallery, trust_code=trust_code, target=target)
+        transform = _link_first(opened, transform, target, output)
     if dry_run:
-        with progress_bars("plan"):
-            planned = opened.upgrade(
-                target, transform=via, backfill=backfill, gates=gates, learn=learning, run=settings, dry_run=True
-            )
-        _show_plan(ctx, output, planned)
-    report = run(opened.upgrade, via)
+        with progress_bars("upgrade", "--dry-run"):
+            planned = opened.upgrade(goal, transform=transform, **arguments, dry_run=True)
+        output.show(planned, view)
+        ctx.exit(0 if planned.estimate is None or planned.estimate.passed else GATE_FAILED)
+    report = run(opened.upgrade, transform)
     if not cutover:
         output.show(report, view)
         return
     with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
         switched = opened.cutover(target, progress=onto(bars), should_stop=should_stop)
     output.show({"upgrade": report, "cutover": switched}, _result_and_cutover)
-
-
-def _show_plan(ctx: click.Context, output: Output, planned: Plan) -> None:
-    """Show a plan and end the command; where a gate fails, so does the command."""
-    output.show(planned, view)
-    ctx.exit(0 if planned.estimate is None or planned.estimate.passed else GATE_FAILED)
 
 
 @verb(
@@ -266,39 +229,22 @@ def pause(ctx: click.Context, output: Output, gallery: str, target: str, wait: f
     ctx.exit(0 if paused.stopped or not wait else BUSY)
 
 
-def _learning(refit: bool, no_learn: bool) -> Learn | Refitter | None:
-    """What --refit and --no-learn stand for.
-
-    Raises:
-        UsageError: Both are given.
-    """
-    if refit and no_learn:
-        raise click.UsageError("--refit learns from what is embedded: leave --no-learn out.")
-    if refit:
-        from compatstore.trainers import Refit
-
-        return Refit()
-    if no_learn:
-        return None
-    from compatstore.trainers.pairs.learn import Learn
-
-    return Learn()
-
-
-def _register_first(gallery: Gallery, target: str, encoder: str, output: Output) -> None:
-    """Register a target that the gallery does not know."""
-    if target in gallery.versions():
+def _register_first(gallery: Gallery, target: str, output: Output) -> None:
+    """Register a target that the gallery does not know, where the command line names its model."""
+    if target in gallery.versions() or (new := _as_asked(gallery, target)) is None:
         return
+    gallery.register(new)
     active = gallery.version()
-    gallery.register(_as_asked(gallery, target, encoder))
-    output.note(f"Registered {target} with {encoder}, compared by {active.metric} as {active.name} is.")
+    output.note(f"Registered {target} with {target_encoder()}, compared by {active.metric} as {active.name} is.")
 
 
-def _as_asked(gallery: Gallery, target: str, encoder: str) -> EmbeddingVersion:
+def _as_asked(gallery: Gallery, target: str) -> EmbeddingVersion | None:
     """The version that `--encoder` makes of a name: compared and stored as the active one is."""
     from compatstore.cli.requests import VersionSettings
 
-    active = gallery.version()
+    encoder, active = target_encoder(), gallery.version()
+    if encoder is None:
+        return None
     return VersionSettings(encoder=encoder, metric=active.metric, dtype=active.dtype).version(target)
 
 

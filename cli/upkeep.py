@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     examples=(
         "verify photos.lance",
         "verify app-db#photos --json",
-        "verify photos.lance --encoder --trust-code",
+        "verify photos.lance --embed --trust-code",
     ),
 )
 @gallery_argument
-@click.option("--encoder", is_flag=True, help="Embed a few items of each version again, and compare the vectors.")
+@click.option("--embed", is_flag=True, help="Embed a few items of each version again, and compare the vectors.")
 @trust_code_option
 @pass_output
 @click.pass_context
-def verify(ctx: click.Context, output: Output, gallery: str, encoder: bool, trust_code: bool) -> None:
+def verify(ctx: click.Context, output: Output, gallery: str, embed: bool, trust_code: bool) -> None:
     """Check that all of a gallery fits together.
 
     Table, registry, files, tags and indexes are held against each other. Nothing is written; each finding comes with
@@ -41,8 +41,8 @@ def verify(ctx: click.Context, output: Output, gallery: str, encoder: bool, trus
     from compatstore.verification import verify_at
 
     with progress_bars("verify"):
-        if encoder:
-            result = open_gallery(gallery, trust_code=trust_code).maintenance.verify(encoder=True)
+        if embed:
+            result = open_gallery(gallery, trust_code=trust_code).maintenance.verify(embed=True)
         else:
             result = verify_at(locate(gallery))
     output.show(result, _findings)

@@ -13,7 +13,7 @@ import click
 
 from compatstore.cli.logs import log_option
 from compatstore.cli.output import Output
-from compatstore.cli.settings import Options
+from compatstore.cli.settings import Options, named_settings
 from compatstore.errors import AlreadyExists
 from compatstore.paths import exists
 
@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from compatstore.encoders import Encoder
     from compatstore.gallery import Gallery
 
-_ENCODERS = "compatstore.encoders"  # of a context: version -> spec, as `--encoders` names them
+# Options of earlier trees; what is no option and a setting of the verb is found by its name.
+FORMER = {
+    "--via": "--transform",
+    "--encoders": "--encoder",
+    "--no-learn": "--set learn=none",
+    "--refit": "--set learn=refit",
+}
+_ENCODERS = "compatstore.encoders"  # of a context: version -> spec, as `--encoder` names them
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
@@ -30,32 +37,46 @@ class Verb(click.Command):
 
     Set `requests` to a function that gives options made of frozen dataclasses, by the names of the parameters as which
     the command's function gets one of each. The function is called when the options are needed, not before, so that
-    listing commands loads no trainer.
+    listing commands loads no trainer. With `groups`, heading -> names of parameters, the help lists options by them.
     """
 
     requests: Callable[[], Mapping[str, Options]] = dict
+    groups: Mapping[str, Sequence[str]] = {}
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """All parameters: the command's own, the generated ones, those of all verbs, and --help."""
         own = super().get_params(ctx)
         declared, help = own[: len(self.params)], own[len(self.params) :]
-        if not ctx.resilient_parsing:
-            return [*declared, *self._generated, *_for_all(), *help]
-        from compatstore.cli.offers import completed  # a shell asks for completions
-        from compatstore.cli.option_list import listed_options
+        return [*declared, *self._generated, *_for_all(), *help]
 
-        return [completed(parameter) for parameter in (*declared, *listed_options(ctx), *_for_all(), *help)]
+    def settings_kinds(self, ctx: click.Context) -> Mapping[str, type]:
+        """The dataclasses that `--set` and `--config` fill, by their sections; none for most verbs."""
+        return {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the line; while its last value is still to be completed, without the option that waits for it."""
-        if ctx.resilient_parsing and args and args[-1] in self._waiting(ctx):
-            args = args[:-1]
-        return super().parse_args(ctx, args)
+        """Read the line; an option that is a setting is answered with how it is set."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name.removeprefix("--").removeprefix("no-").replace("-", "_")
+            known = named_settings(self.settings_kinds(ctx))
+            sets = [f"--set {each}=VALUE" for each in known if each.rpartition(".")[2] == name]
+            meant = FORMER.get(error.option_name) or next(iter(sets), None)
+            if meant is None:
+                raise
+            raise click.UsageError(f"No such option: {error.option_name}. It is {meant}.", ctx) from None
 
-    def _waiting(self, ctx: click.Context) -> set[str]:
-        """Options that take a value."""
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, in groups where there are some; what no group names stands in the last."""
         options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
-        return {flag for option in options if not option.is_flag for flag in option.opts}
+        named = {name for names in self.groups.values() for name in names}
+        groups = list((self.groups or {"Options": ()}).items())
+        for at, (heading, names) in enumerate(groups):
+            last = at == len(groups) - 1
+            own = [each for name in names for each in options if each.name == name]
+            own += [each for each in options if last and each.name not in named]
+            with formatter.section(heading):
+                formatter.write_dl([record for each in own if (record := each.get_help_record(ctx)) is not None])
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """The first sentence of the help, whole: a list of commands folds it where the terminal is narrow."""
@@ -93,6 +114,8 @@ def verb(
     examples: Sequence[str],
     settings: Callable[[], type] | None = None,
     requests: Callable[[], Mapping[str, Options]] | None = None,
+    kind: type[Verb] = Verb,
+    groups: Mapping[str, Sequence[str]] | None = None,
 ) -> Callable[[Callable[..., None]], Verb]:
     """Make a function a verb; its docstring is the help.
 
@@ -101,10 +124,13 @@ def verb(
         examples: One to three command lines, without the program's name, shown at the end of the help.
         settings: Gives the one dataclass of which the function gets `settings`.
         requests: Gives the options of several, see `Verb`.
+        kind: The class of the command.
+        groups: Of options in the help, see `Verb`.
     """
 
     def make(function: Callable[..., None]) -> Verb:
-        made = click.command(name, cls=Verb, epilog=shown_examples(examples))(function)
+        made = click.command(name, cls=kind, epilog=shown_examples(examples))(function)
+        made.groups = groups or {}
         if settings is not None:
             made.requests = lambda: {"settings": Options(kind=settings())}
         elif requests is not None:
@@ -114,7 +140,7 @@ def verb(
     return make
 
 
-gallery_argument = click.argument("gallery")
+gallery_argument = click.argument("gallery", type=click.Path())
 
 
 def trust_code_option(function: Function) -> Function:
@@ -130,13 +156,13 @@ def trust_code_option(function: Function) -> Function:
         help="Module to import first, for example one that registers an embedding function with LanceDB; repeatable.",
     )
     encoders = click.option(
-        "--encoders",
+        "--encoder",
         "given",
-        metavar="VERSION=ENCODER",
+        metavar="[VERSION=]ENCODER",
         multiple=True,
         expose_value=False,
         callback=_note_encoders,
-        help="A version's model, where the gallery cannot build it; repeatable.",
+        help="A version's model, where the gallery cannot build it; without VERSION= that of TARGET. Repeatable.",
     )
     trust = click.option(
         "--trust-code", is_flag=True, help="Build encoders that the gallery names as Python code or as an address."
@@ -148,13 +174,25 @@ def _note_encoders(context: click.Context, parameter: click.Parameter, given: tu
     """Keep the encoders that are named until a gallery is opened.
 
     Raises:
-        UsageError: One is not VERSION=ENCODER.
+        UsageError: One names no version, and the verb has no target.
     """
-    pairs = [text.partition("=") for text in given]
-    wrong = [text for text, (name, mark, spec) in zip(given, pairs, strict=True) if not (name and mark and spec)]
-    if wrong:
-        raise click.UsageError(f"--encoders takes VERSION=ENCODER, not {wrong[0]!r}.", context)
-    context.meta[_ENCODERS] = {name: spec for name, _, spec in pairs}
+    named = dict(_encoder_of(text) for text in given)
+    takes_target = any(each.name == "target" for each in context.command.params)
+    if None in named and not takes_target:
+        raise click.UsageError(f"--encoder takes VERSION=ENCODER here, not {named[None]!r}.", context)
+    context.meta[_ENCODERS] = named
+
+
+def _encoder_of(text: str) -> tuple[str | None, str]:
+    """(version, ENCODER); a name before the first "=" is that of a version unless it begins an ENCODER."""
+    name, mark, spec = text.partition("=")
+    return (name, spec) if mark and ":" not in name else (None, text)
+
+
+def target_encoder() -> str | None:
+    """ENCODER that the command line gives the target of an upgrade."""
+    named: Mapping[str | None, str] = click.get_current_context().meta.get(_ENCODERS, {})
+    return named.get(None)
 
 
 def _import(context: click.Context, parameter: click.Parameter, modules: tuple[str, ...]) -> None:
@@ -172,9 +210,14 @@ def _import(context: click.Context, parameter: click.Parameter, modules: tuple[s
             importlib.import_module(module)
 
 
-target_encoder_option = click.option(
-    "--encoder", metavar="ENCODER", help="The target's model, where the gallery cannot build it."
-)
+def settings_options(function: Function) -> Function:
+    """`--set` and `--config`, for `read_settings`."""
+    words = click.option(
+        "--set", "words", metavar="NAME=VALUE", multiple=True, help="A setting, of those listed below; repeatable."
+    )
+    config = click.option("--config", metavar="FILE", help="TOML file of settings; --set and options go before it.")
+    return words(config(function))
+
 
 wait_option = click.option(
     "--wait",
@@ -201,23 +244,23 @@ def _import_from_here() -> None:
         sys.path.append(os.getcwd())
 
 
-def open_gallery(gallery: str, *, trust_code: bool, encoders: Mapping[str, Encoder] | None = None) -> Gallery:
-    """Open a gallery; Lance loads here and not before."""
+def open_gallery(gallery: str, *, trust_code: bool, target: str | None = None) -> Gallery:
+    """Open a gallery with the encoders that the command line names; Lance loads here and not before.
+
+    Args:
+        gallery: Its address.
+        trust_code: Build encoders that it names as Python code or as an address.
+        target: The version of an ENCODER that is given without one.
+    """
     from compatstore.gallery import Gallery
 
     if trust_code:
         _import_from_here()
     context = click.get_current_context(silent=True)
     named = {} if context is None else context.meta.get(_ENCODERS, {})
-    every = {name: build_encoder(spec) for name, spec in named.items()} | dict(encoders or {})
+    wanted = {name or target: spec for name, spec in named.items()}
+    every = {name: build_encoder(spec) for name, spec in wanted.items() if name is not None}
     return Gallery.open(gallery, encoders=every or None, trust_code=trust_code)
-
-
-def open_target(gallery: str, target: str, encoder: str | None, *, trust_code: bool) -> Gallery:
-    """Open a gallery with the encoder of an upgrade's target, where one is named."""
-    if encoder is None:
-        return open_gallery(gallery, trust_code=trust_code)
-    return open_gallery(gallery, trust_code=trust_code, encoders={target: build_encoder(encoder)})
 
 
 def require_free(out: str, overwrite: bool) -> None:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 PYTHON = {
     "init": "cs.Gallery.create",
     "adopt": "cs.Gallery.adopt",
-    "derive": "gallery.register",
     "link": "gallery.artifacts.link",
     "unlink": "gallery.artifacts.unlink",
     "drop-columns": "gallery.maintenance.drop_columns",
@@ -28,6 +27,14 @@ PYTHON = {
     "unbackfillable": "gallery.maintenance.unbackfillable",
     "unregister": "gallery.maintenance.unregister",
     "verify": "gallery.maintenance.verify",
+}
+# Arguments of `Gallery.upgrade` that are settings -> their section in `--set SECTION.NAME=VALUE`; some are options.
+SECTIONS = {"Backfill": "backfill", "Gates": "gates", "RunSettings": "run"}
+OWN_OPTIONS = {
+    ("Backfill", "share"): "backfill",
+    ("Backfill", "max_cost"): "max_cost",
+    ("Backfill", "price_per_item"): "price_per_item",
+    ("Gates", "require"): "require",
 }
 ON_A_PATH = ("cs.Gallery.create", "cs.Gallery.adopt")  # no gallery is open: the path is the first operand
 OPTIONS = {("link", "source"): "from", ("link", "target"): "to"}  # of a shell, where they have another name
@@ -59,6 +66,7 @@ ARTIFACT, COLUMN, FILE = Word("artifact", "ARTIFACT"), Word("...", "COLUMN"), Wo
 DIM, DIM_FOUND = Word("...", "DIM"), Word("...", None)  # a command finds it in the table, or by the encoder
 ENCODER, ENCODER_IN_SHELL = Word("...", "ENCODER"), Word(None, "ENCODER")
 IN_SHELL = Word(None, "")  # a flag of a command alone
+FLAG = Word("True", "")
 
 
 @dataclass(frozen=True)
@@ -157,10 +165,18 @@ def option(name: str, value: object = ..., *, within: str = "") -> str:
         value: What to give it; by default the reader chooses.
         within: The public dataclass that has it as a field.
     """
+    if _shell and within in SECTIONS:
+        return " ".join(_setting(within, name, value))
     if _shell:
         return " ".join(_words(name, Word(None, "") if value is ... else value))
     text = f"{name}={_python(value)}"
     return f"{within}({text})" if within else text
+
+
+def setting(name: str, value: object) -> str:
+    """A setting of a trainer."""
+    shown = str(value).lower() if value is True else value
+    return f"--set {name}={shown}" if _shell else f"{name}={_python(value)}"
 
 
 def training(method: str, *, out: str = "") -> str:
@@ -234,6 +250,8 @@ def _all_words(verb: str, options: Mapping[str, object]) -> list[str]:
 def _words(name: str, value: object, verb: str = "") -> list[str]:
     """An option of a command."""
     flag = name.replace("_", "-")
+    if isinstance(value, Made) and verb == "upgrade":
+        return [word for field, each in value.fields.items() for word in _setting(value.kind, field, each)]
     if isinstance(value, Made):
         return _all_words(verb, value.fields)
     if value is None or (isinstance(value, Word) and value.shell is None):
@@ -241,3 +259,11 @@ def _words(name: str, value: object, verb: str = "") -> list[str]:
     if isinstance(value, bool):
         return [f"--{flag}" if value else f"--no-{flag}"]
     return [f"--{flag}", *(word for word in _operand(value) if word)]
+
+
+def _setting(kind: str, name: str, value: object) -> list[str]:
+    """A field of a settings dataclass of `upgrade`: an option of its own, or `--set`."""
+    if (kind, name) in OWN_OPTIONS:
+        return _words(OWN_OPTIONS[kind, name], Word(None, "") if value is ... else value)
+    shown = "..." if value is ... or isinstance(value, Word) else str(value).lower() if value is True else str(value)
+    return ["--set", shlex.quote(f"{SECTIONS[kind]}.{name}={shown}")]

@@ -113,7 +113,9 @@ def test_the_surface_stays_small():
     assert len(public) <= 29, public
 
 
-@pytest.mark.parametrize("name", ["plan", "link", "verify", "search_async", "derive_async", "native_ids"])
+@pytest.mark.parametrize(
+    "name", ["upgrade", "link", "verify", "search_async", "derive_async", "native_ids", "--dry-run"]
+)
 def test_a_former_name_says_what_took_its_place(gallery, name):
     with pytest.raises(AttributeError, match=r"use |call gallery\.aio"):
         getattr(gallery, name)

@@ -25,7 +25,7 @@ COLUMN = next_step.COLUMN
         (
             lambda: next_step.call("upgrade", "v2", backfill=next_step.made("Backfill", order="random")),
             'gallery.upgrade("v2", backfill=cs.Backfill(order="random"))',
-            "compatstore upgrade GALLERY v2 --order random",
+            "compatstore upgrade GALLERY v2 --set backfill.order=random",
         ),
         (
             lambda: next_step.call("upgrade", "v2", on="shards"),
@@ -89,12 +89,12 @@ def test_an_error_names_the_next_call_in_python_and_the_next_command_in_the_shel
     gallery = cs.Gallery.create(path, cs.EmbeddingVersion("v1", dim=2))
     gallery.register(cs.EmbeddingVersion("v2", dim=2))
     with pytest.raises(cs.errors.UpgradeError) as refusal:
-        gallery.fuse("v2")
+        gallery.evaluate("v2", choose=True)
     assert refusal.value.fix == 'Begin it: gallery.upgrade("v2")'
-    shown = CliRunner().invoke(app, ["fuse", path, "v2"])
+    shown = CliRunner().invoke(app, ["evaluate", path, "v2", "--choose"])
     assert shown.output.rstrip().endswith(f"Begin it: compatstore upgrade {path} v2")
     with pytest.raises(cs.errors.UpgradeError) as refusal:  # the program ran in this process, and has ended
-        gallery.fuse("v2")
+        gallery.evaluate("v2", choose=True)
     assert refusal.value.fix == 'Begin it: gallery.upgrade("v2")'
 
 

@@ -45,7 +45,7 @@ def shown_by(gallery):
         "UpgradeEstimate": gallery.upgrade(
             "v2", backfill=0.5, gates=cs.Gates(sample=200, labels="digit"), dry_run=True
         ).estimate,
-        "Fusion": gallery.fuse("v2", sample=200, labels="digit"),
+        "Fusion": gallery.evaluate("v2", sample=200, labels="digit", choose=True),
         "Scan": gallery.scan(),
     }
 

@@ -20,7 +20,7 @@ VERBS = {
     "search --explain": ("search", "GALLERY", "--id", "item-000001", "--explain"),
     "versions": ("versions", "GALLERY"),
     "evaluate": ("evaluate", "GALLERY", "v2", "--sample", "100", "--encoder", "ENCODER"),
-    "plan": ("plan", "GALLERY", "v2", "--backfill", "0.5"),
+    "plan": ("upgrade", "GALLERY", "v2", "--backfill", "0.5", "--dry-run"),
     "upgrade --dry-run": ("upgrade", "GALLERY", "v2", "--backfill", "0.5", "--dry-run"),
     "cutover --check": ("cutover", "GALLERY", "v2", "--check"),
     "status": ("status", "GALLERY"),

@@ -68,9 +68,9 @@ def as_one(
 ) -> Record:
     """What is served by the versions of both models, share by share of a backfill in one order; nothing is told.
 
-    After a hop by an artifact `fuse` chooses how the two are weighed. Without an artifact the upgrade teaches itself
-    from what it embeds; what it serves before it has embedded anything is the status quo. With `alone` the target is
-    searched by itself too, by its vectors as they are and by expected distances; before it has any, the source is.
+    After a hop by an artifact `evaluate` chooses how the two are weighed. Without an artifact an upgrade teaches
+    itself from what it embeds; what it serves before it has embedded anything is the status quo. With `alone` the target
+    is searched by itself too, by its vectors as they are and by expected distances; before it has any, the source is.
     """
     ids, shares = list(range(len(lesson.gallery))), np.linspace(0, 1, lesson.size.alphas)
     stored = embed(source.encoder, lesson.gallery)
@@ -82,7 +82,7 @@ def as_one(
         if artifact is not None:
             gallery.artifacts.link(artifact, "v1", "v2")
             gallery.upgrade("v2")
-            gallery.fuse("v2", sample=min(len(ids), 1000), seed=lesson.seed)
+            gallery.evaluate("v2", sample=min(len(ids), 1000), seed=lesson.seed, choose=True)
         asking = _Asking(lesson, source, target, stored)
         found, weights, by_itself = [], [], dict[str, list[Ranking]]()
         for share in shares:

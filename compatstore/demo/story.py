@@ -141,7 +141,7 @@ def hop(gallery: Gallery, models: DemoModels, transforms: Transforms, seed: int,
 
 def fuse(gallery: Gallery, say: Say) -> None:
     """Choose how searches use both versions of the upgrade as one, by the labels of the gallery's own items."""
-    fusion = gallery.fuse("v2", labels="label", sample=len(gallery))
+    fusion = gallery.evaluate("v2", labels="label", sample=len(gallery), choose=True)
     say(f"Both versions as one: {fusion.choice}.")
 
 

@@ -167,7 +167,7 @@ def _require_chain(chain: Sequence[Artifact], asked: str) -> None:
             found = "none" if given is None else f"{given.dim} values"
             expected = f"side-information of {wanted.dim} values from {before.short_id}"
             raise Incompatible(
-                asked, expected=expected, found=found, fix=f"Train it with {next_step.option('side_transform')}."
+                asked, expected=expected, found=found, fix=f"Train it with {next_step.setting('side_transform', True)}."
             )
 
 

@@ -20,6 +20,7 @@ from compatstore.gallery.upgrades import UpgradeVerbs
 
 FORMER = {
     "plan": "upgrade(..., dry_run=True)",
+    "fuse": "evaluate(..., choose=True)",
     "check_cutover": "cutover(..., dry_run=True).missing",
     "pause": "the command `compatstore pause`",
     "derive": "register(NAME, of=...)",

@@ -31,11 +31,11 @@ class Maintenance:
     def __init__(self, gallery: SearchVerbs) -> None:
         self._catalog, self._searched = gallery._catalog, gallery._searched
 
-    def verify(self, *, encoder: bool = False) -> Verification:
+    def verify(self, *, embed: bool = False) -> Verification:
         """Check table, registry, artifacts, tags and indexes against each other; read-only, in bounded memory.
 
         Args:
-            encoder: Embed a few items of each version again, and compare them with the vectors that are stored.
+            embed: Embed a few items of each version again, and compare them with the vectors that are stored.
 
         Returns:
             What was found, each with its repair; `clean` where there is nothing but notes.
@@ -44,7 +44,7 @@ class Maintenance:
             >>> gallery.maintenance.verify().clean
             True
         """
-        return verify(self._catalog, encoder=encoder)
+        return verify(self._catalog, embed=embed)
 
     def optimize(self, *, adopted: bool = False, grace: float | None = None, dry_run: bool = False) -> Optimized:
         """Merge fragments and parts of indexes, and remove what nothing needs.

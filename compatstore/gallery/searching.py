@@ -64,11 +64,11 @@ class SearchVerbs(GalleryCore):
             fingerprint: Fingerprint of the model that made the query, or of both models by their versions' names;
                 refused unless it is the version's.
             serving: "fused" ranks by the source's and the target's vectors of an upgrade as one, "single" by those of
-                one version. None does as `fuse` has chosen where both queries are there, or a source that this program
-                can embed by both; vectors of one version are served by that version. A `Cascade` embeds the first
-                candidates of an upgrade natively, within its budget, and ranks them by these vectors. `Expected` ranks
-                the first candidates of one version by the distance that is expected of their native vectors: what a
-                transform doubts (FastFill's sigma^2) counts less.
+                one version. None does as `evaluate(choose=True)` chose where both queries are there, or a source
+                that this program can embed by both; vectors of one version are served by that version. A `Cascade`
+                embeds the first candidates of an upgrade natively, within its budget, and ranks them by these vectors.
+                `Expected` ranks the first candidates of one version by the distance that is expected of their native
+                vectors: what a transform doubts (FastFill's sigma^2) counts less.
             settings: How indexes are used, as `SearchSettings(nprobes=8, refine=10)`; by default as was measured when
                 they were built, with items of the gallery as queries: `status` says the recall.
 

@@ -27,7 +27,8 @@ from compatstore.upgrade.estimates.estimate import (
     save_estimate,
 )
 from compatstore.upgrade.estimates.fusing import require_doubts, serve_as_asked
-from compatstore.upgrade.estimates.merging import follow_parts
+from compatstore.upgrade.estimates.merging import choose_serving, follow_parts
+from compatstore.upgrade.estimates.trial import SampleSettings
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.plan import Plan, make_plan
 from compatstore.upgrade.progress import Progress
@@ -192,6 +193,7 @@ class UpgradeVerbs(VersionVerbs):
         *,
         force: bool = False,
         serving: Served | None = None,
+        weight: float | None = None,
         dry_run: bool = False,
         progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
@@ -201,9 +203,10 @@ class UpgradeVerbs(VersionVerbs):
         Args:
             target: The upgrade's target.
             force: Do so while rows have no vector in it; searches will not find them.
-            serving: "fused": searches use both versions as one, as `fuse` has chosen. "single": they use the target
-                alone. "expected": the same, and rank by expected distances (`Expected`) until the same call says
-                otherwise, also once the source is retired. By default they go on as before the cutover.
+            serving: "fused": searches use both versions as one, as `evaluate(choose=True)` chose. "single": they use
+                the target alone. "expected": the same, and rank by expected distances (`Expected`) until the same call
+                says otherwise, also once the source is retired. By default they go on as before the cutover.
+            weight: With "fused", the weight of the target's distances, from 0 to 1, in place of what was chosen.
             dry_run: Only count the rows that have no vector in the target (`missing`); nothing is switched.
             progress: Called after each batch of what is caught up with.
             should_stop: Asked before each batch, until the switch.
@@ -226,6 +229,11 @@ class UpgradeVerbs(VersionVerbs):
         if dry_run:
             active = self._catalog.recorded().active
             return VersionChange(active, active, check_cutover(self._catalog, target), changed=False)
+        if weight is not None:
+            if serving != "fused":
+                asked = f"cut over to {target}"
+                raise InvalidInput(asked, expected='serving="fused" with a weight', found=f"serving={serving!r}")
+            choose_serving(self._catalog, target, SampleSettings(sample=1000), weight)
         controls = Controls(progress, should_stop)
         return self._tended(cut_over(self._catalog, target, force=force, serving=serving, controls=controls))
 

@@ -217,7 +217,7 @@ def _run_as_one(
         return run
     without = next((one for one in (run.source, run.target) if not catalog.can_embed(one)), None)
     if without is not None:
-        given = next_step.either(shell=f"--encoders {without}=ENCODER", python=f"encoders={{{without!r}: ...}}")
+        given = next_step.either(shell=f"--encoder {without}=ENCODER", python=f"encoders={{{without!r}: ...}}")
         warnings.warn(
             f"{run.source} and {run.target} are served as one, but {without} has no encoder here: this search is "
             f"answered by {name} alone. Give it one: {given}, or "
@@ -267,5 +267,5 @@ def _unfused(name: str) -> UpgradeError:
         f"search by {name} and the other version of its upgrade as one",
         expected="an upgrade under way that a fusion was chosen for",
         found="none",
-        fix=f"Choose one: {next_step.call('fuse', name)}",
+        fix=f"Choose one: {next_step.call('evaluate', name, choose=next_step.FLAG)}",
     )

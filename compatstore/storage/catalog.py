@@ -402,7 +402,7 @@ class Catalog:
                 expected=f"an encoder that {what}, or your word that this gallery's code is trusted",
                 found=spec,
                 fix=f"Open the gallery with {next_step.option('trust_code', True)}, or hand the encoder over: "
-                f"{next_step.either(shell=f'--encoders {name}=ENCODER', python='encoders={...}')}.",
+                f"{next_step.either(shell=f'--encoder {name}=ENCODER', python='encoders={...}')}.",
             )
         if spec.startswith(LANCEDB):
             return build_function(self.store.schema, spec.removeprefix(LANCEDB))

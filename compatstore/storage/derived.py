@@ -38,7 +38,7 @@ def derive_version(
             asked,
             expected=f"{source.dim} values at most",
             found=f"{dim}",
-            fix=f"Name fewer: {next_step.call('derive', name, of=source.name, dim=max(source.dim // 2, 1))}",
+            fix=f"Name fewer: {next_step.call('register', name, of=source.name, dim=max(source.dim // 2, 1))}",
         )
     form = VectorForm.of(source)
     record = VersionRecord(
@@ -100,7 +100,7 @@ def require_derived(source: VersionRecord, target: VersionRecord) -> None:
             f"derive {target.name} of {source.name}",
             expected=f"a version that was derived of {source.name}",
             found=f"another model ({target.model})",
-            fix=f"Derive one: {next_step.call('derive', 'NAME', of=source.name, dim=target.dim)}",
+            fix=f"Derive one: {next_step.call('register', 'NAME', of=source.name, dim=target.dim)}",
         )
 
 

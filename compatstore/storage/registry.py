@@ -28,7 +28,6 @@ from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.merging import Merge
 from compatstore.storage.blobs import Blobs
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.glance import KEY as KEY
 from compatstore.storage.history import PREFIX, HistoryEntry, pages, read_entries, turn_page
 from compatstore.storage.lance_engine import lance
 from compatstore.storage.records import ArtifactRecord, MergeRecord, RunRecord, ServingRecord, VersionRecord
@@ -36,6 +35,7 @@ from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 
 FORMAT = 1
+KEY = "compatstore.registry"
 ID_TYPES = ("string", "int64")
 
 

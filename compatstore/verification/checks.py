@@ -66,18 +66,18 @@ CHECKS: dict[str, Check] = {
 }
 
 
-def verify(catalog: Catalog, *, encoder: bool = False) -> Verification:
+def verify(catalog: Catalog, *, embed: bool = False) -> Verification:
     """Make all checks, of one table version; read-only, in bounded memory.
 
     Args:
         catalog: The gallery.
-        encoder: Whether a few items of each version are embedded again too, and compared with what is stored.
+        embed: Whether a few items of each version are embedded again too, and compared with what is stored.
 
     Whatever is wrong becomes a finding; also a check that cannot be carried out, because a file is gone or unreadable.
     Where others wrote meanwhile, checks that found something wrong are made again of the latest version: files beside
     the table, and those of an old version that a clean-up removed, may be gone for a good reason.
     """
-    checks = CHECKS | ({"vectors": check_vectors} if encoder else {})
+    checks = CHECKS | ({"vectors": check_vectors} if embed else {})
     try:
         context = CheckContext.of(catalog)
         found = {name: tuple(_carry_out(name, check, context)) for name, check in checks.items()}

@@ -218,7 +218,7 @@ def check_vectors(context: CheckContext) -> Iterator[Finding]:
         if encoder is None:
             what = f"{record.name} has no encoder here; its vectors were not compared with its model"
             model = next_step.either(
-                shell=f"--encoders {record.name}=ENCODER",
+                shell=f"--encoder {record.name}=ENCODER",
                 python=f"Gallery.open(..., encoders={{'{record.name}': ...}})",
             )
             fix = f"Name its model: {model}, and give {next_step.same()} again."

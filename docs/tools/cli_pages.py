@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ import click
 
 from compatstore.cli.app import app
 from compatstore.cli.exit_codes import EXPLANATION
-from compatstore.cli.option_list import LISTED, listing
-from compatstore.cli.verb import Verb
+from compatstore.cli.settings import settings_table
+from compatstore.cli.training import METHODS, taken_by
+from compatstore.cli.upgrades import settings_kinds
 
 FOLDER = Path(__file__).parents[1] / "reference"
 WRITTEN = "<!-- Written by docs/tools/cli_pages.py; change the help of the verb and run that again. -->"
@@ -27,16 +28,14 @@ GALLERY is a path (`photos.lance`), a URI (`s3://bucket/photos.lance`), or a Lan
 (`app-db#photos`). ENCODER is `timm:NAME`, `torchvision:NAME`, `network:PATH`, `precomputed:PATH` or
 `python:package.module:attribute`."""
 TRAINING = """\
-A method writes an artifact (`h.compat`), which [`link`](cli.md#link) attaches to two versions, or a model that
-`register` takes as `network:PATH`. Which one to choose: [methods](../methods.md) and [training](../training.md)."""
+The settings of each method of [`train`](cli.md#train), for `--set NAME=VALUE` and the lines of a TOML file that
+`--config` names. Which method to choose: [methods](../methods.md) and [training](../training.md)."""
 
 
 def pages() -> dict[str, str]:
     """The pages by file name."""
-    train = app.commands["train"]
-    assert isinstance(train, click.Group)
     verbs = [part for name in app.list_commands(click.Context(app)) for part in _verbs(name, app.commands[name])]
-    methods = [part for name, method in sorted(train.commands.items()) for part in _verb(f"train {name}", method)]
+    methods = [part for name in sorted(METHODS) for part in _method(name)]
     exit_codes = re.findall(r"(\d+)  (\S.*?)(?=  +\d|$)", EXPLANATION, re.MULTILINE)
     codes = _table(["code", "meaning"], [[f"`{code}`", what] for code, what in exit_codes])
     return {
@@ -50,26 +49,49 @@ def _page(title: str, *parts: str) -> str:
 
 
 def _verbs(name: str, command: click.Command) -> Iterator[str]:
-    """A verb; below a group its own verbs, but for those of training, which have a page."""
+    """A verb; below a group its own verbs."""
     yield from _verb(name, command)
-    if isinstance(command, click.Group) and name != "train":
+    if isinstance(command, click.Group):
         for below, verb in command.commands.items():
             yield from _verb(f"{name} {below}", verb)
 
 
 def _verb(name: str, command: click.Command) -> Iterator[str]:
     context = click.Context(command, info_name=f"compatstore {name}")
-    yield f"## {name.removeprefix('train ')}"
+    yield f"## {name}"
     yield f"```\n{command.get_usage(context).removeprefix('Usage: ')}\n```"
     yield _prose(command.help or "")
     if name == "train":
-        yield "Its methods and their options: [training](cli-train.md)."
+        yield "Its methods and their settings: [training](cli-train.md)."
     examples = re.findall(r"^  (compatstore .+)", command.epilog or "", re.MULTILINE)
     yield "\n".join(["Examples:", "", "```", *examples, "```"])
     options = [
         option for option in command.get_params(context) if isinstance(option, click.Option) and not option.hidden
     ]
     yield _table(["option", "meaning", "default"], [_option(option, context) for option in options])
+    if name == "upgrade":
+        yield "Settings, for `--set NAME=VALUE` and the lines of a TOML file that `--config` names:"
+        yield _settings(settings_kinds())
+
+
+def _method(name: str) -> Iterator[str]:
+    """A method of `train`."""
+    method = METHODS[name]
+    yield f"## {name}"
+    yield method.summary
+    options = {option.name: option for option in app.commands["train"].params if isinstance(option, click.Option)}
+    yield "Takes " + ", ".join(f"`{options[each].opts[0]}`" for each in taken_by(name) if each in options) + "."
+    yield _settings({"": method.load()})
+
+
+def _settings(kinds: Mapping[str, type]) -> str:
+    return _table(["setting", "meaning", "default"], [_setting(*row) for row in settings_table(kinds)])
+
+
+def _setting(name: str, text: str) -> list[str]:
+    text, mark, notes = text.rpartition("  [")
+    default = notes.rstrip("]").removeprefix("default: ") if mark else ""
+    return [f"`{name}`", text if mark else notes, f"`{default}`" if default else ""]
 
 
 def _option(option: click.Option, context: click.Context) -> list[str]:
@@ -114,20 +136,10 @@ def _wrapped(paragraph: str, width: int = 120) -> str:
     return "\n".join(lines)
 
 
-def verbs(group: click.Group = app, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Verb]]:
-    """(words, verb) of all verbs, those of groups included."""
-    for name, command in sorted(group.commands.items()):
-        if isinstance(command, click.Group):
-            yield from verbs(command, (*path, name))
-        elif isinstance(command, Verb):
-            yield " ".join((*path, name)), command
-
-
 def write(pages_by_name: dict[str, Any]) -> None:
-    """Write the pages into docs/reference, and the list of options that shells are offered."""
+    """Write the pages into docs/reference."""
     for name, text in pages_by_name.items():
         (FOLDER / name).write_text(text)
-    LISTED.write_text(listing((words, verb.requests) for words, verb in verbs()))
 
 
 if __name__ == "__main__":

@@ -141,7 +141,7 @@ def artifact(digits, tmp_path_factory):
     for name in ("v1", "v2"):
         with np.load(digits / f"{name}.npz") as file:
             np.savez(folder / f"{name}.npz", **{key: file[key][::2] for key in file.files})
-    files = ("--source", folder / "v1.npz", "--target", folder / "v2.npz")
+    files = ("--pairs", folder / "v1.npz", folder / "v2.npz")
     assert invoke("train", "ridge", *files, "--out", path).code == 0
     return Path(path)
 

@@ -17,8 +17,21 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of libraries that are not o
 
 DIM = 16
 NAMES = ("zero", "one", "two")
-SHORT = ("--size", 8, "--mode", "L", "--width", 8, "--epochs", 8, "--batch-size", 16, "--head", "cosine")
-SHAPE = ("--dim", DIM + 4, "--extra", 4)
+SHORT = (
+    "--set",
+    "size=8",
+    "--set",
+    "mode=L",
+    "--set",
+    "width=8",
+    "--set",
+    "epochs=8",
+    "--set",
+    "batch_size=16",
+    "--set",
+    "head=cosine",
+)
+SHAPE = ("--set", f"dim={DIM + 4}", "--set", "extra=4")
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +79,7 @@ def names(result):
 def test_images_ask_for_texts_then_for_images_and_texts_ask_for_images(run, photos, texts, words, tmp_path):
     out = tmp_path / "odd name & more.model"
     trained = run(
-        *("train", "bt2-across", "--images", photos, "--gallery", texts, "--out", out),
+        *("train", "bt2", "--images", photos, "--gallery", texts, "--out", out),
         *(*SHAPE, *SHORT, "--held-out", 0.2, "--json"),
     )
     assert "48 images whose items have a vector in v1" in trained.err
@@ -92,7 +105,7 @@ def test_images_ask_for_texts_then_for_images_and_texts_ask_for_images(run, phot
     after = run(*ask)
     assert names(after) == ["one"] * 3
     assert {row["_version"] for row in after.json} == {"v2"}
-    assert run("derive", texts, "v2_text", "--of", "v2", "--dim", DIM).code == 0
+    assert run("register", texts, "v2_text", "--of", "v2", "--dim", DIM).code == 0
     assert run("upgrade", texts, "v2_text").code == 0
     asked = from_spec(f"model2vec:{words}?normalise=true").encode(["zero by hand"])
     (tmp_path / "asked.json").write_text(json.dumps(asked.tolist()))
@@ -104,10 +117,10 @@ def test_images_ask_for_texts_then_for_images_and_texts_ask_for_images(run, phot
 @pytest.mark.full
 def test_people_are_told_how_to_register_it(run, photos, texts, tmp_path):
     out = tmp_path / "v2.model"
-    words = ("train", "bt2-across", "--images", photos, "--gallery", texts, "--out", out, *SHAPE, *SHORT)
-    shown = run(*words, "--epochs", 1, "--warmup-epochs", 0, "--class-names")
+    words = ("train", "bt2", "--images", photos, "--gallery", texts, "--out", out, *SHAPE, *SHORT)
+    shown = run(*words, "--set", "epochs=1", "--set", "warmup_epochs=0", "--class-names")
     assert f"register {texts} VERSION --encoder network:{out}/encoder.safetensors --metric cosine" in shown.out
-    shown = run(*words, "--epochs", 1, "--warmup-epochs", 0, "--overwrite", "--target", out)
+    shown = run(*words, "--set", "epochs=1", "--set", "warmup_epochs=0", "--overwrite", "--target", out)
     assert shown.code != 0
     assert "dim - extra = 16 values" in shown.err
 
@@ -116,7 +129,7 @@ def test_people_are_told_how_to_register_it(run, photos, texts, tmp_path):
 def test_wrong_input_is_refused_before_training(run, photos, texts, empty, tmp_path):
     def refused(*words, gallery=texts, shape=SHAPE):
         found = run(
-            *("train", "bt2-across", "--images", photos, "--gallery", gallery, "--out", tmp_path / "v2.model"),
+            *("train", "bt2", "--images", photos, "--gallery", gallery, "--out", tmp_path / "v2.model"),
             *(*shape, *SHORT, *words),
         )
         assert found.code != 0
@@ -124,7 +137,7 @@ def test_wrong_input_is_refused_before_training(run, photos, texts, empty, tmp_p
         return found.err
 
     assert "of metric l2; found cosine" in refused("--metric", "l2")
-    assert "dim of at least the source's 16" in refused(shape=("--dim", 12, "--extra", 4))
+    assert "dim of at least the source's 16" in refused(shape=("--set", "dim=12", "--set", "extra=4"))
     assert "v9" in refused("--from", "v9")
     assert "gone.lance" in refused(gallery=tmp_path / "gone.lance")
     assert "ids that are paths below it" in refused(gallery=empty)

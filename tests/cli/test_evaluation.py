@@ -13,11 +13,11 @@ TERMS = ("--labels", "label", "--sample", 200)
 
 @pytest.mark.full
 def test_a_plan_says_what_is_promised_and_takes_that_budget(run, linked):
-    planned = run("plan", linked, "v2", "--target-quality", 0.8, *TERMS, "--json").json
+    planned = run("upgrade", linked, "v2", "--set", "gates.target_quality=0.8", *TERMS, "--json", "--dry-run").json
     estimate = planned["estimate"]
     assert planned["backfill"] == estimate["share"]
     assert estimate["terms"]["target_quality"] == 0.8
-    told = run("plan", linked, "v2", "--target-quality", 0.8, *TERMS)
+    told = run("upgrade", linked, "v2", "--set", "gates.target_quality=0.8", *TERMS, "--dry-run")
     assert told.code == 0
     assert f"A backfill of {estimate['share']:.4g} keeps" in told.out
     asked = estimate["table"]["num_queries"]
@@ -27,13 +27,13 @@ def test_a_plan_says_what_is_promised_and_takes_that_budget(run, linked):
 
 
 def test_without_terms_nothing_is_estimated(run, linked):
-    assert run("plan", linked, "v2", "--backfill", 0.5, "--json").json["estimate"] is None
+    assert run("upgrade", linked, "v2", "--backfill", 0.5, "--json", "--dry-run").json["estimate"] is None
 
 
 @pytest.mark.full
 def test_a_gate_that_fails_ends_plan_evaluate_and_upgrade_with_a_code_of_its_own(run, linked):
     before = run("status", linked, "--json").json["table_version"]
-    for verb, *more in (["plan"], ["upgrade"], ["upgrade", "--dry-run"], ["evaluate"]):
+    for verb, *more in (["upgrade", "--dry-run"], ["upgrade"], ["upgrade", "--dry-run"], ["evaluate"]):
         ended = run(verb, linked, "v2", "--require", "map>=0.99", *TERMS, *more)
         assert ended.code == 11, (verb, ended)
         assert "map>=0.99" in ended.out + ended.err
@@ -44,7 +44,7 @@ def test_a_gate_that_fails_ends_plan_evaluate_and_upgrade_with_a_code_of_its_own
 @pytest.mark.full
 def test_an_upgrade_takes_the_budget_of_its_plan(run, linked):
     words = ("v2", "--target-quality", 0.8, "--require", "map>=0.2", "--sample", 200, "--json")
-    share = run("plan", linked, *words).json["backfill"]
+    share = run("upgrade", linked, *words, "--dry-run").json["backfill"]
     ended = run("upgrade", linked, *words)
     assert (ended.code, ended.json["backfilled"]) == (0, round(300 * share))
     assert run("upgrade", linked, *words).json["backfilled"] == 0
@@ -54,9 +54,9 @@ def test_an_upgrade_takes_the_budget_of_its_plan(run, linked):
 
 @pytest.mark.full
 def test_an_upgrade_that_gains_nothing_picks_no_budget(run, linked):
-    planned = run("plan", linked, "v2", "--target-quality", 0.8, *TERMS, "--json")
+    planned = run("upgrade", linked, "v2", "--set", "gates.target_quality=0.8", *TERMS, "--json", "--dry-run")
     assert (planned.code, planned.json["estimate"]["table"]["advice"]["verdict"]) == (0, "do not upgrade")
-    ended = run("upgrade", linked, "v2", "--target-quality", 0.8, *TERMS)
+    ended = run("upgrade", linked, "v2", "--set", "gates.target_quality=0.8", *TERMS)
     assert ended.code == 11
     assert "map above the status quo for certain" in ended.err
 
@@ -72,14 +72,16 @@ def test_gates_that_hold_change_nothing(run, linked):
 
 
 def test_a_requirement_that_cannot_be_read_is_a_usage_error(run, linked):
-    refused = run("plan", linked, "v2", "--require", "map")  # what a shell leaves of an unquoted map>=0.5
-    assert (refused.code, run("plan", linked, "v2", "--require", "map=0.5").code) == (2, 2)
+    refused = run(
+        "upgrade", linked, "v2", "--require", "map", "--dry-run"
+    )  # what a shell leaves of an unquoted map>=0.5
+    assert (refused.code, run("upgrade", linked, "v2", "--require", "map=0.5", "--dry-run").code) == (2, 2)
     assert "quotes: --require 'map>=0.6'" in refused.err
 
 
 @pytest.mark.full
 def test_a_report_for_people_for_programs_and_as_files(run, linked, tmp_path):
-    run("upgrade", linked, "v2", "--target-quality", 0.7, "--sample", 120)
+    run("upgrade", linked, "v2", "--set", "gates.target_quality=0.7", "--set", "gates.sample=120")
     told = run("report", linked, "--out", tmp_path / "report")
     assert told.code == 0
     assert told.out.startswith("v1 -> v2: ready\n300 items: ")
@@ -103,12 +105,12 @@ def test_what_cannot_be_reported(run, linked):
 
 @pytest.mark.full
 def test_fuse_chooses_how_both_versions_are_searched_as_one(run, linked):
-    assert run("fuse", linked, "v2").code != 0
+    assert run("evaluate", linked, "v2", "--choose").code != 0
     run("upgrade", linked, "v2")
-    told = run("fuse", linked, "v2", "--labels", "label", "--sample", 200)
+    told = run("evaluate", linked, "v2", "--choose", "--labels", "label", "--sample", 200)
     assert told.code == 0
     assert "correct by labels" in told.out
-    fusion = run("fuse", linked, "v2", "--weight", 0.4, "--sample", 200, "--json").json
+    fusion = run("evaluate", linked, "v2", "--choose", "--weight", 0.4, "--sample", 200, "--json").json
     assert (fusion["weight"], fusion["choices"]) == (0.4, [])
     said = run("search", linked, "--explain").out
     assert "merge: fused, 0.6 v1 + 0.4 v2" in said
@@ -138,11 +140,11 @@ def digits_without_a_hop(run, gallery, digits, tmp_path):
 
 @pytest.mark.full
 def test_without_a_hop_fuse_chooses_a_merge_and_status_warns_of_one_below_the_status_quo(run, digits_without_a_hop):
-    told = run("fuse", digits_without_a_hop, "v2", "--labels", "label", "--sample", 120)
+    told = run("evaluate", digits_without_a_hop, "v2", "--choose", "--labels", "label", "--sample", 120)
     assert told.code == 0
     assert "merge: " in told.out
     assert "correct by labels" in told.out
-    merge = run("fuse", digits_without_a_hop, "v2", "--labels", "label", "--sample", 120, "--json").json
+    merge = run("evaluate", digits_without_a_hop, "v2", "--choose", "--labels", "label", "--sample", 120, "--json").json
     assert merge["choices"][0]["rule"] == "distance"
     said = run("search", digits_without_a_hop, "--version", "v2", "--explain").out
     assert "merge distance chosen by map" in said

@@ -35,7 +35,7 @@ def test_every_table_of_every_verb_is_whole_at_50_and_at_200_columns(run, linked
         ("status", linked),
         ("versions", linked),
         ("search", linked, "--id", "digit-0001", "-k", 3),
-        ("plan", linked, "v2", "--backfill", 0.25, "--sample", 250),
+        ("upgrade", linked, "v2", "--backfill", 0.25, "--set", "gates.sample=250", "--dry-run"),
         ("evaluate", linked, "v2", "--sample", 250, "--labels", "label"),
         ("upgrade", linked, "v2", "--backfill", 0.1),
         ("unbackfillable", linked, "v2"),
@@ -61,7 +61,7 @@ def test_every_table_of_every_verb_is_whole_at_50_and_at_200_columns(run, linked
 
 
 def test_help_says_what_an_upgrade_embeds_by_default(run):
-    for verb in ("plan", "upgrade"):
+    for verb in ("upgrade", "upgrade", "--dry-run"):
         told = " ".join(run(verb, "--help").out.split())
         assert "Without any limit nothing is embedded" in told
 

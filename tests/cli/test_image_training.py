@@ -9,16 +9,29 @@ from lazily import Lazy
 timm = Lazy("timm")
 torch = Lazy("torch")
 
-SHORT = ("--size", 8, "--mode", "L", "--width", 8, "--epochs", 4, "--batch-size", 16, "--head", "cosine")
+SHORT = (
+    "--set",
+    "size=8",
+    "--set",
+    "mode=L",
+    "--set",
+    "width=8",
+    "--set",
+    "epochs=4",
+    "--set",
+    "batch_size=16",
+    "--set",
+    "head=cosine",
+)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("method", ["bct", "dmu"])
 def test_a_second_model_searches_the_first_one_s_gallery(run, photos, tmp_path, method):
     v1, v2, gallery = tmp_path / "v1.model", tmp_path / "v2.model", tmp_path / "photos.lance"
-    first = run("train", "independent", "--images", photos, "--dim", 8, "--out", v1, *SHORT, "--json").json
+    first = run("train", "independent", "--images", photos, "--set", "dim=8", "--out", v1, *SHORT, "--json").json
     assert (first["metric"], first["normalised"], first["artifacts"]) == (None, True, [])
-    words = ("train", method, "--images", photos, "--source", v1, "--dim", 8, "--out", v2, *SHORT)
+    words = ("train", method, "--images", photos, "--source", v1, "--set", "dim=8", "--out", v2, *SHORT)
     checkpoint = ("--checkpoint", tmp_path / "v2.checkpoint", "--held-out", 0.3, "--augment")
     second = run(*words, *checkpoint, "--json").json
     assert {"accuracy", "s/s", "t/s", "t/t"} <= set(second["figures"])
@@ -39,9 +52,9 @@ def test_a_second_model_searches_the_first_one_s_gallery(run, photos, tmp_path, 
 @pytest.mark.full
 def test_an_adaptation_learns_from_a_gallery_that_was_refreshed(run, photos, tmp_path):
     v1, v2, v3 = (tmp_path / f"v{number}.model" for number in (1, 2, 3))
-    brief = (*SHORT, "--epochs", 1, "--warmup-epochs", 0, "--dim", 8)
+    brief = (*SHORT, "--set", "epochs=1", "--set", "warmup_epochs=0", "--set", "dim=8")
     assert run("train", "independent", "--images", photos, "--out", v1, *brief).code == 0
-    dmu = ("train", "dmu", "--images", photos, *brief, "--adapter-width", 8)
+    dmu = ("train", "dmu", "--images", photos, *brief, "--set", "adapter_width=8")
     assert run(*dmu, "--source", v1, "--out", v2).code == 0
     third = (*dmu, "--source", v2, "--out", v3, "--held-out", 0.3)
     for refreshed, words in (
@@ -56,17 +69,19 @@ def test_an_adaptation_learns_from_a_gallery_that_was_refreshed(run, photos, tmp
     made = run(*third, "--refreshed", v1, v2 / "adaptation.compat", "--json").json
     assert 0 <= made["figures"]["t/h, refreshed 1"] <= 1
     assert len(made["artifacts"]) == 2
-    without = run(*dmu, "--source", v1, "--out", tmp_path / "v4.model", "--adaptation-weight", 0, "--json").json
+    without = run(*dmu, "--source", v1, "--out", tmp_path / "v4.model", "--set", "adaptation_weight=0", "--json").json
     assert without["artifacts"] == [f"{tmp_path}/v4.model/artifact.compat"]
 
 
 def test_people_are_told_how_to_go_on(run, photos, tmp_path):
     out = tmp_path / "v1.model"
-    shown = run("train", "independent", "--images", photos, "--dim", 4, "--out", out, *SHORT, "--held-out", 0.3).out
+    shown = run(
+        "train", "independent", "--images", photos, "--set", "dim=4", "--out", out, *SHORT, "--held-out", 0.3
+    ).out
     assert "accuracy" in shown
     assert f"compatstore register GALLERY VERSION --encoder network:{out}/encoder.safetensors --normalised" in shown
     assert "--head-loss cosface --head-margin 0\n" in shown
-    again = run("train", "independent", "--images", photos, "--dim", 4, "--out", out, *SHORT)
+    again = run("train", "independent", "--images", photos, "--set", "dim=4", "--out", out, *SHORT)
     assert again.code != 0
     assert "another model" in again.err
 
@@ -78,7 +93,7 @@ def test_images_that_cannot_be_read_are_refused_or_listed(run, photos, tmp_path)
         (broken / path.parent.name).mkdir(parents=True, exist_ok=True)
         (broken / path.parent.name / path.name).write_bytes(path.read_bytes())
     (broken / "0" / "broken.png").write_bytes(b"no image")
-    words = ("train", "independent", "--images", broken, "--dim", 4, "--out", tmp_path / "v1.model", *SHORT)
+    words = ("train", "independent", "--images", broken, "--set", "dim=4", "--out", tmp_path / "v1.model", *SHORT)
     refused = run(*words)
     assert refused.code != 0
     assert "broken.png" in refused.err
@@ -95,7 +110,7 @@ def test_a_folder_without_classes_and_a_missing_source_say_so(run, photos, tmp_p
         (("independent", "--images", empty), "find images"),
         (("bct", "--images", photos, "--source", tmp_path / "gone.model"), "gone.model"),
     ):
-        failed = run("train", *words, "--dim", 4, "--out", tmp_path / "v.model", *SHORT)
+        failed = run("train", *words, "--set", "dim=4", "--out", tmp_path / "v.model", *SHORT)
         assert failed.code != 0
         assert expected in failed.err
 
@@ -104,14 +119,29 @@ def test_a_folder_without_classes_and_a_missing_source_say_so(run, photos, tmp_p
 def test_a_model_starts_from_weights_of_a_file(run, photos, tmp_path):
     weights, out = tmp_path / "weights.pth", tmp_path / "v1.model"
     torch.save(timm.create_model("test_resnet", num_classes=3).state_dict(), weights)
-    words = ("train", "independent", "--images", photos, "--dim", 4, "--size", 32, "--epochs", 2, "--batch-size", 16)
+    words = (
+        "train",
+        "independent",
+        "--images",
+        photos,
+        "--set",
+        "dim=4",
+        "--set",
+        "size=32",
+        "--set",
+        "epochs=2",
+        "--set",
+        "batch_size=16",
+    )
     words += ("--architecture", "timm:test_resnet", "--out", out)
-    failed = run(*words, "--frozen-stages", 2)
+    failed = run(*words, "--set", "frozen_stages=2")
     assert "without pretrained" in failed.err
-    failed = run(*words, "--pretrained", weights, "--frozen-stages", 6)
+    failed = run(*words, "--set", f"pretrained={weights}", "--set", "frozen_stages=6")
     assert "at most 5 of 6" in failed.err
     assert not out.exists()
-    made = run(*words, "--pretrained", weights, "--frozen-stages", 2, "--stage-decay", 0.5, "--json").json
+    made = run(
+        *words, "--set", f"pretrained={weights}", "--set", "frozen_stages=2", "--set", "stage_decay=0.5", "--json"
+    ).json
     weights.unlink()
     gallery = tmp_path / "photos.lance"
     assert run("init", gallery, "--version", "v1", "--encoder", made["encoder"]).code == 0

@@ -74,7 +74,7 @@ def test_no_verb_that_succeeds_lets_a_character_steer_the_terminal(run, evil):
         ("versions", gallery),
         ("search", gallery, "--id", IDS[0], "-k", 60),
         ("search", gallery, "--id", IDS[0], "--explain"),
-        ("plan", gallery, "v2", "--backfill", 1.0),
+        ("upgrade", gallery, "v2", "--backfill", 1.0, "--dry-run"),
         ("evaluate", gallery, "v2", "--sample", 50),
         ("upgrade", gallery, "v2", "--backfill", 1.0),
         ("unbackfillable", gallery, "v2"),
@@ -125,7 +125,7 @@ def test_no_error_lets_a_character_steer_the_terminal(run, evil, text):
         ("link", gallery, evil / typed),
         ("register", gallery, typed, "--dim", 4),
         ("evaluate", gallery, "v2", "--labels", typed),
-        ("plan", gallery, "v2", "--backfill", 0.5, "--policy", typed),
+        ("upgrade", gallery, "v2", "--backfill", 0.5, "--set", f"backfill.order={typed}", "--dry-run"),
         ("upgrade", gallery, typed),
         ("cutover", gallery, typed),
         ("retire", gallery, typed),
@@ -136,7 +136,7 @@ def test_no_error_lets_a_character_steer_the_terminal(run, evil, text):
         ("optimize", evil / typed),
         ("report", gallery, typed),
         ("train", typed),
-        ("train", "mean-shift", "--source", evil / typed, "--target", evil / typed, "--out", evil / "h.compat"),
+        ("train", "mean-shift", "--pairs", evil / typed, evil / typed, "--out", evil / "h.compat"),
     ):
         ended = told(run, *words)
         assert ended.code not in (0, 1), words

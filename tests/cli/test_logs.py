@@ -46,7 +46,7 @@ def named(found, name):
 
 @pytest.mark.full
 def test_an_upgrade_tells_where_it_is_and_how_it_ended(run, slow):
-    words = ("upgrade", slow.gallery, "v2", "--backfill", 1.0, "--price-per-item", 0.01, "--trust-code")
+    words = ("upgrade", slow.gallery, "v2", "--backfill", 1.0, "--price-per-item", "0.01", "--trust-code")
     ran = run(*words, "--log", "json")
     assert ran.code == 0
     assert "v2 is ready" in ran.out, "stdout is as ever"

@@ -45,7 +45,7 @@ def test_register_refuses(run, gallery, words, code):
 
 def test_derive_registers_what_an_upgrade_makes_without_an_encoder(run, gallery):
     words = ("v1_8", "--of", "v1", "--dim", 8, "--normalised", "--metric", "cosine", "--dtype", "float16")
-    derived = run("derive", gallery, *words, "--json")
+    derived = run("register", gallery, *words, "--json")
     assert derived.code == 0
     assert [(v["name"], v["dim"], v["state"]) for v in derived.json["versions"]][-1] == ("v1_8", 8, "registered")
     planned = run("upgrade", gallery, "v1_8", "--dry-run")
@@ -58,7 +58,7 @@ def test_derive_registers_what_an_upgrade_makes_without_an_encoder(run, gallery)
     whole, made = (cs.Gallery.open(gallery).vectors(["digit-0003"], name) for name in ("v1", "v1_8"))
     expected = cs.Derivation(dim=8, normalise=True).apply(whole).astype(np.float16).astype(np.float32)
     np.testing.assert_array_equal(made, expected)
-    assert run("derive", gallery, "plain", "--dim", 4, "--no-normalised").code == 0
+    assert run("register", gallery, "plain", "--dim", 4, "--no-normalised").code == 0
     assert not cs.Gallery.open(gallery).version("plain").normalised
 
 
@@ -81,7 +81,7 @@ def test_derive_registers_what_an_upgrade_makes_without_an_encoder(run, gallery)
     ids=str,
 )
 def test_derive_refuses(run, gallery, words, code, told):
-    refused = run("derive", gallery, *words)
+    refused = run("register", gallery, *words)
     assert told in " ".join(refused.err.split())
     assert (refused.code, refused.out) == (code, "")
     assert cs.Gallery.open(gallery).versions() == ("v1", "v2")

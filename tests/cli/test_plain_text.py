@@ -40,14 +40,14 @@ def lines(run, linked, digits, tmp_path):
     for name in ("v1.npz", "v2.npz"):  # fewer rows than the gallery has: `train auto` tries all trainers
         with np.load(digits / name) as arrays:
             np.savez(tmp_path / name, **{key: values[:100] for key, values in arrays.items()})
-    train = ("train", "auto", "--source", tmp_path / "v1.npz", "--target", tmp_path / "v2.npz")
+    train = ("train", "auto", "--pairs", tmp_path / "v1.npz", tmp_path / "v2.npz")
     return [
         [str(word) for word in words]
         for words in (
             ("status", linked),
             ("versions", linked),
             ("search", linked, "--id", "long", "-k", 2),
-            ("plan", linked, "v2", "--backfill", 0.25, "--sample", 250),
+            ("upgrade", linked, "v2", "--backfill", 0.25, "--set", "gates.sample=250", "--dry-run"),
             ("evaluate", linked, "v2", "--sample", 250, "--labels", "label"),
             ("upgrade", linked, "v2", "--backfill", 0.1),
             ("unbackfillable", linked, "v2"),
@@ -58,7 +58,7 @@ def lines(run, linked, digits, tmp_path):
             ("status", linked, "--watch"),
             ("verify", linked),
             ("doctor", linked),
-            ("derive", linked, "v3", "--dim", 8, "--normalised"),
+            ("register", linked, "v3", "--dim", 8, "--normalised"),
             (*train, "--out", tmp_path / "h.compat"),
         )
     ]

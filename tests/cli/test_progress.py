@@ -88,7 +88,7 @@ def test_the_same_step_from_its_beginning_is_a_step_of_its_own(lines, clock, sai
 @pytest.mark.full
 def test_an_upgrade_without_a_terminal_says_what_it_does(gallery):
     program = "from compatstore.cli.app import main; main()"
-    words = ("upgrade", str(gallery), "v2", "--backfill", "1.0", "--batch-rows", "100")
+    words = ("upgrade", str(gallery), "v2", "--backfill", "1.0", "--set", "run.batch_rows=100")
     done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)
     lines = done.stderr.splitlines()
     assert lines[0].startswith("backfill: ")
@@ -102,7 +102,7 @@ def test_a_thread_writes_lines_while_nothing_is_reported(monkeypatch, capsys):
 
     written = threading.Event()
     monkeypatch.setattr(progress, "_write", lambda line: written.set())
-    with progress.progress_bars("plan", interval=0.001):
+    with progress.progress_bars("upgrade", "--dry-run", interval=0.001):
         assert written.wait(60)
 
 

@@ -53,12 +53,12 @@ def test_every_verb_that_measures_takes_queries(run, linked, files):
     for heading in ("recall@10 %", "ndcg@10 %", "mrr@10 %", "map %", "60 queries, correct by qrels"):
         assert heading in shown.out
     gates = ("--require", "ndcg@10>=0.05", "--backfill", 0.2)
-    planned = run("plan", linked, "v2", *asked, *gates)
+    planned = run("upgrade", linked, "v2", *asked, *gates, "--dry-run")
     assert planned.code == 0
     assert "passed: ndcg@10>=0.05" in planned.out
     assert run("upgrade", linked, "v2", *asked, "--require", "ndcg@10>=0.99").code == 11
     assert run("upgrade", linked, "v2", *asked, *gates).code == 0
-    fused = run("fuse", linked, "v2", *asked, "--criterion", "recall@10", "--json").json
+    fused = run("evaluate", linked, "v2", "--choose", *asked, "--criterion", "recall@10", "--json").json
     assert fused["choices"][0]["criterion"] == "recall@10"
     assert fused["choices"][0]["truth"] == "qrels"
     told = run("report", linked, "v2", "--json").json
@@ -133,10 +133,10 @@ def test_vectors_that_are_wrong_are_refused(run, linked, files, tmp_path):
 
 
 def test_labels_and_queries_are_two_ways_to_say_one_thing(run, linked, files):
-    ended = run("plan", linked, "v2", "--labels", "label", *asking(files))
+    ended = run("upgrade", linked, "v2", "--labels", "label", *asking(files), "--dry-run")
     assert ended.code == 2
     assert "--labels and --queries say the same in two ways" in ended.err
-    alone = run("plan", linked, "v2", "--qrels", files / "qrels.trec")
+    alone = run("upgrade", linked, "v2", "--set", f"gates.qrels={files / 'qrels.trec'}", "--dry-run")
     assert "qrels alone" in alone.err
     assert alone.code == 2
     needed = run("evaluate", linked, "v2", "--criterion", "ndcg@10")

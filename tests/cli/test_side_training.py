@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-SHORT = ("--size", 8, "--mode", "L", "--width", 4, "--epochs", 2, "--batch-size", 16)
+SHORT = ("--set", "size=8", "--set", "mode=L", "--set", "width=4", "--set", "epochs=2", "--set", "batch_size=16")
 
 
 @pytest.mark.full
@@ -13,7 +13,18 @@ def test_bits_are_stored_from_the_first_image_and_read_when_there_is_a_target(ru
     for name, dim in (("v1", 8), ("v2", 6)):
         words = ("--images", photos, "--dim", dim, "--out", tmp_path / f"{name}.model", *SHORT)
         assert run("train", "independent", *words).code == 0
-    words = ("--images", photos, "--source", tmp_path / "v1.model", "--dim", 16, "--codes", "--out", side)
+    words = (
+        "--images",
+        photos,
+        "--source",
+        tmp_path / "v1.model",
+        "--set",
+        "dim=16",
+        "--set",
+        "codes=true",
+        "--out",
+        side,
+    )
     trained = run("train", "simclr", *words, *SHORT, "--json").json
     assert (trained["encoder"], trained["dim"], trained["codes"]) == (f"network:{side}", 16, True)
     assert 0 <= trained["figures"]["cka"] <= 1
@@ -21,7 +32,7 @@ def test_bits_are_stored_from_the_first_image_and_read_when_there_is_a_target(ru
     v1, v2 = (f"network:{tmp_path}/{name}.model/encoder.safetensors" for name in ("v1", "v2"))
     stored = ("--encoder", v1, "--side-encoder", trained["encoder"], "--side-dtype", "bits")
     versions = ("--gallery", gallery, "--from", "v1", "--to", "v2")
-    small = ("--epochs", 1, "--branch-width", 8, "--mixer-width", 8, "--holdout", 0)
+    small = ("--set", "epochs=1", "--set", "branch_width=8", "--set", "mixer_width=8", "--set", "holdout=0")
     image = next((photos / "1").iterdir())
     for command in (
         ("init", gallery, "--version", "v1", *stored),
@@ -41,7 +52,7 @@ def test_bits_are_stored_from_the_first_image_and_read_when_there_is_a_target(ru
 @pytest.mark.parametrize("kind", [("autoencoder",), ("alternate", "--mixup", 0.5, "--augment", "--seed", 3)])
 def test_people_are_told_how_to_store_it(run, photos, tmp_path, kind):
     out = tmp_path / "side.safetensors"
-    words = ("train", *kind, "--images", photos, "--dim", 8, "--out", out, *SHORT)
+    words = ("train", *kind, "--images", photos, "--set", "dim=8", "--out", out, *SHORT)
     assert f"--side-encoder network:{out}" in run(*words).out
     again = run(*words)
     assert again.code != 0

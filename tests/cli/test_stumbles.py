@@ -66,11 +66,11 @@ def test_what_is_no_vector_is_refused(database, run, typed):
 def test_a_share_may_be_a_percentage(database, run):
     vectors = {f"{n}": [float(n), 1.0, 2.0] for n in range(30)}
     np.savez("v2.npz", id=np.array(list(vectors)), vector=np.array(list(vectors.values()), np.float32))
-    words = ["upgrade", "app-db#notes", "v2", "--encoder", "precomputed:v2.npz", "--no-learn", "--json"]
+    words = ["upgrade", "app-db#notes", "v2", "--encoder", "precomputed:v2.npz", "--set", "learn=none", "--json"]
     assert run(*words, "--backfill", "x%").code == 2
     assert run(*words, "--backfill", "120%").code == 2
     assert run(*words, "--backfill", "100%").json["backfilled"] == 30
-    planned = run("plan", "app-db#notes", "v2", "--backfill", " 20 %", "--json").json
+    planned = run("upgrade", "app-db#notes", "v2", "--backfill", " 20 %", "--json", "--dry-run").json
     assert planned["backfill"] == 0.2
 
 

@@ -12,13 +12,13 @@ from compatstore.trainers import Pairs
 
 
 def files(digits):
-    return ("--source", digits / "v1.npz", "--target", digits / "v2.npz")
+    return ("--pairs", digits / "v1.npz", digits / "v2.npz")
 
 
 def test_train_fct_is_the_same_as_the_api(run, digits, tmp_path):
     settings = {"epochs": 2, "branch_width": 16, "mixer_width": 32, "batch_size": 64, "bias": False, "seed": 3}
-    words = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items() if name != "bias"]
-    trained = run("train", "fct", *files(digits), "--out", tmp_path / "h.compat", *words, "--no-bias", "--json")
+    words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    trained = run("train", "fct", *files(digits), "--out", tmp_path / "h.compat", *words, "--json")
     assert trained.code == 0
     pairs = Pairs.load(digits / "v1.npz", digits / "v2.npz")
     expected = trainers.FCT(**settings).fit(pairs)
@@ -36,9 +36,9 @@ def test_held_out_figures_are_shown(run, digits, tmp_path):
 
 
 def test_numbers_with_commas_are_a_setting(run, digits, tmp_path):
-    trained = run("train", "ridge", *files(digits), "--out", tmp_path / "h", "--penalties", "0.5", "--json")
+    trained = run("train", "ridge", *files(digits), "--out", tmp_path / "h", "--set", "penalties=0.5", "--json")
     assert trained.json["manifest"]["settings"]["penalties"] == [0.5]
-    assert run("train", "ridge", *files(digits), "--out", tmp_path / "g", "--penalties", "a,b").code == 2
+    assert run("train", "ridge", *files(digits), "--out", tmp_path / "g", "--set", "penalties=a,b").code == 2
 
 
 def test_an_artifact_for_a_gallery_links_by_itself(run, gallery, digits, tmp_path):
@@ -64,7 +64,7 @@ def test_train_without_native_pairs_says_what_to_do(run, linked, tmp_path):
     run("upgrade", linked, "v2")
     refused = run("train", "ridge", *versions, "--out", tmp_path / "h")
     assert refused.code == 2
-    assert "--source and --target" in refused.err
+    assert "--pairs" in refused.err
 
 
 def test_side_information_is_joined_by_id(run, digits, tmp_path):
@@ -74,9 +74,8 @@ def test_side_information_is_joined_by_id(run, digits, tmp_path):
     side = np.random.default_rng(0).normal(size=(len(ids), 4)).astype(np.float32)
     np.savez(tmp_path / "both.npz", id=ids, vector=vectors, side=side)
     np.savez(tmp_path / "side.npz", id=ids[::-1], vector=side[::-1])
-    words = ("--epochs", 1, "--branch-width", 8, "--mixer-width", 8, "--json")
-    target = ("--target", digits / "v2.npz")
-    one = run("train", "fct", "--source", tmp_path / "both.npz", *target, "--out", tmp_path / "a", *words)
+    words = ("--set", "epochs=1", "--set", "branch_width=8", "--set", "mixer_width=8", "--json")
+    one = run("train", "fct", "--pairs", tmp_path / "both.npz", digits / "v2.npz", "--out", tmp_path / "a", *words)
     apart = (*files(digits), "--side", tmp_path / "side.npz")
     two = run("train", "fct", *apart, "--out", tmp_path / "b", *words)
     assert one.code == two.code == 0
@@ -100,7 +99,7 @@ def test_an_artifact_is_not_overwritten_unless_asked(run, digits, artifact, tmp_
         (("--source", "a.npz"), 2),
         (("--gallery", "g", "--from", "v1"), 2),
         (("--gallery", "no-such", "--from", "v1", "--to", "v2"), 3),
-        (("--source", "no-such.npz", "--target", "no-such.npz"), 2),
+        (("--pairs", "no-such.npz", "no-such.npz"), 2),
         (("--gallery", "no-such", "--from", "v1", "--to", "v2", "--side", "s.npz"), 3),
     ],
 )
@@ -111,12 +110,12 @@ def test_train_refuses(run, tmp_path, words, code):
 
 
 def test_a_setting_out_of_its_range_is_refused(run, digits, tmp_path):
-    refused = run("train", "fct", *files(digits), "--out", tmp_path / "h", "--epochs", 0, "--json")
+    refused = run("train", "fct", *files(digits), "--out", tmp_path / "h", "--set", "epochs=0", "--json")
     assert (refused.code, refused.json["error"]) == (2, "InvalidInput")
 
 
 def test_train_pairs_a_gallerys_version_with_a_file_and_says_how_many_matched(run, gallery, digits, tmp_path):
-    words = ("--gallery", gallery, "--source", "v1", "--target", digits / "v2.npz", "--to", "v2")
+    words = ("--gallery", gallery, "--pairs", "v1", digits / "v2.npz", "--to", "v2")
     trained = run("train", "ridge", *words, "--labels", "label", "--out", tmp_path / "h.compat", "--json")
     assert trained.code == 0
     assert "300 pairs, joined by id: 300 items of v1 (native), 300 of " in trained.err
@@ -124,11 +123,11 @@ def test_train_pairs_a_gallerys_version_with_a_file_and_says_how_many_matched(ru
 
 
 def test_from_and_to_stand_for_what_is_not_named(run, gallery, digits, tmp_path):
-    """What the advice of a refused training says works: --target beside --gallery, --from and --to."""
+    """What the advice of a refused training says works: --pairs beside --gallery, --from and --to."""
     versions = ("--gallery", gallery, "--from", "v1", "--to", "v2")
     refused = run("train", "ridge", *versions, "--out", tmp_path / "h.compat")
-    assert (refused.code, "--target" in refused.err) == (3, True)
-    trained = run("train", "ridge", *versions, "--target", digits / "v2.npz", "--out", tmp_path / "h.compat")
+    assert (refused.code, "--pairs" in refused.err) == (3, True)
+    trained = run("train", "ridge", *versions, "--pairs", "v1", digits / "v2.npz", "--out", tmp_path / "h.compat")
     assert trained.code == 0
 
 
@@ -137,15 +136,13 @@ def test_train_on_an_apps_own_column(run, digits, tmp_path):
         columns = {"id": old["id"].tolist(), "vector": old["vector"].tolist(), "ours": new["vector"].tolist()}
     gallery = cs.Gallery.create(str(tmp_path / "g.lance"), cs.EmbeddingVersion("v1", dim=64, metric="l2"))
     gallery.add(pa.table(columns))
-    words = ("--gallery", tmp_path / "g.lance", "--source", "v1", "--target", "ours")
+    words = ("--gallery", tmp_path / "g.lance", "--pairs", "v1", "ours")
     trained = run("train", "ridge", *words, "--out", tmp_path / "h.compat", "--json")
     assert trained.code == 0
     assert trained.json["manifest"]["target"]["dim"] == 24
 
 
-@pytest.mark.parametrize(
-    "words", [(), ("--source", "v1"), ("--gallery", "g", "--from", "v1"), ("--from", "a", "--to", "b")]
-)
+@pytest.mark.parametrize("words", [(), ("--gallery", "g", "--from", "v1"), ("--from", "a", "--to", "b")])
 def test_training_without_one_side_says_where_vectors_can_come_from(run, tmp_path, words):
     refused = run("train", "ridge", *words, "--out", tmp_path / "h.compat")
     assert refused.code == 2

@@ -12,7 +12,7 @@ def state(run, gallery, name):
 
 
 def test_a_whole_life(run, gallery, artifact):
-    upgraded = run("upgrade", gallery, "v2", "--via", artifact, "--backfill", 0.25, "--json")
+    upgraded = run("upgrade", gallery, "v2", "--transform", artifact, "--backfill", 0.25, "--json")
     assert upgraded.code == 0
     assert f"Linked {artifact} as " in upgraded.err
     report = upgraded.json
@@ -56,7 +56,7 @@ def test_twice_the_same_command_does_nothing(run, linked):
 def test_plan_is_what_a_dry_run_shows_and_writes_nothing(run, linked):
     before = run("status", linked, "--json").json
     words = ("v2", "--backfill", 0.25, "--seed", 4, "--json")
-    planned, dry = run("plan", linked, *words).json, run("upgrade", linked, *words, "--dry-run").json
+    planned, dry = run("upgrade", linked, *words, "--dry-run").json, run("upgrade", linked, *words, "--dry-run").json
     for plan in (planned, dry):
         for step in plan["steps"]:
             step["seconds"] = 0  # measured
@@ -74,7 +74,7 @@ def test_plan_is_what_a_dry_run_shows_and_writes_nothing(run, linked):
 @pytest.mark.full
 def test_a_refit_is_planned_tried_and_not_tried_twice(run, linked):
     words = ("v2", "--backfill", 0.25, "--policy", "random", "--refit", "--json")
-    planned = run("plan", linked, *words).json
+    planned = run("upgrade", linked, *words, "--dry-run").json
     assert {step["name"]: step["rows"] for step in planned["steps"]}["refit"] == 225
     assert run("upgrade", linked, *words).json["backfilled"] == 75
     found = [entry for entry in run("history", linked, "--json").json if entry["step"].startswith("refit")]
@@ -87,10 +87,10 @@ def test_a_refit_is_planned_tried_and_not_tried_twice(run, linked):
 
 def test_an_artifact_by_the_first_digits_of_its_id(run, linked, artifact):
     short = cs.Artifact.load(artifact).short_id
-    planned = run("plan", linked, "v2", "--via", short[:6], "--json")
+    planned = run("upgrade", linked, "v2", "--transform", short[:6], "--json", "--dry-run")
     assert planned.json["path"] == [short]
     assert planned.err == ""
-    assert run("plan", linked, "v2", "--via", "0" * 9).code == 3
+    assert run("upgrade", linked, "v2", "--transform", "0" * 9, "--dry-run").code == 3
 
 
 @pytest.mark.full
@@ -131,8 +131,8 @@ def test_items_that_cannot_be_embedded_stand_in_the_way(run, linked, digits, tmp
         (("upgrade", "v1"), 2),
         (("upgrade", "v2", "--backfill", "1.5"), 2),
         (("upgrade", "v2", "--backfill", "much"), 2),
-        (("plan", "v2", "--policy", "astrology"), 2),
-        (("plan", "v2", "--via", "no/such.compat"), 3),
+        (("upgrade", "v2", "--set", "backfill.order=astrology", "--dry-run"), 2),
+        (("upgrade", "v2", "--transform", "no/such.compat", "--dry-run"), 3),
         (("cutover", "v2"), 7),
         (("cutover", "v2", "--check"), 7),
         (("cutover", "v9"), 3),
@@ -173,7 +173,7 @@ def test_an_empty_gallery_can_be_upgraded(run, digits, tmp_path):
 
 @pytest.mark.full
 def test_limits_are_named_as_in_the_api_and_the_same_command_spends_nothing_more(run, linked):
-    words = ("upgrade", linked, "v2", "--max-rows", 40, "--price-per-item", 0.5, "--json")
+    words = ("upgrade", linked, "v2", "--set", "backfill.max_rows=40", "--price-per-item", "0.5", "--json")
     report = run(*words).json
     assert (report["backfilled"], report["ended_by"], report["spent"]["cost"]) == (40, "max_rows", 20.0)
     assert run(*words).json["backfilled"] == 0
@@ -186,7 +186,17 @@ def test_limits_are_named_as_in_the_api_and_the_same_command_spends_nothing_more
 
 
 def test_a_plan_knows_the_limits(run, linked):
-    planned = run("plan", linked, "v2", "--max-rows", 30, "--price-per-item", 0.1, "--json").json
+    planned = run(
+        "upgrade",
+        linked,
+        "v2",
+        "--set",
+        "backfill.max_rows=30",
+        "--set",
+        "backfill.price_per_item=0.1",
+        "--json",
+        "--dry-run",
+    ).json
     (step,) = (step for step in planned["steps"] if step["name"] == "backfill")
     assert step["rows"] == 30
     assert "at most 30 items, costs 3" in step["note"]
@@ -197,7 +207,9 @@ def test_batches_and_pace_are_options(run, linked, tmp_path):
     latency.write_text("3.5")
     words = ("--batch-rows", 20, "--throttle", 5000, "--retries", 1, "--encoder-timeout", 60)
     paced = ("--latency-file", latency, "--latency-bound", 10)
-    assert run("upgrade", linked, "v2", "--max-rows", 50, *words, *paced, "--json").json["backfilled"] == 50
+    assert (
+        run("upgrade", linked, "v2", "--set", "backfill.max_rows=50", *words, *paced, "--json").json["backfilled"] == 50
+    )
 
 
 @pytest.mark.parametrize(

@@ -111,10 +111,18 @@ def unusable_examples(app, commands):
 
 def out_of_range(command, words):
     """The error with which the settings of a command line are refused."""
+    from compatstore.cli.settings import read_settings
+    from compatstore.cli.training import METHODS
+    from compatstore.cli.upgrades import settings_kinds
+
     context = command.make_context(command.name, list(words))
     if context.params.get("queries"):  # names a file, which is read at once
         return None
+    kinds = {"train": lambda: {"": METHODS[context.params["method"]].load()}, "upgrade": settings_kinds}
     try:
+        if command.name in kinds:
+            words = [word for word in context.params["words"] if "=" in word]
+            read_settings(kinds[command.name](), config=None, words=words, given={}, where=command.name)
         for options in command.requests().values():
             options.collect(dict(context.params))
     except Exception as error:
@@ -177,5 +185,4 @@ def test_each_rule_finds_a_planted_offender(app):
     first, second = unusable_examples(app, [(("status",), status)])
     assert first.endswith("of another verb")
     assert "MissingParameter" in second
-    training = app.commands["train"].commands["fct"]
-    assert "epochs" in out_of_range(training, ["--out", "a.compat", "--epochs", "0"])
+    assert "epochs" in out_of_range(app.commands["train"], ["fct", "--out", "a.compat", "--set", "epochs=0"])

@@ -12,6 +12,9 @@ from lint.tree import assert_none, planted, read_packages
 import compatstore as cs
 from compatstore import next_step, trainers
 from compatstore.cli.app import app
+from compatstore.cli.settings import named_settings
+from compatstore.cli.training import METHODS
+from compatstore.cli.upgrades import settings_kinds
 
 # The module that writes commands, the program itself and its demonstration, and a program that needs no compatstore.
 OF_THE_SHELL = ("compatstore.next_step", "compatstore.cli", "compatstore.demo", "compatstore.devices.runner")
@@ -90,7 +93,7 @@ def flag(name, verb=""):
 def wrong_steps(sources):
     """Calls of verbs that do not exist, or with options that one of the two does not have."""
     known = commands()
-    everything = set().union(*known.values())
+    everything = set().union(*known.values()) | {flag(name.rpartition(".")[2]) for name in named_settings(settings_kinds())}
     for source in sources:
         for node, name in source.calls:
             place = f"{source.place}:{node.lineno}"
@@ -138,8 +141,7 @@ def test_every_step_is_a_command_and_a_call():
 
 
 def test_each_training_is_a_command_and_a_trainer():
-    known = commands()
-    wrong = [name for name, (trainer, *_) in next_step.TRAINED.items() if f"train {name}" not in known]
+    wrong = [name for name, (trainer, *_) in next_step.TRAINED.items() if METHODS[name].trainer != trainer]
     assert not wrong
     assert all(hasattr(getattr(trainers, trainer), "fit") for trainer, *_ in next_step.TRAINED.values())
 

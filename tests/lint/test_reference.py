@@ -1,4 +1,4 @@
-"""References: pages and the list of options are what the program says, and each error has its row and its place."""
+"""References: pages are what the program says, and each error has its row and its place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lint.program import examples, verbs
 from lint.tree import ROOT, assert_none, page, planted_page
 
 TOOL = "docs/tools/cli_pages.py"
-VERBS_PAGE, TRAINING_PAGE, OPTIONS = "docs/reference/cli.md", "docs/reference/cli-train.md", "cli/options.json"
+VERBS_PAGE, TRAINING_PAGE = "docs/reference/cli.md", "docs/reference/cli-train.md"
 ERRORS_PAGE = "docs/errors.md"
 
 
@@ -26,8 +26,7 @@ def off_the_site(site, places):
 
 def section(pages, words):
     """What the site says of a command; "" for nothing."""
-    place, name = (TRAINING_PAGE, words[1]) if words[0] == "train" and words[1:] else (VERBS_PAGE, " ".join(words))
-    return pages[place].partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    return pages[VERBS_PAGE].partition(f"\n## {' '.join(words)}\n")[2].partition("\n## ")[0]
 
 
 def unsaid(pages, commands):
@@ -95,14 +94,13 @@ def app():
     return app
 
 
-def test_pages_and_options_are_what_the_program_says(app):
-    from compatstore.cli.option_list import listing
+def test_pages_are_what_the_program_says(app):
+    from compatstore.cli.training import METHODS
 
     tool = runpy.run_path(str(ROOT / TOOL))
     written = {f"docs/reference/{name}": text for name, text in tool["pages"]().items()}
-    written[OPTIONS] = listing((words, verb.requests) for words, verb in tool["verbs"]())
-    assert {VERBS_PAGE, TRAINING_PAGE, OPTIONS} == written.keys()
-    assert all(f'"{verb}": ' in written[OPTIONS] for verb in ("upgrade", "search", "train fct", "train simclr", "init"))
+    assert {VERBS_PAGE, TRAINING_PAGE} == written.keys()
+    assert all(f"\n## {method}\n" in written[TRAINING_PAGE] for method in METHODS)
     assert_none(stale(written))
 
 
@@ -113,7 +111,7 @@ def test_the_pages_are_in_the_site():
 
 
 def test_the_site_says_every_command_with_all_its_options(app):
-    assert_none(unsaid({place: page(place).text for place in (VERBS_PAGE, TRAINING_PAGE)}, verbs(app)))
+    assert_none(unsaid({VERBS_PAGE: page(VERBS_PAGE).text}, verbs(app)))
 
 
 def test_each_error_has_a_row_that_says_what_its_class_is():
@@ -143,13 +141,9 @@ def test_each_rule_finds_a_planted_offender():
     def status(**_):
         pass
 
-    pages = {
-        VERBS_PAGE: "\n## status\nGALLERY\n| `--watch` | a |\n| `--help` | b |\n\n## other\n--wat\n",
-        TRAINING_PAGE: "",
-    }
+    pages = {VERBS_PAGE: "\n## status\nGALLERY\n| `--watch` | a |\n| `--help` | b |\n\n## other\n--wat\n"}
     missing = ["--wat", "compatstore status elsewhere.lance", "never-said"]
     assert list(unsaid(pages, [(("status",), status)])) == [f"status: no {word}" for word in missing]
-    assert "train fct: no section" in unsaid(pages, [(("train", "fct"), status)])
     rows = [("NotFound", "OSError", 3), ("Gone", "OSError", 3), ("NotFound", "LookupError", 99)]
     table = "".join(f"| `{name}` | `{builtin}` | {code} | a | b |\n" for name, builtin, code in rows)
     wrong = list(wrong_rows(planted_page(table), errors))

@@ -107,7 +107,7 @@ def test_vectors_of_another_model_are_found_where_items_are_embedded_again(tmp_p
     cs.Gallery.adopt(address, version("v1", encoder=model), vector="embedding", id="key")
 
     def vectors_found():
-        findings = cs.Gallery.open(address, encoders={"v1": model}).maintenance.verify(encoder=True).findings
+        findings = cs.Gallery.open(address, encoders={"v1": model}).maintenance.verify(embed=True).findings
         return [finding.severity for finding in findings if finding.check == "vectors"]
 
     assert vectors_found() == []
@@ -123,9 +123,9 @@ def test_vectors_of_another_model_are_found_where_items_are_embedded_again(tmp_p
 def test_a_version_without_a_model_is_noted(tmp_path):
     lancedb.connect(tmp_path).create_table("notes", rows(0))
     gallery = cs.Gallery.adopt(f"{tmp_path}#notes", version("v1"), vector="embedding", id="key")
-    (finding,) = [one for one in gallery.maintenance.verify(encoder=True).findings if one.check == "vectors"]
+    (finding,) = [one for one in gallery.maintenance.verify(embed=True).findings if one.check == "vectors"]
     assert finding.severity == "note"
     assert "encoders={'v1': ...}" in finding.repair
-    result = CliRunner().invoke(app, ["verify", f"{tmp_path}#notes", "--encoder"])
+    result = CliRunner().invoke(app, ["verify", f"{tmp_path}#notes", "--embed"])
     assert result.exit_code == 0
     assert "not compared with its model" in " ".join(result.output.split())

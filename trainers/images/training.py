@@ -125,7 +125,7 @@ class ImageTraining:
                 "train on files",
                 expected="a size in pixels",
                 found="none",
-                fix=f"Set {next_step.option('size', 64)}, say.",
+                fix=f"Set {next_step.setting('size', 64)}, say.",
             )
         grey = array is not None and (array.ndim == 3 or array.shape[3] == 1)
         height = 0 if array is None else array.shape[1]

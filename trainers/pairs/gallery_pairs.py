@@ -99,7 +99,7 @@ class _Side:
 
 def _elsewhere() -> str:
     sides, versions = next_step.either(
-        shell="Of --source and --target;--from and --to",
+        shell="Of --pairs SOURCE TARGET;--from and --to",
         python="Of source and target;source_version and target_version",
     ).split(";")
     return (

@@ -339,5 +339,5 @@ def _require_answer(address: str) -> None:
             expected="a cluster that answers",
             found=f"{error}",
             fix="Start one there (ray start --head --port PORT), or leave "
-            f"{next_step.either(shell='--address', python='address')} out for a local one.",
+            f"{next_step.either(shell='run.address', python='address')} out for a local one.",
         ) from error

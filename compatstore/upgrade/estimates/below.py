@@ -1,7 +1,7 @@
 """Warnings: what is served, or would be, was measured to be below the status quo.
 
 Below means that the whole interval of the difference lies below zero. Looked at are the estimates that are kept: those
-of `fuse`, and of the gates that an upgrade began with. Without a kept estimate nothing is said.
+of `evaluate(choose=True)`, and of the gates that an upgrade began with. Without a kept estimate nothing is said.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def kept_gain(catalog: Catalog, registry: Registry, target: str, way: Way) -> Ke
 
 
 def _of_fusion(registry: Registry, target: str, way: Way) -> KeptGain | None:
-    """What `fuse` measured."""
+    """What was measured when it was chosen."""
     fusion = registry.fusion_of(target)
     weighed = None if fusion is None else fusion.choice or fusion.measured
     if weighed is None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from compatstore import next_step
 from compatstore.arrays import FloatArray
-from compatstore.errors import UpgradeError
-from compatstore.evaluation.fusion import SAME_SHARE
+from compatstore.errors import InvalidInput, UpgradeError
+from compatstore.evaluation.fusion import SAME_SHARE, Fusion
 from compatstore.evaluation.merging import Merge
 from compatstore.evaluation.strategies import trial_of_merges
 from compatstore.storage.catalog import Catalog
@@ -19,10 +19,32 @@ from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.fusing import SHARES, STEP, native_share
+from compatstore.upgrade.estimates.fusing import SHARES, STEP, choose_fusion, fusable, native_share, save_fusion
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
 from compatstore.upgrade.estimates.trial import SampleSettings, as_evaluation_sample, decision_settings
+from compatstore.upgrade.requests.queries import column_of
 from compatstore.upgrade.states import require_open, run_of
+
+
+def choose_serving(catalog: Catalog, target: str, settings: SampleSettings, weight: float | None) -> Fusion | Merge:
+    """Choose how both versions of an upgrade under way are searched as one, and store it.
+
+    Raises:
+        UpgradeError: No upgrade to the target is under way, or too few items can be embedded natively.
+        InvalidInput: A weight is given, and nothing was transformed.
+    """
+    context = fusable(catalog, target)
+    whole = not context.count(f"({context.source.present}) AND ({context.target.native}) IS NOT TRUE")
+    if context.run.path or whole:
+        fusion = choose_fusion(context, settings, weight)
+        save_fusion(catalog, context.run, fusion, column_of(settings.labels))
+        return fusion
+    if weight is not None:
+        asked = f"weigh {context.run.source} and {target}"
+        raise InvalidInput(asked, expected="an upgrade with a hop", found="one that transforms nothing")
+    merge = choose_merge(context, settings)
+    save_merge(catalog, context.run, merge, column_of(settings.labels))
+    return merge
 
 
 def choose_merge(context: UpgradeContext, settings: SampleSettings) -> Merge:
