@@ -62,9 +62,9 @@ def register(
     if of is None:
         opened.register(settings.version(version))
     else:
-        named = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-        parts = {name: getattr(settings, name) for name in ("dim", "metric", "normalised", "dtype") if name in named}
-        opened.register(version, of=of, **parts)
+        parts = ("dim", "metric", "normalised", "dtype")
+        named = [name for name in parts if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        opened.register(version, of=of, **{name: getattr(settings, name) for name in named})
     output.show(opened.status(), view)
 
 

@@ -53,7 +53,7 @@ class VersionSettings:
 
     dim: int | None = None
     metric: Metric = "cosine"
-    normalised: bool = False
+    normalised: bool | None = None
     dtype: DType = "float32"
     encoder: str | None = field(default=None, metadata={"unit": "ENCODER"})
     model: str = ""
@@ -82,7 +82,7 @@ class VersionSettings:
             name,
             dim=self._dim(name, encoder, dim),
             metric=self.metric,
-            normalised=self.normalised,
+            normalised=bool(self.normalised),
             dtype=self.dtype,
             encoder=encoder,
             model=self.model,

@@ -252,7 +252,8 @@ def train(
         raise click.UsageError(f"train {method} does not take {flags[wrong[0]]}.")
     kinds = {"": METHODS[method].load()}
     trainer = read_settings(kinds, config=config, words=words, given={}, where=f"compatstore train {method}")[""]
-    require_free(out, overwrite)
+    if METHODS[method].inputs in ("pairs", "side"):
+        require_free(out, overwrite)
     if METHODS[method].inputs == "pairs":
         _train_on_pairs(output, trainer, out, overwrite, given)
         return

@@ -58,9 +58,13 @@ class Learning:
         """What stands for it in Python."""
         if self.learn == "none":
             return None
-        from compatstore import trainers
+        if self.learn == "refit":
+            from compatstore.trainers import Refit
 
-        return trainers.Refit() if self.learn == "refit" else trainers.Learn()
+            return Refit()
+        from compatstore.trainers.pairs.learn import Learn
+
+        return Learn()
 
 
 def settings_kinds() -> dict[str, type]:
@@ -189,7 +193,7 @@ def upgrade(
         opened = open_gallery(gallery, trust_code=trust_code, target=target)
         transform = _link_first(opened, transform, target, output)
     if dry_run:
-        with progress_bars("upgrade", "--dry-run"):
+        with progress_bars("plan"):
             planned = opened.upgrade(goal, transform=transform, **arguments, dry_run=True)
         output.show(planned, view)
         ctx.exit(0 if planned.estimate is None or planned.estimate.passed else GATE_FAILED)

@@ -62,7 +62,7 @@ COLUMN = next_step.COLUMN
             "compatstore upgrade GALLERY v2 --cutover",
         ),
         (lambda: next_step.training("auto", out="h"), 'trainers.Auto().fit(pairs).save("h")', "train auto ... --out h"),
-        (lambda: next_step.option("sample", within="Gates"), "Gates(sample=...)", "--sample"),
+        (lambda: next_step.option("sample", within="Gates"), "Gates(sample=...)", "--set gates.sample=..."),
         (lambda: next_step.option("kind", "IVF_FLAT"), 'kind="IVF_FLAT"', "--kind IVF_FLAT"),
         (lambda: next_step.option("source", COLUMN), "source=...", "--source COLUMN"),
         (next_step.same, "the same call", "the same command"),

@@ -20,7 +20,6 @@ VERBS = {
     "search --explain": ("search", "GALLERY", "--id", "item-000001", "--explain"),
     "versions": ("versions", "GALLERY"),
     "evaluate": ("evaluate", "GALLERY", "v2", "--sample", "100", "--encoder", "ENCODER"),
-    "plan": ("upgrade", "GALLERY", "v2", "--backfill", "0.5", "--dry-run"),
     "upgrade --dry-run": ("upgrade", "GALLERY", "v2", "--backfill", "0.5", "--dry-run"),
     "cutover --check": ("cutover", "GALLERY", "v2", "--check"),
     "status": ("status", "GALLERY"),
@@ -34,8 +33,8 @@ VERBS = {
     "optimize --dry-run": ("optimize", "GALLERY", "--dry-run"),
 }
 WRITING_VERBS = {
-    *("demo", "init", "adopt", "add", "drop-columns", "index", "register", "derive", "link", "train", "export"),
-    *("upgrade", "fuse", "pause", "cutover", "rollback", "abort", "retire"),
+    *("demo", "init", "adopt", "add", "drop-columns", "index", "register", "link", "train", "export"),
+    *("upgrade", "pause", "cutover", "rollback", "abort", "retire"),
     *("optimize", "unregister", "unlink"),
 }
 
@@ -76,12 +75,12 @@ REFUSED = {
 REFUSED_VERBS = {
     "upgradable": {"cutover --check": 7, "report": 3},
     "backfilling": {"cutover --check": 7},
-    "retired": {"plan": 2, "evaluate": 2, "upgrade --dry-run": 2},
+    "retired": {"evaluate": 2, "upgrade --dry-run": 2},
 }
 
 WRITING_CALLS = {
     *("create", "adopt", "open", "add", "update", "delete", "register"),
-    *("upgrade", "fuse", "cutover", "rollback", "abort", "retire"),
+    *("upgrade", "cutover", "rollback", "abort", "retire"),
     *("maintenance.drop_columns", "maintenance.index", "maintenance.unregister", "maintenance.write_back"),
     *("artifacts.link", "artifacts.unlink", "maintenance", "aio"),
 }

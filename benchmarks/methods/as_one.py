@@ -69,8 +69,9 @@ def as_one(
     """What is served by the versions of both models, share by share of a backfill in one order; nothing is told.
 
     After a hop by an artifact `evaluate` chooses how the two are weighed. Without an artifact an upgrade teaches
-    itself from what it embeds; what it serves before it has embedded anything is the status quo. With `alone` the target
-    is searched by itself too, by its vectors as they are and by expected distances; before it has any, the source is.
+    itself from what it embeds; what it serves before it has embedded anything is the status quo. With `alone` the
+    target is searched by itself too, by its vectors as they are and by expected distances; before it has any, the
+    source is.
     """
     ids, shares = list(range(len(lesson.gallery))), np.linspace(0, 1, lesson.size.alphas)
     stored = embed(source.encoder, lesson.gallery)

@@ -136,7 +136,7 @@ def test_wrong_input_is_refused_before_training(run, photos, texts, empty, tmp_p
         assert not (tmp_path / "v2.model").exists()
         return found.err
 
-    assert "of metric l2; found cosine" in refused("--metric", "l2")
+    assert "of metric l2; found cosine" in refused("--set", "metric=l2")
     assert "dim of at least the source's 16" in refused(shape=("--set", "dim=12", "--set", "extra=4"))
     assert "v9" in refused("--from", "v9")
     assert "gone.lance" in refused(gallery=tmp_path / "gone.lance")

@@ -90,5 +90,5 @@ def test_a_real_bash_completes(tmp_path, run):
     environment = {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
     text = "\n".join([f"source {script}", *asking, ""])
     done = subprocess.run(["bash", "--norc"], input=text, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["rollback", "ndcg@10", "dmu dmu-head", "--json"]
+    assert done.stdout.splitlines() == ["rollback", "ndcg@10", "dmu-head dmu", "--json"]
     assert done.stderr == ""

@@ -9,15 +9,16 @@ import compatstore as cs
 from compatstore.artifacts import Artifact, Space
 
 TERMS = ("--labels", "label", "--sample", 200)
+GATES = ("--set", "gates.labels=label", "--set", "gates.sample=200")  # the same of an upgrade
 
 
 @pytest.mark.full
 def test_a_plan_says_what_is_promised_and_takes_that_budget(run, linked):
-    planned = run("upgrade", linked, "v2", "--set", "gates.target_quality=0.8", *TERMS, "--json", "--dry-run").json
+    planned = run("upgrade", linked, "v2", "--set", "gates.target_quality=0.8", *GATES, "--json", "--dry-run").json
     estimate = planned["estimate"]
     assert planned["backfill"] == estimate["share"]
     assert estimate["terms"]["target_quality"] == 0.8
-    told = run("upgrade", linked, "v2", "--set", "gates.target_quality=0.8", *TERMS, "--dry-run")
+    told = run("upgrade", linked, "v2", "--set", "gates.target_quality=0.8", *GATES, "--dry-run")
     assert told.code == 0
     assert f"A backfill of {estimate['share']:.4g} keeps" in told.out
     asked = estimate["table"]["num_queries"]
@@ -33,17 +34,17 @@ def test_without_terms_nothing_is_estimated(run, linked):
 @pytest.mark.full
 def test_a_gate_that_fails_ends_plan_evaluate_and_upgrade_with_a_code_of_its_own(run, linked):
     before = run("status", linked, "--json").json["table_version"]
-    for verb, *more in (["upgrade", "--dry-run"], ["upgrade"], ["upgrade", "--dry-run"], ["evaluate"]):
-        ended = run(verb, linked, "v2", "--require", "map>=0.99", *TERMS, *more)
+    for verb, *words in (["upgrade", "--dry-run", *GATES], ["upgrade", *GATES], ["evaluate", *TERMS]):
+        ended = run(verb, linked, "v2", "--require", "map>=0.99", *words)
         assert ended.code == 11, (verb, ended)
         assert "map>=0.99" in ended.out + ended.err
     assert run("status", linked, "--json").json["table_version"] == before
-    assert run("upgrade", linked, "v2", "--require", "map>=0.99", *TERMS, "--json").json["error"] == "GateFailed"
+    assert run("upgrade", linked, "v2", "--require", "map>=0.99", *GATES, "--json").json["error"] == "GateFailed"
 
 
 @pytest.mark.full
 def test_an_upgrade_takes_the_budget_of_its_plan(run, linked):
-    words = ("v2", "--target-quality", 0.8, "--require", "map>=0.2", "--sample", 200, "--json")
+    words = ("v2", "--set", "gates.target_quality=0.8", "--require", "map>=0.2", "--set", "gates.sample=200", "--json")
     share = run("upgrade", linked, *words, "--dry-run").json["backfill"]
     ended = run("upgrade", linked, *words)
     assert (ended.code, ended.json["backfilled"]) == (0, round(300 * share))
@@ -54,9 +55,9 @@ def test_an_upgrade_takes_the_budget_of_its_plan(run, linked):
 
 @pytest.mark.full
 def test_an_upgrade_that_gains_nothing_picks_no_budget(run, linked):
-    planned = run("upgrade", linked, "v2", "--set", "gates.target_quality=0.8", *TERMS, "--json", "--dry-run")
+    planned = run("upgrade", linked, "v2", "--set", "gates.target_quality=0.8", *GATES, "--json", "--dry-run")
     assert (planned.code, planned.json["estimate"]["table"]["advice"]["verdict"]) == (0, "do not upgrade")
-    ended = run("upgrade", linked, "v2", "--set", "gates.target_quality=0.8", *TERMS)
+    ended = run("upgrade", linked, "v2", "--set", "gates.target_quality=0.8", *GATES)
     assert ended.code == 11
     assert "map above the status quo for certain" in ended.err
 

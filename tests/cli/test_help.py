@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
 import compatstore
-from compatstore.cli.app import app
+from compatstore.cli.app import VERBS, app
 
 
-def test_a_short_help_fits_its_line(run):
-    listed = run("--help").out.partition("Commands:\n")[2].partition("\n\n")[0]
-    assert "..." not in listed
-    assert len(listed.splitlines()) == len(app.commands)
+def listed(text):
+    """The lines of a help that list verbs, by their headings."""
+    sections = re.findall(r"^(\w+):\n((?:  .+\n)+)", text, re.MULTILINE)
+    return {heading: lines.splitlines() for heading, lines in sections if heading in VERBS}
 
 
-@pytest.mark.parametrize("words", [(), ("train",)])
-def test_a_missing_command_is_answered_with_the_list_of_commands(run, words):
-    answer = run(*words)
+def test_verbs_are_listed_by_what_they_are_for_each_on_one_line(run):
+    found = listed(run("--help").out)
+    assert {heading: [line.split()[0] for line in lines] for heading, lines in found.items()} == {
+        heading: [verb.name for verb in verbs] for heading, verbs in VERBS.items()
+    }
+    assert sum(map(len, found.values())) == len(app.commands)
+
+
+def test_a_missing_command_is_answered_with_the_list_of_commands(run):
+    answer = run()
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err == run(*words, "--help").out
-    assert "..." not in answer.err.partition("Commands:\n")[2].partition("\n\n")[0]
+    assert answer.err == run("--help").out
+
+
+def test_a_method_of_training_has_a_help_of_its_own(run):
+    told = run("train", "fastfill", "--help").out
+    assert "epochs=N" in told
+    assert "--pairs SOURCE TARGET" in told
+    assert "--images" not in told
+    assert "--images FOLDER" in run("train", "bct", "--help").out
+    assert "Methods on images" in run("train", "--help").out
 
 
 def test_the_help_explains_exit_codes(run):

@@ -133,7 +133,7 @@ def test_a_model_starts_from_weights_of_a_file(run, photos, tmp_path):
         "--set",
         "batch_size=16",
     )
-    words += ("--architecture", "timm:test_resnet", "--out", out)
+    words += ("--set", "architecture=timm:test_resnet", "--out", out)
     failed = run(*words, "--set", "frozen_stages=2")
     assert "without pretrained" in failed.err
     failed = run(*words, "--set", f"pretrained={weights}", "--set", "frozen_stages=6")

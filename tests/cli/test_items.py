@@ -27,7 +27,7 @@ def test_files_of_vectors_are_all_the_same_to_add(run, empty, digits, tmp_path, 
         parquet.write_table(table, path)
     else:
         feather.write_feather(table, str(path), compression="uncompressed")
-    added = run("add", empty, path, "--set", "batch_size=128", "--json")
+    added = run("add", empty, path, "--batch-size", 128, "--json")
     assert (added.code, added.json) == (0, {"rows": 300, "version": "v1", "failures": []})
     nearest = run("search", empty, "--id", "digit-0007", "-k", 2, "--json").json
     assert nearest[0] | {"_distance": 0} == {
@@ -52,7 +52,7 @@ def test_a_bare_matrix_is_numbered(run, tmp_path, digits, id_type, item):
 def test_a_folder_of_classes(run, tmp_path, pictures, pixels):
     gallery = tmp_path / "g.lance"
     run("init", gallery, "--version", "v1", "--encoder", pixels, "--metric", "l2")
-    added = run("add", gallery, pictures, "--trust-code", "--set", "batch_size=5")
+    added = run("add", gallery, pictures, "--trust-code", "--batch-size", 5)
     assert added.code == 0
     assert added.out == "12 items added in v1\n"
     assert "1 items could not be embedded" in added.err
@@ -104,7 +104,7 @@ def test_add_refuses_known_ids_unless_told_to_replace_them(run, gallery, digits)
 def test_a_refused_batch_says_what_was_written_before_it(run, empty, tmp_path):
     path = tmp_path / "v.npz"
     np.savez(path, id=np.array(["a", "b", "a"]), vector=np.eye(3, 64))
-    added = run("add", empty, path, "--set", "batch_size=2")
+    added = run("add", empty, path, "--batch-size", 2)
     assert added.code == 2
     assert "2 items of the batches before are in the gallery." in added.err
 

@@ -26,7 +26,7 @@ def test_register_with_all_that_a_version_has(run, gallery, tmp_path):
         (("v2", "--dim", "24"), 4),
         (("v3",), 2),
         (("v3", "--dim", "0"), 2),
-        (("a__b", "--dim", "4"), 2),
+        (("a__b", "--of", "v1", "--dim", "4"), 2),
         (("v3", "--dim", "4", "--metric", "hamming"), 2),
         (("v3", "--encoder", "timm"), 3),
         (("v3", "--encoder", "precomputed:no-such.npz"), 3),
@@ -58,25 +58,25 @@ def test_derive_registers_what_an_upgrade_makes_without_an_encoder(run, gallery)
     whole, made = (cs.Gallery.open(gallery).vectors(["digit-0003"], name) for name in ("v1", "v1_8"))
     expected = cs.Derivation(dim=8, normalise=True).apply(whole).astype(np.float16).astype(np.float32)
     np.testing.assert_array_equal(made, expected)
-    assert run("register", gallery, "plain", "--dim", 4, "--no-normalised").code == 0
+    assert run("register", gallery, "plain", "--of", "v1", "--dim", 4, "--no-normalised").code == 0
     assert not cs.Gallery.open(gallery).version("plain").normalised
 
 
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (("a", "--dim", "65"), 2, "64 values at most; found 65"),
-        (("a", "--dim", "0"), 2, "dimensions from 1"),
+        (("a", "--of", "v1", "--dim", "65"), 2, "64 values at most; found 65"),
+        (("a", "--of", "v1", "--dim", "0"), 2, "dimensions from 1"),
         (("a", "--dim", "x"), 2, "is not a valid integer"),
-        (("a",), 2, "what v1 is already"),
+        (("a", "--of", "v1"), 2, "what v1 is already"),
         (("a", "--of", "nope", "--dim", "8"), 3, "no such version"),
         (("a", "--of", "v2", "--dim", "8"), 3, "it is registered only"),
-        (("v2", "--dim", "8"), 4, "Choose another name"),
-        (("a", "--metric", "dot"), 2, "found 300 of 300 that are not"),
+        (("v2", "--of", "v1", "--dim", "8"), 4, "Choose another name"),
+        (("a", "--of", "v1", "--metric", "dot"), 2, "found 300 of 300 that are not"),
         (("a", "--metric", "hamming"), 2, "is not one of"),
-        (("a", "--dtype", "bits", "--dim", "12"), 2, "a multiple of 8"),
-        (("a__b", "--dim", "4"), 2, "single underscores"),
-        (("drop table", "--dim", "4"), 2, "single underscores"),
+        (("a", "--of", "v1", "--dtype", "bits", "--dim", "12"), 2, "a multiple of 8"),
+        (("a__b", "--of", "v1", "--dim", "4"), 2, "single underscores"),
+        (("drop table", "--of", "v1", "--dim", "4"), 2, "single underscores"),
     ],
     ids=str,
 )

@@ -102,7 +102,7 @@ def test_a_thread_writes_lines_while_nothing_is_reported(monkeypatch, capsys):
 
     written = threading.Event()
     monkeypatch.setattr(progress, "_write", lambda line: written.set())
-    with progress.progress_bars("upgrade", "--dry-run", interval=0.001):
+    with progress.progress_bars("plan", interval=0.001):
         assert written.wait(60)
 
 

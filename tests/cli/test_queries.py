@@ -43,6 +43,11 @@ def asking(files, queries="q.npz", qrels="qrels.trec"):
     return ("--queries", files / queries, "--qrels", files / qrels)
 
 
+def upgrading(files, queries="q.npz", qrels="qrels.trec"):
+    """The same of an upgrade."""
+    return ("--set", f"gates.queries={files / queries}", "--set", f"gates.qrels={files / qrels}")
+
+
 @pytest.mark.full
 def test_every_verb_that_measures_takes_queries(run, linked, files):
     asked = asking(files)
@@ -53,11 +58,11 @@ def test_every_verb_that_measures_takes_queries(run, linked, files):
     for heading in ("recall@10 %", "ndcg@10 %", "mrr@10 %", "map %", "60 queries, correct by qrels"):
         assert heading in shown.out
     gates = ("--require", "ndcg@10>=0.05", "--backfill", 0.2)
-    planned = run("upgrade", linked, "v2", *asked, *gates, "--dry-run")
+    planned = run("upgrade", linked, "v2", *upgrading(files), *gates, "--dry-run")
     assert planned.code == 0
     assert "passed: ndcg@10>=0.05" in planned.out
-    assert run("upgrade", linked, "v2", *asked, "--require", "ndcg@10>=0.99").code == 11
-    assert run("upgrade", linked, "v2", *asked, *gates).code == 0
+    assert run("upgrade", linked, "v2", *upgrading(files), "--require", "ndcg@10>=0.99").code == 11
+    assert run("upgrade", linked, "v2", *upgrading(files), *gates).code == 0
     fused = run("evaluate", linked, "v2", "--choose", *asked, "--criterion", "recall@10", "--json").json
     assert fused["choices"][0]["criterion"] == "recall@10"
     assert fused["choices"][0]["truth"] == "qrels"
@@ -85,7 +90,7 @@ def test_without_qrels_the_targets_own_neighbours_are_right(run, linked, files):
 
 @pytest.mark.full
 def test_another_process_finds_the_queries_of_the_estimate_again(run, linked, files):
-    assert run("upgrade", linked, "v2", *asking(files), "--require", "map>=0.05", "--backfill", 0.2).code == 0
+    assert run("upgrade", linked, "v2", *upgrading(files), "--require", "map>=0.05", "--backfill", 0.2).code == 0
     program = "from compatstore.cli.app import main; main()"
     words = [sys.executable, "-c", program, "report", str(linked), "v2", "--json"]
     ended = subprocess.run(words, capture_output=True, text=True, check=True)
@@ -106,11 +111,11 @@ def test_another_process_finds_the_queries_of_the_estimate_again(run, linked, fi
     ],
 )
 def test_files_that_are_wrong_are_refused_before_anything_is_written(run, linked, tmp_path, queries, qrels, code, said):
-    words = ["--queries", tmp_path / "q.csv"]
+    words = ["--set", f"gates.queries={tmp_path / 'q.csv'}"]
     (tmp_path / "q.csv").write_text(queries)
     if qrels is not None:
         (tmp_path / "qrels.csv").write_text(qrels)
-        words += ["--qrels", tmp_path / "qrels.csv"]
+        words += ["--set", f"gates.qrels={tmp_path / 'qrels.csv'}"]
     before = run("status", linked, "--json").json["table_version"]
     ended = run("upgrade", linked, "v2", *words)
     assert said in ended.err
@@ -133,9 +138,9 @@ def test_vectors_that_are_wrong_are_refused(run, linked, files, tmp_path):
 
 
 def test_labels_and_queries_are_two_ways_to_say_one_thing(run, linked, files):
-    ended = run("upgrade", linked, "v2", "--labels", "label", *asking(files), "--dry-run")
+    ended = run("upgrade", linked, "v2", "--set", "gates.labels=label", *upgrading(files), "--dry-run")
     assert ended.code == 2
-    assert "--labels and --queries say the same in two ways" in ended.err
+    assert "labels and queries say the same in two ways" in ended.err
     alone = run("upgrade", linked, "v2", "--set", f"gates.qrels={files / 'qrels.trec'}", "--dry-run")
     assert "qrels alone" in alone.err
     assert alone.code == 2

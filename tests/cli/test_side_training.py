@@ -11,7 +11,7 @@ SHORT = ("--set", "size=8", "--set", "mode=L", "--set", "width=4", "--set", "epo
 def test_bits_are_stored_from_the_first_image_and_read_when_there_is_a_target(run, photos, tmp_path):
     gallery, side = tmp_path / "photos.lance", tmp_path / "side.safetensors"
     for name, dim in (("v1", 8), ("v2", 6)):
-        words = ("--images", photos, "--dim", dim, "--out", tmp_path / f"{name}.model", *SHORT)
+        words = ("--images", photos, "--set", f"dim={dim}", "--out", tmp_path / f"{name}.model", *SHORT)
         assert run("train", "independent", *words).code == 0
     words = (
         "--images",
@@ -49,7 +49,9 @@ def test_bits_are_stored_from_the_first_image_and_read_when_there_is_a_target(ru
     assert len(bytes.fromhex(shown[0]["v1__side"])) == 2
 
 
-@pytest.mark.parametrize("kind", [("autoencoder",), ("alternate", "--mixup", 0.5, "--augment", "--seed", 3)])
+@pytest.mark.parametrize(
+    "kind", [("autoencoder",), ("alternate", "--set", "mixup=0.5", "--augment", "--set", "seed=3")]
+)
 def test_people_are_told_how_to_store_it(run, photos, tmp_path, kind):
     out = tmp_path / "side.safetensors"
     words = ("train", *kind, "--images", photos, "--set", "dim=8", "--out", out, *SHORT)

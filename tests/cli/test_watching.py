@@ -9,7 +9,7 @@ import pytest
 
 from states import UPGRADE, open_with_encoder
 
-BATCHES = ("--batch-rows", "16")  # 80 of them
+BATCHES = ("--set", "run.batch_rows=16")  # 80 of them
 
 
 def activity(run, gallery):

@@ -93,7 +93,9 @@ def flag(name, verb=""):
 def wrong_steps(sources):
     """Calls of verbs that do not exist, or with options that one of the two does not have."""
     known = commands()
-    everything = set().union(*known.values()) | {flag(name.rpartition(".")[2]) for name in named_settings(settings_kinds())}
+    everything = set().union(*known.values()) | {
+        flag(name.rpartition(".")[2]) for name in named_settings(settings_kinds())
+    }
     for source in sources:
         for node, name in source.calls:
             place = f"{source.place}:{node.lineno}"
