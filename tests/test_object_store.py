@@ -19,7 +19,7 @@ import compatstore as cs
 from benchmarks.object_store.proxy import proxy
 from benchmarks.object_store.servers import SERVERS
 from compatstore.artifacts import Artifact, Space
-from compatstore.errors import CorruptArtifact, DuplicateIds, StorageError
+from compatstore.errors import CorruptArtifact, InvalidInput, StorageError
 from compatstore.storage.blobs import FOLDER, Blobs
 from compatstore.storage.files import Files
 from compatstore.storage.location import locate
@@ -150,7 +150,7 @@ def test_of_two_that_add_the_same_new_id_one_is_refused(uri, options):
         try:
             gallery.add({"id": ["same"], "vector": np.full((1, 6), value, np.float32)})
             ends.append(value)
-        except DuplicateIds:
+        except InvalidInput:
             pass
 
     threads = [threading.Thread(target=add, args=(value,)) for value in range(4)]

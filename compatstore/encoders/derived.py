@@ -11,7 +11,7 @@ from compatstore.boundary import checked
 from compatstore.derivation import Derivation
 from compatstore.encoders.metering import Bill, Metered
 from compatstore.encoders.protocol import Encoder, QueryEncoder
-from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.errors import InvalidInput
 
 
 @checked
@@ -23,8 +23,7 @@ class Derived:
         derivations: Steps, one or more, each of what the one before gives.
 
     Raises:
-        InvalidInput: There is no step.
-        DimensionMismatch: A step keeps more values than it is given.
+        InvalidInput: There is no step. A step keeps more values than it is given.
 
     Examples:
         >>> whole = cs.encoders.Precomputed({"a": [3.0, 4.0, 12.0]})
@@ -47,7 +46,7 @@ class Derived:
         for derivation in self.derivations:
             if derivation.dim > dim:
                 expected = f"{dim} values at most, as the encoder gives"
-                raise DimensionMismatch("derive an encoder", expected=expected, found=f"{derivation.dim}")
+                raise InvalidInput("derive an encoder", expected=expected, found=f"{derivation.dim}")
             dim = derivation.dim
         if isinstance(self.encoder, Metered):
             self.request_rows, self.expected_bill = self.encoder.request_rows, self.encoder.expected_bill

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from compatstore.arrays import FloatArray
 from compatstore.boundary import checked, foreign
 from compatstore.digests import fingerprint as digest
-from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.errors import InvalidInput
 
 
 @checked
@@ -59,7 +59,7 @@ class Function:
         """Embed a batch: (n, dim) float32.
 
         Raises:
-            DimensionMismatch: The callable gave another shape.
+            InvalidInput: The callable gave another shape.
             SourceError: The callable could not read some sources.
         """
         return self._call(self.fn, sources)
@@ -75,7 +75,7 @@ class Function:
         with foreign("encode with a function", "vectors of numbers from it"):
             vectors = np.asarray(given, dtype=np.float32)
         if vectors.shape != (len(sources), self.dim):
-            raise DimensionMismatch(
+            raise InvalidInput(
                 "encode with a function", expected=f"shape {(len(sources), self.dim)}", found=f"{vectors.shape}"
             )
         return vectors

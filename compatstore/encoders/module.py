@@ -14,7 +14,7 @@ import numpy as np
 from compatstore.arrays import FloatArray
 from compatstore.boundary import checked, foreign, shown
 from compatstore.digests import fingerprint as digest
-from compatstore.errors import DimensionMismatch, InvalidInput, MissingExtra, SourceError
+from compatstore.errors import InvalidInput, MissingExtra, SourceError
 
 if TYPE_CHECKING:
     import torch
@@ -91,7 +91,7 @@ class Module:
 
         Raises:
             SourceError: Some sources cannot be read; all of them are listed.
-            DimensionMismatch: The module gave another length than `dim`.
+            InvalidInput: The module gave another length than `dim`.
         """
         vectors = [np.empty((0, self.dim), np.float32)]
         failures: dict[int, str] = {}
@@ -133,7 +133,7 @@ class Module:
             output = self.module(torch.stack(inputs).to(self.device)).float()
             if output.shape != (len(inputs), self.dim):
                 expected = f"({len(inputs)}, {self.dim}) from the module"
-                raise DimensionMismatch("encode sources", expected=expected, found=f"{tuple(output.shape)}")
+                raise InvalidInput("encode sources", expected=expected, found=f"{tuple(output.shape)}")
             if self.normalise:
                 output = torch.nn.functional.normalize(output, dim=1)
             vectors: FloatArray = output.cpu().numpy()

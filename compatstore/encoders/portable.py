@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from compatstore.derivation import Derivation
 from compatstore.encoders.protocol import Encoder
 from compatstore.encoders.registry import from_spec, is_spec
-from compatstore.errors import FingerprintMismatch
+from compatstore.errors import Incompatible
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class PortableEncoder:
 
         Raises:
             NotFound: What its spec names is not there.
-            FingerprintMismatch: What its spec builds here is another model.
+            Incompatible: What its spec builds here is another model.
         """
         from compatstore.encoders.derived import Derived
 
@@ -60,7 +60,7 @@ class PortableEncoder:
         if self.derivations:
             encoder = Derived(encoder, *self.derivations)
         if encoder.fingerprint != self.fingerprint:
-            raise FingerprintMismatch(
+            raise Incompatible(
                 f"build the encoder {self.spec or type(encoder).__name__} in another process",
                 expected=f"the model that is used here ({self.fingerprint})",
                 found=encoder.fingerprint,

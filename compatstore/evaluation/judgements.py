@@ -8,7 +8,7 @@ import numpy as np
 
 from compatstore.arrays import Doubles, Positions
 from compatstore.boundary import array_of, checked_fields
-from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.errors import InvalidInput
 
 
 @checked_fields
@@ -22,8 +22,7 @@ class Judgements:
         gains: (m,) float64, what each item is worth to its query, finite and above 0: a grade, or a count of clicks.
 
     Raises:
-        DimensionMismatch: Three lists of different lengths.
-        InvalidInput: A gain is not above 0, or not finite.
+        InvalidInput: Three lists of different lengths. A gain is not above 0, or not finite.
 
     Examples:
         >>> judged = cs.evaluation.Judgements(queries=[0, 0, 1], items=[4, 2, 4], gains=[2, 1, 1])
@@ -45,7 +44,7 @@ class Judgements:
         lengths = [len(values) for values in (self.queries, self.items, self.gains)]
         if len(set(lengths)) > 1:
             found = f"{lengths[1]} items and {lengths[2]} gains"
-            raise DimensionMismatch("judge items", expected=f"{lengths[0]} of each", found=found)
+            raise InvalidInput("judge items", expected=f"{lengths[0]} of each", found=found)
         if not (np.isfinite(self.gains).all() and (self.gains > 0).all()):
             raise InvalidInput("judge items", expected="finite gains above 0", found="others")
 

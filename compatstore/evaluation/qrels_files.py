@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from compatstore.boundary import shown
-from compatstore.errors import DuplicateIds, InvalidInput
+from compatstore.errors import InvalidInput
 from compatstore.evaluation.query_files import readable, require_file, text_rows
 
 Qrels = Mapping[str, Mapping[str, float]]  # query id -> item id -> gain
@@ -34,8 +34,8 @@ def read_qrels(path: str | Path) -> Qrels:
 
     Raises:
         NotFound: There is no such file.
-        InvalidInput: The file cannot be read, is empty, or a line makes no sense.
-        DuplicateIds: A pair is judged twice and differently, in a file that is no log.
+        InvalidInput: The file cannot be read, is empty, or a line makes no sense. A pair is judged twice and
+            differently, in a file that is no log.
     """
     file, asked = Path(path), f"read qrels from {path}"
     require_file(file, asked, ())
@@ -74,7 +74,7 @@ def _collected(pairs: Iterator[tuple[str, str, float]], asked: str, *, counts: b
             if judged[item] == gain:
                 continue  # said twice, as files that were joined do
             found = f"query {query} and item {item} judged {judged[item]:g} and {gain:g}"
-            raise DuplicateIds(asked, expected="one judgement of each pair", found=found)
+            raise InvalidInput(asked, expected="one judgement of each pair", found=found)
         judged[item] = judged.get(item, 0.0) + gain
     if not qrels:
         raise InvalidInput(asked, expected="at least one judgement", found="none")

@@ -51,9 +51,8 @@ class Artifacts:
             The artifact's id.
 
         Raises:
-            WrongDirection: It was made for the other direction.
-            FingerprintMismatch: It belongs to another model.
-            DimensionMismatch: Its dimensions are not the versions'.
+            Incompatible: It was made for the other direction. It belongs to another model.
+            InvalidInput: Its dimensions are not the versions'.
             CorruptArtifact: Its files are truncated or edited.
 
         Examples:
@@ -87,7 +86,7 @@ class Artifacts:
             Its id.
 
         Raises:
-            UnknownArtifact: None is linked that has this id.
+            NotFound: None is linked that has this id.
             UpgradeError: An upgrade under way applies it, vectors were made by it, or searches use it.
 
         Examples:

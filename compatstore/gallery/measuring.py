@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from compatstore.errors import InvalidInput, UnknownArtifact
+from compatstore.errors import InvalidInput, NotFound
 from compatstore.evaluation import DecisionTable
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.merging import Merge
@@ -57,9 +57,8 @@ class MeasuringVerbs(SearchVerbs):
             seed: Of the sample and of the bootstrap.
 
         Raises:
-            UnknownVersion: There is no such version.
-            UnknownArtifact: No artifact leads there, and the target has no encoder. With one the source is compared
-                with the target alone.
+            NotFound: There is no such version. No artifact leads there, and the target has no encoder. With one the
+                source is compared with the target alone.
             UpgradeError: Too few items can be embedded natively.
             InvalidInput: A setting is out of its range.
 
@@ -78,8 +77,8 @@ class MeasuringVerbs(SearchVerbs):
         """
         try:
             context = resolve_run(self._catalog, target, via=transform, backfill=Backfill(order=order))
-        except UnknownArtifact:
-            if transform is not None or not self._catalog.can_embed(target):
+        except NotFound as error:
+            if error.kind != "artifact" or transform is not None or not self._catalog.can_embed(target):
                 raise
             context = resolve_run(self._catalog, target, backfill=Backfill(share=1.0))
         settings = SampleSettings(
@@ -128,7 +127,7 @@ class MeasuringVerbs(SearchVerbs):
             The fusion that is stored, with its choices, or without a hop the merge.
 
         Raises:
-            UnknownVersion: There is no such version.
+            NotFound: There is no such version.
             UpgradeError: No upgrade to it is under way, or too few items can be embedded natively.
             InvalidInput: A setting is out of its range, or there is no such column of labels.
 
@@ -187,7 +186,7 @@ class MeasuringVerbs(SearchVerbs):
             details: What to tell query by query, such as the queries that lose most; nothing where it is None.
 
         Raises:
-            UnknownVersion: There was no such upgrade.
+            NotFound: There was no such upgrade.
             UpgradeError: Too few items can be measured with.
             InvalidInput: There is no such column.
 

@@ -46,8 +46,8 @@ class OpeningVerbs(GalleryCore):
 
         Raises:
             AlreadyExists: Something is there.
-            InvalidName: A column has a name that means something else to the gallery, or that Lance cannot handle.
-            InvalidInput: A column has a type that Lance cannot keep.
+            InvalidInput: A column has a name that means something else to the gallery, or that Lance cannot handle. A
+                column has a type that Lance cannot keep.
             StorageError: The place cannot be written, or is an object store without conditional writes.
 
         Examples:
@@ -85,10 +85,10 @@ class OpeningVerbs(GalleryCore):
                 that works through this gallery.
 
         Raises:
-            GalleryNotFound: There is none.
+            NotFound: There is none.
             StorageError: It is a plain Lance table that was not adopted.
             InvalidInput: `lease_term` is no number above 0.
-            FingerprintMismatch: An encoder is another model than its version was registered with.
+            Incompatible: An encoder is another model than its version was registered with.
 
         Examples:
             >>> len(cs.Gallery.open("letters.lance"))
@@ -129,11 +129,9 @@ class OpeningVerbs(GalleryCore):
             storage_options: What the object store needs.
 
         Raises:
-            GalleryNotFound: There is no table.
-            InvalidInput: A column is missing or of another type, or the table is a gallery already.
-            InvalidName: A column has a name that Lance or a gallery cannot handle.
-            DimensionMismatch: The vectors have another length.
-            DuplicateIds: An id occurs twice.
+            NotFound: There is no table.
+            InvalidInput: A column is missing or of another type, or the table is a gallery already. A column has a name
+                that Lance or a gallery cannot handle. The vectors have another length. An id occurs twice.
             StorageError: The table lies in an object store without conditional writes.
 
         Examples:

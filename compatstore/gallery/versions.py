@@ -90,11 +90,11 @@ class VersionVerbs(GalleryCore):
 
         Raises:
             AlreadyExists: There is a version of that name.
-            DimensionMismatch: A derived version is to be longer than the version that it is derived of.
-            FingerprintMismatch: The encoder that is given to a version gives other vectors than it has.
-            InvalidInput: A column of that name is the user's own; or a derived version would change nothing, or compare
-                vectors that are not of unit length by another metric.
-            UnknownVersion: There is no such version to derive of, or the table has no vectors of it.
+            InvalidInput: A derived version is to be longer than the version that it is derived of. A column of that
+                name is the user's own; or a derived version would change nothing, or compare vectors that are not of
+                unit length by another metric.
+            Incompatible: The encoder that is given to a version gives other vectors than it has.
+            NotFound: There is no such version to derive of, or the table has no vectors of it.
 
         Examples:
             >>> gallery.register(cs.EmbeddingVersion("v3", dim=4, model="model-3"))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from compatstore.arrays import Doubles, FloatArray, RowNumbers
 from compatstore.boundary import array_of, checked
-from compatstore.errors import DimensionMismatch, InvalidInput, NonFiniteVectors, first_offenders
+from compatstore.errors import InvalidInput, first_offenders
 from compatstore.in_memory.faiss_engine import Device, as_compared, as_distances, load_faiss, metric_number, uses_gpu
 from compatstore.versions import Metric
 
@@ -61,9 +61,8 @@ def nearest_neighbours(
         device: "cpu", "gpu", or "auto" for a GPU where FAISS has one.
 
     Raises:
-        DimensionMismatch: Not two tables of vectors of one length.
-        NonFiniteVectors: Values are NaN, infinite or beyond float32.
-        InvalidInput: k < 1, no such metric, a vector of length 0 under cosine, or a GPU that is not there.
+        InvalidInput: Not two tables of vectors of one length. Values are NaN, infinite or beyond float32. k < 1, no
+            such metric, a vector of length 0 under cosine, or a GPU that is not there.
         MissingExtra: FAISS is not installed.
 
     Examples:
@@ -74,7 +73,7 @@ def nearest_neighbours(
     asked = "find the nearest neighbours"
     left, right = _read(queries, "queries", metric), _read(vectors, "vectors", metric)
     if left.shape[1] != right.shape[1]:
-        raise DimensionMismatch(asked, expected=f"queries of {right.shape[1]} values", found=f"{left.shape[1]}")
+        raise InvalidInput(asked, expected=f"queries of {right.shape[1]} values", found=f"{left.shape[1]}")
     if k < 1:
         raise InvalidInput(asked, expected="k >= 1", found=f"{k}")
     number, gpu = metric_number(metric), uses_gpu(device)
@@ -177,7 +176,7 @@ def _read(values: npt.ArrayLike, name: str, metric: Metric) -> FloatArray:
     wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(wrong):
         found = f"NaN, infinite or larger values in rows {first_offenders(wrong.tolist())}"
-        raise NonFiniteVectors(asked, expected="finite values of float32", found=found)
+        raise InvalidInput(asked, expected="finite values of float32", found=found)
     zeros = np.flatnonzero(_lengths(vectors) == 0).tolist() if metric == "cosine" else []
     if zeros:
         found = f"zero vectors in rows {first_offenders(zeros)}"

@@ -140,11 +140,10 @@ class Cache:
             `compatstore.table_version`.
 
         Raises:
-            DimensionMismatch: The query has another length.
-            FingerprintMismatch: The query is another model's.
-            NonFiniteVectors: NaN or infinite values.
-            InvalidInput: k < 1, a condition is no valid SQL, or the cache would take more than `max_bytes`.
-            UnknownVersion: The version was retired.
+            InvalidInput: The query has another length. NaN or infinite values. k < 1, a condition is no valid SQL, or
+                the cache would take more than `max_bytes`.
+            Incompatible: The query is another model's.
+            NotFound: The version was retired.
 
         Examples:
             >>> cache = gallery.cache()

@@ -49,7 +49,7 @@ def cache_size(catalog: Catalog, version: str, settings: CacheSettings) -> Cache
     """What a cache of a version would take; reads the ids of the items, no vectors.
 
     Raises:
-        UnknownVersion: There is no such version, or nothing to search with its queries.
+        NotFound: There is no such version, or nothing to search with its queries.
     """
     snapshot = catalog.store.snapshot()
     registry = catalog.recorded(snapshot)

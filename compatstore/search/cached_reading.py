@@ -149,8 +149,8 @@ def query_as_compared(catalog: Catalog, reader: Reader, queries: FloatArray) -> 
         (q, dim) float32: adapted, rounded as the column is, of unit length under cosine.
 
     Raises:
-        NonFiniteVectors: A query holds NaN or infinite values, or an artifact makes them of it.
-        InvalidInput: A query has length 0, under cosine.
+        InvalidInput: A query holds NaN or infinite values, or an artifact makes them of it. A query has length 0, under
+            cosine.
     """
     part = reader.part
     if part.artifact is None and part.columns.dtype == "float32":

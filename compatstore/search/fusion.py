@@ -134,7 +134,7 @@ def plan_fused(
     the target before its upgrade has begun, the source after it is retired.
 
     Raises:
-        UnknownVersion: Neither version has vectors.
+        NotFound: Neither version has vectors.
         InvalidInput: A condition is not one SQL expression.
     """
     left, right = registry.record(source), registry.record(target)
@@ -174,8 +174,8 @@ def search_fused(
         has no other.
 
     Raises:
-        DimensionMismatch: The versions have different numbers of queries.
-        InvalidInput: The condition is no valid SQL for this table, or a query has length 0, under cosine.
+        InvalidInput: The versions have different numbers of queries. The condition is no valid SQL for this table, or a
+            query has length 0, under cosine.
     """
     require_as_many(queries, plan.versions)
     forms = [query_of_part(catalog, part, queries[part.version]) for part in plan.parts]

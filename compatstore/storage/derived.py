@@ -8,7 +8,7 @@ from compatstore import next_step
 from compatstore.artifacts import Artifact, Space
 from compatstore.artifacts.kinds.derivation import DerivationKind, derivation_between, described, needs_unit
 from compatstore.derivation import UNIT_TOLERANCE, Derivation, not_unit
-from compatstore.errors import DimensionMismatch, Incompatible, InvalidInput
+from compatstore.errors import Incompatible, InvalidInput
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry
@@ -29,12 +29,12 @@ def derive_version(
     """Describe a version that is derived of another; what is None is as the source has it.
 
     Raises:
-        DimensionMismatch: It is to be longer than the source.
-        InvalidInput: It is the source itself, or compares cut vectors by another metric without scaling them.
+        InvalidInput: It is to be longer than the source. It is the source itself, or compares cut vectors by another
+            metric without scaling them.
     """
     asked = f"derive {name} of {source.name}"
     if dim is not None and dim > source.dim:
-        raise DimensionMismatch(
+        raise InvalidInput(
             asked,
             expected=f"{source.dim} values at most",
             found=f"{dim}",

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from compatstore import next_step
 from compatstore.boundary import takes_no_wrapper
-from compatstore.errors import CommitConflict, CompatStoreError, StorageError
+from compatstore.errors import CompatStoreError, StorageError
 from compatstore.permissions import whose
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.files import Files
@@ -99,7 +99,7 @@ def storage_failure(error: BaseException, asked: str, location: Location) -> Sto
     found = told(error)
     if lost_race(error):
         fix = "Nothing of this call was written; run it again."
-        return CommitConflict(asked, expected="a moment without other writers", found=found, fix=fix)
+        return StorageError(asked, expected="a moment without other writers", found=found, fix=fix)
     denied = denied_at(error, location)
     if denied:
         fix = "Give this process access with chmod or chown, or run it as the owner."

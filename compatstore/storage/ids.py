@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowTable, ArrowType, Id
 from compatstore.boundary import foreign, shown
-from compatstore.errors import DuplicateIds, InvalidInput, UnknownId, first_offenders
+from compatstore.errors import InvalidInput, NotFound, first_offenders
 from compatstore.storage.deltas import update_index
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
@@ -116,18 +116,18 @@ def refuse_repeats(ids: ArrowArray, asked: str) -> None:
     """Refuse an Arrow array in which an id is null or occurs twice.
 
     Raises:
-        InvalidInput: An id is null.
-        DuplicateIds: An id occurs twice; the first offenders are named.
+        InvalidInput: An id is null. An id occurs twice; the first offenders are named.
     """
     refuse_null_ids(ids, asked)
     counts = pc.value_counts(ids)
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
     if repeated:
-        raise DuplicateIds(
+        raise InvalidInput(
             asked,
             expected="each id once",
             found=f"repeated ids {first_offenders(repeated)}",
             fix="Remove the repeats.",
+            duplicates=repeated,
         )
 
 
@@ -149,16 +149,17 @@ def refuse_known(store: Store, id_column: str, ids: ArrowArray, asked: str) -> i
         The table version that has none of them.
 
     Raises:
-        DuplicateIds: Some are there; the first are named.
+        InvalidInput: Some are there; the first are named.
     """
     snapshot = store.snapshot()
     known = find(store, id_column, ids.to_pylist(), [id_column], snapshot).column(id_column).to_pylist()
     if known:
-        raise DuplicateIds(
+        raise InvalidInput(
             asked,
             expected="new ids",
             found=f"ids already in the gallery: {first_offenders(sorted(known))}",
             fix=f"Replace those items with {next_step.option('upsert', True)}, or leave them out.",
+            duplicates=known,
         )
     return snapshot.version
 
@@ -167,12 +168,13 @@ def refuse_unknown(store: Store, id_column: str, ids: ArrowArray, asked: str) ->
     """Refuse ids that the gallery does not have.
 
     Raises:
-        UnknownId: Some are not there; the first are named.
+        NotFound: Some are not there; the first are named.
     """
     known = set(find(store, id_column, ids.to_pylist(), [id_column]).column(id_column).to_pylist())
     unknown = [item for item in ids.to_pylist() if item not in known]
     if unknown:
-        raise UnknownId(asked, expected="ids that are in the gallery", found=f"no item {first_offenders(unknown)}")
+        found = f"no item {first_offenders(unknown)}"
+        raise NotFound(asked, expected="ids that are in the gallery", found=found, kind="item")
 
 
 def build_index(store: Store, id_column: str) -> None:

@@ -54,7 +54,7 @@ def index_status(store: Store, version: str, snapshot: Snapshot | None = None) -
     """Read what is known of a version's index, as of now or of an open snapshot; read-only.
 
     Raises:
-        UnknownVersion: The gallery keeps no vectors of that version.
+        NotFound: The gallery keeps no vectors of that version.
     """
     snapshot = snapshot or store.snapshot()
     registry = read(snapshot, store.location.uri)

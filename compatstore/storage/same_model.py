@@ -8,7 +8,7 @@ import numpy as np
 
 from compatstore import next_step
 from compatstore.encoders import Encoder, encode_readable
-from compatstore.errors import FingerprintMismatch, InvalidInput
+from compatstore.errors import Incompatible, InvalidInput
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.ids import column
@@ -78,12 +78,12 @@ def require_same_vectors(
     """Refuse an encoder whose vectors are not a version's.
 
     Raises:
-        FingerprintMismatch: They are not.
+        Incompatible: They are not.
         InvalidInput: No item can be embedded again.
     """
     found = compare(snapshot, registry, columns, encoder)
     if not found.is_same:
-        raise FingerprintMismatch(
+        raise Incompatible(
             f"use this encoder for version {name}",
             expected="the model of the vectors that the gallery has",
             found=f"another one: {found.items - found.same} of {found.items} items that were embedded again have other "

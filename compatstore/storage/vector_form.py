@@ -10,7 +10,7 @@ import numpy as np
 from compatstore.arrays import BoolArray, FloatArray
 from compatstore.derivation import rounded
 from compatstore.encoders.protocol import Encoded
-from compatstore.errors import InvalidInput, NonFiniteVectors, first_offenders
+from compatstore.errors import InvalidInput, first_offenders
 from compatstore.storage.records import VersionRecord
 
 LENGTH_TOLERANCE = 0.01  # of unit length: models in half precision and endpoints that round are not exact
@@ -108,8 +108,8 @@ class VectorForm:
             asked: What the caller wants, for the message.
 
         Raises:
-            NonFiniteVectors: Values are NaN, infinite or beyond what the version stores.
-            InvalidInput: A vector has length 0, under cosine.
+            InvalidInput: Values are NaN, infinite or beyond what the version stores. A vector has length 0, under
+                cosine.
         """
         flawed = np.flatnonzero(valid & ~self.searchable(vectors))
         if not len(flawed):
@@ -117,8 +117,7 @@ class VectorForm:
             return
         infinite = [row for row in flawed if not np.isfinite(vectors[row]).all()]
         first = infinite or list(flawed)
-        kind = NonFiniteVectors if infinite else InvalidInput
-        raise kind(
+        raise InvalidInput(
             asked,
             expected=f"finite values that {self.dtype} can hold" if infinite else "vectors of a length above 0",
             found=f"{self.flaw(vectors[first[0]])}, for {first_offenders([_named(names[int(row)]) for row in first])}",

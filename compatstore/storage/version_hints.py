@@ -6,12 +6,12 @@ After a cutover a process may still send vectors of the version before; the erro
 from __future__ import annotations
 
 from compatstore import next_step
-from compatstore.errors import CorruptArtifact, DimensionMismatch
+from compatstore.errors import CorruptArtifact, InvalidInput
 from compatstore.storage.registry import Registry, bridge_to, history
 from compatstore.storage.store import Store
 
 
-def of_another_length(store: Store, registry: Registry, version: str, error: DimensionMismatch) -> DimensionMismatch:
+def of_another_length(store: Store, registry: Registry, version: str, error: InvalidInput) -> InvalidInput:
     """The error of vectors that do not fit a version, with the versions that they fit.
 
     Args:
@@ -31,7 +31,7 @@ def of_another_length(store: Store, registry: Registry, version: str, error: Dim
         fix = f"{_has(fits, dim=error.dim)}, and no vectors in this gallery: {embed}"
     else:
         fix = f"No version of this gallery has {error.dim} values: {embed}"
-    return DimensionMismatch(error.asked, expected=expected, found=error.found, fix=fix, dim=error.dim)
+    return InvalidInput(error.asked, expected=expected, found=error.found, fix=fix, dim=error.dim)
 
 
 def of_fingerprint(registry: Registry, version: str, fingerprint: str) -> str:

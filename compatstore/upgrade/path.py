@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from compatstore import next_step
 from compatstore.artifacts.kinds import kind_named
-from compatstore.errors import Incompatible, UnknownArtifact
+from compatstore.errors import Incompatible, NotFound
 from compatstore.storage.records import ArtifactRecord
 from compatstore.storage.registry import Registry
 
@@ -32,7 +32,7 @@ def find_path(registry: Registry, source: str, target: str, via: str | None = No
         via: Id of the artifact that must be the last step, in full.
 
     Raises:
-        UnknownArtifact: No chain connects the two.
+        NotFound: No chain connects the two.
         Incompatible: `via` does not lead to the target.
     """
     artifacts = forward_artifacts(registry)
@@ -46,13 +46,14 @@ def find_path(registry: Registry, source: str, target: str, via: str | None = No
     path = _shortest(artifacts, source, last)
     if path is None:
         option = next_step.either(shell=" (--encoder)", python="")
-        raise UnknownArtifact(
+        raise NotFound(
             f"find a path from {source} to {target}" + (f" via {via[:12]}" if via else ""),
             expected="a linked ForwardTransform, or a chain of them",
             found=_links(artifacts),
             fix=f"Train and link one: {next_step.training('fct')}, {next_step.call('link', next_step.ARTIFACT)}; or "
             f"give {target} an encoder{option}, and the upgrade learns from what it embeds; or re-embed it all: "
             f"{next_step.call('upgrade', target, backfill=1.0)}",
+            kind="artifact",
         )
     return path
 

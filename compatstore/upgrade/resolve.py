@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from compatstore import next_step
 from compatstore.artifacts.kinds import kind_named
-from compatstore.errors import Incompatible, InvalidInput, UnknownArtifact, UpgradeError
+from compatstore.errors import Incompatible, InvalidInput, NotFound, UpgradeError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import now
 from compatstore.storage.records import OPEN, RunRecord
@@ -44,8 +44,8 @@ def resolve_run(
 
     Raises:
         InvalidInput: A setting is out of its range, or the target is active already and was not upgraded to.
-        UnknownVersion: There is no such version.
-        UnknownArtifact: No chain of artifacts leads to the target and not everything is embedded natively.
+        NotFound: There is no such version. No chain of artifacts leads to the target and not everything is embedded
+            natively.
     """
     snapshot = catalog.store.snapshot()
     registry = catalog.registry(snapshot)
@@ -114,7 +114,7 @@ def _source(catalog: Catalog, snapshot: Snapshot, target: str, via: str | None) 
     registry, wanted = catalog.registry(snapshot), None if via is None else catalog.artifact_record(via).id
     paths = {}
     for record in registry.live:
-        with suppress(UnknownArtifact):
+        with suppress(NotFound):
             paths[record.name] = find_path(registry, record.name, target, wanted)
 
     def worth(name: str) -> tuple[int, bool, int, bool]:
@@ -135,7 +135,7 @@ def _is_to_learn(context: UpgradeContext, via: str | None) -> bool:
     everything = run.backfill == 1.0 and run.max_rows is None and run.max_seconds is None and run.max_cost is None
     if everything or context.catalog.encoder(run.target) is None:
         return False
-    with suppress(UnknownArtifact):
+    with suppress(NotFound):
         find_path(registry, run.source, run.target, None)
         return False
     return True
@@ -165,7 +165,7 @@ def _path(context: UpgradeContext, via: str | None) -> tuple[str, ...]:
         return ()
     try:
         records = find_path(registry, run.source, run.target, wanted)
-    except UnknownArtifact:
+    except NotFound:
         if via is None and (run.backfill == 1.0 or bridge_to(registry, run.target) is not None):
             return ()
         raise

@@ -47,7 +47,7 @@ def usual_columns(
     A source that LanceDB's metadata name is left to the adoption, which takes it.
 
     Raises:
-        GalleryNotFound: There is no table.
+        NotFound: There is no table.
         InvalidInput: It is a gallery already, or none or several columns could be meant.
     """
     store, asked = Store.open(location), f"adopt {location.name}"

@@ -186,7 +186,7 @@ def test_a_table_that_vanishes_is_reported_as_such(gallery, store):
     shutil.rmtree(store.location.uri)
     with pytest.raises(cs.errors.StorageError, match="a table that can be read"):
         gallery.status()
-    with pytest.raises(cs.errors.GalleryNotFound):
+    with pytest.raises(cs.errors.NotFound, match="open a gallery"):
         cs.Gallery.open(store.location.uri)
 
 

@@ -97,7 +97,7 @@ def test_it_is_told_while_rows_are_missing_and_after_the_source_is_retired(upgra
 def test_no_upgrade_no_report(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     for target in (None, "v2"):
-        with pytest.raises(cs.errors.UnknownVersion, match=r"gallery\.upgrade"):
+        with pytest.raises(cs.errors.NotFound, match=r"gallery\.upgrade"):
             gallery.report(target)
 
 

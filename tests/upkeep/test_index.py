@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import compatstore as cs
-from compatstore.errors import InvalidInput, LeaseHeld, UnknownVersion, UpgradeError
+from compatstore.errors import InvalidInput, LeaseHeld, NotFound, UpgradeError
 from compatstore.storage import deltas, index_refresh, recall
 from compatstore.storage.index_status import compared_share
 from compatstore.upgrade.indexing import hold_index
@@ -179,7 +179,7 @@ def test_an_index_of_which_all_rows_were_deleted(gallery):
 def test_a_version_without_vectors_has_no_index(gallery, name):
     gallery.register(cs.EmbeddingVersion("v2", dim=DIM))
     for call in ("create", "status", "refresh", "drop"):
-        with pytest.raises(UnknownVersion):
+        with pytest.raises(NotFound, match="version"):
             getattr(gallery.maintenance.index(name), call)()
 
 

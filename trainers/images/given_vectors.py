@@ -58,7 +58,7 @@ def images_of_items(
 
     Raises:
         InvalidInput: The images are no paths below the folder, two of them are of one item, or none is of any.
-        UnknownVersion: The gallery has no vectors of that version.
+        NotFound: The gallery has no vectors of that version.
     """
     asked, known = f"find the items of images in {folder}", gallery.version(version)
     items: dict[str, Id] = {str(item): item for item in native_ids(gallery, known.name)}

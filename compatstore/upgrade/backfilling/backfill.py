@@ -178,9 +178,8 @@ class Backfiller:
 
         Raises:
             Interrupted: A stop was asked for; finished batches stay.
-            UpgradeError: The target version has no encoder.
+            UpgradeError: The target version has no encoder. A batch lost its worker again and again.
             EncoderFailed: The encoder hangs, or embeds nothing at all.
-            EngineFailed: A batch lost its worker again and again.
             InvalidInput: The encoder gave vectors that cannot be used; nothing of that batch is stored.
         """
         catalog, target = self.context.catalog, self.context.run.target

@@ -183,7 +183,7 @@ class Natives:
             n.
 
         Raises:
-            CommitConflict: Other writers were faster each time; nothing of the batch is stored.
+            StorageError: Other writers were faster each time; nothing of the batch is stored.
         """
         with self._lock:
             way = self._rows if self._at_once else self._staged

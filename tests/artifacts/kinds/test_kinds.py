@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from compatstore.artifacts import KINDS, Architecture, Artifact, Side, Space
-from compatstore.errors import CorruptArtifact, DimensionMismatch
+from compatstore.errors import CorruptArtifact, InvalidInput
 
 QUERIES = np.array([[3, 4, 12], [0, 0, 5]], np.float32)
 
@@ -85,7 +85,7 @@ def test_a_query_adapter_takes_target_queries_to_the_source():
     )
     assert adapter.apply(QUERIES).vectors.tolist() == [[3, 12], [0, 5]]
     assert adapter.apply(QUERIES[:0]).vectors.shape == (0, 2)
-    with pytest.raises(DimensionMismatch, match="expected vectors of 3"):
+    with pytest.raises(InvalidInput, match="expected vectors of 3"):
         adapter.apply(np.ones((1, 2)))
 
 
