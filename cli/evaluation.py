@@ -40,7 +40,7 @@ def _of_evaluate() -> Mapping[str, Options]:
     "evaluate",
     examples=(
         "evaluate photos.lance v2 --sample 1000",
-        "evaluate photos.lance v2 --labels category --plot decision.png",
+        "evaluate photos.lance v2 --labels category",
         "evaluate shop.lance v2 --queries queries.jsonl --qrels qrels.tsv --criterion ndcg@10",
     ),
     requests=_of_evaluate,
@@ -51,7 +51,6 @@ def _of_evaluate() -> Mapping[str, Options]:
     "--shares", type=float, multiple=True, metavar="SHARE", help="Budget of the backfill to show; repeat for more."
 )
 @click.option("--via", metavar="ARTIFACT", help="Artifact to use: its id, or the first digits of it.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the table, as PNG or SVG.")
 @target_encoder_option
 @trust_code_option
 @pass_output
@@ -63,7 +62,6 @@ def evaluate(
     target: str,
     shares: tuple[float, ...],
     via: str | None,
-    plot: Path | None,
     encoder: str | None,
     trust_code: bool,
     asked: Gates,
@@ -92,10 +90,6 @@ def evaluate(
             seed=backfill.seed or 0,
         )
     output.show(measured, view)
-    if plot is not None:
-        from compatstore.evaluation import plot_decision
-
-        output.note(f"drew {plot_decision(measured, plot)}")
     judged = check_gates(measured.best_of(asked.serving), asked)
     for line in gate_lines(judged):
         output.note(line)

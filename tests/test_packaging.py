@@ -23,7 +23,8 @@ def tree_modules():
             if relative.parts[:2] in (("compatstore", "trainers"), ("compatstore", "cli")):
                 continue
             found.add(str(relative if folder == "compatstore" else Path("compatstore", relative)))
-    return found | {"compatstore/py.typed", "compatstore/report/page.css", "compatstore/cli/options.json"}
+    styles = {f"compatstore/report/{name}.css" for name in ("chart", "page")}
+    return found | styles | {"compatstore/py.typed", "compatstore/cli/options.json"}
 
 
 def test_the_wheel_holds_the_tree(tmp_path):

@@ -97,25 +97,15 @@ class DemoDirectory:
         return self.root / "backfill_curve.png"
 
     @property
-    def contact_sheet(self) -> Path:
-        """Picture of what some queries find."""
-        return self.root / "neighbours.png"
-
-    @property
-    def report_json(self) -> Path:
-        """The report for programs."""
-        return self.root / "report.json"
-
-    @property
-    def report_markdown(self) -> Path:
-        """The report for people."""
-        return self.root / "report.md"
+    def report(self) -> Path:
+        """The report of the upgrade, one page."""
+        return self.root / "report.html"
 
     @property
     def files(self) -> tuple[Path, ...]:
         """What the demo leaves beside the images and the gallery."""
         artifacts = (self.artifact("without_side"), self.artifact("with_side"))
-        return (self.report_markdown, self.report_json, self.curve, self.contact_sheet, *artifacts)
+        return (self.report, self.curve, *artifacts)
 
 
 def _require_empty(root: Path, asked: str) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
-from compatstore.demo.settings import DemoSettings
 from compatstore.encoders import NetworkEncoder
 from compatstore.trainers import FCT, Augmentation, Autoencoder, Images, Independent, Pairs
 from compatstore.versions import EmbeddingVersion
+
+if TYPE_CHECKING:
+    from compatstore.demo.run import DemoSettings
 
 SOURCE_DIGITS = range(5)
 

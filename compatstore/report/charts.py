@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import singledispatch
+from importlib import resources
 from typing import Literal
 
 from compatstore.evaluation import Estimate
@@ -19,6 +20,18 @@ HEIGHT = 230.0
 ROW = 36.0  # of a chart of intervals
 COLOURS = 6  # of curves; then they begin again
 Anchor = Literal["start", "middle", "end"]
+
+
+def picture(drawing: Drawing) -> str:
+    """Draw a chart as a file of its own: SVG with its style and its ground, for light and dark pages."""
+    style = element("style", Html(style_of("chart.css") + ".chart { background: var(--ground); }\n"))
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" width="{2 * WIDTH:g}" '
+    return chart(drawing, "chart").replace("<svg ", opening, 1).removesuffix("</svg>") + f"{style}</svg>\n"
+
+
+def style_of(*files: str) -> str:
+    """Style sheets of the report, one behind the other."""
+    return "".join(resources.files("compatstore.report").joinpath(file).read_text(encoding="utf-8") for file in files)
 
 
 @singledispatch

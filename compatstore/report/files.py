@@ -8,15 +8,19 @@ import os
 from pathlib import Path
 
 from compatstore.errors import StorageError
-from compatstore.evaluation import plot_budgets
-from compatstore.evaluation.plots import DrawnWave, plot_waves
+from compatstore.report.charts import picture
+from compatstore.report.content import sections
+from compatstore.report.drawings import Curves
 from compatstore.report.markdown import to_markdown
 from compatstore.report.page import to_page
-from compatstore.upgrade.estimates.measured import as_served
 from compatstore.upgrade.estimates.reporting import UpgradeReport
-from compatstore.upgrade.estimates.waves import WaveFigures
 
-MARKDOWN, JSON, PICTURE, WAVES = "report.md", "report.json", "budgets.svg", "waves.svg"
+MARKDOWN, JSON = "report.md", "report.json"
+# Section whose curves are drawn -> file, text
+PICTURES = {
+    "Curve of the backfill": ("budgets.svg", "What each budget gives"),
+    "Waves": ("waves.svg", "What each wave promised, and what came"),
+}
 PAGES = (".html", ".htm")
 
 
@@ -34,7 +38,6 @@ def write_report(report: UpgradeReport, place: str | Path) -> tuple[Path, ...]:
 
     Raises:
         StorageError: The file or the folder cannot be made or written.
-        MissingExtra: A folder is asked for, there is an estimate to draw, and matplotlib is not installed.
     """
     path = Path(place)
     page = path.suffix.lower() in PAGES
@@ -59,35 +62,15 @@ def _write_page(report: UpgradeReport, path: Path) -> tuple[Path, ...]:
 
 def _write_folder(report: UpgradeReport, folder: Path) -> tuple[Path, ...]:
     folder.mkdir(parents=True, exist_ok=True)
-    pictures = _draw(report, folder)
-    shown = {
-        "Curve of the backfill": ("What each budget gives", PICTURE),
-        "Waves": ("What each wave promised, and what came", WAVES),
+    pictures = {
+        section.title: (*PICTURES[section.title], part)
+        for section in sections(report)
+        for part in section.parts
+        if section.title in PICTURES and isinstance(part, Curves)
     }
-    drawn = {title: (text, file) for title, (text, file) in shown.items() if folder / file in pictures}
-    (folder / MARKDOWN).write_text(to_markdown(report, drawn), encoding="utf-8")
-    text = json.dumps(dataclasses.asdict(report), indent=2)
-    (folder / JSON).write_text(text + "\n", encoding="utf-8")
-    return (folder / MARKDOWN, folder / JSON, *pictures)
-
-
-def _draw(report: UpgradeReport, folder: Path) -> tuple[Path, ...]:
-    if report.estimate is None:
-        return ()
-    taken = gained = None
-    if report.measured is not None and report.rows:
-        share, criterion, row = report.native / report.rows, report.measured.criterion, as_served(report.measured)
-        taken, gained = (share, row.figures[criterion]), (share, row.gains[criterion])
-    budgets = plot_budgets(report.estimate.table, folder / PICTURE, taken=taken)
-    if not report.waves:
-        return (budgets,)
-    return budgets, plot_waves([_drawn(wave) for wave in report.waves], folder / WAVES, taken=gained)
-
-
-def _drawn(wave: WaveFigures) -> DrawnWave:
-    return DrawnWave(
-        share=wave.share,
-        gain=wave.gain,
-        promised=tuple((promise.share, promise.gain) for promise in wave.ahead),
-        name=wave.criterion,
-    )
+    for file, _, drawing in pictures.values():
+        (folder / file).write_text(picture(drawing), encoding="utf-8")
+    shown = {title: (text, file) for title, (file, text, _) in pictures.items()}
+    (folder / MARKDOWN).write_text(to_markdown(report, shown), encoding="utf-8")
+    (folder / JSON).write_text(json.dumps(dataclasses.asdict(report), indent=2) + "\n", encoding="utf-8")
+    return (folder / MARKDOWN, folder / JSON, *(folder / file for file, _, _ in pictures.values()))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import resources
 
 from compatstore.html import Html, element, joined
-from compatstore.report.charts import chart
+from compatstore.report.charts import chart, style_of
 from compatstore.report.content import Section, SectionPart, ShownQueries, facts, sections, title_of
 from compatstore.report.drawings import Curves
 from compatstore.report.thumbnails import Thumbnails
@@ -36,7 +35,7 @@ def to_page(report: UpgradeReport) -> str:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("title", f"{title} - compatstore"),
-        element("style", Html(_style())),
+        element("style", Html(style_of("chart.css", "page.css"))),
     )
     body = element(
         "body",
@@ -47,10 +46,6 @@ def to_page(report: UpgradeReport) -> str:
         element("footer", element("p", "Written by compatstore. Intervals are stated with each table.")),
     )
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
-
-
-def _style() -> str:
-    return resources.files("compatstore.report").joinpath("page.css").read_text(encoding="utf-8")
 
 
 def _advice(advice: str) -> Html | None:

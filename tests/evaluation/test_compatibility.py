@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import (
@@ -11,6 +13,18 @@ from compatstore.evaluation import (
     retrieval_metrics,
     upgrade_gain,
 )
+from compatstore.evaluation.compatibility import fit_length
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 5))
+def test_vectors_are_cut_or_filled_up_to_fit(have, want, rows):
+    vectors = np.random.default_rng(0).normal(size=(rows, have)).astype(np.float32)
+    fitted = fit_length(vectors, want)
+    shared = min(have, want)
+    assert fitted.shape == (rows, want)
+    assert fitted.dtype == np.float32
+    assert np.array_equal(fitted[:, :shared], vectors[:, :shared])
+    assert not fitted[:, shared:].any()
 
 
 def test_gain_and_degradation_are_relative():

@@ -122,8 +122,9 @@ def test_the_files(upgraded, tmp_path):
     assert "![What each budget gives](budgets.svg)" in text
     assert json.loads(files[1].read_text())["native"] == report.native
     picture = files[2].read_text()
-    assert ">measured<" in picture
-    assert ">estimated<" in picture
+    assert ">measured afterwards<" in picture
+    assert ">promised<" in picture
+    assert ">status quo, estimated (" in picture
 
 
 @pytest.mark.full
