@@ -16,7 +16,7 @@ Device = Literal["auto", "cpu", "gpu"]
 
 @cache
 def load_faiss() -> Any:
-    """The module `faiss`, of `faiss-cpu` or of `faiss-gpu-cu12`.
+    """The module `faiss`, of `faiss-cpu` or of `faiss-gpu`.
 
     Raises:
         MissingExtra: Neither is installed.

@@ -51,7 +51,7 @@ def nearest_neighbours(
 
     Distances are computed in float64 and rounded to float32; equal ones are ordered by the vectors' numbers. These are
     the neighbours that Lance finds without an index, but for pairs whose distances differ by less than Lance's own
-    rounding. Needs `faiss-cpu` (`pip install "compatstore[faiss]"`) or `faiss-gpu-cu12` (`"compatstore[gpu]"`).
+    rounding. Needs `faiss-cpu` (`pip install "compatstore[faiss]"`) or `faiss-gpu` (`"compatstore[gpu]"`).
 
     Args:
         queries: (q, dim) floats.

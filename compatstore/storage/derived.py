@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from compatstore import next_step
 from compatstore.artifacts import Artifact, Space
-from compatstore.artifacts.kinds.derivation import DerivationKind, derivation_between, described, needs_unit
+from compatstore.artifacts.kinds import DerivationKind, derivation_between, described, needs_unit
 from compatstore.derivation import UNIT_TOLERANCE, Derivation, not_unit
 from compatstore.errors import Incompatible, InvalidInput
 from compatstore.storage.arrow_values import to_matrix
