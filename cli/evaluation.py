@@ -75,7 +75,7 @@ def evaluate(
     """
     from compatstore.upgrade.estimates.estimate import SAMPLE
     from compatstore.upgrade.estimates.gates import check_gates
-    from compatstore.upgrade.views.estimate import gate_lines
+    from compatstore.upgrade.views.report import gate_lines
 
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
     with progress_bars("evaluate"):

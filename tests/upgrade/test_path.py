@@ -11,7 +11,7 @@ import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Side, Space
 from compatstore.storage.records import ArtifactRecord
 from compatstore.storage.registry import Registry
-from compatstore.upgrade.path import find_path
+from compatstore.upgrade.resolve import find_path
 
 
 def version(number, **more):

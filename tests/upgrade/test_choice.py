@@ -14,8 +14,7 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
 from compatstore.upgrade.backfilling import choice as choice_module
-from compatstore.upgrade.backfilling.choice import Choice
-from compatstore.upgrade.backfilling.earliest import earliest, earliest_drawn
+from compatstore.upgrade.backfilling.choice import Choice, earliest, earliest_drawn
 from compatstore.upgrade.backfilling.policies import draw, order
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
