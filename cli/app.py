@@ -35,7 +35,7 @@ from compatstore.cli.logs import Log, asked_for
 from compatstore.cli.output import Output
 from compatstore.cli.verb import shown_examples
 from compatstore.errors import CompatStoreError, StorageError
-from compatstore.visible import visible
+from compatstore.html import visible
 
 # malloc's parameter of glibc for the number of its arenas, and the variable by which a user sets it.
 M_ARENA_MAX, ARENAS = -8, "MALLOC_ARENA_MAX"

@@ -13,8 +13,7 @@ from compatstore.cli.exit_codes import end_on_signals
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.verb import gallery_argument, verb, version_settings
 from compatstore.errors import InvalidInput
-from compatstore.shown import view
-from compatstore.tables import Table
+from compatstore.shown import Table, view
 
 if TYPE_CHECKING:
     from compatstore.cli.requests import VersionSettings

@@ -13,7 +13,7 @@ from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import Bars, progress_bars
 from compatstore.cli.verb import Verb, verb
 from compatstore.errors import first_offenders
-from compatstore.tables import Table, table
+from compatstore.shown import Table, table
 
 if TYPE_CHECKING:
     from compatstore.encoders.images import Mode

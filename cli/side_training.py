@@ -12,7 +12,7 @@ from compatstore.cli.image_training import epochs_onto, read_images, trainer_loa
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import progress_bars
 from compatstore.cli.verb import Verb, require_free, verb
-from compatstore.tables import Table, table
+from compatstore.shown import Table, table
 
 if TYPE_CHECKING:
     from compatstore.trainers.side.training import SideTrainer

@@ -14,8 +14,7 @@ from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.sharded import cut_over_shards, is_pattern, open_shards, require_one
 from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb, wait_option
 from compatstore.errors import UpgradeError
-from compatstore.shown import view
-from compatstore.tables import Table
+from compatstore.shown import Table, view
 
 if TYPE_CHECKING:
     from compatstore.evaluation.fusion import Served

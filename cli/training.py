@@ -13,7 +13,7 @@ from compatstore.cli.image_training import trainer_loader
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import Bars, progress_bars
 from compatstore.cli.verb import Verb, require_free, shown_examples, trust_code_option, verb
-from compatstore.tables import Table, figures
+from compatstore.shown import Table, figures
 
 if TYPE_CHECKING:
     from compatstore.artifacts.manifest import Manifest

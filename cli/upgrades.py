@@ -24,8 +24,7 @@ from compatstore.cli.verb import (
     wait_option,
 )
 from compatstore.paths import exists
-from compatstore.shown import view
-from compatstore.tables import Table
+from compatstore.shown import Table, view
 
 if TYPE_CHECKING:
     from compatstore.cli.settings import Options

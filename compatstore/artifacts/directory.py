@@ -14,8 +14,7 @@ from pathlib import Path
 
 from compatstore import next_step
 from compatstore.errors import AlreadyExists, CorruptArtifact, NotFound
-from compatstore.paths import exists, is_folder
-from compatstore.permissions import refused
+from compatstore.paths import exists, is_folder, refused
 
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"

@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from compatstore.arrays import FloatArray
-from compatstore.bits import signs, unpack
+from compatstore.arrays import FloatArray, signs, unpack
 from compatstore.boundary import foreign, refuse_masked
 from compatstore.errors import InvalidInput, first_offenders
 

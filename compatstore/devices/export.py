@@ -25,8 +25,7 @@ from compatstore.boundary import checked
 from compatstore.devices import runner as runner_module
 from compatstore.digests import digest_half
 from compatstore.errors import AlreadyExists, Incompatible, InvalidInput, MissingExtra
-from compatstore.paths import exists, is_folder
-from compatstore.permissions import refused
+from compatstore.paths import exists, is_folder, refused
 
 LARGEST = 2**31 - (1 << 20)  # bytes of one protocol buffer, which an ONNX file is
 

@@ -14,8 +14,7 @@ import numpy.typing as npt
 from compatstore.arrays import FloatArray, Id
 from compatstore.boundary import checked, foreign, shown
 from compatstore.errors import CompatStoreError, CorruptArtifact, InvalidInput, NotFound, SourceError, first_offenders
-from compatstore.paths import is_file
-from compatstore.permissions import refused
+from compatstore.paths import is_file, refused
 
 
 @checked

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatstore.encoders.module import require_torch
 from compatstore.errors import CorruptArtifact
-from compatstore.permissions import refused
+from compatstore.paths import refused
 
 if TYPE_CHECKING:
     import torch

@@ -22,8 +22,7 @@ import pyarrow as pa
 from compatstore.arrays import FloatArray
 from compatstore.boundary import array_of, foreign, refuse_masked, shown
 from compatstore.errors import InvalidInput, NotFound, first_offenders
-from compatstore.paths import is_file
-from compatstore.permissions import refused
+from compatstore.paths import is_file, refused
 
 IDS = ("id", "_id", "query-id", "query_id", "qid")
 TEXT, PATH, ITEM = ("text",), ("path",), ("item", "item-id", "item_id")

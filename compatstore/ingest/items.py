@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray, ArrowType, BoolArray, FloatArray
+from compatstore.arrays import ArrowArray, ArrowType, BoolArray, FloatArray, unpack
 from compatstore.artifacts.matrix import as_matrix, to_numpy
-from compatstore.bits import unpack
 from compatstore.boundary import foreign, shown
 from compatstore.errors import InvalidInput, first_offenders
 from compatstore.ingest.arrow import JSON, NOT_CONVERTIBLE, as_array, cast, countable, read_stream

@@ -13,7 +13,7 @@ from compatstore import next_step
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.evaluation.decision import SAME_SHARE
 from compatstore.report.drawings import Curves, Drawing, Histogram, Intervals, Line, Point
-from compatstore.tables import Table, table
+from compatstore.shown import Table, table
 from compatstore.upgrade.estimates.details import Uncertainty
 from compatstore.upgrade.estimates.measured import as_served, what_matters
 from compatstore.upgrade.estimates.query_changes import QueryChange

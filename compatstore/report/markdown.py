@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from compatstore.html import markdown
 from compatstore.report.content import SectionPart, facts, sections, title_of
-from compatstore.tables import Table
+from compatstore.shown import Table
 from compatstore.upgrade.estimates.reporting import UpgradeReport
-from compatstore.visible import markdown
 
 
 def to_markdown(report: UpgradeReport, pictures: Mapping[str, tuple[str, str]] | None = None) -> str:

@@ -9,8 +9,7 @@ from compatstore.report.charts import chart, style_of
 from compatstore.report.content import Section, SectionPart, ShownQueries, facts, sections, title_of
 from compatstore.report.drawings import Curves
 from compatstore.report.thumbnails import Thumbnails
-from compatstore.shown import html_table
-from compatstore.tables import Table
+from compatstore.shown import Table, html_table
 from compatstore.upgrade.estimates.query_changes import QueryChange, ShownItem
 from compatstore.upgrade.estimates.reporting import UpgradeReport
 

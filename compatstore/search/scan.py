@@ -10,11 +10,10 @@ import pyarrow as pa
 from compatstore.arrays import ArrowBatch, ArrowSchema, ArrowTable
 from compatstore.errors import MissingExtra
 from compatstore.search.parts import refused_condition
-from compatstore.shown import Shown, view
+from compatstore.shown import Shown, Table, cell, table, view
 from compatstore.storage.failures import answering
 from compatstore.storage.location import Location
 from compatstore.storage.snapshot import Snapshot
-from compatstore.tables import Table, cell, table
 
 if TYPE_CHECKING:
     import pandas

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from compatstore import next_step
 from compatstore.shards.results import ShardsStatus, ShardsSwitched, ShardsUpgrade
-from compatstore.shown import view
-from compatstore.tables import Table, table
+from compatstore.shown import Table, table, view
 from compatstore.upgrade.run import UpgradeResult
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compatstore.arrays import ArrowArray, ArrowType, BoolArray, Codes, FloatArray
-from compatstore.bits import pack, unpack
+from compatstore.arrays import ArrowArray, ArrowType, BoolArray, Codes, FloatArray, pack, unpack
 
 VECTOR_TYPES = {"float32": pa.float32, "float16": pa.float16, "bits": pa.uint8}  # eight bits to a byte
 

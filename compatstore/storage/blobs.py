@@ -7,7 +7,7 @@ import re
 
 from compatstore import next_step
 from compatstore.errors import CorruptArtifact, StorageError
-from compatstore.permissions import refused
+from compatstore.paths import refused
 from compatstore.storage.files import Files
 from compatstore.storage.location import Location
 

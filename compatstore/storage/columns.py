@@ -23,8 +23,8 @@ from compatstore.arrays import (
     ArrowTable,
     BoolArray,
     FloatArray,
+    pack,
 )
-from compatstore.bits import pack
 from compatstore.documents import WIDEST
 from compatstore.errors import InvalidInput
 from compatstore.storage.arrow_values import (

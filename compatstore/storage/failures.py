@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from compatstore import next_step
 from compatstore.boundary import takes_no_wrapper
 from compatstore.errors import CompatStoreError, StorageError
-from compatstore.permissions import whose
+from compatstore.paths import whose
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.files import Files
 from compatstore.storage.location import Location

@@ -17,7 +17,7 @@ from typing import Any
 
 from compatstore.documents import Malformed, parse, read_record
 from compatstore.errors import CorruptArtifact
-from compatstore.permissions import user_name
+from compatstore.paths import user_name
 from compatstore.storage.blobs import Blobs
 
 PREFIX = "compatstore.history."

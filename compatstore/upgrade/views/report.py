@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from compatstore import next_step
 from compatstore.evaluation import DecisionRow, DecisionTable
-from compatstore.shown import view
-from compatstore.tables import Table, table
+from compatstore.shown import Table, table, view
 from compatstore.upgrade.estimates.details import ReportDetails, Subgroups
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate
 from compatstore.upgrade.estimates.gates import Gate

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from compatstore import next_step
-from compatstore.shown import view
+from compatstore.shown import Table, figures, table, view
 from compatstore.storage.ledger import Spent
-from compatstore.tables import Table, figures, table
 from compatstore.upgrade.estimates.waves import WaveFigures, Waves
 from compatstore.upgrade.plan import Plan
 from compatstore.upgrade.run import UpgradeResult

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis.extra.numpy import arrays
 
-from compatstore.bits import pack, signs, unpack
+from compatstore.arrays import pack, signs, unpack
 
 pytestmark = pytest.mark.full
 
