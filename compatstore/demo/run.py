@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
 
-from compatstore.demo.directory import DemoDirectory
+from compatstore.demo.data import DemoDirectory
 from compatstore.errors import InvalidInput, MissingExtra
 from compatstore.evaluation import DecisionTable
 from compatstore.trainers.training import one_thread

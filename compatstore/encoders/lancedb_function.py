@@ -15,7 +15,7 @@ import numpy as np
 from compatstore.arrays import FloatArray
 from compatstore.boundary import checked, foreign
 from compatstore.digests import fingerprint as digest
-from compatstore.encoders.settings import without_secrets
+from compatstore.encoders.specs import without_secrets
 from compatstore.errors import InvalidInput, SourceError
 
 

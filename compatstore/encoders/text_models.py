@@ -16,7 +16,7 @@ import numpy as np
 from compatstore.arrays import FloatArray
 from compatstore.boundary import checked, foreign
 from compatstore.digests import fingerprint as digest
-from compatstore.encoders.folders import hash_folder, loading, require_folder
+from compatstore.encoders.model_files import hash_folder, loading, require_folder
 from compatstore.encoders.module import require_torch
 from compatstore.encoders.specs import Value, join_spec
 from compatstore.encoders.texts import TextEncoder, require_texts, unit

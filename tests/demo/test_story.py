@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from compatstore.demo.directory import DemoDirectory
+from compatstore.demo.data import DemoDirectory
 from compatstore.evaluation import Advice, DecisionRow, DecisionTable, Estimate
 from lazily import Lazy
 
-demo_digits = Lazy("compatstore.demo.digits")
+demo_digits = Lazy("compatstore.demo.data")
 story = Lazy("compatstore.demo.story")
 
 

@@ -19,7 +19,7 @@ from compatstore.errors import InvalidInput
 from lazily import Lazy
 from properties import examples
 
-generalised_mean_pool = Lazy("compatstore.encoders.backbones.generalised_mean_pool")
+generalised_mean_pool = Lazy("compatstore.encoders.backbones.networks")
 torch = Lazy("torch")
 
 

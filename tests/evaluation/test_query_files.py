@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 import compatstore as cs
 from compatstore.errors import InvalidInput, NotFound
-from compatstore.evaluation.qrels_files import read_qrels
+from compatstore.evaluation.judgements import read_qrels
 from compatstore.evaluation.query_files import read_queries
 
 LINES = [{"_id": "q1", "text": "rote Schuhe"}, {"_id": "ü/2", "text": "蓝色 \u2028 x"}]

@@ -21,7 +21,7 @@ from compatstore.boundary import checked, checked_fields
 from compatstore.digests import digest_half
 from compatstore.encoders.backbones import Backbone
 from compatstore.encoders.backbones.backbone import BasisTransformed
-from compatstore.encoders.backbones.basis_network import BasisNetwork, Parts
+from compatstore.encoders.backbones.networks import BasisNetwork, Parts
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers.images.classification import (

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from compatstore.encoders.backbones import Backbone, TimmBackbone, TorchvisionBackbone
-from compatstore.encoders.weight_files import read_weights
+from compatstore.encoders.model_files import read_weights
 from compatstore.errors import Incompatible, InvalidInput, NotFound, first_offenders
 from compatstore.paths import is_file, is_folder
 from compatstore.trainers.images.stages import Published, published

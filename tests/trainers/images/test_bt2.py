@@ -18,7 +18,7 @@ from compatstore.errors import InvalidInput
 from compatstore.trainers import TrainedModel
 from lazily import Lazy
 
-basis_network = Lazy("compatstore.encoders.backbones.basis_network")
+basis_network = Lazy("compatstore.encoders.backbones.networks")
 bt2 = Lazy("compatstore.trainers.images.bt2")
 source_model = Lazy("compatstore.trainers.images.source_model")
 torch = Lazy("torch")

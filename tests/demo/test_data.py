@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from compatstore.demo.directory import DemoDirectory
+from compatstore.demo.data import DemoDirectory
 from compatstore.errors import AlreadyExists, StorageError
 
 
