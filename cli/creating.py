@@ -127,7 +127,7 @@ def adopt(
     """
     from compatstore.gallery import Gallery
     from compatstore.storage.location import locate
-    from compatstore.verification.usual_columns import usual_columns
+    from compatstore.verification.plain_columns import usual_columns
 
     taken = usual_columns(locate(gallery), vector=vector, id=id, source=source, again=again)
     described = settings.version(version, taken.dim)

@@ -20,8 +20,7 @@ from benchmarks.object_store.proxy import proxy
 from benchmarks.object_store.servers import SERVERS
 from compatstore.artifacts import Artifact, Space
 from compatstore.errors import CorruptArtifact, InvalidInput, StorageError
-from compatstore.storage.blobs import FOLDER, Blobs
-from compatstore.storage.files import Files
+from compatstore.storage.files import FOLDER, Blobs, Files
 from compatstore.storage.location import locate
 from compatstore.trainers import Pairs, Ridge
 from compatstore.verification.examination import gallery_place

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 import compatstore.upgrade.views  # noqa: F401  (registers what people see of results)
 from compatstore.asynchronous import Aio
-from compatstore.gallery.artifacts import Artifacts
 from compatstore.gallery.items import ItemVerbs
 from compatstore.gallery.maintenance import Maintenance
 from compatstore.gallery.measuring import MeasuringVerbs
 from compatstore.gallery.opening import OpeningVerbs
 from compatstore.gallery.upgrades import UpgradeVerbs
+from compatstore.gallery.versions import Artifacts
 
 FORMER = {
     "plan": "upgrade(..., dry_run=True)",

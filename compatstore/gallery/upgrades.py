@@ -12,9 +12,8 @@ from compatstore.artifacts import Artifact
 from compatstore.digests import require_fingerprint
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.fusion import Served
-from compatstore.gallery.artifacts import Artifacts
 from compatstore.gallery.core import verbs
-from compatstore.gallery.versions import VersionVerbs
+from compatstore.gallery.versions import Artifacts, VersionVerbs
 from compatstore.trainers.pairs.learn import Learn
 from compatstore.upgrade.cutover import check_cutover, cut_over
 from compatstore.upgrade.engines.engine import engine_of

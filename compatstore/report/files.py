@@ -1,18 +1,20 @@
-"""The report of an upgrade as files: one page, or a folder of Markdown for people, JSON for programs, and pictures."""
+"""The report of an upgrade as files: one page, or a folder of Markdown for people, JSON for programs, and charts."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from compatstore.errors import StorageError
+from compatstore.html import markdown
 from compatstore.report.charts import picture
-from compatstore.report.content import sections
+from compatstore.report.content import SectionPart, facts, sections, title_of
 from compatstore.report.drawings import Curves
-from compatstore.report.markdown import to_markdown
 from compatstore.report.page import to_page
+from compatstore.shown import Table
 from compatstore.upgrade.estimates.reporting import UpgradeReport
 
 MARKDOWN, JSON = "report.md", "report.json"
@@ -74,3 +76,29 @@ def _write_folder(report: UpgradeReport, folder: Path) -> tuple[Path, ...]:
     (folder / MARKDOWN).write_text(to_markdown(report, shown), encoding="utf-8")
     (folder / JSON).write_text(json.dumps(dataclasses.asdict(report), indent=2) + "\n", encoding="utf-8")
     return (folder / MARKDOWN, folder / JSON, *(folder / file for file, _, _ in pictures.values()))
+
+
+def to_markdown(report: UpgradeReport, pictures: Mapping[str, tuple[str, str]] | None = None) -> str:
+    """Write a report as Markdown.
+
+    Args:
+        report: The report.
+        pictures: Title of a section -> text and file of the picture that lies beside the report for it.
+    """
+    parts = [f"# {markdown(title_of(report))}"]
+    parts += [markdown(report.advice)] if report.advice else []
+    parts.append(markdown(facts(report)))
+    for section in sections(report):
+        shown = [text for part in section.parts for text in _shown(part)]
+        shown += [f"![{text}]({file})" for text, file in [(pictures or {}).get(section.title, ("", ""))] if file]
+        parts += [f"## {section.title}", *shown] if shown else []
+    return "\n\n".join(parts) + "\n"
+
+
+def _shown(part: SectionPart) -> Iterator[str]:
+    """Paragraphs and tables; what is drawn has its figures in a table."""
+    if isinstance(part, str):
+        yield markdown(part)
+    elif isinstance(part, Table):
+        lines = [part.headings, ["---"] * len(part.headings), *part.rows]
+        yield "\n".join("| " + " | ".join(markdown(cell) for cell in line) + " |" for line in lines)

@@ -37,8 +37,8 @@ from compatstore.search.condition import joined
 from compatstore.search.execute import as_queries
 from compatstore.search.expected import Expected, ExpectedPlan
 from compatstore.search.plan import plan_search
+from compatstore.search.scan import require_count, with_fields
 from compatstore.search.serving import plan_served, require_fingerprints
-from compatstore.search.wanted import require_count, with_fields
 from compatstore.storage.app_columns import refuse_distance
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.failures import answering, answers

@@ -20,10 +20,10 @@ from compatstore.encoders import Derived, Encoder, from_spec
 from compatstore.errors import AlreadyExists, CorruptArtifact, Incompatible, InvalidInput, NotFound, first_offenders
 from compatstore.storage import registry as registry_module
 from compatstore.storage.app_columns import Misfit, misfits, refuse
-from compatstore.storage.blobs import Blobs
+from compatstore.storage.files import Blobs
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.lancedb_functions import LANCEDB, build_function
-from compatstore.storage.lease_files import Fence
+from compatstore.storage.lease_records import Fence
 from compatstore.storage.records import STORED, ArtifactRecord, VersionRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.same_model import require_same_vectors

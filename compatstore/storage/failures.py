@@ -26,8 +26,7 @@ from compatstore import next_step
 from compatstore.boundary import takes_no_wrapper
 from compatstore.errors import CompatStoreError, StorageError
 from compatstore.paths import whose
-from compatstore.storage.blobs import FOLDER
-from compatstore.storage.files import Files
+from compatstore.storage.files import FOLDER, Files
 from compatstore.storage.location import Location
 
 WRITABLE = "Check that the path exists, that its disk has room and that you may write there."

@@ -18,7 +18,7 @@ from typing import Any
 from compatstore.documents import Malformed, parse, read_record
 from compatstore.errors import CorruptArtifact
 from compatstore.paths import user_name
-from compatstore.storage.blobs import Blobs
+from compatstore.storage.files import Blobs
 
 PREFIX = "compatstore.history."
 PAGE = 32

@@ -26,8 +26,8 @@ from compatstore.errors import (
 )
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.merging import Merge
-from compatstore.storage.blobs import Blobs
 from compatstore.storage.columns import VersionColumns
+from compatstore.storage.files import Blobs
 from compatstore.storage.glance import KEY as KEY
 from compatstore.storage.history import PREFIX, HistoryEntry, pages, read_entries, turn_page
 from compatstore.storage.lance_engine import lance

@@ -22,11 +22,10 @@ from compatstore.arrays import ArrowTable, ArrowType, Digests, FloatArray, Id, R
 from compatstore.errors import StorageError
 from compatstore.storage.addresses import UNKNOWN
 from compatstore.storage.arrow_values import to_matrix, to_vectors
-from compatstore.storage.blobs import FOLDER
 from compatstore.storage.failures import require_whole
-from compatstore.storage.files import Files
+from compatstore.storage.files import FOLDER, Files
 from compatstore.storage.lance_engine import lance, write_fragments
-from compatstore.storage.lease_files import STAGED, Fence, LeaseFiles, target_of
+from compatstore.storage.lease_records import STAGED, Fence, LeaseFiles, target_of
 from compatstore.storage.location import Location
 from compatstore.storage.row_digests import CHECK, checked, require_unchanged
 from compatstore.storage.store import storage_errors

@@ -19,7 +19,7 @@ from compatstore.errors import AlreadyExists, CompatStoreError, NotFound, Storag
 from compatstore.storage.failures import WRITABLE, denied_at, is_panic, lost_race, told
 from compatstore.storage.files import Files
 from compatstore.storage.lance_engine import lance
-from compatstore.storage.lease_files import Fence
+from compatstore.storage.lease_records import Fence
 from compatstore.storage.location import Location
 from compatstore.storage.probe import require_conditional_writes
 from compatstore.storage.snapshot import Snapshot, Writer

@@ -10,7 +10,7 @@ from compatstore.errors import StorageError, UpgradeError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import first_of, named
-from compatstore.storage.lease_table import LeaseTable
+from compatstore.storage.lease_records import LeaseTable
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, edit, unsearchable
 from compatstore.upgrade.leases.holding import hold_lease

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 
 from compatstore.evaluation import Estimate
-from compatstore.report.axis import Axis, spanning
-from compatstore.report.charts import chart, picture
+from compatstore.report.charts import Axis, chart, picture, spanning
 from compatstore.report.drawings import Curves, Histogram, Intervals, Line, Point
 
 FIGURES = st.floats(-1e6, 1e6, allow_nan=False).map(lambda value: round(value, 6))

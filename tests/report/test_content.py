@@ -8,7 +8,7 @@ import pytest
 
 from compatstore.report.content import ShownQueries, sections
 from compatstore.report.drawings import Curves, Histogram, Intervals
-from compatstore.report.markdown import to_markdown
+from compatstore.report.files import to_markdown
 from compatstore.shown import Table
 
 
