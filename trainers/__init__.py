@@ -29,15 +29,20 @@ if TYPE_CHECKING:
     from compatstore.trainers.pairs.fct import FCT
     from compatstore.trainers.pairs.kernel_ridge import KernelRidge
     from compatstore.trainers.pairs.pairs import Pairs
-    from compatstore.trainers.pairs.procrustes import DiagonalScale, MeanShift, Procrustes
     from compatstore.trainers.pairs.query_adapter import QueryAdapter
     from compatstore.trainers.pairs.refit import Refit
     from compatstore.trainers.pairs.residual import RBT, DriftAdapter, Residual
-    from compatstore.trainers.pairs.ridge import LowRankAffine, LowRankRidge, Ridge
+    from compatstore.trainers.pairs.ridge import (
+        DiagonalScale,
+        LowRankAffine,
+        LowRankRidge,
+        MeanShift,
+        Procrustes,
+        Ridge,
+    )
     from compatstore.trainers.pairs.through_head import LCE, DMUHead
-    from compatstore.trainers.side.alternate import Alternate
+    from compatstore.trainers.side.models import Alternate, Autoencoder, SimCLR
     from compatstore.trainers.side.training import SideModel
-    from compatstore.trainers.side.without_labels import Autoencoder, SimCLR
 
 __all__ = [
     "BCT",
@@ -90,15 +95,15 @@ _HOMES = {
     "LCE": "compatstore.trainers.pairs.through_head",
     "RACT": "compatstore.trainers.images.feature_alignment",
     "RBT": "compatstore.trainers.pairs.residual",
-    "Alternate": "compatstore.trainers.side.alternate",
+    "Alternate": "compatstore.trainers.side.models",
     "Augmentation": "compatstore.trainers.images.augmentation",
     "Auto": "compatstore.trainers.pairs.auto",
-    "Autoencoder": "compatstore.trainers.side.without_labels",
+    "Autoencoder": "compatstore.trainers.side.models",
     "Comparison": "compatstore.trainers.pairs.comparison",
     "CompatibleModel": "compatstore.trainers.images.compatible",
     "DMUHead": "compatstore.trainers.pairs.through_head",
     "DMUModel": "compatstore.trainers.images.dmu",
-    "DiagonalScale": "compatstore.trainers.pairs.procrustes",
+    "DiagonalScale": "compatstore.trainers.pairs.ridge",
     "DriftAdapter": "compatstore.trainers.pairs.residual",
     "FastFill": "compatstore.trainers.pairs.fastfill",
     "FocalDistillation": "compatstore.trainers.images.feature_alignment",
@@ -109,9 +114,9 @@ _HOMES = {
     "LCEAlignment": "compatstore.trainers.images.feature_alignment",
     "LowRankAffine": "compatstore.trainers.pairs.ridge",
     "LowRankRidge": "compatstore.trainers.pairs.ridge",
-    "MeanShift": "compatstore.trainers.pairs.procrustes",
+    "MeanShift": "compatstore.trainers.pairs.ridge",
     "Pairs": "compatstore.trainers.pairs.pairs",
-    "Procrustes": "compatstore.trainers.pairs.procrustes",
+    "Procrustes": "compatstore.trainers.pairs.ridge",
     "QueryAdapter": "compatstore.trainers.pairs.query_adapter",
     "Refit": "compatstore.trainers.pairs.refit",
     "Refreshed": "compatstore.trainers.images.refreshed",
@@ -119,7 +124,7 @@ _HOMES = {
     "Residual": "compatstore.trainers.pairs.residual",
     "Ridge": "compatstore.trainers.pairs.ridge",
     "SideModel": "compatstore.trainers.side.training",
-    "SimCLR": "compatstore.trainers.side.without_labels",
+    "SimCLR": "compatstore.trainers.side.models",
     "TrainedModel": "compatstore.trainers.images.trained_model",
     "UniBCT": "compatstore.trainers.images.bct",
     "images_of_items": "compatstore.trainers.images.given_vectors",
