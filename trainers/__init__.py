@@ -19,19 +19,16 @@ if TYPE_CHECKING:
     from compatstore.trainers.images.compatible import CompatibleModel
     from compatstore.trainers.images.dmu import DMU, DMUModel
     from compatstore.trainers.images.feature_alignment import RACT, FocalDistillation, LCEAlignment, Regression
-    from compatstore.trainers.images.given_vectors import ImagesOfItems, images_of_items
+    from compatstore.trainers.images.given_vectors import ImagesOfItems, Refreshed, images_of_items
     from compatstore.trainers.images.images import Images
-    from compatstore.trainers.images.refreshed import Refreshed
     from compatstore.trainers.images.trained_model import TrainedModel
-    from compatstore.trainers.pairs.auto import Auto
-    from compatstore.trainers.pairs.comparison import Comparison
+    from compatstore.trainers.pairs.candidates import Auto
     from compatstore.trainers.pairs.fastfill import FastFill
     from compatstore.trainers.pairs.fct import FCT
     from compatstore.trainers.pairs.kernel_ridge import KernelRidge
     from compatstore.trainers.pairs.pairs import Pairs
-    from compatstore.trainers.pairs.query_adapter import QueryAdapter
     from compatstore.trainers.pairs.refit import Refit
-    from compatstore.trainers.pairs.residual import RBT, DriftAdapter, Residual
+    from compatstore.trainers.pairs.residual import RBT, DriftAdapter, QueryAdapter, Residual
     from compatstore.trainers.pairs.ridge import (
         DiagonalScale,
         LowRankAffine,
@@ -41,6 +38,7 @@ if TYPE_CHECKING:
         Ridge,
     )
     from compatstore.trainers.pairs.through_head import LCE, DMUHead
+    from compatstore.trainers.pairs.trainer import Comparison
     from compatstore.trainers.side.models import Alternate, Autoencoder, SimCLR
     from compatstore.trainers.side.training import SideModel
 
@@ -97,9 +95,9 @@ _HOMES = {
     "RBT": "compatstore.trainers.pairs.residual",
     "Alternate": "compatstore.trainers.side.models",
     "Augmentation": "compatstore.trainers.images.augmentation",
-    "Auto": "compatstore.trainers.pairs.auto",
+    "Auto": "compatstore.trainers.pairs.candidates",
     "Autoencoder": "compatstore.trainers.side.models",
-    "Comparison": "compatstore.trainers.pairs.comparison",
+    "Comparison": "compatstore.trainers.pairs.trainer",
     "CompatibleModel": "compatstore.trainers.images.compatible",
     "DMUHead": "compatstore.trainers.pairs.through_head",
     "DMUModel": "compatstore.trainers.images.dmu",
@@ -117,9 +115,9 @@ _HOMES = {
     "MeanShift": "compatstore.trainers.pairs.ridge",
     "Pairs": "compatstore.trainers.pairs.pairs",
     "Procrustes": "compatstore.trainers.pairs.ridge",
-    "QueryAdapter": "compatstore.trainers.pairs.query_adapter",
+    "QueryAdapter": "compatstore.trainers.pairs.residual",
     "Refit": "compatstore.trainers.pairs.refit",
-    "Refreshed": "compatstore.trainers.images.refreshed",
+    "Refreshed": "compatstore.trainers.images.given_vectors",
     "Regression": "compatstore.trainers.images.feature_alignment",
     "Residual": "compatstore.trainers.pairs.residual",
     "Ridge": "compatstore.trainers.pairs.ridge",

@@ -32,8 +32,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from compatstore import next_step
 from compatstore.boundary import checked
-from compatstore.encoders.deadlines import deadline
-from compatstore.encoders.metering import Bill, Meter, meter
+from compatstore.encoders.metering import Bill, Meter, deadline, meter
 from compatstore.errors import EncoderFailed, InvalidInput
 
 if TYPE_CHECKING:
@@ -273,7 +272,7 @@ class Endpoint:
 
     @cached_property
     def _pool(self) -> urllib3.PoolManager:
-        from compatstore.encoders.deadlines import pool_of
+        from compatstore.encoders.metering import pool_of
 
         host = urlsplit(self.url).hostname or ""
         proxy = None if proxy_bypass(host) else getproxies().get(urlsplit(self.url).scheme)

@@ -80,7 +80,7 @@ def _network(path: str) -> Encoder:
 
 
 def _files(text: str) -> Encoder:
-    from compatstore.encoders.files_by_id import FilesById
+    from compatstore.encoders.derived import FilesById
 
     return build("files", text, FilesById)
 

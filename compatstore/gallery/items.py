@@ -21,9 +21,9 @@ from compatstore.ingest.complete import Unembedded
 from compatstore.ingest.items import Repeated
 from compatstore.ingest.write import Added
 from compatstore.search.scan import Scan
-from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.ids import find, read_ids
+from compatstore.storage.vector_form import to_matrix
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from compatstore.arrays import ArrowTable
 from compatstore.gallery.core import verbs
 from compatstore.in_memory.graph import CacheSettings
 from compatstore.ingest import metadata as metadata_columns
-from compatstore.search.cache_size import CacheSize, cache_size
+from compatstore.search.cached_reading import CacheSize, cache_size
 from compatstore.storage import registry as registry_module
 from compatstore.storage.history import HistoryEntry
 from compatstore.upgrade.backfilling.account import unbackfillable

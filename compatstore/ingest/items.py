@@ -14,16 +14,15 @@ from compatstore.arrays import ArrowArray, ArrowType, BoolArray, FloatArray, unp
 from compatstore.artifacts.matrix import as_matrix, to_numpy
 from compatstore.boundary import foreign, shown
 from compatstore.errors import InvalidInput, first_offenders
-from compatstore.ingest.arrow import JSON, NOT_CONVERTIBLE, as_array, cast, countable, read_stream
-from compatstore.ingest.json_values import json_column
+from compatstore.ingest.arrow import JSON, NOT_CONVERTIBLE, as_array, cast, countable, json_column, read_stream
 from compatstore.ingest.metadata import require_names
-from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.ids import refuse_null_ids, refuse_repeats
 from compatstore.storage.registry import Registry
+from compatstore.storage.same_model import of_another_length
 from compatstore.storage.store import Store
-from compatstore.storage.version_hints import of_another_length
+from compatstore.storage.vector_form import to_matrix
 
 Repeated = Literal["refuse", "last"]
 

@@ -15,7 +15,7 @@ from compatstore.asynchronous import method_beside
 from compatstore.encoders import Function
 from compatstore.errors import Incompatible, InvalidInput, MissingExtra, NotFound
 from compatstore.gallery import Gallery
-from compatstore.ingest.json_values import as_json
+from compatstore.ingest.arrow import as_json
 from compatstore.integrations.documents import Documents, refuse_unknown
 from compatstore.integrations.llamaindex_filters import DOCUMENT, read_query
 from compatstore.integrations.models import Framework, FrameworkModel

@@ -20,10 +20,17 @@ import pyarrow as pa
 from compatstore.arrays import ArrowTable, FloatArray
 from compatstore.boundary import bare, checked, fitted
 from compatstore.errors import CompatStoreError, InvalidInput
-from compatstore.in_memory.faiss_engine import load_faiss
 from compatstore.in_memory.graph import CacheSettings
-from compatstore.search.cache_size import cache_size, in_mebibytes, size_of
-from compatstore.search.cached_reading import CachedIds, Reader, as_ids, query_as_compared
+from compatstore.in_memory.nearest import load_faiss
+from compatstore.search.cached_reading import (
+    CachedIds,
+    Reader,
+    as_ids,
+    cache_size,
+    in_mebibytes,
+    query_as_compared,
+    size_of,
+)
 from compatstore.search.cached_results import (
     CacheState,
     FoundRows,

@@ -17,12 +17,11 @@ from compatstore.search.execute import execute, query_of_part
 from compatstore.search.expected import ExpectedPlan, search_expected
 from compatstore.search.fusion import FusionPlan, search_fused
 from compatstore.search.plan import Part
-from compatstore.storage.arrow_values import to_matrix, to_strings
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
-from compatstore.storage.vector_form import VectorForm
+from compatstore.storage.vector_form import VectorForm, to_matrix, to_strings
 
 
 @dataclass(frozen=True, eq=False)

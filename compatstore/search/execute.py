@@ -18,9 +18,9 @@ from compatstore.search.parts import PartResult, merged, search_part, with_numbe
 from compatstore.search.plan import Part, SearchPlan
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.registry import Registry
+from compatstore.storage.same_model import of_another_length
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm
-from compatstore.storage.version_hints import of_another_length
 
 PATIENCE = 10.0  # seconds that a search waits for an encoder whose rate limit is reached
 

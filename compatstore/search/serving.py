@@ -20,7 +20,7 @@ from compatstore.search.plan import SearchPlan, plan_merged, plan_search
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
-from compatstore.storage.version_hints import of_fingerprint
+from compatstore.storage.same_model import of_fingerprint
 
 
 def plan_serving(

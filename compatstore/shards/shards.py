@@ -13,13 +13,13 @@ from compatstore.encoders import Encoder
 from compatstore.errors import CompatStoreError, Interrupted, InvalidInput, NotFound, UpgradeError, first_offenders
 from compatstore.gallery import Gallery
 from compatstore.gallery.upgrades import LEARN
-from compatstore.shards.budget import SharedBudget
 from compatstore.shards.results import (
     ShardsStatus,
     ShardsSwitched,
     ShardStatus,
     ShardsUpgrade,
     ShardUpgrade,
+    SharedBudget,
     both,
     summed,
     total,

@@ -27,7 +27,8 @@ from compatstore.arrays import (
 )
 from compatstore.documents import WIDEST
 from compatstore.errors import InvalidInput
-from compatstore.storage.arrow_values import (
+from compatstore.storage.row_digests import InputHashes
+from compatstore.storage.vector_form import (
     VECTOR_TYPES,
     side_type,
     stored_type,
@@ -40,7 +41,6 @@ from compatstore.storage.arrow_values import (
     vector_bytes,
     vector_type,
 )
-from compatstore.storage.row_digests import InputHashes
 from compatstore.versions import EmbeddingVersion
 
 NATIVE = "native"

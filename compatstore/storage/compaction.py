@@ -24,9 +24,8 @@ import pyarrow.compute as pc
 from compatstore.arrays import ArrowField
 from compatstore.storage.failures import require_room, require_whole
 from compatstore.storage.files import Files
-from compatstore.storage.lance_engine import Compaction, CompactionTask, lance
 from compatstore.storage.moves import row_bytes
-from compatstore.storage.snapshot import Snapshot
+from compatstore.storage.snapshot import Compaction, CompactionTask, Snapshot, lance
 from compatstore.storage.store import Conflict, Store, storage_errors
 
 FEWEST = 4  # fragments that a write merges

@@ -13,7 +13,6 @@ from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowField
 from compatstore.errors import InvalidInput, first_offenders, meant
 from compatstore.storage.app_columns import fault_of, renaming
-from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import build_index, refuse_repeats
@@ -23,7 +22,7 @@ from compatstore.storage.probe import require_conditional_writes
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import KEY, Registry, start
 from compatstore.storage.store import PRIMARY_KEY, Store
-from compatstore.storage.vector_form import VectorForm
+from compatstore.storage.vector_form import VectorForm, to_matrix
 from compatstore.versions import EmbeddingVersion, require_usable_name
 
 ID, SOURCE = "id", "source"

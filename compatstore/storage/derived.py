@@ -9,11 +9,10 @@ from compatstore.artifacts import Artifact, Space
 from compatstore.artifacts.kinds import DerivationKind, derivation_between, described, needs_unit
 from compatstore.derivation import UNIT_TOLERANCE, Derivation, not_unit
 from compatstore.errors import Incompatible, InvalidInput
-from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
-from compatstore.storage.vector_form import VectorForm
+from compatstore.storage.vector_form import VectorForm, to_matrix
 from compatstore.versions import DType, Metric
 
 

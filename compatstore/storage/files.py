@@ -20,8 +20,8 @@ from typing import Any
 from compatstore import next_step
 from compatstore.errors import CorruptArtifact, StorageError
 from compatstore.paths import refused
-from compatstore.storage.lance_engine import LanceFileSession
 from compatstore.storage.location import Location
+from compatstore.storage.snapshot import LanceFileSession
 
 
 class Files:

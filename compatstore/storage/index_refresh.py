@@ -21,15 +21,14 @@ from compatstore import next_step
 from compatstore.arrays import ArrowTable, FloatArray, RowNumbers
 from compatstore.errors import InvalidInput
 from compatstore.storage import indexes
-from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.deltas import fragments_outside, names_on, update_index
-from compatstore.storage.index_status import IndexStatus, index_status
+from compatstore.storage.index_status import IndexStatus, fragments_outside, index_status, names_on, update_index
 from compatstore.storage.indexes import Report, VectorIndex, indexes_on, tell
 from compatstore.storage.recall import measure_index, recall_now
 from compatstore.storage.registry import edit, read
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
+from compatstore.storage.vector_form import to_matrix
 
 FLOOR = 0.95  # what searches are promised to find; a build leaves 0.97 at least
 CROWDED = 1.5  # times the share of the vectors that a search compared when that was measured

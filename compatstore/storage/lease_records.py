@@ -27,8 +27,8 @@ import pyarrow as pa
 from compatstore.documents import Malformed, Record, parse, read_record
 from compatstore.errors import StorageError
 from compatstore.storage.files import FOLDER, Files
-from compatstore.storage.lance_engine import lance
 from compatstore.storage.location import Location
+from compatstore.storage.snapshot import lance
 from compatstore.storage.store import Conflict, storage_errors
 
 

@@ -30,9 +30,8 @@ from compatstore.storage.columns import VersionColumns
 from compatstore.storage.files import Blobs
 from compatstore.storage.glance import KEY as KEY
 from compatstore.storage.history import PREFIX, HistoryEntry, pages, read_entries, turn_page
-from compatstore.storage.lance_engine import lance
 from compatstore.storage.records import ArtifactRecord, MergeRecord, RunRecord, ServingRecord, VersionRecord
-from compatstore.storage.snapshot import Snapshot
+from compatstore.storage.snapshot import Snapshot, lance
 from compatstore.storage.store import Store
 
 FORMAT = 1

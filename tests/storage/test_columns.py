@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 
 import compatstore as cs
-from compatstore.storage.arrow_values import to_matrix, to_vectors
 from compatstore.storage.columns import PADDING, VersionColumns, VersionValues, clear_of
+from compatstore.storage.vector_form import to_matrix, to_vectors
 
 
 @pytest.mark.full

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import compatstore as cs
-from compatstore.storage.addresses import ADDRESS, read_rows
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.ids import ADDRESS, read_rows
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
 from compatstore.upgrade.backfilling import choice as choice_module

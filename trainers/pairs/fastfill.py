@@ -15,12 +15,12 @@ from compatstore.artifacts.artifact import Artifact
 from compatstore.boundary import checked, checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.candidates import Tried, attempt, ranked
-from compatstore.trainers.pairs.comparison import Comparison
 from compatstore.trainers.pairs.fct import two_branches
 from compatstore.trainers.pairs.loop import Batch, Loss, Objective, squared_distance
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.retrieval import RetrievalTest
 from compatstore.trainers.pairs.through_head import HeadTraining
+from compatstore.trainers.pairs.trainer import Comparison
 from compatstore.trainers.pairs.two_branch import Prediction, TwoBranch
 from compatstore.trainers.settings import BatchRows, Count, Positive, from_to
 from compatstore.trainers.training import EpochProgress, OnEpoch

@@ -18,8 +18,8 @@ from haystack.errors import FilterError
 
 from compatstore.errors import InvalidInput
 from compatstore.gallery import Gallery
+from compatstore.ingest.arrow import as_json
 from compatstore.ingest.items import Repeated
-from compatstore.ingest.json_values import as_json
 from compatstore.integrations.documents import Documents
 from compatstore.integrations.haystack.embedders import Embedders
 from compatstore.integrations.haystack_filters import read_filter

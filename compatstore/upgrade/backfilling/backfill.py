@@ -20,8 +20,8 @@ from compatstore import next_step
 from compatstore.arrays import ArrowTable, Id
 from compatstore.encoders import Bill, Encoder, Metered, metered
 from compatstore.errors import EncoderFailed, UpgradeError
-from compatstore.storage.addresses import ADDRESS, read_rows
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.ids import ADDRESS, read_rows
 from compatstore.storage.ledger import Spent
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.account import Account, open_account

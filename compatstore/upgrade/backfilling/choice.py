@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, BoolArray, Doubles, Positions, RowNumbers
 from compatstore.evaluation.curve import native_count
-from compatstore.storage.addresses import UNKNOWN
+from compatstore.storage.ids import UNKNOWN
 from compatstore.upgrade.backfilling.policies import RANDOM, draw_keys, interleave, is_spread, order, order_keys
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 
