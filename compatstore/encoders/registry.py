@@ -61,70 +61,20 @@ def is_spec(text: str) -> bool:
     return text.partition(":")[0] in _KINDS
 
 
-def _timm(name: str) -> Encoder:
-    from compatstore.encoders.published_models import TimmModel
+def _built(kind: str, module: str, name: str) -> Callable[[str], Encoder]:
+    """Builds a kind of encoder from the arguments and settings of a spec."""
+    return lambda text: build(kind, text, _class(module, name))
 
-    return TimmModel(name)
 
-
-def _torchvision(name: str) -> Encoder:
-    from compatstore.encoders.published_models import TorchvisionModel
-
-    return TorchvisionModel(name)
+def _class(module: str, name: str) -> Callable[..., Encoder]:
+    made: Callable[..., Encoder] = getattr(importlib.import_module(f"compatstore.encoders.{module}"), name)
+    return made
 
 
 def _network(path: str) -> Encoder:
     from compatstore.encoders.network import NetworkEncoder
 
     return NetworkEncoder.load(path)
-
-
-def _files(text: str) -> Encoder:
-    from compatstore.encoders.derived import FilesById
-
-    return build("files", text, FilesById)
-
-
-def _precomputed(path: str) -> Encoder:
-    from compatstore.encoders.precomputed import Precomputed
-
-    return Precomputed(path)
-
-
-def _openai(text: str) -> Encoder:
-    from compatstore.encoders.openai_compatible import OpenAICompatible
-
-    return build("openai", text, OpenAICompatible)
-
-
-def _sentence_transformers(text: str) -> Encoder:
-    from compatstore.encoders.text_models import SentenceTransformersModel
-
-    return build("sentence-transformers", text, SentenceTransformersModel)
-
-
-def _transformers(text: str) -> Encoder:
-    from compatstore.encoders.text_models import TransformersModel
-
-    return build("transformers", text, TransformersModel)
-
-
-def _fastembed(text: str) -> Encoder:
-    from compatstore.encoders.text_models import FastembedModel
-
-    return build("fastembed", text, FastembedModel)
-
-
-def _model2vec(text: str) -> Encoder:
-    from compatstore.encoders.text_models import Model2VecModel
-
-    return build("model2vec", text, Model2VecModel)
-
-
-def _open_clip(text: str) -> Encoder:
-    from compatstore.encoders.open_clip_model import OpenClipModel
-
-    return build("open_clip", text, OpenClipModel)
 
 
 def _python(path: str) -> Encoder:
@@ -145,18 +95,18 @@ def _python(path: str) -> Encoder:
 
 
 _KINDS: dict[str, Callable[[str], Encoder]] = {
-    "timm": _timm,
-    "torchvision": _torchvision,
+    "timm": lambda name: _class("published_models", "TimmModel")(name),
+    "torchvision": lambda name: _class("published_models", "TorchvisionModel")(name),
     "network": _network,
-    "precomputed": _precomputed,
+    "precomputed": lambda path: _class("precomputed", "Precomputed")(path),
     "python": _python,
-    "openai": _openai,
-    "sentence-transformers": _sentence_transformers,
-    "transformers": _transformers,
-    "fastembed": _fastembed,
-    "model2vec": _model2vec,
-    "open_clip": _open_clip,
-    "files": _files,
+    "openai": _built("openai", "openai_compatible", "OpenAICompatible"),
+    "sentence-transformers": _built("sentence-transformers", "text_models", "SentenceTransformersModel"),
+    "transformers": _built("transformers", "text_models", "TransformersModel"),
+    "fastembed": _built("fastembed", "text_models", "FastembedModel"),
+    "model2vec": _built("model2vec", "text_models", "Model2VecModel"),
+    "open_clip": _built("open_clip", "open_clip_model", "OpenClipModel"),
+    "files": _built("files", "derived", "FilesById"),
 }
 
 
