@@ -29,7 +29,8 @@ import pyarrow.parquet as pq
 from compatstore.evaluation import recall_at_k
 from compatstore.evaluation.distances import measure
 from compatstore.trainers import FCT, Auto, Comparison, LowRankAffine, Pairs, Residual
-from compatstore.trainers.pairs.candidates import DEFAULT, footprint
+from compatstore.trainers.pairs.auto import DEFAULT
+from compatstore.trainers.pairs.candidates import footprint
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
 from compatstore.versions import EmbeddingVersion
 

@@ -28,8 +28,8 @@ import compatstore as cs
 from compatstore.artifacts import Architecture, Space
 from compatstore.storage import indexes
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.deltas import UNINDEXED_ROWS, update_index
 from compatstore.storage.ids import ADDRESS, read_rows
-from compatstore.storage.index_status import UNINDEXED_ROWS, update_index
 from compatstore.storage.location import locate
 from compatstore.storage.moves import Move, commit_move, write_rows
 from compatstore.storage.store import Store

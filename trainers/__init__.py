@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from compatstore.trainers.images.given_vectors import ImagesOfItems, Refreshed, images_of_items
     from compatstore.trainers.images.images import Images
     from compatstore.trainers.images.trained_model import TrainedModel
-    from compatstore.trainers.pairs.candidates import Auto
+    from compatstore.trainers.pairs.auto import Auto
     from compatstore.trainers.pairs.fastfill import FastFill
     from compatstore.trainers.pairs.fct import FCT
     from compatstore.trainers.pairs.kernel_ridge import KernelRidge
@@ -95,7 +95,7 @@ _HOMES = {
     "RBT": "compatstore.trainers.pairs.residual",
     "Alternate": "compatstore.trainers.side.models",
     "Augmentation": "compatstore.trainers.images.augmentation",
-    "Auto": "compatstore.trainers.pairs.candidates",
+    "Auto": "compatstore.trainers.pairs.auto",
     "Autoencoder": "compatstore.trainers.side.models",
     "Comparison": "compatstore.trainers.pairs.trainer",
     "CompatibleModel": "compatstore.trainers.images.compatible",

@@ -11,7 +11,7 @@ from benchmarks.crashes.place import Place
 from benchmarks.crashes.process import Victim
 from benchmarks.crashes.script import LEASE_TERM, Aim
 from benchmarks.crashes.victim import succeed
-from compatstore.storage.lease_records import LeaseTable
+from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.location import locate
 from compatstore.upgrade.leases.lease import Lease, lease_in
 

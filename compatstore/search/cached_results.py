@@ -20,7 +20,7 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.doubts import kept_cosines
 from compatstore.storage.ids import rows_at
 from compatstore.storage.registry import Registry
-from compatstore.storage.row_digests import addresses
+from compatstore.storage.row_changes import addresses
 from compatstore.storage.snapshot import Snapshot
 
 _COMPUTED = pa.schema([("_distance", pa.float32()), ("_version", pa.string()), ("_origin", pa.string())])

@@ -1,17 +1,14 @@
-"""Where galleries live: a path, an object-store URI, `database#table`, a LanceDB table, or a pattern of tables."""
+"""Where a gallery lives: a path, an object-store URI, `database#table`, or a LanceDB table object."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from compatstore.boundary import shown
 from compatstore.errors import InvalidInput
-from compatstore.storage.files import Files
-from compatstore.storage.store import storage_errors
 
 # Of the object stores that Lance knows.
 SCHEMES = ("s3", "s3+ddb", "gs", "az", "abfs", "abfss", "oss", "cos", "tos", "hf", "memory", "file-object-store")
@@ -105,25 +102,3 @@ def _local(uri: str) -> str:
         raise InvalidInput(f"open a gallery at {uri}", found="a current folder that is gone", fix=fix) from None
     except RuntimeError as error:  # the home of no user
         raise InvalidInput(f"open a gallery at {uri}", expected="a path", found=f"{error}") from None
-
-
-SUFFIX = ".lance"
-
-
-def matching(pattern: str, storage_options: dict[str, str] | None = None) -> list[str]:
-    """Addresses of the tables that a pattern stands for, in the order of their names; nothing is opened.
-
-    Args:
-        pattern: `DATABASE#photos_*`, on a disk or in an object store.
-        storage_options: Options of the object store.
-
-    Raises:
-        InvalidInput: The database is no place.
-        StorageError: The database cannot be listed.
-    """
-    database, _, table = pattern.rpartition("#")
-    place = locate(database, storage_options)
-    with storage_errors(f"list the tables of {database}", place):
-        names = Files(place).names()
-    tables = [name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)]
-    return [f"{database}#{name}" for name in tables if fnmatchcase(name, table)]

@@ -22,13 +22,13 @@ import numpy as np
 from compatstore.arrays import ArrowTable, FloatArray, RowNumbers
 from compatstore.storage import indexes
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.index_refresh import Unindexed
 from compatstore.storage.index_status import compared_share
 from compatstore.storage.indexes import NEIGHBOURS, Report, SearchSettings, tell
 from compatstore.storage.nearest import find_nearest
 from compatstore.storage.registry import Registry, edit, read
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
+from compatstore.storage.unindexed import Unindexed
 from compatstore.storage.vector_form import to_matrix
 
 QUERIES = 200

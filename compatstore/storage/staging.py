@@ -23,7 +23,7 @@ from compatstore.errors import StorageError
 from compatstore.storage.failures import require_whole
 from compatstore.storage.files import FOLDER, Files
 from compatstore.storage.ids import UNKNOWN
-from compatstore.storage.lease_records import STAGED, Fence, LeaseFiles, target_of
+from compatstore.storage.lease_files import STAGED, Fence, LeaseFiles, target_of
 from compatstore.storage.location import Location
 from compatstore.storage.row_digests import CHECK, checked, require_unchanged
 from compatstore.storage.snapshot import lance, write_fragments

@@ -18,7 +18,7 @@ from compatstore.arrays import ArrowField, ArrowSchema, ArrowTable
 from compatstore.errors import AlreadyExists, CompatStoreError, NotFound, StorageError, first_offenders
 from compatstore.storage.failures import WRITABLE, denied_at, is_panic, lost_race, told
 from compatstore.storage.files import Files
-from compatstore.storage.lease_records import Fence
+from compatstore.storage.lease_files import Fence
 from compatstore.storage.location import Location
 from compatstore.storage.probe import require_conditional_writes
 from compatstore.storage.snapshot import Snapshot, Writer, lance
@@ -132,7 +132,7 @@ class Store:
         with self._moving:
             self._dataset.checkout_latest()
             handle: Writer = self._dataset.checkout_version(self._dataset.version)
-        self._require_entitled()  # after the handle was made: see `lease_records.py`
+        self._require_entitled()  # after the handle was made: see `lease_files.py`
         return handle
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,9 @@ from compatstore.arrays import ArrowArray, ArrowType, BoolArray, Codes, FloatArr
 from compatstore.derivation import rounded
 from compatstore.encoders.protocol import Encoded
 from compatstore.errors import InvalidInput, first_offenders
-from compatstore.storage.records import VersionRecord
+
+if TYPE_CHECKING:
+    from compatstore.storage.records import VersionRecord
 
 LENGTH_TOLERANCE = 0.01  # of unit length: models in half precision and endpoints that round are not exact
 

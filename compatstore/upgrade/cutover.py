@@ -12,7 +12,7 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.doubts import can_doubt
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import first_of, named
-from compatstore.storage.lease_records import LeaseTable
+from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, edit, unsearchable
 from compatstore.upgrade.context import UpgradeContext

@@ -10,7 +10,7 @@ from compatstore.evaluation.weight_choice import WeightChoice
 from compatstore.shown import Shown
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.ids import first_of
-from compatstore.storage.lease_records import LeaseTable
+from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import Spent
 from compatstore.storage.records import RunRecord, VersionRecord
 from compatstore.storage.registry import Registry, bridge_to, unsearchable

@@ -19,9 +19,9 @@ from compatstore.errors import InvalidInput, LeaseHeld, StorageError
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.compaction import Group, Stored, all_files, count_versions, drop_older, groups, orphans, remove
+from compatstore.storage.deltas import merge_deltas
 from compatstore.storage.files import FOLDER
-from compatstore.storage.index_status import merge_deltas
-from compatstore.storage.lease_records import LEASES, LeaseTable
+from compatstore.storage.lease_table import LEASES, LeaseTable
 from compatstore.storage.registry import Registry, referenced
 from compatstore.storage.store import ATTEMPTS, Conflict, Store
 from compatstore.upgrade.leases.holding import hold_lease

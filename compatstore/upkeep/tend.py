@@ -17,10 +17,10 @@ from compatstore.errors import StorageError
 from compatstore.storage import compaction, ids
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.compaction import LARGEST_ROWS, Group, Piece, groups, merge
+from compatstore.storage.deltas import UNINDEXED_ROWS
 from compatstore.storage.fragment_counts import counts_of
 from compatstore.storage.fragments import Fragment, list_fragments
-from compatstore.storage.index_status import UNINDEXED_ROWS
-from compatstore.storage.lease_records import LeaseTable
+from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Conflict, Store
 from compatstore.upgrade.indexing import take_in_late_rows

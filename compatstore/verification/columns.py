@@ -16,7 +16,7 @@ from compatstore.storage import indexes
 from compatstore.storage.app_columns import overwritten_at, way_out
 from compatstore.storage.columns import NATIVE, VersionColumns
 from compatstore.storage.index_status import index_status
-from compatstore.storage.lease_records import LeaseTable
+from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.records import ArtifactRecord
 from compatstore.storage.row_digests import hash_values
 from compatstore.upgrade.leases.lease import leases_in

@@ -11,7 +11,7 @@ from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.failures import is_panic, told
 from compatstore.storage.files import FOLDER
-from compatstore.storage.lease_records import LeaseTable
+from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import ledger_of
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry

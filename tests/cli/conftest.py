@@ -18,7 +18,7 @@ from PIL import Image
 
 import compatstore as cs
 from compatstore.cli.app import app
-from compatstore.storage.lease_records import LeaseTable
+from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.location import locate
 from compatstore.upgrade.leases.lease import lease_in
 from compatstore.upgrade.leases.stop_request import request_in

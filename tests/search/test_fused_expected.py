@@ -19,7 +19,8 @@ from compatstore.search import fusion as fusion_module
 from compatstore.search.fusion import plan_fused, search_fused
 from compatstore.shown import view
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.passing import GalleryPass, Streaming
+from compatstore.upgrade.estimates.passing import GalleryPass
+from compatstore.upgrade.estimates.streaming import Streaming
 from lazily import Lazy
 
 pytestmark = pytest.mark.full

@@ -15,7 +15,7 @@ import pytest
 import compatstore as cs
 from compatstore.storage.files import FOLDER, Blobs
 from compatstore.storage.fragments import list_fragments, read_physical, write_columns
-from compatstore.storage.lease_records import Fence, last_number
+from compatstore.storage.lease_files import Fence, last_number
 from compatstore.storage.ledger import Ledger, Spent
 from compatstore.storage.location import Location, locate
 from compatstore.storage.registry import read

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 import compatstore as cs
-from compatstore.storage.index_refresh import MOST_ROWS, Unindexed, distances_between
 from compatstore.storage.nearest import find_nearest
 from compatstore.storage.recall import choose_settings
+from compatstore.storage.unindexed import MOST_ROWS, Unindexed, distances_between
 
 DIM, INDEXED, LATE = 8, 1_500, 40
 

@@ -11,8 +11,8 @@ import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Side, Space
 from compatstore.encoders import Function
 from compatstore.errors import CorruptArtifact, InvalidInput, UpgradeError
-from compatstore.upgrade.estimates.passing import search_whole
 from compatstore.upgrade.estimates.sample import draw_sample
+from compatstore.upgrade.estimates.streaming import search_whole
 from compatstore.upgrade.refit import Refitted
 from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.upgrade.resolve import resolve_run

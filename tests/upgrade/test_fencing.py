@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import compatstore as cs
 from compatstore.encoders import Function
-from compatstore.storage.lease_records import LeaseTable
+from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.location import locate
 from compatstore.upgrade.backfilling import natives
 from compatstore.upgrade.leases.holding import LeaseRenewer

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import compatstore as cs
-from compatstore.storage.lease_records import LeaseTable
+from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.location import locate
 from compatstore.upgrade.leases.holding import LeaseRenewer
 from compatstore.upgrade.leases.lease import BEATS_PER_TERM, Holder, Lease, claim, key_of, lease_in

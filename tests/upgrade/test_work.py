@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import compatstore as cs
-from compatstore.storage.lease_records import LeaseTable
+from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.location import locate
 from compatstore.upgrade.leases.lease import Holder, key_of, lease_in
 from compatstore.upgrade.leases.stop_request import pause

@@ -11,7 +11,7 @@ import compatstore as cs
 from compatstore.errors import StorageError
 from compatstore.storage import compaction
 from compatstore.storage.compaction import FEWEST, Group, Piece
-from compatstore.storage.lease_records import LeaseTable
+from compatstore.storage.lease_table import LeaseTable
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upkeep import tend as tend_module
 from lazily import Lazy

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
 from compatstore.errors import StorageError
-from compatstore.storage.lease_records import LeaseTable, Records
+from compatstore.storage.lease_table import LeaseTable, Records
 from compatstore.storage.location import Location
 from compatstore.storage.records import RunRecord
 

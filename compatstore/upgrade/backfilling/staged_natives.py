@@ -12,7 +12,7 @@ from dataclasses import replace
 from compatstore.arrays import ArrowArray, Digests, FloatArray, Id, RowNumbers
 from compatstore.errors import StorageError
 from compatstore.storage.catalog import id_arrow_type
-from compatstore.storage.lease_records import Fence
+from compatstore.storage.lease_files import Fence
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.backfilling.write_modes import NativeBatch

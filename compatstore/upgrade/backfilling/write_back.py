@@ -20,8 +20,9 @@ import numpy as np
 from compatstore.arrays import FloatArray, Id
 from compatstore.errors import LeaseHeld
 from compatstore.storage.catalog import Catalog, id_arrow_type
-from compatstore.storage.index_status import UNINDEXED_ROWS, update_index
-from compatstore.storage.lease_records import Fence, LeaseTable
+from compatstore.storage.deltas import UNINDEXED_ROWS, update_index
+from compatstore.storage.lease_files import Fence
+from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.location import Location
 from compatstore.storage.moves import unmovable
 from compatstore.storage.records import RunRecord

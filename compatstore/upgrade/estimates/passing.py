@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
-from compatstore.evaluation.compatibility import fit_length
-from compatstore.evaluation.fusion import Fusion
-from compatstore.evaluation.strategies import EXPECTED
-from compatstore.evaluation.whole import FusedWay, Passing, WholeFigures, WholeSearch
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
 from compatstore.storage.doubts import kept_cosines
 from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.sample import Sample
 from compatstore.upgrade.transform import Transformer, transformer_of
-from compatstore.versions import Metric
 
 MOST_ROWS = 8192  # of a batch
 
@@ -127,86 +121,3 @@ class GalleryPass:
 def _findable(vectors: FloatArray, there: BoolArray) -> FloatArray:
     """The vectors, with something that has a direction where there are none."""
     return vectors if there.all() else np.where(there[:, None], vectors, np.float32(1))
-
-
-SOURCE_WAYS = ("s/s", "t/s")
-TARGET_WAY = "t/h"
-FUSED_WAY = "s/s & t"
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Streaming:
-    """A gallery that queries of a sample search as a whole.
-
-    Args:
-        passing: The gallery.
-        search: The queries.
-    """
-
-    passing: GalleryPass
-    search: WholeSearch
-
-    def figures(self, ks: tuple[int, ...]) -> WholeFigures:
-        """Search it; the table is read twice.
-
-        Args:
-            ks: The k of CMC@k.
-        """
-        return self.search.run(self._batches, ks)
-
-    def _batches(self) -> Iterator[Passing]:
-        for batch in self.passing.batches(self.search.batch_rows):
-            ways = (TARGET_WAY, EXPECTED)
-            yield Passing(
-                places=batch.places,
-                vectors=dict.fromkeys(SOURCE_WAYS, batch.source) | dict.fromkeys(ways, batch.target),
-                there=dict.fromkeys(SOURCE_WAYS, batch.in_source) | dict.fromkeys(ways, batch.in_target),
-                native=batch.native,
-                factors=dict.fromkeys((EXPECTED, FUSED_WAY), batch.factors),
-            )
-
-
-def search_whole(
-    context: UpgradeContext,
-    sample: Sample,
-    metrics: Mapping[str, Metric],
-    *,
-    depth: int | None,
-    served: bool,
-    fusion: Fusion | None,
-    seed: int,
-    doubted: bool = False,
-) -> Streaming:
-    """Let the queries of a sample search all items that have a vector in the source; read-only.
-
-    Args:
-        context: The upgrade, at the table version that the sample is of.
-        sample: Items with labels, of which some are queries, or queries with judgements.
-        metrics: Way -> distance of its space.
-        depth: The k of recall@k, nDCG@k and MRR@k; None to leave them out.
-        served: Search what the table has in the target, rather than what a hop makes.
-        fusion: How both versions are searched as one, where what is served is searched by that too.
-        seed: Of the items that stand for large classes.
-        doubted: Search the target by expected distances too.
-    """
-    queries, nothing = sample.target_queries, np.full(sample.population, -1)
-    classes = nothing if sample.classes is None else sample.classes
-    search = WholeSearch(
-        queries={
-            "s/s": sample.source_queries,
-            "t/s": fit_length(queries, context.source.dim),
-            TARGET_WAY: queries,
-            **({EXPECTED: queries} if doubted else {}),
-        },
-        metrics={**metrics, EXPECTED: metrics[TARGET_WAY]},
-        query_classes=classes[sample.query_places],
-        classes=classes,
-        itself=sample.query_places,
-        seed=seed,
-        judged=None if sample.queries is None else sample.queries.judged,
-        depth=depth,
-        swapped={"t/s"},
-        fused={} if fusion is None else {FUSED_WAY: FusedWay(source="s/s", target=TARGET_WAY, fusion=fusion)},
-    )
-    doubted = doubted or (fusion is not None and fusion.expected)
-    return Streaming(passing=GalleryPass.of(context, served=served, doubted=doubted), search=search)

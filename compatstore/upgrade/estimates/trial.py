@@ -22,8 +22,8 @@ from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import COSINE_SCALE, ArrayRows, TableRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
-from compatstore.upgrade.estimates.passing import SOURCE_WAYS, TARGET_WAY, search_whole
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
+from compatstore.upgrade.estimates.streaming import SOURCE_WAYS, TARGET_WAY, search_whole
 from compatstore.upgrade.requests.gates import require_judged
 from compatstore.upgrade.requests.queries import Queries
 from compatstore.upgrade.transform import transformer_of

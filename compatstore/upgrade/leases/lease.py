@@ -1,6 +1,6 @@
 """The lease of an upgrade: of two managers that start at the same time, one works and the other is told who does.
 
-A lease is a record beside the table (`storage/lease_records.py`), taken and renewed by compare-and-swap. Its holder, a
+A lease is a record beside the table (`storage/lease_table.py`), taken and renewed by compare-and-swap. Its holder, a
 process on some machine, raises a counter every few seconds. A lease ends when it is given back, when its process is
 known to be gone, or when the counter has not moved for one term *by the clock of the process that watches*. The time
 that a record carries is only ever used to refuse at once, never to take over. So no clock that goes backwards or ahead
@@ -26,7 +26,7 @@ from compatstore.errors import LeaseHeld, StorageError
 from compatstore.paths import user_name
 from compatstore.storage.catalog import LEASE_TERM
 from compatstore.storage.history import now
-from compatstore.storage.lease_records import LeaseTable, Records
+from compatstore.storage.lease_table import LeaseTable, Records
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import now
-from compatstore.storage.lease_records import LeaseTable, Records
+from compatstore.storage.lease_table import LeaseTable, Records
 from compatstore.upgrade.leases.lease import Holder, Lease, lease_in
 
 ATTEMPTS = 20

@@ -1,0 +1,147 @@
+"""Auto: fit every candidate, and keep the one with the best retrieval on pairs that none was fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+
+from compatstore.artifacts.artifact import Artifact
+from compatstore.boundary import checked, checked_fields
+from compatstore.trainers.pairs.candidates import Tried, attempt, ranked
+from compatstore.trainers.pairs.pairs import Pairs
+from compatstore.trainers.pairs.residual import DriftAdapter, Residual
+from compatstore.trainers.pairs.retrieval import RetrievalTest
+from compatstore.trainers.pairs.ridge import DiagonalScale, LowRankRidge, MeanShift, Procrustes, Ridge
+from compatstore.trainers.pairs.shrinking import shrinkage_figure
+from compatstore.trainers.pairs.trainer import Comparison, PairTrainer, describe, without_holdout
+from compatstore.trainers.settings import NOT_EMPTY, Count, OpenShare, at_least, require_settings
+from compatstore.trainers.training import OnEpoch
+from compatstore.versions import Metric
+
+DEFAULT: tuple[PairTrainer, ...] = (
+    MeanShift(),
+    Procrustes(),
+    DiagonalScale(),
+    Ridge(),
+    LowRankRidge(),
+    DriftAdapter(epochs=20, batch_size=1024),
+    Residual(epochs=20, width=512, batch_size=1024),
+)
+"""Closed forms, and two small networks that a CPU trains in seconds to minutes."""
+
+
+@checked_fields
+@dataclass(frozen=True, kw_only=True)
+class Auto:
+    """Choose a trainer by retrieval on held-out pairs, with native target vectors as queries.
+
+    With labels, whole classes are held out, and rows of the other classes too: the score is the mean over classes that
+    the candidate was fitted on and classes that it was not. mAP decides; without labels the recall of the target's own
+    neighbours decides.
+
+    The winner is then fitted again on all pairs. The figures of the artifact are those measured before, on pairs that
+    the first fit had not seen; so is what its sigma^2, where it says one, lets expect of cosines (`Expected`).
+
+    Args:
+        candidates: Trainers to choose from; those that cannot run on the pairs are skipped, and the table says why.
+        holdout: Share of the rows (and of the classes) held out, in (0, 1).
+        by: Hold out classes and rows, or rows alone; None takes classes where the pairs have two or more.
+        metric: Distance of the search; None takes the target version's, or "l2".
+        k: Neighbours of the recall, >= 1.
+        queries: Most queries of a group, >= 1.
+        rows: Most held-out rows of a group, and most fitted rows, in the gallery that is searched, >= 2.
+        resamples: Of the bootstrap, >= 1.
+        seed: Of held-out rows, queries and bootstrap.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    candidates: Annotated[tuple[PairTrainer, ...], NOT_EMPTY] = field(default=DEFAULT)
+    holdout: OpenShare = 0.2
+    by: Literal["row", "class"] | None = None
+    metric: Metric | None = None
+    k: Count = 10
+    queries: Count = 1000
+    rows: Annotated[int, at_least(2)] = 20_000
+    resamples: Count = 1000
+    seed: int = 0
+    needs_holdout: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_settings(self)
+
+    @checked
+    def fit(self, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:
+        """Choose, and fit the winner on all pairs.
+
+        Args:
+            pairs: What to learn from.
+            progress: Called after each epoch of candidates that have epochs, and of the winner.
+
+        Returns:
+            The winner's artifact. Its figures hold the table under "auto", as `Comparison.to_dict`, and the winner's
+            own under "h".
+
+        Raises:
+            InvalidInput: No candidate can run, or there is too little to hold out.
+        """
+        best, comparison, held_out = self._compare(pairs, progress)
+        fitted = without_holdout(best.trainer).fit(pairs, progress)
+        manifest = fitted.manifest
+        return fitted.amended(
+            settings={**manifest.settings, "auto": self._settings()},
+            figures={
+                **manifest.figures,
+                "h": {**manifest.figures.get("h", {}), **comparison.best.figures, **_doubts(best, held_out)},
+                "auto": comparison.to_dict(),
+            },
+            seen=pairs.seen,
+        )
+
+    @checked
+    def compare(self, pairs: Pairs, progress: OnEpoch | None = None) -> Comparison:
+        """Fit and measure every candidate; return the table alone. Arguments and errors as in `fit`."""
+        return self._compare(pairs, progress)[1]
+
+    def _settings(self) -> dict[str, Any]:
+        return asdict(self) | {"candidates": [describe(trainer) for trainer in self.candidates]}
+
+    def _compare(self, pairs: Pairs, progress: OnEpoch | None) -> tuple[Tried, Comparison, Pairs]:
+        """The best, the table, and rows held out of classes that it was fitted on."""
+        fitted, groups = self._split(pairs)
+        test = RetrievalTest(
+            fitted,
+            groups,
+            k=self.k,
+            queries=self.queries,
+            rows=self.rows,
+            metric=self.metric or pairs.target_space.metric or "l2",
+            seed=self.seed,
+        )
+        trials = [attempt(describe(trainer), trainer, fitted, test, progress) for trainer in self.candidates]
+        best, comparison = ranked(trials, test, resamples=self.resamples, seed=self.seed)
+        return best, comparison, next(iter(groups.values()))
+
+    def _split(self, pairs: Pairs) -> tuple[Pairs, Mapping[str, Pairs]]:
+        has_classes = pairs.labels is not None and len(np.unique(pairs.labels)) > 1
+        by = self.by or ("class" if has_classes else "row")
+        fitted, held_out = pairs.split(self.holdout, self.seed, by)
+        if by == "row":
+            return fitted, {"held_out": held_out}
+        fitted, seen = fitted.split(self.holdout, self.seed)
+        return fitted, {"seen": seen, "unseen": held_out}
+
+
+def _doubts(best: Tried, held_out: Pairs) -> Mapping[str, object]:
+    """What the sigma^2 of the first fit says of cosines on rows that it has not seen."""
+    if best.artifact is None:
+        return {}
+    side = None if best.artifact.manifest.side_source is None else held_out.side
+    made, metric = best.artifact.apply(held_out.source, side), held_out.target_space.metric
+    if made.uncertainty is None:
+        return {}
+    return shrinkage_figure(made.uncertainty, made.vectors, held_out.target, metric, held_out.labels)
