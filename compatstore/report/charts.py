@@ -25,7 +25,7 @@ Anchor = Literal["start", "middle", "end"]
 
 def picture(drawing: Drawing) -> str:
     """Draw a chart as a file of its own: SVG with its style and its ground, for light and dark pages."""
-    style = element("style", Html(style_of("chart.css") + ".chart { background: var(--ground); }\n"))
+    style = element("style", Html(style_of("chart.css")))
     opening = f'<svg xmlns="http://www.w3.org/2000/svg" width="{2 * WIDTH:g}" '
     return chart(drawing, "chart").replace("<svg ", opening, 1).removesuffix("</svg>") + f"{style}</svg>\n"
 

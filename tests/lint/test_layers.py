@@ -183,10 +183,10 @@ def test_each_rule_finds_a_planted_offender():
         "compatstore/devices/runner.py:2: compatstore/devices/runner.py imports compatstore.errors",
         "compatstore/unlisted.py: unlisted is no layer",
     ]
-    low = planted("from compatstore.upgrade import status\n", "compatstore.upgrade.resolve")
-    high = planted("from compatstore.upgrade.resolve import walk\n", "compatstore.upgrade.status")
+    low = planted("from compatstore.upgrade import status\n", "compatstore.upgrade.states")
+    high = planted("from compatstore.upgrade.states import walk\n", "compatstore.upgrade.status")
     upwards = list(upgrade_imports_upwards([low, high]))
-    assert "compatstore/upgrade/resolve.py:1: path imports compatstore.upgrade.status" in upwards
+    assert "compatstore/upgrade/states.py:1: states imports compatstore.upgrade.status" in upwards
     assert "upgrade/hop: listed or there alone" in upwards
     assert not any("status imports" in each for each in upwards)
     assert len(circles([low, high])) == 2

@@ -19,12 +19,13 @@ from compatstore.arrays import FloatArray
 from compatstore.boundary import checked, checked_fields
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import CompatStoreWarning, InvalidInput
+from compatstore.trainers.head_losses import scaled_cosines
 from compatstore.trainers.images.augmentation import Augmentation
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.images.training import ImageTraining, encoder_of
 from compatstore.trainers.settings import Count, Positive, from_to
-from compatstore.trainers.training import OnEpoch, scaled_cosines, seeded, within_memory
+from compatstore.trainers.training import OnEpoch, seeded, within_memory
 from compatstore.versions import HeadLoss
 
 # Images that are asked where a training has left them.

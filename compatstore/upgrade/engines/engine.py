@@ -1,4 +1,4 @@
-"""The protocol of engines, the local engine, and the choice of one.
+"""The protocol of engines, and the local engine.
 
 An engine runs jobs and gives back what they made. A job reads the table and may write a file that no table version
 names. Commits, the lease, the budget and the account stay with the process that runs the upgrade, the driver. So a job
@@ -17,7 +17,6 @@ from compatstore import next_step
 from compatstore.errors import UpgradeError
 from compatstore.storage.fragments import WAVE_ROWS
 from compatstore.storage.store import Store
-from compatstore.upgrade.requests.run_settings import RunSettings
 
 LOSSES = 10  # workers that one job may lose before it is the job that kills them
 Advance: TypeAlias = Callable[[int], None]
@@ -137,17 +136,3 @@ class _LocalPool(Generic[Task, Made]):
 
     def begin(self, task: Task) -> Callable[[], Made]:
         return lambda: self.worker.do(task)
-
-
-def engine_of(settings: RunSettings) -> AbstractContextManager[Engine]:
-    """The engine for a block.
-
-    Raises:
-        MissingExtra: Ray was asked for and is not installed.
-    """
-    if settings.engine == "local":
-        return nullcontext(LocalEngine())
-    from compatstore.upgrade.engines.ray_engine import RayEngine
-
-    on_gpu = settings.device is not None and settings.device != "cpu"
-    return RayEngine(settings.address, settings.encoders or 1, settings.num_gpus, on_gpu)
