@@ -18,7 +18,7 @@ import lance
 import numpy as np
 
 from benchmarks.memory import make
-from compatstore.storage.addresses import ADDRESS, read_rows
+from compatstore.storage.ids import ADDRESS, read_rows
 
 BATCH = 1024
 WAYS = ("ids", "addresses")

@@ -30,7 +30,7 @@ from PIL import Image
 import compatstore as cs
 from benchmarks.hop import make, network
 from compatstore.artifacts.network import Execution, Network, Precision
-from compatstore.artifacts.torch_runner import TorchRunner
+from compatstore.artifacts.runners import TorchRunner
 from compatstore.encoders import NetworkEncoder
 from compatstore.encoders.backbones import TimmBackbone
 from compatstore.encoders.network import Preprocessing

@@ -21,8 +21,7 @@ import numpy as np
 
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
-from compatstore.storage.compaction import FEWEST
-from compatstore.storage.old_versions import MOST
+from compatstore.storage.compaction import FEWEST, MOST
 
 SEARCHES = 2.0  # times as long as when all came at once
 FRAGMENTS = 16

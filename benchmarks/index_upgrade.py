@@ -25,7 +25,7 @@ import compatstore as cs
 from compatstore import search as searching
 from compatstore.arrays import FloatArray
 from compatstore.storage import indexes
-from compatstore.storage.arrow_values import to_matrix
+from compatstore.storage.vector_form import to_matrix
 from compatstore.trainers import Pairs, Ridge
 from compatstore.upgrade.progress import Progress
 

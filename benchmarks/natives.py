@@ -27,9 +27,9 @@ import pyarrow as pa
 import compatstore as cs
 from compatstore.artifacts import Architecture, Space
 from compatstore.storage import indexes
-from compatstore.storage.addresses import ADDRESS, read_rows
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.deltas import UNINDEXED_ROWS, update_index
+from compatstore.storage.ids import ADDRESS, read_rows
 from compatstore.storage.location import locate
 from compatstore.storage.moves import Move, commit_move, write_rows
 from compatstore.storage.store import Store

@@ -23,7 +23,7 @@ import ray
 
 import compatstore as cs
 from benchmarks.hop import make
-from compatstore.storage.lance_engine import lance  # as a gallery imports it, with its settings
+from compatstore.storage.snapshot import lance  # as a gallery imports it, with its settings
 from compatstore.upgrade.engines import ray_engine
 
 

@@ -33,8 +33,8 @@ from compatstore.evaluation.curve import mixed_galleries
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import fused_blocks, standardise
 from compatstore.evaluation.fusion_choice import WEIGHTS
+from compatstore.evaluation.merge_choice import mixed_blocks
 from compatstore.evaluation.merging import calibrate, few_queries
-from compatstore.evaluation.mixed import mixed_blocks
 from compatstore.evaluation.ranking import Ranking, rank_blocks, rank_galleries
 from compatstore.evaluation.relevance import relevance_from_labels, relevance_from_neighbours
 from compatstore.evaluation.strategies import MERGE_NAMES, is_fused, sampled_neighbours

@@ -19,8 +19,8 @@ from compatstore.evaluation import Judgements
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.ranking import rank_blocks
 from compatstore.evaluation.relevance import Relevance, relevance_from_judgements, relevance_from_labels
-from compatstore.storage.arrow_values import to_floats
 from compatstore.storage.doubts import kept_cosines
+from compatstore.storage.vector_form import to_floats
 from compatstore.upgrade.estimates.estimate import load_estimate
 from compatstore.upgrade.estimates.waves import WaveFigures
 from compatstore.upgrade.run import UpgradeResult

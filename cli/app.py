@@ -33,7 +33,7 @@ from compatstore.cli.logs import Log, asked_for
 from compatstore.cli.output import Output
 from compatstore.cli.verb import shown_examples
 from compatstore.errors import CompatStoreError, StorageError
-from compatstore.visible import visible
+from compatstore.html import visible
 
 # The verbs, by what they are for, in the order in which they are used.
 VERBS = {

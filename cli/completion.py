@@ -10,7 +10,7 @@ from click.shell_completion import get_completion_class
 
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.verb import verb
-from compatstore.tables import Table
+from compatstore.shown import Table
 
 VARIABLE = "_COMPATSTORE_COMPLETE"  # of the environment: how a shell asks, by click's own scripts
 SHELLS = ("bash", "zsh", "fish")

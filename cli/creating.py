@@ -13,8 +13,7 @@ from compatstore.cli.exit_codes import end_on_signals
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.verb import gallery_argument, verb, version_settings
 from compatstore.errors import InvalidInput
-from compatstore.shown import view
-from compatstore.tables import Table, table
+from compatstore.shown import Table, view
 
 if TYPE_CHECKING:
     from compatstore.cli.requests import VersionSettings
@@ -35,7 +34,7 @@ def demo(output: Output, directory: Path, seed: int) -> None:
     """Upgrade a gallery of real images.
 
     From training to cutover, without a network or a GPU; 1 to 2 minutes on a machine of two cores. The gallery, the
-    artifacts, pictures and a report stay in DIRECTORY, which must be new or empty.
+    artifacts, a picture and a report stay in DIRECTORY, which must be new or empty.
     """
     from compatstore.demo import run_demo
 
@@ -128,7 +127,7 @@ def adopt(
     """
     from compatstore.gallery import Gallery
     from compatstore.storage.location import locate
-    from compatstore.verification.usual_columns import usual_columns
+    from compatstore.verification.plain_columns import usual_columns
 
     taken = usual_columns(locate(gallery), vector=vector, id=id, source=source, again=again)
     described = settings.version(version, taken.dim)
@@ -155,10 +154,8 @@ def _taken(vector: str, id: str, source: str | None) -> str:
 
 
 def demo_view(result: DemoReport) -> Iterator[str | Table]:
-    """What the demo measured and left behind."""
-    rows = [(r.name, r.notation, 100 * r.cmc1, 100 * r.cmc5, 100 * r.map, r.note) for r in result.rows]
-    percent = [(n, s, f"{a:.1f}", f"{b:.1f}", f"{c:.1f}", note) for n, s, a, b, c, note in rows]
-    yield table(("gallery", "query/gallery", "CMC-1 %", "CMC-5 %", "mAP %", "how"), percent)
+    """All ways to serve the gallery, and the files that the demo leaves."""
+    yield from view(result.decision)
     yield ""
     yield from (str(file) for file in result.files)
     yield ""

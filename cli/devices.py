@@ -9,7 +9,7 @@ import click
 
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.verb import verb
-from compatstore.tables import Table
+from compatstore.shown import Table
 
 if TYPE_CHECKING:
     from compatstore.devices.export import Exported

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from compatstore.tables import Table
+from compatstore.shown import Table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -48,7 +48,6 @@ def _of_evaluate() -> Mapping[str, Options]:
     "--choose", is_flag=True, help="Choose how both versions of an upgrade under way are searched as one; store that."
 )
 @click.option("--weight", type=float, metavar="W", help="With --choose: the weight of TARGET's distances, from 0 to 1.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the table, as PNG or SVG.")
 @trust_code_option
 @pass_output
 @click.pass_context
@@ -61,7 +60,6 @@ def evaluate(
     transform: str | None,
     choose: bool,
     weight: float | None,
-    plot: Path | None,
     trust_code: bool,
     asked: Gates,
     backfill: Backfill,
@@ -79,7 +77,7 @@ def evaluate(
     """
     from compatstore.upgrade.estimates.estimate import SAMPLE
     from compatstore.upgrade.estimates.gates import check_gates
-    from compatstore.upgrade.views.estimate import gate_lines
+    from compatstore.upgrade.views.report import gate_lines
 
     if weight is not None and not choose:
         raise click.UsageError("--weight is of a choice: pass --choose.")
@@ -109,10 +107,6 @@ def evaluate(
             seed=backfill.seed or 0,
         )
     output.show(measured, view)
-    if plot is not None:
-        from compatstore.evaluation import plot_decision
-
-        output.note(f"drew {plot_decision(measured, plot)}")
     judged = check_gates(measured.best_of(asked.serving), asked)
     for line in gate_lines(judged):
         output.note(line)

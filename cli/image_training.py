@@ -16,7 +16,7 @@ from compatstore.cli.verb import open_gallery
 from compatstore.encoders import FilesById
 from compatstore.encoders.specs import join_spec
 from compatstore.errors import InvalidInput, first_offenders
-from compatstore.tables import Table, table
+from compatstore.shown import Table, table
 from compatstore.trainers import Augmentation, Images, Refreshed, TrainedModel, images_of_items
 from compatstore.trainers.images.trained_model import require_free
 

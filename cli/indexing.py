@@ -11,7 +11,7 @@ from compatstore.cli.exit_codes import stop_on_signals
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.verb import gallery_argument, open_gallery, shown_examples, verb
-from compatstore.tables import Table, table
+from compatstore.shown import Table, table
 
 if TYPE_CHECKING:
     from compatstore.storage.index_refresh import RefreshedIndex

@@ -14,7 +14,7 @@ from compatstore.cli.settings import Options
 from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
 from compatstore.errors import CompatStoreError, InvalidInput, LeaseHeld, SourceError, StorageError
 from compatstore.paths import exists
-from compatstore.tables import Table, table
+from compatstore.shown import Table, table
 
 if TYPE_CHECKING:
     from compatstore.cli.files import Feed

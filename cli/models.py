@@ -11,8 +11,7 @@ from click.core import ParameterSource
 
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.verb import gallery_argument, open_gallery, verb, version_settings
-from compatstore.shown import view
-from compatstore.tables import Table, table
+from compatstore.shown import Table, table, view
 
 if TYPE_CHECKING:
     from compatstore.cli.requests import VersionSettings

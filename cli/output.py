@@ -22,12 +22,12 @@ import click
 
 from compatstore.cli.logs import Log, LogLevel
 from compatstore.errors import CompatStoreError, CompatStoreWarning
-from compatstore.visible import visible
+from compatstore.html import visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from compatstore.tables import Table
+    from compatstore.shown import Table
 
 T = TypeVar("T")
 _COMMAND = re.compile(r"(compatstore (?:[a-z-]+ )+)GALLERY\b")

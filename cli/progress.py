@@ -16,7 +16,7 @@ import click
 
 from compatstore.cli.logs import Log
 from compatstore.cli.output import Output, console
-from compatstore.visible import visible
+from compatstore.html import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -73,8 +73,7 @@ class VersionSettings:
             dim: What the dimension is where neither `dim` nor an encoder says it.
 
         Raises:
-            InvalidInput: Nothing says the dimension, or a setting is out of its range.
-            DimensionMismatch: `dim` is not the encoder's.
+            InvalidInput: Nothing says the dimension, or a setting is out of its range. `dim` is not the encoder's.
             NotFound: An encoder or the head's file does not exist.
         """
         encoder, side_encoder = _build(self.encoder), _build(self.side_encoder)

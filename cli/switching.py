@@ -13,9 +13,8 @@ from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.sharded import cut_over_shards, is_pattern, open_shards, require_one
 from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb, wait_option
-from compatstore.errors import RowsMissing
-from compatstore.shown import view
-from compatstore.tables import Table
+from compatstore.errors import UpgradeError
+from compatstore.shown import Table, view
 
 if TYPE_CHECKING:
     from compatstore.evaluation.fusion import Served
@@ -37,7 +36,7 @@ class CutoverCheck:
     @property
     def exit_code(self) -> int:
         """0, or that of the error with which the cutover would be refused."""
-        return exit_code(RowsMissing("cut over")) if self.missing else 0
+        return exit_code(UpgradeError("cut over")) if self.missing else 0
 
 
 @verb(

@@ -12,7 +12,7 @@ from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import Bars, progress_bars
 from compatstore.cli.settings import read_settings, settings_table
 from compatstore.cli.verb import Verb, require_free, settings_options, trust_code_option, verb
-from compatstore.tables import Table, figures
+from compatstore.shown import Table, figures
 
 if TYPE_CHECKING:
     from compatstore.artifacts.manifest import Manifest

@@ -27,8 +27,7 @@ from compatstore.cli.verb import (
     wait_option,
 )
 from compatstore.paths import exists
-from compatstore.shown import view
-from compatstore.tables import Table
+from compatstore.shown import Table, view
 
 if TYPE_CHECKING:
     from compatstore.gallery import Gallery
@@ -269,7 +268,7 @@ def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) 
 
 def _result_and_cutover(result: Mapping[str, Any]) -> Iterator[str | Table]:
     """What an upgrade and its cutover did."""
-    from compatstore.upgrade.views.result import done_view
+    from compatstore.upgrade.views.status import done_view
 
     yield from done_view(result["upgrade"])
     yield from switched_view(result["cutover"])

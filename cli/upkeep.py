@@ -11,7 +11,7 @@ from compatstore.cli.exit_codes import FOUND
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
-from compatstore.tables import Table, table
+from compatstore.shown import Table, table
 
 if TYPE_CHECKING:
     from compatstore.upkeep.optimize import Optimized

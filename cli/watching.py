@@ -16,8 +16,7 @@ from compatstore.cli.output import Output, console, fitted, is_terminal, pass_ou
 from compatstore.cli.sharded import is_pattern, show_status
 from compatstore.cli.verb import gallery_argument, open_gallery, verb
 from compatstore.errors import UpgradeError
-from compatstore.shown import view
-from compatstore.tables import Table, table
+from compatstore.shown import Table, table, view
 
 if TYPE_CHECKING:
     from compatstore.storage.history import HistoryEntry

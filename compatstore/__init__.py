@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from compatstore.in_memory.nearest import ExactNeighbours, nearest_neighbours
     from compatstore.notebook import ShowProgress
     from compatstore.search.cache import Cache, Nearest
-    from compatstore.search.cache_size import CacheSize
+    from compatstore.search.cached_reading import CacheSize
     from compatstore.search.cascade import Cascade
     from compatstore.search.expected import Expected
     from compatstore.shards import Shards
@@ -71,7 +71,7 @@ _HOMES = {
     "Backfill": "compatstore.upgrade.requests.backfill",
     "Cache": "compatstore.search.cache",
     "CacheSettings": "compatstore.in_memory.graph",
-    "CacheSize": "compatstore.search.cache_size",
+    "CacheSize": "compatstore.search.cached_reading",
     "Cascade": "compatstore.search.cascade",
     "CompatStoreError": "compatstore.errors",
     "Derivation": "compatstore.derivation",

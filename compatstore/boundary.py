@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.errors import CompatStoreError, DimensionMismatch, InvalidInput, meant
+from compatstore.errors import CompatStoreError, InvalidInput, meant
 from compatstore.tracebacks import cut
 
 Checker = Callable[[Any], Any]
@@ -225,15 +225,14 @@ def array_of(values: Any, asked: str, name: str, *, ndim: int | None = None, dty
         dtype: Type that it is converted to, or None.
 
     Raises:
-        InvalidInput: It is none, or holds masked values.
-        DimensionMismatch: It has other dimensions.
+        InvalidInput: It is none, or holds masked values. It has other dimensions.
     """
     refuse_masked(values, asked)
     with foreign(asked, f"{name} that are an array"):
         array = np.asarray(values, dtype)
     if array.ndim != ndim and (ndim is not None or not array.ndim):
         expected = f"{name} of {'one dimension or more' if ndim is None else f'{ndim} dimensions'}"
-        raise DimensionMismatch(asked, expected=expected, found=f"shape {array.shape}")
+        raise InvalidInput(asked, expected=expected, found=f"shape {array.shape}")
     return array
 
 

@@ -11,8 +11,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from compatstore.arrays import BoolArray, Doubles, FloatArray
-from compatstore.bits import signs
+from compatstore.arrays import BoolArray, Doubles, FloatArray, signs
 from compatstore.boundary import checked_fields, require_fields
 from compatstore.digests import fingerprint
 from compatstore.documents import WIDEST

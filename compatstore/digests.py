@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import Digests
-from compatstore.errors import FingerprintMismatch
+from compatstore.errors import Incompatible
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _WORDS = 65_536  # widened at a time: they stay in the processor's cache, which is five times as fast
@@ -65,10 +65,10 @@ def require_fingerprint(asked: str, expected: str, found: str, fix: str = "") ->
     """Refuse what belongs to another model.
 
     Raises:
-        FingerprintMismatch: `found` is not `expected`.
+        Incompatible: `found` is not `expected`.
     """
     if expected != found:
-        raise FingerprintMismatch(asked, expected=f"fingerprint {expected}", found=found, fix=fix)
+        raise Incompatible(asked, expected=f"fingerprint {expected}", found=found, fix=fix)
 
 
 BACKFILL = (

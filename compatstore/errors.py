@@ -1,37 +1,23 @@
 """Every error that compatstore raises on purpose.
 
 CompatStoreError
-├── InvalidInput (ValueError)            what was handed over cannot be used
-│   ├── DimensionMismatch                a vector, head or artifact has another length
-│   ├── NonFiniteVectors                 NaN or infinite values
-│   ├── DuplicateIds                     an id twice in one call, or already in the gallery
-│   └── InvalidName                      a version or column name that cannot be used
-├── NotFound (LookupError)               what was named does not exist
-│   ├── GalleryNotFound
-│   ├── UnknownVersion
-│   ├── UnknownArtifact
-│   └── UnknownId
+├── InvalidInput (ValueError)            an argument cannot be used
+├── NotFound (LookupError)               a gallery, version, artifact, item or file does not exist
 ├── AlreadyExists (ValueError)           what would be made is already there
 ├── Incompatible (ValueError)            two things do not belong together
-│   ├── FingerprintMismatch              a query, encoder or artifact of another model
-│   └── WrongDirection                   an artifact used from target to source
 ├── CorruptArtifact (ValueError)         a file is truncated, edited or of an unknown format
 ├── SourceError (OSError)                some sources cannot be read (lists which, and why)
 ├── StorageError (OSError)               the table, or a file, cannot be read or written
-│   ├── CommitConflict                   another writer kept winning
 │   └── TableChanged                     columns of the gallery were dropped, renamed or replaced behind its back
 ├── UpgradeError (RuntimeError)          an upgrade cannot take that step now
-│   ├── RowsMissing                      a cutover while rows have no vector in the target
-│   ├── GateFailed                       the estimate is not sure to reach what was required
-│   ├── LeaseHeld                        somebody else works on that upgrade (says who, since when, until when)
-│   ├── LeaseLost                        somebody else took the upgrade over while this process did not answer
+│   ├── GateFailed                       the estimate is not significantly above what was required
+│   ├── LeaseHeld                        another worker holds the lease (says which, since when, until when)
+│   ├── LeaseLost                        another worker took the lease over while this process did not renew it
 │   ├── EncoderFailed                    the encoder hangs, is refused, or embeds nothing at all
-│   │   └── AllowanceSpent               another try would be billed more than is allowed
-│   ├── EngineFailed                     the cluster cannot be started or reached, or loses its workers
 │   └── Interrupted                      a stop was asked for; the same command goes on from here
 └── MissingExtra (ImportError)           an optional dependency is not installed
 
-CompatStoreWarning (UserWarning)         what was asked for is done, and is a bad choice
+CompatStoreWarning (UserWarning)         the operation is done, and its settings are a bad choice
 
 Each message says what was asked, what was expected, what was found, and what to do next; the same
 operands are attributes.
@@ -41,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from compatstore import next_step
 
@@ -101,57 +87,49 @@ def _copied(kind: type[CompatStoreError], args: tuple[Any, ...], operands: dict[
 
 
 class InvalidInput(CompatStoreError, ValueError):
-    """What was handed over cannot be used."""
-
-
-class DimensionMismatch(InvalidInput):
-    """A vector, head or artifact has another length than its embedding version.
+    """An argument cannot be used.
 
     Args:
         asked: What the caller wanted.
         expected: What would have been fine.
         found: What was there instead.
         fix: The next thing to do.
-        dim: Length of the vectors that do not fit, where it is one length and known.
+        dim: Length of the vectors that do not fit; None if vectors are not at fault, or their length is unknown.
+        duplicates: Ids that occur twice in one call, or are in the gallery already.
     """
 
     def __init__(
-        self, asked: str, *, expected: str = "", found: str = "", fix: str = "", dim: int | None = None
+        self,
+        asked: str,
+        *,
+        expected: str = "",
+        found: str = "",
+        fix: str = "",
+        dim: int | None = None,
+        duplicates: Sequence[object] = (),
     ) -> None:
-        self.dim = dim
+        self.dim, self.duplicates = dim, tuple(duplicates)
         super().__init__(asked, expected=expected, found=found, fix=fix)
 
 
-class NonFiniteVectors(InvalidInput):
-    """Vectors hold NaN or infinite values."""
-
-
-class DuplicateIds(InvalidInput):
-    """An id occurs twice in one call, or is already in the gallery."""
-
-
-class InvalidName(InvalidInput):
-    """A version or column name cannot be used."""
-
-
 class NotFound(CompatStoreError, LookupError):
-    """What was named does not exist."""
+    """A gallery, version, artifact, item or file does not exist.
 
+    Args:
+        asked: What the caller wanted.
+        expected: What would have been fine.
+        found: What was there instead.
+        fix: The next thing to do.
+        kind: "gallery", "version", "artifact" or "item"; "" for anything else.
+    """
 
-class GalleryNotFound(NotFound):
-    """There is no gallery at that path."""
+    def __init__(self, asked: str, *, expected: str = "", found: str = "", fix: str = "", kind: str = "") -> None:
+        self.kind = kind
+        super().__init__(asked, expected=expected, found=found, fix=fix)
 
-
-class UnknownVersion(NotFound):
-    """The gallery has no embedding version of that name."""
-
-
-class UnknownArtifact(NotFound):
-    """No artifact connects the two versions, or none has that id."""
-
-
-class UnknownId(NotFound):
-    """The gallery has no item of that id."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the operands for machine readers (`--json`)."""
+        return {**super().to_dict(), "kind": self.kind}
 
 
 class AlreadyExists(CompatStoreError, ValueError):
@@ -160,14 +138,6 @@ class AlreadyExists(CompatStoreError, ValueError):
 
 class Incompatible(CompatStoreError, ValueError):
     """Two things do not belong together."""
-
-
-class FingerprintMismatch(Incompatible):
-    """A query, an encoder or an artifact belongs to another model."""
-
-
-class WrongDirection(Incompatible):
-    """An artifact was used from its target to its source."""
 
 
 class CorruptArtifact(CompatStoreError, ValueError):
@@ -194,20 +164,12 @@ class StorageError(CompatStoreError, OSError):
     """The table cannot be read or written."""
 
 
-class CommitConflict(StorageError):
-    """Another writer kept winning; nothing of this call was written."""
-
-
 class TableChanged(StorageError):
     """Columns that the gallery needs were dropped, renamed or replaced by another writer of the table."""
 
 
 class UpgradeError(CompatStoreError, RuntimeError):
     """An upgrade cannot take that step now."""
-
-
-class RowsMissing(UpgradeError):
-    """A cutover was asked for while rows have no vector in the target version."""
 
 
 class LeaseHeld(UpgradeError):
@@ -247,15 +209,21 @@ class LeaseLost(UpgradeError):
 
 
 class EncoderFailed(UpgradeError):
-    """The encoder hangs, is refused by its endpoint, or embeds nothing at all; what was embedded before is kept."""
+    """The encoder hangs, is refused by its endpoint, or embeds nothing at all; what was embedded before is kept.
 
+    Args:
+        asked: What the caller wanted.
+        expected: What would have been fine.
+        found: What was there instead.
+        fix: The next thing to do.
+        unaffordable: True if another try would be billed more than the caller allows; see `encoders.Meter`.
+    """
 
-class AllowanceSpent(EncoderFailed):
-    """Another try of a call would be billed more than its caller allows; see `encoders.Meter`."""
-
-
-class EngineFailed(UpgradeError):
-    """The cluster that an upgrade runs on cannot be started or reached, or loses its workers again and again."""
+    def __init__(
+        self, asked: str, *, expected: str = "", found: str = "", fix: str = "", unaffordable: bool = False
+    ) -> None:
+        self.unaffordable = unaffordable
+        super().__init__(asked, expected=expected, found=found, fix=fix)
 
 
 class GateFailed(UpgradeError):
@@ -279,6 +247,31 @@ class MissingExtra(CompatStoreError, ImportError):
         super().__init__(
             f"this needs {package}", found="it is not installed", fix=f'Run: pip install "compatstore[{extra}]"'
         )
+
+
+FORMER = {
+    "DimensionMismatch": "InvalidInput, with its `dim`",
+    "NonFiniteVectors": "InvalidInput",
+    "DuplicateIds": "InvalidInput, with its `duplicates`",
+    "InvalidName": "InvalidInput",
+    "GalleryNotFound": 'NotFound, of kind "gallery"',
+    "UnknownVersion": 'NotFound, of kind "version"',
+    "UnknownArtifact": 'NotFound, of kind "artifact"',
+    "UnknownId": 'NotFound, of kind "item"',
+    "FingerprintMismatch": "Incompatible",
+    "WrongDirection": "Incompatible",
+    "CommitConflict": "StorageError",
+    "RowsMissing": "UpgradeError",
+    "AllowanceSpent": "EncoderFailed, with its `unaffordable`",
+    "EngineFailed": "UpgradeError",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        """Name the class that a class of an earlier state of this version was merged into."""
+        instead = f": catch {FORMER[name]}" if name in FORMER else ""
+        raise AttributeError(f"module 'compatstore.errors' has no attribute {name!r}{instead}", name=name)
 
 
 def meant(name: object, names: Iterable[str]) -> str:

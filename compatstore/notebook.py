@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from compatstore.shown import Shown, view
-from compatstore.tables import Table, table
+from compatstore.html import visible
+from compatstore.shown import Shown, Table, table, view
 from compatstore.upgrade.progress import Progress
-from compatstore.visible import visible
 
 INTERVAL = 0.5  # seconds between two drawings
 

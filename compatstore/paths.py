@@ -1,14 +1,15 @@
-"""What stands at a path that a user names: a name that no file system takes names nothing."""
+"""Paths that users name: names that no file system takes, and permission errors with owner and mode."""
 
 from __future__ import annotations
 
 import errno
+import getpass
 import os
 import stat
 from os import PathLike
 from pathlib import Path
 
-from compatstore.permissions import refused
+from compatstore.errors import StorageError
 
 _NO_NAME = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EBADF, errno.EINVAL}
 
@@ -45,3 +46,66 @@ def _mode(path: str | PathLike[str]) -> int | None:
         if error.errno in _NO_NAME:
             return None
         raise
+
+
+_NOT_PERMITTED = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+def refused(asked: str, path: str | PathLike[str], error: Exception) -> StorageError:
+    """The error for a file or folder that this process may not, or cannot, read or write.
+
+    Args:
+        asked: What the caller wanted.
+        path: What may not be touched.
+        error: What the system said; of a library where it hides that.
+    """
+    if isinstance(error, StorageError):  # said already
+        return error
+    if not isinstance(error, OSError) or error.errno not in _NOT_PERMITTED:  # a full disk, a name that is too long
+        return StorageError(
+            asked,
+            expected=f"a place that can be written at {path}",
+            found=getattr(error, "strerror", None) or f"{error}",
+            fix="Choose another path, or make room there.",
+        )
+    return StorageError(
+        asked,
+        expected=f"access to {path}",
+        found=f"{error.strerror or error}{whose(path)}",
+        fix="Give this process access with chmod or chown, or run it as the owner.",
+    )
+
+
+def whose(path: str | PathLike[str]) -> str:
+    """Mode and owner of a path, of the nearest folder above where the path cannot be looked at; for a message."""
+    for place in (Path(path), *Path(path).parents):
+        try:
+            known = place.stat()
+        except OSError:
+            continue
+        return f": {place} has mode {stat.S_IMODE(known.st_mode):04o}, owner {_name(known.st_uid)}; asked by {_me()}"
+    return ""
+
+
+def user_name() -> str:
+    """Name of the user who runs this process, "unknown" where the system has none for the number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def _name(uid: int) -> str:
+    try:
+        import pwd
+
+        return pwd.getpwuid(uid).pw_name
+    except (ImportError, KeyError):
+        return f"uid {uid}"
+
+
+def _me() -> str:
+    try:
+        return _name(os.geteuid())
+    except AttributeError:  # no such thing as a uid on this system
+        return user_name()

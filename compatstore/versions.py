@@ -15,7 +15,7 @@ from compatstore.derivation import StoredAs
 from compatstore.digests import fingerprint
 from compatstore.documents import WIDEST
 from compatstore.encoders.protocol import Encoder
-from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName
+from compatstore.errors import InvalidInput
 
 Metric = Literal["l2", "cosine", "dot"]
 DType = StoredAs
@@ -33,10 +33,10 @@ def require_usable_name(name: str, asked: str) -> None:
     """Refuse a name that a gallery cannot give to a new version.
 
     Raises:
-        InvalidName: It is a word of `add`, or so long that no file could have it in its name.
+        InvalidInput: It is a word of `add`, or so long that no file could have it in its name.
     """
     if name in WORDS or len(name) > LONGEST_NAME:
-        raise InvalidName(
+        raise InvalidInput(
             asked,
             expected=f"a name of at most {LONGEST_NAME} characters that is none of {', '.join(WORDS)}",
             found=f"{len(name)} characters" if len(name) > LONGEST_NAME else repr(name),
@@ -104,9 +104,8 @@ class EmbeddingVersion:
             that learn through a head take it for theirs.
 
     Raises:
-        InvalidName: The name cannot be a column.
-        InvalidInput: A setting is out of its range.
-        FingerprintMismatch: The encoder's dimension is not `dim`.
+        InvalidInput: The name cannot be a column, a setting is out of its range, or the encoder gives another
+            length than `dim`.
 
     Examples:
         >>> v2 = cs.EmbeddingVersion("v2", dim=512, metric="cosine", model="text-api@2026-03")
@@ -131,7 +130,7 @@ class EmbeddingVersion:
     def __post_init__(self) -> None:
         require_fields(self)
         if not _NAME.fullmatch(self.name):
-            raise InvalidName(
+            raise InvalidInput(
                 "name an embedding version",
                 expected="letters, digits and single underscores, a letter first",
                 found=repr(self.name),
@@ -155,14 +154,14 @@ class EmbeddingVersion:
         self._check_side_dtype()
         for encoder, dim in ((self.encoder, self.dim), (self.side_encoder, self.side_dim)):
             if encoder is not None and encoder.dim != dim:
-                raise DimensionMismatch(
+                raise InvalidInput(
                     f"make version {self.name}", expected=f"an encoder of {dim} values", found=f"{encoder.dim}"
                 )
         if self.head is not None:
             with foreign(f"make version {self.name}", "a head that is a matrix of numbers"):
                 object.__setattr__(self, "head", np.asarray(self.head, np.float32))
         if self.head is not None and (self.head.ndim != 2 or self.head.shape[1] != self.dim):
-            raise DimensionMismatch(
+            raise InvalidInput(
                 f"make version {self.name}", expected=f"a head of (classes, {self.dim})", found=f"{self.head.shape}"
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 
@@ -17,10 +18,25 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_an_error_carries_its_operands():
-    error = errors.DimensionMismatch("add 3 items", expected="128 values", found="64", fix="Resize them.")
+    error = errors.InvalidInput("add 3 items", expected="128 values", found="64", fix="Resize them.", dim=64)
     assert str(error) == "add 3 items; expected 128 values; found 64. Resize them."
     assert isinstance(error, ValueError)
     assert error.to_dict()["expected"] == "128 values"
+    assert (error.dim, error.duplicates) == (64, ())
+    copied = pickle.loads(pickle.dumps(errors.NotFound("get 1 items", found="no item x", kind="item")))
+    assert (str(copied), copied.kind, copied.to_dict()["kind"]) == ("get 1 items; found no item x.", "item", "item")
+
+
+@pytest.mark.parametrize(("former", "now"), errors.FORMER.items())
+def test_a_former_class_of_errors_names_the_one_that_it_was_merged_into(former, now):
+    with pytest.raises(AttributeError, match=f"no attribute '{former}': catch {now}"):
+        getattr(errors, former)
+    assert issubclass(getattr(errors, now.partition(",")[0]), errors.CompatStoreError)
+
+
+def test_an_unknown_class_of_errors_is_an_attribute_error():
+    with pytest.raises(AttributeError, match=r"no attribute 'NotFond'$"):
+        errors.NotFond  # noqa: B018
 
 
 def test_trainers_without_torch_say_what_to_install():

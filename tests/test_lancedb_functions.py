@@ -15,7 +15,7 @@ import pytest
 import compatstore as cs
 from compatstore.encoders import LanceDBFunction, encode_queries
 from compatstore.encoders.lancedb_function import identity_of
-from compatstore.errors import FingerprintMismatch, Incompatible, NotFound, SourceError
+from compatstore.errors import Incompatible, NotFound, SourceError
 from compatstore.storage.lancedb_functions import function_of
 from lazily import Lazy
 
@@ -134,7 +134,7 @@ def test_a_function_that_the_app_changed_is_another_model(table, tmp_path):
     listed[0]["model"]["seed"] = 4
     dataset = lance.dataset(tmp_path / "db" / "notes.lance")
     dataset.update_schema_metadata({"embedding_functions": json.dumps(listed)})
-    with pytest.raises(FingerprintMismatch):
+    with pytest.raises(Incompatible, match=r"model|fingerprint"):
         reopened(tmp_path, trust_code=True).search("red shirt", k=1)
 
 

@@ -15,11 +15,10 @@ import pytest
 from digit_galleries import DIGITS, gallery_of
 
 import compatstore as cs
-from compatstore.shown import html_of, view
-from compatstore.tables import Table, table
+from compatstore.html import visible
+from compatstore.shown import Table, html_of, table, view
 from compatstore.upgrade.estimates.waves import WaveFigures, Waves
 from compatstore.upgrade.progress import Progress
-from compatstore.visible import visible
 
 NOISY = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 22)).astype(np.float32)
 EVIL = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</td></table>", "&lt;", "\x1b[2J\u202ex")

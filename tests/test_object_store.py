@@ -19,9 +19,8 @@ import compatstore as cs
 from benchmarks.object_store.proxy import proxy
 from benchmarks.object_store.servers import SERVERS
 from compatstore.artifacts import Artifact, Space
-from compatstore.errors import CorruptArtifact, DuplicateIds, StorageError
-from compatstore.storage.blobs import FOLDER, Blobs
-from compatstore.storage.files import Files
+from compatstore.errors import CorruptArtifact, InvalidInput, StorageError
+from compatstore.storage.files import FOLDER, Blobs, Files
 from compatstore.storage.location import locate
 from compatstore.trainers import Pairs, Ridge
 from compatstore.verification.examination import gallery_place
@@ -150,7 +149,7 @@ def test_of_two_that_add_the_same_new_id_one_is_refused(uri, options):
         try:
             gallery.add({"id": ["same"], "vector": np.full((1, 6), value, np.float32)})
             ends.append(value)
-        except DuplicateIds:
+        except InvalidInput:
             pass
 
     threads = [threading.Thread(target=add, args=(value,)) for value in range(4)]

@@ -55,14 +55,13 @@ RESULTS = {
         "DecisionTable",
         "Estimate",
         "Flips",
-        "Neighbour",
         "Cache",
         "CacheSize",
         "ExactNeighbours",
         "Nearest",
     ),
     *("Comparison", "CompatibleModel", "DMUModel", "ImagesOfItems", "SideModel", "TrainedModel"),
-    *("Ranking", "RetrievalMetrics", "SheetRow", "Transformed", "Encoded", "Encoder", "CompatStoreError"),
+    *("Ranking", "RetrievalMetrics", "Transformed", "Encoded", "Encoder", "CompatStoreError"),
     *("Metered", "QueryEncoder"),
 }
 
@@ -110,10 +109,6 @@ def ranking():
 
 def curve():
     return evaluation.backfill_curve(NEW, NEW, NEW, LABELS, LABELS, np.arange(40))
-
-
-def decided():
-    return evaluation.decide(sample(), evaluation.DecisionSettings(resamples=20))
 
 
 @dataclass(frozen=True)
@@ -239,19 +234,12 @@ def other_targets():
             "query_labels": LABELS,
             "gallery_labels": LABELS,
         },
-        "contact_sheet": lambda: {
-            "rows": [evaluation.SheetRow(query=picture(), before=[neighbour()], after=[neighbour()])],
-            "path": "sheet.png",
-        },
         "decide": lambda: {"sample": sample(), "settings": evaluation.DecisionSettings(resamples=20)},
         "degradation": lambda: {"oracle": 0.5, "compatible": 0.4},
         "upgrade_gain": lambda: {"cross": 0.5, "status_quo": 0.4},
         "flips": lambda: {"before": ranking(), "after": ranking()},
         "kendall_tau": lambda: {"first": OLD[0], "second": OLD[1]},
         "linear_cka": lambda: {"first": OLD, "second": NEW},
-        "plot_budgets": lambda: {"table": decided(), "path": "budgets.png"},
-        "plot_curve": lambda: {"curves": {"one": curve()}, "path": "curve.png"},
-        "plot_decision": lambda: {"table": decided(), "path": "decision.png"},
         "rank_queries": lambda: {"queries": OLD, "gallery": OLD, "query_labels": LABELS, "gallery_labels": LABELS},
         "retrieval_metrics": lambda: {"queries": OLD, "gallery": OLD, "query_labels": LABELS, "gallery_labels": LABELS},
         "recall_at_k": lambda: {"found": [[1, 2]], "truth": [[1, 3]]},
@@ -284,10 +272,6 @@ def other_targets():
     for name in trainers.__all__:  # a class each; to look at one would load torch
         if name not in RESULTS and name != "images_of_items":
             yield Target(name, lambda gallery, name=name: getattr(trainers, name), good.get(name, dict))
-
-
-def neighbour():
-    return evaluation.Neighbour(image=picture(), correct=True)
 
 
 def method_targets():

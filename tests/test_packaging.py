@@ -23,7 +23,8 @@ def tree_modules():
             if relative.parts[:2] in (("compatstore", "trainers"), ("compatstore", "cli")):
                 continue
             found.add(str(relative if folder == "compatstore" else Path("compatstore", relative)))
-    return found | {"compatstore/py.typed", "compatstore/report/page.css"}
+    styles = {f"compatstore/report/{name}.css" for name in ("chart", "page")}
+    return found | styles | {"compatstore/py.typed"}
 
 
 def test_the_wheel_holds_the_tree(tmp_path):

@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from compatstore.errors import StorageError
-from compatstore.paths import exists, is_file, is_folder
-from compatstore.permissions import refused
+from compatstore.paths import exists, is_file, is_folder, refused
 
 
 def test_files_folders_and_nothing(tmp_path):

@@ -19,25 +19,28 @@ if TYPE_CHECKING:
     from compatstore.trainers.images.compatible import CompatibleModel
     from compatstore.trainers.images.dmu import DMU, DMUModel
     from compatstore.trainers.images.feature_alignment import RACT, FocalDistillation, LCEAlignment, Regression
-    from compatstore.trainers.images.given_vectors import ImagesOfItems, images_of_items
+    from compatstore.trainers.images.given_vectors import ImagesOfItems, Refreshed, images_of_items
     from compatstore.trainers.images.images import Images
-    from compatstore.trainers.images.refreshed import Refreshed
     from compatstore.trainers.images.trained_model import TrainedModel
     from compatstore.trainers.pairs.auto import Auto
-    from compatstore.trainers.pairs.comparison import Comparison
     from compatstore.trainers.pairs.fastfill import FastFill
     from compatstore.trainers.pairs.fct import FCT
     from compatstore.trainers.pairs.kernel_ridge import KernelRidge
     from compatstore.trainers.pairs.pairs import Pairs
-    from compatstore.trainers.pairs.procrustes import DiagonalScale, MeanShift, Procrustes
-    from compatstore.trainers.pairs.query_adapter import QueryAdapter
     from compatstore.trainers.pairs.refit import Refit
-    from compatstore.trainers.pairs.residual import RBT, DriftAdapter, Residual
-    from compatstore.trainers.pairs.ridge import LowRankAffine, LowRankRidge, Ridge
+    from compatstore.trainers.pairs.residual import RBT, DriftAdapter, QueryAdapter, Residual
+    from compatstore.trainers.pairs.ridge import (
+        DiagonalScale,
+        LowRankAffine,
+        LowRankRidge,
+        MeanShift,
+        Procrustes,
+        Ridge,
+    )
     from compatstore.trainers.pairs.through_head import LCE, DMUHead
-    from compatstore.trainers.side.alternate import Alternate
+    from compatstore.trainers.pairs.trainer import Comparison
+    from compatstore.trainers.side.models import Alternate, Autoencoder, SimCLR
     from compatstore.trainers.side.training import SideModel
-    from compatstore.trainers.side.without_labels import Autoencoder, SimCLR
 
 __all__ = [
     "BCT",
@@ -90,15 +93,15 @@ _HOMES = {
     "LCE": "compatstore.trainers.pairs.through_head",
     "RACT": "compatstore.trainers.images.feature_alignment",
     "RBT": "compatstore.trainers.pairs.residual",
-    "Alternate": "compatstore.trainers.side.alternate",
+    "Alternate": "compatstore.trainers.side.models",
     "Augmentation": "compatstore.trainers.images.augmentation",
     "Auto": "compatstore.trainers.pairs.auto",
-    "Autoencoder": "compatstore.trainers.side.without_labels",
-    "Comparison": "compatstore.trainers.pairs.comparison",
+    "Autoencoder": "compatstore.trainers.side.models",
+    "Comparison": "compatstore.trainers.pairs.trainer",
     "CompatibleModel": "compatstore.trainers.images.compatible",
     "DMUHead": "compatstore.trainers.pairs.through_head",
     "DMUModel": "compatstore.trainers.images.dmu",
-    "DiagonalScale": "compatstore.trainers.pairs.procrustes",
+    "DiagonalScale": "compatstore.trainers.pairs.ridge",
     "DriftAdapter": "compatstore.trainers.pairs.residual",
     "FastFill": "compatstore.trainers.pairs.fastfill",
     "FocalDistillation": "compatstore.trainers.images.feature_alignment",
@@ -109,17 +112,17 @@ _HOMES = {
     "LCEAlignment": "compatstore.trainers.images.feature_alignment",
     "LowRankAffine": "compatstore.trainers.pairs.ridge",
     "LowRankRidge": "compatstore.trainers.pairs.ridge",
-    "MeanShift": "compatstore.trainers.pairs.procrustes",
+    "MeanShift": "compatstore.trainers.pairs.ridge",
     "Pairs": "compatstore.trainers.pairs.pairs",
-    "Procrustes": "compatstore.trainers.pairs.procrustes",
-    "QueryAdapter": "compatstore.trainers.pairs.query_adapter",
+    "Procrustes": "compatstore.trainers.pairs.ridge",
+    "QueryAdapter": "compatstore.trainers.pairs.residual",
     "Refit": "compatstore.trainers.pairs.refit",
-    "Refreshed": "compatstore.trainers.images.refreshed",
+    "Refreshed": "compatstore.trainers.images.given_vectors",
     "Regression": "compatstore.trainers.images.feature_alignment",
     "Residual": "compatstore.trainers.pairs.residual",
     "Ridge": "compatstore.trainers.pairs.ridge",
     "SideModel": "compatstore.trainers.side.training",
-    "SimCLR": "compatstore.trainers.side.without_labels",
+    "SimCLR": "compatstore.trainers.side.models",
     "TrainedModel": "compatstore.trainers.images.trained_model",
     "UniBCT": "compatstore.trainers.images.bct",
     "images_of_items": "compatstore.trainers.images.given_vectors",

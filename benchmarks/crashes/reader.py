@@ -12,7 +12,7 @@ import compatstore as cs
 from benchmarks.crashes.place import Place
 from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS
 from benchmarks.crashes.writer import Memory
-from compatstore.errors import UnknownId
+from compatstore.errors import NotFound
 
 K = 5
 PAUSE = 0.01
@@ -77,8 +77,8 @@ class Reader(threading.Thread):
         """All of an item's columns."""
         try:
             row = self._gallery.get([item]).to_pylist()[0]
-        except UnknownId:
-            self._must_be_going(item)
+        except NotFound as error:
+            self._must_be_going(item, error)
             return
         if row[self._id] != item:
             self.violations.append(f"asked for {item}, got {row[self._id]}")
@@ -101,11 +101,13 @@ class Reader(threading.Thread):
         """The item's vector, or None when it has none or was removed."""
         try:
             vector = self._gallery.vectors([item], version)[0]
-        except UnknownId:
-            self._must_be_going(item)
+        except NotFound as error:
+            self._must_be_going(item, error)
             return None
         return None if np.isnan(vector).any() else vector
 
-    def _must_be_going(self, item: str) -> None:
+    def _must_be_going(self, item: str, error: NotFound) -> None:
+        if error.kind != "item":
+            raise error
         if item not in self._memory.going:
             self.violations.append(f"{item} is not in the gallery")

@@ -16,9 +16,8 @@ from compatstore.evaluation.cross_fitting import Trial
 from compatstore.evaluation.distances import Distances, measure
 from compatstore.evaluation.fusion import Fusion, fused_blocks
 from compatstore.evaluation.fusion_choice import FusionTrial
-from compatstore.evaluation.merge_choice import MergeTrial
+from compatstore.evaluation.merge_choice import MergeTrial, mixed_blocks
 from compatstore.evaluation.merging import RankMerge
-from compatstore.evaluation.mixed import mixed_blocks
 from compatstore.evaluation.ranking import rank_blocks
 from compatstore.evaluation.relevance import Relevance, relevance_from_labels
 from compatstore.evaluation.sampled import WHOLE

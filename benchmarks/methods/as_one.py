@@ -23,7 +23,7 @@ from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import Fusion, fused_blocks
 from compatstore.evaluation.ranking import Ranking, rank_blocks
 from compatstore.evaluation.relevance import relevance_from_labels
-from compatstore.storage.arrow_values import to_matrix
+from compatstore.storage.vector_form import to_matrix
 from compatstore.trainers import Images, TrainedModel
 
 AS_ONE = "as one"  # the curve of what is served

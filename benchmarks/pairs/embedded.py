@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import FloatArray
-from compatstore.errors import DimensionMismatch, NotFound
+from compatstore.errors import InvalidInput, NotFound
 
 SOURCE, MIDDLE, TARGET = "source", "middle", "target"
 _PARTS = ("vectors", "sides", "heads")
@@ -30,7 +30,7 @@ class EmbeddedSet:
         heads: Version -> (classes, dim) float32, row i for class i, where its model came with one.
 
     Raises:
-        DimensionMismatch: Arrays of different lengths.
+        InvalidInput: Arrays of different lengths.
     """
 
     name: str
@@ -44,7 +44,7 @@ class EmbeddedSet:
         lengths = {len(array) for array in (self.labels, self.fresh, *self.vectors.values(), *self.sides.values())}
         if len(lengths) > 1:
             found = ", ".join(map(str, sorted(lengths)))
-            raise DimensionMismatch(f"read the set {self.name}", expected="as many rows in each array", found=found)
+            raise InvalidInput(f"read the set {self.name}", expected="as many rows in each array", found=found)
 
     def save(self, path: Path) -> None:
         """Write all arrays to one npz file."""

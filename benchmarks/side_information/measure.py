@@ -12,7 +12,7 @@ import numpy as np
 import compatstore as cs
 from benchmarks.pairs.journal import Record
 from benchmarks.side_information.embedded import GALLERY, LEARNT, QUERIES, Embedded, Parts
-from compatstore.bits import signs
+from compatstore.arrays import signs
 from compatstore.evaluation import linear_cka, retrieval_metrics
 from compatstore.trainers import FCT, Pairs
 from compatstore.versions import SideDType

@@ -206,9 +206,8 @@ class Artifact:
             Vectors (n, d_out) float32, and sigma^2 and side-information where the artifact has them.
 
         Raises:
-            InvalidInput: No matrix, other numbers of rows, or side-information missing or superfluous.
-            DimensionMismatch: Vectors or side-information have another length.
-            NonFiniteVectors: NaN or infinite values.
+            InvalidInput: No matrix, other numbers of rows, or side-information missing or superfluous. Vectors or
+                side-information have another length. NaN or infinite values.
             MissingExtra: CUDA or bfloat16 without torch.
         """
         asked = f"apply artifact {self.short_id}"
@@ -238,10 +237,9 @@ class Artifact:
             target: Version upgraded to.
 
         Raises:
-            WrongDirection: It was made for the upgrade from `target` to `source`.
-            FingerprintMismatch: It belongs to another model.
-            DimensionMismatch: Vectors or side-information have another length.
-            Incompatible: It needs side-information that the source lacks, or misses the target's unit length.
+            Incompatible: It was made for the upgrade from `target` to `source`. It belongs to another model. It needs
+                side-information that the source lacks, or misses the target's unit length.
+            InvalidInput: Vectors or side-information have another length.
         """
         require_binding(self.manifest, source, target)
 
@@ -283,7 +281,7 @@ class Artifact:
         """Read an artifact from a directory; read-only.
 
         Raises:
-            UnknownArtifact: There is no such directory.
+            NotFound: There is no such directory.
             CorruptArtifact: A file is missing, truncated or edited, or of an unknown format or kind.
             StorageError: A file may not be read.
         """

@@ -13,9 +13,8 @@ import uuid
 from pathlib import Path
 
 from compatstore import next_step
-from compatstore.errors import AlreadyExists, CorruptArtifact, UnknownArtifact
-from compatstore.paths import exists, is_folder
-from compatstore.permissions import refused
+from compatstore.errors import AlreadyExists, CorruptArtifact, NotFound
+from compatstore.paths import exists, is_folder, refused
 
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
@@ -26,16 +25,17 @@ def read_directory(path: Path) -> tuple[bytes, bytes]:
     """Return the bytes of the manifest and of the weights.
 
     Raises:
-        UnknownArtifact: There is no such directory.
+        NotFound: There is no such directory.
         CorruptArtifact: A file is missing.
         StorageError: A file may not be read.
     """
     if not is_folder(path):
-        raise UnknownArtifact(
+        raise NotFound(
             f"load artifact {path}",
             expected="a directory written by Artifact.save",
             found="none",
             fix=f"Check the path, or train one: {next_step.training('auto', out=str(path))}",
+            kind="artifact",
         )
     return _read(path / MANIFEST), _read(path / WEIGHTS)
 

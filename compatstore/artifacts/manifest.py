@@ -14,7 +14,7 @@ from typing import Any
 from compatstore.artifacts.architecture import Architecture
 from compatstore.digests import require_fingerprint
 from compatstore.documents import WIDEST, Malformed, parse, read_record
-from compatstore.errors import CorruptArtifact, DimensionMismatch, Incompatible, InvalidInput, WrongDirection
+from compatstore.errors import CorruptArtifact, Incompatible, InvalidInput
 from compatstore.versions import EmbeddingVersion, Metric, SideDType
 
 FORMAT = 1
@@ -205,10 +205,9 @@ def require_binding(manifest: Manifest, source: EmbeddingVersion, target: Embedd
         target: Version upgraded to.
 
     Raises:
-        WrongDirection: It was made for the upgrade from `target` to `source`.
-        FingerprintMismatch: It belongs to another model or another side-information model.
-        DimensionMismatch: Vectors or side-information have another length.
-        Incompatible: It needs side-information that the source lacks, or misses the target's unit length.
+        Incompatible: It was made for the upgrade from `target` to `source`. It belongs to another model or another
+            side-information model. It needs side-information that the source lacks, or misses the target's unit length.
+        InvalidInput: Vectors or side-information have another length.
     """
     asked = f"use artifact {manifest.id[:12]} from {source.name} to {target.name}"
     _require_direction(asked, manifest, source, target)
@@ -222,7 +221,7 @@ def require_binding(manifest: Manifest, source: EmbeddingVersion, target: Embedd
 def _require_direction(asked: str, manifest: Manifest, source: EmbeddingVersion, target: EmbeddingVersion) -> None:
     made_for = _identity(manifest.source, source, target), _identity(manifest.target, source, target)
     if made_for == (target.fingerprint, source.fingerprint) != (source.fingerprint, target.fingerprint):
-        raise WrongDirection(
+        raise Incompatible(
             asked,
             expected=f"an artifact from {source.name} to {target.name}",
             found=f"one from {target.name} to {source.name}",
@@ -243,7 +242,7 @@ def _require_space(asked: str, space: Space, version: EmbeddingVersion) -> None:
     if space.fingerprint is not None:
         require_fingerprint(asked, space.fingerprint, version.fingerprint, "Use the artifact of this very model.")
     if space.dim != version.dim:
-        raise DimensionMismatch(asked, expected=f"{space.dim} values", found=f"{version.dim}")
+        raise InvalidInput(asked, expected=f"{space.dim} values", found=f"{version.dim}")
     if version.normalised and not space.normalised:
         raise Incompatible(asked, expected="vectors of any length", found=f"{version.name} holds unit vectors only")
 
@@ -270,4 +269,4 @@ def _require_side(asked: str, side: Side, version: EmbeddingVersion) -> None:
     if side.fingerprint is not None and version.side_fingerprint is not None:
         require_fingerprint(asked, side.fingerprint, version.side_fingerprint)
     if side.dim != version.side_dim:
-        raise DimensionMismatch(asked, expected=f"{side.dim} values", found=f"{version.side_dim}")
+        raise InvalidInput(asked, expected=f"{side.dim} values", found=f"{version.side_dim}")

@@ -6,10 +6,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from compatstore.arrays import FloatArray
-from compatstore.bits import signs, unpack
+from compatstore.arrays import FloatArray, signs, unpack
 from compatstore.boundary import foreign, refuse_masked
-from compatstore.errors import DimensionMismatch, InvalidInput, NonFiniteVectors, first_offenders
+from compatstore.errors import InvalidInput, first_offenders
 
 
 def as_matrix(asked: str, values: Any, dim: int | None = None) -> FloatArray:
@@ -24,20 +23,19 @@ def as_matrix(asked: str, values: Any, dim: int | None = None) -> FloatArray:
         (n, dim) float32, contiguous.
 
     Raises:
-        InvalidInput: It is not a matrix of numbers.
-        DimensionMismatch: The vectors have another length.
-        NonFiniteVectors: Some values are NaN, infinite or beyond float32; names the first rows.
+        InvalidInput: It is not a matrix of numbers. The vectors have another length. Some values are NaN, infinite or
+            beyond float32; names the first rows.
     """
     matrix = _to_float32(asked, values)
     if matrix.ndim != 2:
         raise InvalidInput(asked, expected="a matrix, one vector a row", found=f"shape {matrix.shape}")
     if dim is not None and matrix.shape[1] != dim:
         length = matrix.shape[1]
-        raise DimensionMismatch(asked, expected=f"vectors of {dim} values", found=f"{length} values", dim=length)
+        raise InvalidInput(asked, expected=f"vectors of {dim} values", found=f"{length} values", dim=length)
     finite = np.isfinite(matrix).all(axis=1)
     if not finite.all():
         rows = np.flatnonzero(~finite).tolist()
-        raise NonFiniteVectors(asked, expected="finite values", found=f"NaN or inf in rows {first_offenders(rows)}")
+        raise InvalidInput(asked, expected="finite values", found=f"NaN or inf in rows {first_offenders(rows)}")
     return matrix
 
 
@@ -54,9 +52,8 @@ def as_side(asked: str, values: Any, dim: int, dtype: str) -> FloatArray:
         (n, dim) float32, contiguous; of -1 and 1 for "bits".
 
     Raises:
-        InvalidInput: It is not a matrix of numbers.
-        DimensionMismatch: The rows have another length.
-        NonFiniteVectors: Some values are NaN, infinite or beyond float32.
+        InvalidInput: It is not a matrix of numbers. The rows have another length. Some values are NaN, infinite or
+            beyond float32.
     """
     if dtype == "float32":
         return as_matrix(asked, values, dim)

@@ -13,9 +13,8 @@ import numpy as np
 
 from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
-from compatstore.artifacts.numpy_runner import NumpyRunner, one_thread_each
 from compatstore.artifacts.onnx_graph import OnnxGraph, add_network
-from compatstore.artifacts.torch_runner import TorchRunner
+from compatstore.artifacts.runners import NumpyRunner, TorchRunner, one_thread_each
 from compatstore.errors import InvalidInput
 
 Precision = Literal["float32", "bfloat16"]

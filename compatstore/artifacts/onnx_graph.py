@@ -1,6 +1,6 @@
 """Artifacts as an ONNX graph: the operators of which their computation consists, without torch.
 
-The graph computes what `numpy_runner.py` and the kinds compute, operator by operator. `devices/export.py` makes a file
+The graph computes what `runners.py` and the kinds compute, operator by operator. `devices/export.py` makes a file
 of it.
 """
 

@@ -3,8 +3,6 @@
 Light to import: torch, scikit-learn and matplotlib load when `run_demo` is called.
 """
 
-from compatstore.demo.report import DemoReport, DemoRow
-from compatstore.demo.run import run_demo
-from compatstore.demo.settings import DemoSettings
+from compatstore.demo.run import DemoReport, DemoSettings, run_demo
 
-__all__ = ["DemoReport", "DemoRow", "DemoSettings", "run_demo"]
+__all__ = ["DemoReport", "DemoSettings", "run_demo"]

@@ -1,19 +1,86 @@
-"""The demo from the outside: what is checked before it starts, and what is reported after it."""
+"""The demo from the outside: its settings, its checks before it starts, and its report after it."""
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
 
-from compatstore.demo.directory import DemoDirectory
-from compatstore.demo.report import DemoReport, next_commands, write_report
-from compatstore.demo.settings import DemoSettings
+from compatstore.demo.data import DemoDirectory
 from compatstore.errors import InvalidInput, MissingExtra
+from compatstore.evaluation import DecisionTable
 from compatstore.trainers.training import one_thread
 
 NEEDED = ("torch", "torchvision", "accelerate", "pytorch_metric_learning", "sklearn", "matplotlib")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoSettings:
+    """Size of the models; the defaults are small enough for one core.
+
+    Args:
+        source_dim: Values of an embedding of the source model, >= 1.
+        source_width: Channels of its first stage, >= 1.
+        source_epochs: Passes over its training images, >= 2.
+        target_dim: The same for the target model.
+        target_width: The same for the target model.
+        target_epochs: The same for the target model.
+        side_dim: The same for the side-information model.
+        side_width: The same for the side-information model.
+        side_epochs: The same for the side-information model.
+        transform_width: Width of the transform's mixer, >= 4; its branches have a quarter of it.
+        transform_epochs: Passes over the pairs that the transform learns from, >= 1.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    source_dim: int = 8
+    source_width: int = 8
+    source_epochs: int = 15
+    target_dim: int = 32
+    target_width: int = 24
+    target_epochs: int = 25
+    side_dim: int = 32
+    side_width: int = 16
+    side_epochs: int = 40
+    transform_width: int = 512
+    transform_epochs: int = 150
+
+    def __post_init__(self) -> None:
+        least = {"source_epochs": 2, "target_epochs": 2, "side_epochs": 2, "transform_width": 4}
+        broken = [f.name for f in fields(self) if getattr(self, f.name) < least.get(f.name, 1)]
+        if broken:
+            expected = ", ".join(f"{name} >= {least.get(name, 1)}" for name in broken)
+            raise InvalidInput("set up the demo", expected=expected, found=repr(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoReport:
+    """What the demo did.
+
+    Args:
+        decision: All ways to serve the gallery, as `evaluate` measured them before the upgrade.
+        files: Report, picture and artifacts that it wrote.
+        gallery: The gallery, which stays.
+        items: Items in the gallery.
+        queries: Images searched with; none of them is in the gallery.
+        seed: Seed of everything.
+        seconds: Time taken.
+        next_commands: Commands that work on the gallery as it is left.
+    """
+
+    decision: DecisionTable
+    files: tuple[Path, ...]
+    gallery: Path
+    items: int
+    queries: int
+    seed: int
+    seconds: float
+    next_commands: tuple[str, ...]
 
 
 def run_demo(
@@ -26,14 +93,14 @@ def run_demo(
     """Move a live gallery of real handwritten digits from one embedding model to a better one.
 
     Needs no network and no GPU, and took 1 to 2 minutes on a machine of two cores. All that it makes stays in
-    `directory`: images, queries, the gallery, artifacts, two pictures and the report; a demo that is stopped leaves
+    `directory`: images, queries, the gallery, artifacts, a picture and the report; a demo that is stopped leaves
     nothing. The same seed repeats it on the same machine.
 
     Args:
         directory: A new or an empty folder.
         seed: Of split, training and order of the backfill, >= 0.
-        say: Told what happens, a line a step.
-        settings: How large the models are.
+        say: Called with a line for each step.
+        settings: Size of the models.
 
     Raises:
         MissingExtra: A library of the extra "demo" is not installed.
@@ -49,25 +116,33 @@ def run_demo(
     with place.emptied_if_stopped(), one_thread():
         from compatstore.demo.story import tell_story
 
-        digits, rows = tell_story(place, settings or DemoSettings(), seed, say or _say_nothing)
-        report = DemoReport(
-            rows=rows,
+        digits, decision = tell_story(place, settings or DemoSettings(), seed, say or _say_nothing)
+        return DemoReport(
+            decision=decision,
             files=place.files,
             gallery=place.gallery,
             items=len(digits.gallery),
             queries=len(digits.queries),
             seed=seed,
             seconds=time.perf_counter() - started,
-            next_commands=next_commands(place, digits.queries.paths[-1]),
+            next_commands=_next_commands(place, digits.queries.paths[-1]),
         )
-        write_report(report, place)
-    return report
 
 
 def _require_extra() -> None:
     for package in NEEDED:
         if find_spec(package) is None:
             raise MissingExtra(package, "demo")
+
+
+def _next_commands(directory: DemoDirectory, query: Path) -> tuple[str, ...]:
+    gallery = shlex.quote(str(directory.gallery))
+    return (
+        f"compatstore status {gallery}",
+        f"compatstore search {gallery} --image {shlex.quote(str(query))} -k 5",
+        f"compatstore history {gallery}",
+        f"compatstore rollback {gallery}",
+    )
 
 
 def _say_nothing(_line: str) -> None:

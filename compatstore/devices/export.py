@@ -24,16 +24,8 @@ from compatstore.artifacts.onnx_graph import OnnxGraph
 from compatstore.boundary import checked
 from compatstore.devices import runner as runner_module
 from compatstore.digests import digest_half
-from compatstore.errors import (
-    AlreadyExists,
-    DimensionMismatch,
-    FingerprintMismatch,
-    Incompatible,
-    InvalidInput,
-    MissingExtra,
-)
-from compatstore.paths import exists, is_folder
-from compatstore.permissions import refused
+from compatstore.errors import AlreadyExists, Incompatible, InvalidInput, MissingExtra
+from compatstore.paths import exists, is_folder, refused
 
 LARGEST = 2**31 - (1 << 20)  # bytes of one protocol buffer, which an ONNX file is
 
@@ -158,10 +150,10 @@ def _require_chain(chain: Sequence[Artifact], asked: str) -> None:
         made, read = before.manifest.target, after.manifest.source
         if made.dim != read.dim:
             found = f"{made.dim} from {before.short_id}"
-            raise DimensionMismatch(asked, expected=f"{read.dim} values for {after.short_id}", found=found)
+            raise InvalidInput(asked, expected=f"{read.dim} values for {after.short_id}", found=found)
         if None not in (made.fingerprint, read.fingerprint) and made.fingerprint != read.fingerprint:
             expected = f"fingerprint {read.fingerprint} before {after.short_id}"
-            raise FingerprintMismatch(asked, expected=expected, found=str(made.fingerprint))
+            raise Incompatible(asked, expected=expected, found=str(made.fingerprint))
         wanted, given = after.manifest.side_source, before.manifest.side_target
         if wanted is not None and (given is None or given.dim != wanted.dim):
             found = "none" if given is None else f"{given.dim} values"

@@ -15,7 +15,7 @@ import numpy as np
 
 from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact, Transformed
-from compatstore.artifacts.numpy_runner import one_thread_each
+from compatstore.artifacts.runners import one_thread_each
 from compatstore.errors import InvalidInput, MissingExtra
 
 LayerScales = Mapping[str, tuple[float, int]]  # dense layer's input -> size of a step, and the step that is zero

@@ -14,11 +14,9 @@ from compatstore.encoders.protocol import Encoded, Encoder, QueryEncoder, encode
 from compatstore.encoders.registry import from_spec
 
 if TYPE_CHECKING:
-    from compatstore.encoders.derived import Derived
-    from compatstore.encoders.files_by_id import FilesById
-    from compatstore.encoders.function import Function
+    from compatstore.encoders.derived import Derived, FilesById
     from compatstore.encoders.lancedb_function import LanceDBFunction
-    from compatstore.encoders.module import Module
+    from compatstore.encoders.module import Function, Module
     from compatstore.encoders.network import NetworkEncoder
     from compatstore.encoders.open_clip_model import OpenClipModel
     from compatstore.encoders.openai_compatible import OpenAICompatible
@@ -64,8 +62,8 @@ __all__ = [
 _HOMES = {
     "Derived": "derived",
     "FastembedModel": "text_models",
-    "FilesById": "files_by_id",
-    "Function": "function",
+    "FilesById": "derived",
+    "Function": "module",
     "LanceDBFunction": "lancedb_function",
     "Model2VecModel": "text_models",
     "Module": "module",

@@ -32,9 +32,8 @@ from urllib.request import getproxies, proxy_bypass
 
 from compatstore import next_step
 from compatstore.boundary import checked
-from compatstore.encoders.deadlines import deadline
-from compatstore.encoders.metering import Bill, Meter, meter
-from compatstore.errors import AllowanceSpent, EncoderFailed, InvalidInput
+from compatstore.encoders.metering import Bill, Meter, deadline, meter
+from compatstore.errors import EncoderFailed, InvalidInput
 
 if TYPE_CHECKING:
     import urllib3
@@ -115,8 +114,8 @@ class Endpoint:
 
         Raises:
             Refused: What was sent is at fault.
-            EncoderFailed: No try can help, or none of them did; or the caller is not ready to wait that long.
-            AllowanceSpent: Answers were lost, and another try would cost more than the caller allows.
+            EncoderFailed: No try can help, or none of them did; or the caller is not ready to wait that long. Answers
+                were lost, and another try would cost more than the caller allows.
             Interrupted: The caller was asked to stop while the endpoint made it wait.
         """
         tries = _Tries()
@@ -233,11 +232,12 @@ class Endpoint:
     def _require_money(self, call: Meter, expected: Bill, lost: int, fault: str) -> None:
         """Refuse another try beyond the caller's money, where it pays for the lost ones as well."""
         if lost and not call.may_pay(sum([expected] * lost, expected)):
-            raise AllowanceSpent(
+            raise EncoderFailed(
                 f"ask {self._place}",
                 expected="an answer, for the money that the caller allows",
                 found=f"{fault}; another try is billed again",
                 fix="Allow more money.",
+                unaffordable=True,
             )
 
     def _wait(self, call: Meter, seconds: float, fault: str) -> None:
@@ -272,7 +272,7 @@ class Endpoint:
 
     @cached_property
     def _pool(self) -> urllib3.PoolManager:
-        from compatstore.encoders.deadlines import pool_of
+        from compatstore.encoders.metering import pool_of
 
         host = urlsplit(self.url).hostname or ""
         proxy = None if proxy_bypass(host) else getproxies().get(urlsplit(self.url).scheme)

@@ -15,8 +15,8 @@ import numpy as np
 from compatstore.arrays import FloatArray
 from compatstore.boundary import checked, foreign
 from compatstore.digests import fingerprint as digest
-from compatstore.encoders.settings import without_secrets
-from compatstore.errors import DimensionMismatch, SourceError
+from compatstore.encoders.specs import without_secrets
+from compatstore.errors import InvalidInput, SourceError
 
 
 class LanceFunction(Protocol):
@@ -62,7 +62,7 @@ class LanceDBFunction:
 
         Raises:
             SourceError: The function gave no embedding for some.
-            DimensionMismatch: The function gave another number of embeddings, or another length.
+            InvalidInput: The function gave another number of embeddings, or another length.
         """
         if not len(sources):
             return np.empty((0, self.dim), np.float32)
@@ -78,14 +78,14 @@ class LanceDBFunction:
     def _read(self, made: Sequence[Any], rows: int) -> FloatArray:
         asked = f"embed {rows} sources with a function of LanceDB"
         if len(made) != rows:
-            raise DimensionMismatch(asked, expected=f"{rows} embeddings", found=f"{len(made)}")
+            raise InvalidInput(asked, expected=f"{rows} embeddings", found=f"{len(made)}")
         failures = {place: "no embedding of it" for place, vector in enumerate(made) if vector is None}
         if failures:
             raise SourceError(asked, failures, fix="Leave these sources out of the batch.")
         with foreign(asked, "vectors of numbers from it"):
             vectors = np.asarray([np.asarray(vector, np.float32) for vector in made])
         if vectors.shape != (rows, self.dim):
-            raise DimensionMismatch(asked, expected=f"shape {(rows, self.dim)}", found=f"{vectors.shape}")
+            raise InvalidInput(asked, expected=f"shape {(rows, self.dim)}", found=f"{vectors.shape}")
         return vectors
 
 

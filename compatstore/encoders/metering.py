@@ -1,23 +1,30 @@
-"""What a call of an encoder costs and how long it may wait: told by the encoder, read by whoever called.
+"""What a call of an encoder costs and how long it may take: reported by the encoder, read by its caller.
 
 An encoder that is paid for says at each answer what was billed, and asks before it pays for the same answer again. An
 encoder that must wait, for a rate limit, waits through its caller, who may be asked to stop. All go through the meter
 of the call, so that an encoder within an encoder, or a plain function, tells its caller no less than one that the
 caller knows.
+
+A time limit of a socket is for each read alone: an endpoint that sends a byte now and then holds a request for ever.
 """
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import urllib3
 
 
 @checked_fields
@@ -169,3 +176,70 @@ def metered(sleep: Callable[[float], None] = time.sleep, patience: float = inf, 
         _METER.reset(token)
         if outer is not None:
             outer.charge(call.bill)
+
+
+_HERE = threading.local()  # the connections that this thread's request has used
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[Callable[[], bool]]:
+    """Cut the connections that are used inside when the time is over; gives what says whether it is."""
+    used: list[Any] = []
+    over = threading.Event()
+
+    def cut() -> None:
+        over.set()
+        for connection in used:
+            with suppress(OSError, AttributeError, ValueError):  # it ends, or has no socket yet
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, cut)
+    timer.daemon = True
+    _HERE.used = used
+    timer.start()
+    try:
+        yield over.is_set
+    finally:
+        timer.cancel()
+        _HERE.used = None
+
+
+class _Known:
+    """A connection that the deadline of its thread's request can cut."""
+
+    def request(self, *args: Any, **options: Any) -> None:
+        used = getattr(_HERE, "used", None)
+        if used is not None:
+            used.append(self)
+        super().request(*args, **options)  # type: ignore[misc]
+
+
+def pool_of(proxy: str | None, timeout: float) -> urllib3.PoolManager:
+    """A pool whose connections a `deadline` can cut.
+
+    Args:
+        proxy: Address of a proxy, or None.
+        timeout: Seconds to connect, and for each read.
+    """
+    import urllib3
+    from urllib3.connection import HTTPConnection, HTTPSConnection
+
+    class Plain(_Known, HTTPConnection):
+        pass
+
+    class Secure(_Known, HTTPSConnection):
+        pass
+
+    class PlainPool(urllib3.HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(urllib3.HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    manager = (
+        urllib3.ProxyManager(proxy, retries=False, timeout=timeout)
+        if proxy
+        else urllib3.PoolManager(retries=False, timeout=timeout)
+    )
+    manager.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
+    return manager

@@ -24,8 +24,7 @@ from compatstore.encoders.backbones import (
 from compatstore.encoders.images import MODES, Mode, read_image
 from compatstore.encoders.module import Module, require_torch
 from compatstore.errors import CorruptArtifact, InvalidInput, NotFound, first_offenders
-from compatstore.paths import is_file, is_folder
-from compatstore.permissions import refused
+from compatstore.paths import is_file, is_folder, refused
 
 if TYPE_CHECKING:
     import torch

@@ -12,8 +12,8 @@ import numpy as np
 from compatstore.arrays import FloatArray
 from compatstore.boundary import checked
 from compatstore.digests import fingerprint as digest
-from compatstore.encoders.folders import hash_folder, loading
 from compatstore.encoders.images import SUFFIXES, read_image
+from compatstore.encoders.model_files import hash_folder, loading
 from compatstore.encoders.module import Module, require_torch
 from compatstore.encoders.specs import Value, join_spec
 from compatstore.encoders.texts import unit

@@ -13,19 +13,8 @@ import numpy.typing as npt
 
 from compatstore.arrays import FloatArray, Id
 from compatstore.boundary import checked, foreign, shown
-from compatstore.errors import (
-    CompatStoreError,
-    CorruptArtifact,
-    DimensionMismatch,
-    DuplicateIds,
-    InvalidInput,
-    NonFiniteVectors,
-    NotFound,
-    SourceError,
-    first_offenders,
-)
-from compatstore.paths import is_file
-from compatstore.permissions import refused
+from compatstore.errors import CompatStoreError, CorruptArtifact, InvalidInput, NotFound, SourceError, first_offenders
+from compatstore.paths import is_file, refused
 
 
 @checked
@@ -41,10 +30,8 @@ class Precomputed:
     Raises:
         NotFound: The file or a column does not exist.
         CorruptArtifact: The file cannot be read.
-        DuplicateIds: An id occurs twice.
-        DimensionMismatch: Vectors have different lengths, or there are not as many ids as vectors.
-        NonFiniteVectors: Vectors hold NaN or infinite values.
-        InvalidInput: There are no vectors, or the file type is unknown.
+        InvalidInput: An id occurs twice. Vectors have different lengths, or there are not as many ids as vectors.
+            Vectors hold NaN or infinite values. There are no vectors, or the file type is unknown.
 
     Examples:
         >>> encoder = cs.encoders.Precomputed({"a": [0.0, 1.0], "b": [1.0, 0.0]})
@@ -150,15 +137,15 @@ def _matrix(rows: list[npt.ArrayLike]) -> npt.NDArray[Any]:
     return np.stack(arrays) if arrays else np.empty((0, 0), np.float32)
 
 
-def _ragged(lengths: set[int]) -> DimensionMismatch:
-    return DimensionMismatch("use vectors", expected="one length", found=first_offenders(sorted(lengths)))
+def _ragged(lengths: set[int]) -> InvalidInput:
+    return InvalidInput("use vectors", expected="one length", found=first_offenders(sorted(lengths)))
 
 
 def _checked(ids: list[Id], vectors: npt.NDArray[Any]) -> FloatArray:
     if not ids or vectors.ndim != 2 or not vectors.shape[1]:
         raise InvalidInput("use precomputed vectors", expected="(n, dim) vectors", found=f"{vectors.shape}")
     if len(ids) != len(vectors):
-        raise DimensionMismatch("use vectors", expected=f"{len(ids)} vectors", found=f"{len(vectors)}")
+        raise InvalidInput("use vectors", expected=f"{len(ids)} vectors", found=f"{len(vectors)}")
     odd = [key for key in ids if isinstance(key, bool) or not isinstance(key, str | int | np.integer)]
     if odd:
         found = first_offenders([shown(key) for key in odd])
@@ -166,12 +153,13 @@ def _checked(ids: list[Id], vectors: npt.NDArray[Any]) -> FloatArray:
     if len(set(ids)) < len(ids):
         seen: set[Id] = set()
         twice = [key for key in ids if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
-        raise DuplicateIds("use precomputed vectors", expected="each id once", found=first_offenders(twice))
+        found = first_offenders(twice)
+        raise InvalidInput("use precomputed vectors", expected="each id once", found=found, duplicates=twice)
     vectors = np.ascontiguousarray(vectors, np.float32)
     broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(broken):
         found = first_offenders([ids[row] for row in broken])
-        raise NonFiniteVectors("use precomputed vectors", expected="finite values", found=f"NaN or infinity in {found}")
+        raise InvalidInput("use precomputed vectors", expected="finite values", found=f"NaN or infinity in {found}")
     return vectors
 
 

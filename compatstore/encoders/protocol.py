@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from compatstore.arrays import FloatArray
 from compatstore.boundary import checked
-from compatstore.errors import DimensionMismatch, FingerprintMismatch, InvalidInput, SourceError
+from compatstore.errors import Incompatible, InvalidInput, SourceError
 
 
 @runtime_checkable
@@ -115,8 +115,8 @@ def encode_readable(encoder: Encoder, sources: Sequence[Any]) -> Encoded:
         sources: n sources, or ids for an encoder that reads ids.
 
     Raises:
-        DimensionMismatch: The encoder gave another shape than (rows, encoder.dim).
-        InvalidInput: The encoder gave another type than float32.
+        InvalidInput: The encoder gave another shape than (rows, encoder.dim). The encoder gave another type than
+            float32.
         SourceError: The encoder reported a failure at a position that it was not given.
 
     Examples:
@@ -136,8 +136,8 @@ def encode_queries(encoder: Encoder, queries: Sequence[Any]) -> Encoded:
         queries: n queries, or ids for an encoder that reads ids.
 
     Raises:
-        DimensionMismatch: The encoder gave another shape than (rows, encoder.dim).
-        InvalidInput: The encoder gave another type than float32.
+        InvalidInput: The encoder gave another shape than (rows, encoder.dim). The encoder gave another type than
+            float32.
         SourceError: The encoder reported a failure at a position that it was not given.
 
     Examples:
@@ -181,10 +181,10 @@ def require_same_model(encoder: Encoder, fingerprint: str) -> None:
     """Refuse vectors of an encoder that has become another model since it was first asked.
 
     Raises:
-        FingerprintMismatch: It has.
+        Incompatible: It has.
     """
     if encoder.fingerprint != fingerprint:
-        raise FingerprintMismatch(
+        raise Incompatible(
             f"encode with {type(encoder).__name__}",
             expected=f"the model that it was ({fingerprint})",
             found=f"{encoder.fingerprint}: its fingerprint has changed",
@@ -199,7 +199,7 @@ def _checked(encoder: Encoder, vectors: Any, rows: int, dim: int) -> FloatArray:
         fix = "Return np.asarray(vectors, np.float32) from the encoder."
         raise InvalidInput(asked, expected="a NumPy array", found=type(vectors).__name__, fix=fix)
     if vectors.shape != (rows, dim):
-        raise DimensionMismatch(asked, expected=f"shape {(rows, dim)}", found=f"{vectors.shape}")
+        raise InvalidInput(asked, expected=f"shape {(rows, dim)}", found=f"{vectors.shape}")
     if vectors.dtype != np.float32:
         raise InvalidInput(asked, expected="float32", found=f"{vectors.dtype}", fix="Cast inside the encoder.")
     return vectors

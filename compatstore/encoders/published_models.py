@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from compatstore.boundary import checked
 from compatstore.encoders.images import read_image
+from compatstore.encoders.model_files import read_weights
 from compatstore.encoders.module import Module, require_torch
-from compatstore.encoders.weight_files import read_weights
 from compatstore.errors import CorruptArtifact, InvalidInput, MissingExtra, NotFound, first_offenders
 from compatstore.paths import is_file
 

@@ -1,14 +1,20 @@
-"""Encoders from their specs, the strings by which a gallery stores them."""
+"""Encoders from their specs, the strings by which a gallery stores them, and encoders on their way to another process.
+
+An encoder travels as its spec or its bytes, and as an object where nothing else builds it there. Weights and sessions
+of a model are built where they are used, on that process' device.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from compatstore.boundary import checked
+from compatstore.derivation import Derivation
 from compatstore.encoders.protocol import Encoder
 from compatstore.encoders.specs import build
-from compatstore.errors import InvalidInput, NotFound, meant
+from compatstore.errors import Incompatible, InvalidInput, NotFound, meant
 
 
 @checked
@@ -55,70 +61,20 @@ def is_spec(text: str) -> bool:
     return text.partition(":")[0] in _KINDS
 
 
-def _timm(name: str) -> Encoder:
-    from compatstore.encoders.published_models import TimmModel
+def _built(kind: str, module: str, name: str) -> Callable[[str], Encoder]:
+    """Builds a kind of encoder from the arguments and settings of a spec."""
+    return lambda text: build(kind, text, _class(module, name))
 
-    return TimmModel(name)
 
-
-def _torchvision(name: str) -> Encoder:
-    from compatstore.encoders.published_models import TorchvisionModel
-
-    return TorchvisionModel(name)
+def _class(module: str, name: str) -> Callable[..., Encoder]:
+    made: Callable[..., Encoder] = getattr(importlib.import_module(f"compatstore.encoders.{module}"), name)
+    return made
 
 
 def _network(path: str) -> Encoder:
     from compatstore.encoders.network import NetworkEncoder
 
     return NetworkEncoder.load(path)
-
-
-def _files(text: str) -> Encoder:
-    from compatstore.encoders.files_by_id import FilesById
-
-    return build("files", text, FilesById)
-
-
-def _precomputed(path: str) -> Encoder:
-    from compatstore.encoders.precomputed import Precomputed
-
-    return Precomputed(path)
-
-
-def _openai(text: str) -> Encoder:
-    from compatstore.encoders.openai_compatible import OpenAICompatible
-
-    return build("openai", text, OpenAICompatible)
-
-
-def _sentence_transformers(text: str) -> Encoder:
-    from compatstore.encoders.text_models import SentenceTransformersModel
-
-    return build("sentence-transformers", text, SentenceTransformersModel)
-
-
-def _transformers(text: str) -> Encoder:
-    from compatstore.encoders.text_models import TransformersModel
-
-    return build("transformers", text, TransformersModel)
-
-
-def _fastembed(text: str) -> Encoder:
-    from compatstore.encoders.text_models import FastembedModel
-
-    return build("fastembed", text, FastembedModel)
-
-
-def _model2vec(text: str) -> Encoder:
-    from compatstore.encoders.text_models import Model2VecModel
-
-    return build("model2vec", text, Model2VecModel)
-
-
-def _open_clip(text: str) -> Encoder:
-    from compatstore.encoders.open_clip_model import OpenClipModel
-
-    return build("open_clip", text, OpenClipModel)
 
 
 def _python(path: str) -> Encoder:
@@ -139,16 +95,78 @@ def _python(path: str) -> Encoder:
 
 
 _KINDS: dict[str, Callable[[str], Encoder]] = {
-    "timm": _timm,
-    "torchvision": _torchvision,
+    "timm": lambda name: _class("published_models", "TimmModel")(name),
+    "torchvision": lambda name: _class("published_models", "TorchvisionModel")(name),
     "network": _network,
-    "precomputed": _precomputed,
+    "precomputed": lambda path: _class("precomputed", "Precomputed")(path),
     "python": _python,
-    "openai": _openai,
-    "sentence-transformers": _sentence_transformers,
-    "transformers": _transformers,
-    "fastembed": _fastembed,
-    "model2vec": _model2vec,
-    "open_clip": _open_clip,
-    "files": _files,
+    "openai": _built("openai", "openai_compatible", "OpenAICompatible"),
+    "sentence-transformers": _built("sentence-transformers", "text_models", "SentenceTransformersModel"),
+    "transformers": _built("transformers", "text_models", "TransformersModel"),
+    "fastembed": _built("fastembed", "text_models", "FastembedModel"),
+    "model2vec": _built("model2vec", "text_models", "Model2VecModel"),
+    "open_clip": _built("open_clip", "open_clip_model", "OpenClipModel"),
+    "files": _built("files", "derived", "FilesById"),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortableEncoder:
+    """What builds an encoder in another process; it pickles where its parts do.
+
+    Args:
+        fingerprint: What the encoder must have there.
+        stored: The file of a `NetworkEncoder`, or None.
+        spec: Its spec, or "".
+        encoder: The encoder itself, where neither is known.
+        derivations: What is derived of it, in steps.
+    """
+
+    fingerprint: str
+    stored: bytes | None = None
+    spec: str = ""
+    encoder: Encoder | None = None
+    derivations: Sequence[Derivation] = ()
+
+    @classmethod
+    def of(cls, encoder: Encoder) -> PortableEncoder:
+        """An encoder of this process, made ready."""
+        from compatstore.encoders.derived import Derived
+        from compatstore.encoders.network import NetworkEncoder
+
+        fingerprint = encoder.fingerprint
+        derivations = encoder.derivations if isinstance(encoder, Derived) else ()
+        encoder = encoder.encoder if isinstance(encoder, Derived) else encoder
+        if isinstance(encoder, NetworkEncoder):
+            return cls(fingerprint=fingerprint, stored=encoder.to_bytes(), derivations=derivations)
+        if is_spec(encoder.spec):
+            return cls(fingerprint=fingerprint, spec=encoder.spec, derivations=derivations)
+        return cls(fingerprint=fingerprint, encoder=encoder, derivations=derivations)
+
+    def build(self) -> Encoder:
+        """The encoder, here.
+
+        Raises:
+            NotFound: What its spec names is not there.
+            Incompatible: What its spec builds here is another model.
+        """
+        from compatstore.encoders.derived import Derived
+
+        encoder = self._build()
+        if self.derivations:
+            encoder = Derived(encoder, *self.derivations)
+        if encoder.fingerprint != self.fingerprint:
+            raise Incompatible(
+                f"build the encoder {self.spec or type(encoder).__name__} in another process",
+                expected=f"the model that is used here ({self.fingerprint})",
+                found=encoder.fingerprint,
+                fix="Put the same files and versions of libraries on all machines.",
+            )
+        return encoder
+
+    def _build(self) -> Encoder:
+        from compatstore.encoders.network import NetworkEncoder
+
+        if self.stored is not None:
+            return NetworkEncoder.from_bytes(self.stored)
+        return from_spec(self.spec) if self.encoder is None else self.encoder

@@ -7,6 +7,7 @@ short. A spec is stored with the gallery and shown by `status`; so no encoder ta
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import parse_qsl, quote, unquote, urlencode
@@ -117,3 +118,20 @@ def _read(asked: str, name: str, value: str, kind: type) -> Value:
 
 def _written(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_SECRET = re.compile(r"key$|token$|secret|password|passphrase|credential|^auth", re.IGNORECASE)
+_RUNNING = frozenset({"batch_size", "device", "max_retries", "num_workers", "show_progress_bar"})
+_WITHIN = re.compile(r"(?<=://)[^/@]*@")  # a name and password in an address
+
+
+def without_secrets(value: Any) -> Any:
+    """A value as JSON can hold it, without secrets; what JSON has no form for becomes the name of its type."""
+    if isinstance(value, Mapping):
+        kept = {f"{key}": item for key, item in value.items() if not _SECRET.search(f"{key}") and key not in _RUNNING}
+        return {key: without_secrets(item) for key, item in kept.items()}
+    if isinstance(value, list | tuple):
+        return [without_secrets(item) for item in value]
+    if isinstance(value, str):
+        return _WITHIN.sub("", value)
+    return value if value is None or isinstance(value, bool | int | float) else f"{type(value).__name__}"

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from compatstore.arrays import FloatArray
-from compatstore.boundary import checked, foreign
+from compatstore.boundary import checked, foreign, require_fields
 from compatstore.digests import fingerprint as digest
-from compatstore.encoders.folders import hash_folder, loading, require_folder
+from compatstore.encoders.model_files import hash_folder, loading, require_folder
 from compatstore.encoders.module import require_torch
 from compatstore.encoders.specs import Value, join_spec
 from compatstore.encoders.texts import TextEncoder, require_texts, unit
@@ -26,12 +27,14 @@ Pooling = Literal["mean", "cls", "last"]
 LONGEST = 100_000  # tokens; tokenizers that know no limit name one of 10^30
 
 
+@dataclass(eq=False, repr=False)
 class FolderModel(TextEncoder):
-    """A text model in a folder.
+    """A text model in a folder; a kind of model says how its library loads it and embeds texts.
+
+    Fields of a kind belong to its fingerprint and its spec; `device` says where it runs, and belongs to neither.
 
     Args:
         folder: Where it is.
-        settings: What beside the folder and the prefixes decides an embedding, by name, as the spec writes it.
         query_prefix: Put before each query.
         document_prefix: Put before each item.
         normalise: Scale embeddings to unit length.
@@ -41,22 +44,36 @@ class FolderModel(TextEncoder):
         NotFound: There is no such folder.
     """
 
-    kind = ""
+    folder: str | Path
+    _: KW_ONLY
+    query_prefix: str = ""
+    document_prefix: str = ""
+    normalise: bool = False
+    batch_size: int = 64
 
-    def __init__(
-        self,
-        folder: str | Path,
-        settings: dict[str, Value | None],
-        *,
-        query_prefix: str,
-        document_prefix: str,
-        normalise: bool,
-        batch_size: int,
-    ) -> None:
+    kind: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        require_fields(self)
         super().__init__(
-            query_prefix=query_prefix, document_prefix=document_prefix, normalise=normalise, batch_size=batch_size
+            query_prefix=self.query_prefix,
+            document_prefix=self.document_prefix,
+            normalise=self.normalise,
+            batch_size=self.batch_size,
         )
-        self.folder, self._settings = require_folder(self.kind, folder), settings
+        self.folder = require_folder(self.kind, self.folder)
+        with loading(self.kind, self.folder):
+            self._model = self._load(self.folder)
+
+    @property
+    def _settings(self) -> dict[str, Value | None]:
+        """What beside the folder and the prefixes decides an embedding, by name, as the spec writes it."""
+        shared = {*(own.name for own in fields(FolderModel)), "device"}
+        return {own.name: getattr(self, own.name) for own in fields(self) if own.name not in shared}
+
+    @abstractmethod
+    def _load(self, folder: Path) -> Any:
+        """The library's model, of a folder that is there."""
 
     @abstractmethod
     def embed(self, texts: list[str], *, queries: bool) -> FloatArray:
@@ -75,13 +92,13 @@ class FolderModel(TextEncoder):
     @cached_property
     def dim(self) -> int:
         """Length of an embedding, found by embedding a word."""
-        with loading(self.kind, self.folder):
+        with loading(self.kind, Path(self.folder)):
             return int(self.embed(["dimension"], queries=False).shape[1])
 
     @cached_property
     def fingerprint(self) -> str:
         """Digest (32 hex digits) of the folder's files, the prefixes and the settings."""
-        return digest(kind=self.kind, files=hash_folder(self.folder), **self._settings, **self.treatment)
+        return digest(kind=self.kind, files=hash_folder(Path(self.folder)), **self._settings, **self.treatment)
 
     @property
     def spec(self) -> str:
@@ -93,10 +110,11 @@ class FolderModel(TextEncoder):
             "batch_size": self.batch_size,
             **self._settings,
         }
-        return join_spec(self.kind, [f"{self.folder.absolute()}"], type(self), settings)
+        return join_spec(self.kind, [f"{Path(self.folder).absolute()}"], type(self), settings)
 
 
 @checked
+@dataclass(eq=False, repr=False, kw_only=True)
 class SentenceTransformersModel(FolderModel):
     """A model of the library sentence-transformers.
 
@@ -123,35 +141,18 @@ class SentenceTransformersModel(FolderModel):
         load a model of sentence-transformers
     """
 
-    kind = "sentence-transformers"
+    device: str | None = None
 
-    def __init__(
-        self,
-        folder: str | Path,
-        *,
-        query_prefix: str = "",
-        document_prefix: str = "",
-        normalise: bool = False,
-        batch_size: int = 64,
-        device: str | None = None,
-    ) -> None:
-        super().__init__(
-            folder,
-            {},
-            query_prefix=query_prefix,
-            document_prefix=document_prefix,
-            normalise=normalise,
-            batch_size=batch_size,
-        )
+    kind: ClassVar[str] = "sentence-transformers"
+
+    def _load(self, folder: Path) -> Any:
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
             raise MissingExtra("sentence-transformers", "text") from error
-        named = {"query": query_prefix, "document": document_prefix}
+        named = {"query": self.query_prefix, "document": self.document_prefix}
         prompts = {name: prefix for name, prefix in named.items() if prefix}
-        with loading(self.kind, self.folder):
-            self._model = SentenceTransformer(f"{self.folder}", device=device, prompts=prompts, local_files_only=True)
-            self._model.eval()
+        return SentenceTransformer(f"{folder}", device=self.device, prompts=prompts, local_files_only=True).eval()
 
     def _prefixed(self, sources: Sequence[Any], *, queries: bool) -> list[str]:
         require_texts(sources)
@@ -164,6 +165,7 @@ class SentenceTransformersModel(FolderModel):
 
 
 @checked
+@dataclass(eq=False, repr=False, kw_only=True)
 class TransformersModel(FolderModel):
     """A model of the library transformers, whose last hidden states are pooled.
 
@@ -191,42 +193,26 @@ class TransformersModel(FolderModel):
         load a model of transformers
     """
 
-    kind = "transformers"
+    pooling: Pooling = "mean"
+    longest: int | None = None
+    device: str | None = None
 
-    def __init__(
-        self,
-        folder: str | Path,
-        *,
-        pooling: Pooling = "mean",
-        longest: int | None = None,
-        query_prefix: str = "",
-        document_prefix: str = "",
-        normalise: bool = False,
-        batch_size: int = 64,
-        device: str | None = None,
-    ) -> None:
-        super().__init__(
-            folder,
-            {"pooling": pooling, "longest": longest},
-            query_prefix=query_prefix,
-            document_prefix=document_prefix,
-            normalise=normalise,
-            batch_size=batch_size,
-        )
-        require_pooling(pooling, longest)
+    kind: ClassVar[str] = "transformers"
+
+    def _load(self, folder: Path) -> Any:
+        require_pooling(self.pooling, self.longest)
         torch = require_torch()
         try:
             from transformers import AutoModel, AutoTokenizer
         except ImportError as error:
             raise MissingExtra("transformers", "text") from error
-        self._pooling = pooling
-        self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        with loading(self.kind, self.folder):
-            self._tokenizer = AutoTokenizer.from_pretrained(f"{self.folder}", local_files_only=True)
-            model = AutoModel.from_pretrained(f"{self.folder}", local_files_only=True)
-            self._model = model.float().to(self._device).eval()
-        limits = (longest, self._tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None))
+        self._device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self._tokenizer = AutoTokenizer.from_pretrained(f"{folder}", local_files_only=True)
+        model = AutoModel.from_pretrained(f"{folder}", local_files_only=True)
+        own = getattr(model.config, "max_position_embeddings", None)
+        limits = (self.longest, self._tokenizer.model_max_length, own)
         self._longest = next((limit for limit in limits if limit and limit <= LONGEST), None)
+        return model.float().to(self._device).eval()
 
     def embed(self, texts: list[str], *, queries: bool) -> FloatArray:
         """Embed texts: (n, dim) float32."""
@@ -236,12 +222,13 @@ class TransformersModel(FolderModel):
         ).to(self._device)
         with torch.inference_mode():
             states, mask = self._model(**tokens).last_hidden_state, tokens["attention_mask"]
-            pooled = _pooled(states, mask, self._pooling)
+            pooled = _pooled(states, mask, self.pooling)
         vectors: FloatArray = pooled.float().cpu().numpy()
         return vectors
 
 
 @checked
+@dataclass(eq=False, repr=False, kw_only=True)
 class FastembedModel(FolderModel):
     """A model in ONNX form, run by fastembed on onnxruntime, without torch.
 
@@ -266,39 +253,22 @@ class FastembedModel(FolderModel):
         load a model of fastembed
     """
 
-    kind = "fastembed"
+    pooling: Pooling = "mean"
 
-    def __init__(
-        self,
-        folder: str | Path,
-        *,
-        pooling: Pooling = "mean",
-        query_prefix: str = "",
-        document_prefix: str = "",
-        normalise: bool = False,
-        batch_size: int = 64,
-    ) -> None:
-        super().__init__(
-            folder,
-            {"pooling": pooling},
-            query_prefix=query_prefix,
-            document_prefix=document_prefix,
-            normalise=normalise,
-            batch_size=batch_size,
-        )
-        require_pooling(pooling, None)
+    kind: ClassVar[str] = "fastembed"
+
+    def _load(self, folder: Path) -> Any:
+        require_pooling(self.pooling, None)
         try:
             import fastembed
         except ImportError as error:
             raise MissingExtra("fastembed", "text") from error
-        files = sorted(path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*.onnx"))
+        files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.onnx"))
         file = next((name for name in ("model.onnx", "onnx/model.onnx", *files) if name in files), None)
         if file is None:
-            raise NotFound(f"load a model of {self.kind}", expected="a file model.onnx", found=f"none in {self.folder}")
-        with loading(self.kind, self.folder):
-            self._model = fastembed.TextEmbedding(
-                _registered(fastembed, self.folder, pooling, file), specific_model_path=f"{self.folder}"
-            )
+            raise NotFound(f"load a model of {self.kind}", expected="a file model.onnx", found=f"none in {folder}")
+        name = _registered(fastembed, folder, self.pooling, file)
+        return fastembed.TextEmbedding(name, specific_model_path=f"{folder}")
 
     def embed(self, texts: list[str], *, queries: bool) -> FloatArray:
         """Embed texts: (n, dim) float32."""
@@ -306,6 +276,7 @@ class FastembedModel(FolderModel):
 
 
 @checked
+@dataclass(eq=False, repr=False, kw_only=True)
 class Model2VecModel(FolderModel):
     """A static model of the library model2vec: a table of token vectors, fast on any processor.
 
@@ -329,31 +300,16 @@ class Model2VecModel(FolderModel):
         load a model of model2vec
     """
 
-    kind = "model2vec"
+    batch_size: int = 1024
 
-    def __init__(
-        self,
-        folder: str | Path,
-        *,
-        query_prefix: str = "",
-        document_prefix: str = "",
-        normalise: bool = False,
-        batch_size: int = 1024,
-    ) -> None:
-        super().__init__(
-            folder,
-            {},
-            query_prefix=query_prefix,
-            document_prefix=document_prefix,
-            normalise=normalise,
-            batch_size=batch_size,
-        )
+    kind: ClassVar[str] = "model2vec"
+
+    def _load(self, folder: Path) -> Any:
         try:
             from model2vec import StaticModel
         except ImportError as error:
             raise MissingExtra("model2vec", "text") from error
-        with loading(self.kind, self.folder):
-            self._model = StaticModel.from_pretrained(self.folder)
+        return StaticModel.from_pretrained(folder)
 
     def embed(self, texts: list[str], *, queries: bool) -> FloatArray:
         """Embed texts: (n, dim) float32."""

@@ -11,14 +11,12 @@ from compatstore.evaluation.compatibility import (
     degradation,
     upgrade_gain,
 )
-from compatstore.evaluation.contact_sheet import Neighbour, SheetRow, contact_sheet
 from compatstore.evaluation.curve import BackfillCurve, backfill_curve
 from compatstore.evaluation.decision import DecisionRow, DecisionTable, decide
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.judgements import Judgements
 from compatstore.evaluation.merging import Calibration, Merge
 from compatstore.evaluation.metrics import Flips, RetrievalMetrics, flips, recall_at_k, retrieval_metrics, summarise
-from compatstore.evaluation.plots import plot_budgets, plot_curve, plot_decision
 from compatstore.evaluation.ranking import Ranking, rank_queries
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
 
@@ -36,21 +34,15 @@ __all__ = [
     "Fusion",
     "Judgements",
     "Merge",
-    "Neighbour",
     "Ranking",
     "RetrievalMetrics",
-    "SheetRow",
     "backfill_curve",
     "compatibility_matrix",
-    "contact_sheet",
     "decide",
     "degradation",
     "flips",
     "kendall_tau",
     "linear_cka",
-    "plot_budgets",
-    "plot_curve",
-    "plot_decision",
     "rank_queries",
     "recall_at_k",
     "retrieval_metrics",

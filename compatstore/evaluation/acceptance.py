@@ -56,11 +56,9 @@ def true_acceptance(
         For each rate the share of the pairs of one class that is accepted.
 
     Raises:
-        DimensionMismatch: Vectors of two lengths, or labels or ids that do not match their vectors in number.
-        NonFiniteVectors: A vector holds NaN or infinite values.
-        DuplicateIds: A gallery id occurs twice.
-        InvalidInput: An unknown metric, a rate that is no share, labels of two kinds, a zero vector under cosine, or no
-            pair of one class, or of two.
+        InvalidInput: Vectors of two lengths, or labels or ids that do not match their vectors in number. A vector holds
+            NaN or infinite values. A gallery id occurs twice. An unknown metric, a rate that is no share, labels of two
+            kinds, a zero vector under cosine, or no pair of one class, or of two.
 
     Examples:
         >>> stored = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.6, 0.5]])

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from compatstore.arrays import Doubles
 from compatstore.boundary import array_of, checked
-from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.errors import InvalidInput
 from compatstore.evaluation.curve import BackfillCurve
 from compatstore.evaluation.distances import checked_vectors
 from compatstore.evaluation.relevance import as_keys, require_length
@@ -30,8 +30,8 @@ def kendall_tau(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
         1 for the same order, -1 for the reverse, about 0 for unrelated ones.
 
     Raises:
-        DimensionMismatch: Not two lists of one length.
-        InvalidInput: Fewer than 2 values, values that are not finite, or all values of a list equal.
+        InvalidInput: Not two lists of one length. Fewer than 2 values, values that are not finite, or all values of a
+            list equal.
 
     Examples:
         >>> cs.evaluation.kendall_tau([1, 2, 3], [1, 3, 2])
@@ -39,7 +39,7 @@ def kendall_tau(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     """
     x, y = (array_of(values, "compare two orders", "numbers", dtype=np.float64) for values in (first, second))
     if x.ndim != 1 or x.shape != y.shape:
-        raise DimensionMismatch("compare two orders", expected=f"(n,) twice, here {x.shape}", found=f"{y.shape}")
+        raise InvalidInput("compare two orders", expected=f"(n,) twice, here {x.shape}", found=f"{y.shape}")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise InvalidInput("compare two orders", expected="finite values", found="NaN or infinite ones")
     (n, x_ranks), (_, y_ranks) = ((len(values), np.unique(values, return_inverse=True)[1]) for values in (x, y))
@@ -66,9 +66,8 @@ def linear_cka(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
         Between 0 and 1; 1 for spaces that differ by rotation, scale and shift alone.
 
     Raises:
-        DimensionMismatch: Not two tables of as many rows.
-        NonFiniteVectors: A value is NaN or infinite.
-        InvalidInput: There are no rows, or all rows of a table are equal.
+        InvalidInput: Not two tables of as many rows. A value is NaN or infinite. There are no rows, or all rows of a
+            table are equal.
 
     Examples:
         >>> first = np.random.default_rng(0).standard_normal((20, 3))
@@ -77,7 +76,7 @@ def linear_cka(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     """
     x, y = (array_of(values, "compare two spaces", "embeddings") for values in (first, second))
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
-        raise DimensionMismatch("compare two spaces", expected=f"(n, d) twice, here {x.shape}", found=f"{y.shape}")
+        raise InvalidInput("compare two spaces", expected=f"(n, d) twice, here {x.shape}", found=f"{y.shape}")
     covariance, split = _covariance(x, y), x.shape[1]
     within_x, within_y, across = covariance[:split, :split], covariance[split:, split:], covariance[:split, split:]
     norms = np.linalg.norm(within_x) * np.linalg.norm(within_y)
@@ -99,8 +98,7 @@ def subgroup_gap(curve: BackfillCurve, groups: npt.ArrayLike, k: int = 1) -> Dou
         (a,) float64, between 0 and 1, one for each alpha of the curve.
 
     Raises:
-        DimensionMismatch: Another number of groups than queries.
-        InvalidInput: Fewer than 2 groups have a query with a correct item.
+        InvalidInput: Another number of groups than queries. Fewer than 2 groups have a query with a correct item.
 
     Examples:
         >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])

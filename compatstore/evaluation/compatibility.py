@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from compatstore.arrays import Doubles, FloatArray
 from compatstore.boundary import array_of, checked, checked_fields
-from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.errors import InvalidInput
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.metrics import require_ranks, summarise
 from compatstore.evaluation.ranking import rank_by_labels
@@ -64,7 +64,7 @@ class CompatibilityMatrix:
         metric: What M is, "cmc@1" or "map".
 
     Raises:
-        DimensionMismatch: The matrix is not v x v.
+        InvalidInput: The matrix is not v x v.
 
     Examples:
         >>> draw = np.random.default_rng(0)
@@ -83,7 +83,7 @@ class CompatibilityMatrix:
     def __post_init__(self) -> None:
         expected = (len(self.names),) * 2
         if self.values.shape != expected:
-            raise DimensionMismatch("compare versions", expected=f"a matrix {expected}", found=f"{self.values.shape}")
+            raise InvalidInput("compare versions", expected=f"a matrix {expected}", found=f"{self.values.shape}")
 
     @property
     def compatibility(self) -> float:
@@ -133,8 +133,8 @@ def compatibility_matrix(
         distance: "l2", "cosine" or "dot".
 
     Raises:
-        DimensionMismatch: Not as many tables as versions, and as `retrieval_metrics`.
-        InvalidInput: An unknown metric, and as `retrieval_metrics`.
+        InvalidInput: Not as many tables as versions, and as `retrieval_metrics`. An unknown metric, and as
+            `retrieval_metrics`.
 
     Examples:
         >>> draw = np.random.default_rng(0)
@@ -147,7 +147,7 @@ def compatibility_matrix(
     """
     if not len(names) == len(queries) == len(galleries):
         found = f"{len(queries)} tables of queries, {len(galleries)} galleries"
-        raise DimensionMismatch("compare versions", expected=f"{len(names)} of each", found=found)
+        raise InvalidInput("compare versions", expected=f"{len(names)} of each", found=found)
     k = 1 if metric == "map" else rank_of(metric)
     require_ranks((k,))
     queries, galleries = (

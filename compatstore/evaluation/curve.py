@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from compatstore.arrays import Doubles, Positions
 from compatstore.boundary import array_of, checked
-from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.errors import InvalidInput
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.metrics import Flips, flips, require_ranks, summarise
 from compatstore.evaluation.ranking import Ranking, rank_galleries
@@ -72,8 +72,8 @@ class BackfillCurve:
             k: Right means a correct item among the k nearest.
 
         Raises:
-            DimensionMismatch: `before` is of another number of queries.
-            InvalidInput: k is below 1, or no query has a correct item in both.
+            InvalidInput: `before` is of another number of queries. k is below 1, or no query has a correct item in
+                both.
         """
         return tuple(flips(before or self.rankings[0], ranking, k) for ranking in self.rankings)
 
@@ -112,8 +112,8 @@ def backfill_curve(
         block: Queries at a time; bounds memory and changes no figure.
 
     Raises:
-        DimensionMismatch: Transformed and native vectors differ in shape, or something does not match in number.
-        InvalidInput: `order` is not a permutation, an alpha lies outside [0, 1], and as `retrieval_metrics`.
+        InvalidInput: Transformed and native vectors differ in shape, or something does not match in number. `order` is
+            not a permutation, an alpha lies outside [0, 1], and as `retrieval_metrics`.
 
     Examples:
         >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
@@ -128,7 +128,7 @@ def backfill_curve(
     asked = "measure a backfill"
     before, after = (array_of(x, asked, "vectors", ndim=2) for x in (transformed, native))
     if before.shape != after.shape:
-        raise DimensionMismatch(
+        raise InvalidInput(
             "measure a backfill", expected=f"native vectors of shape {before.shape}", found=f"{after.shape}"
         )
     distances = measure(queries, np.concatenate([before, after]), metric, block=block)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from compatstore.arrays import BoolArray, Doubles, Positions
 from compatstore.boundary import foreign, refuse_masked
-from compatstore.errors import DimensionMismatch, InvalidInput, NonFiniteVectors, first_offenders
+from compatstore.errors import InvalidInput, first_offenders
 from compatstore.evaluation.exact_products import Slices, cut, multiply
 from compatstore.versions import METRICS, Metric
 
@@ -100,9 +100,8 @@ def measure(
         factors: (n,) float64, of each item: distances are then those of `expected_distances`. None for 1.
 
     Raises:
-        DimensionMismatch: Not two tables of vectors of one length.
-        NonFiniteVectors: A value is NaN or infinite, or so large that its square is.
-        InvalidInput: An unknown metric, no vectors at all, a block below 1, or a zero vector under cosine.
+        InvalidInput: Not two tables of vectors of one length. A value is NaN or infinite, or so large that its square
+            is. An unknown metric, no vectors at all, a block below 1, or a zero vector under cosine.
     """
     if metric not in METRICS:
         raise InvalidInput("measure distances", expected=f"metric of {METRICS}", found=repr(metric))
@@ -110,7 +109,7 @@ def measure(
         raise InvalidInput("measure distances", expected="block >= 1", found=str(block))
     left, right = checked_vectors(queries, "queries"), checked_vectors(gallery, "gallery")
     if left.shape[1] != right.shape[1]:
-        raise DimensionMismatch(
+        raise InvalidInput(
             "compare queries with a gallery",
             expected=f"queries of {right.shape[1]} values",
             found=f"{left.shape[1]}",
@@ -162,22 +161,21 @@ def checked_vectors(vectors: npt.ArrayLike, name: str) -> Doubles:
     """Return vectors as (n, d) float64, refusing what cannot be ranked.
 
     Raises:
-        DimensionMismatch: The shape is not (n, d).
-        NonFiniteVectors: A row holds NaN or infinite values, or values whose squares overflow.
-        InvalidInput: There are no rows or no values.
+        InvalidInput: The shape is not (n, d). A row holds NaN or infinite values, or values whose squares overflow.
+            There are no rows or no values.
     """
     refuse_masked(vectors, f"read {name}")
     with foreign(f"read {name}", "an array of numbers"):
         doubles = np.asarray(vectors, dtype=np.float64)
     if doubles.ndim != 2:
-        raise DimensionMismatch(f"read {name}", expected="vectors of shape (n, d)", found=f"{doubles.shape}")
+        raise InvalidInput(f"read {name}", expected="vectors of shape (n, d)", found=f"{doubles.shape}")
     if not doubles.size:
         raise InvalidInput(f"read {name}", expected="at least one vector of one value", found=f"{doubles.shape}")
     with np.errstate(over="ignore"):
         # A squared distance is up to four times a vector's squared length; no intermediate result overflows.
         offenders = np.flatnonzero(~np.isfinite(16.0 * np.einsum("nd,nd->n", doubles, doubles)))
     if offenders.size:
-        raise NonFiniteVectors(
+        raise InvalidInput(
             f"read {name}",
             expected="finite values",
             found=f"NaN, infinite or overflowing values in rows {first_offenders(offenders.tolist())}",

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.boundary import checked, foreign
-from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.errors import InvalidInput
 from compatstore.evaluation.ranking import Ranking, rank_queries
 from compatstore.versions import Metric
 
@@ -97,11 +97,9 @@ def retrieval_metrics(
         block: Queries at a time; bounds memory and changes no figure. None keeps a block near 128 MiB.
 
     Raises:
-        DimensionMismatch: Vectors of two lengths, or labels or ids that do not match their vectors in number.
-        NonFiniteVectors: A vector holds NaN or infinite values.
-        DuplicateIds: A gallery id occurs twice.
-        InvalidInput: An unknown metric, a k below 1, labels of two kinds, a zero vector under cosine, or no query
-            with a correct item.
+        InvalidInput: Vectors of two lengths, or labels or ids that do not match their vectors in number. A vector holds
+            NaN or infinite values. A gallery id occurs twice. An unknown metric, a k below 1, labels of two kinds, a
+            zero vector under cosine, or no query with a correct item.
 
     Examples:
         >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
@@ -160,8 +158,8 @@ def flips(before: Ranking, after: Ranking, k: int = 1) -> Flips:
     Queries without a correct item are left out.
 
     Raises:
-        DimensionMismatch: The rankings are of different numbers of queries.
-        InvalidInput: No query has a correct item in both, or k is below 1.
+        InvalidInput: The rankings are of different numbers of queries. No query has a correct item in both, or k is
+            below 1.
 
     Examples:
         >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
@@ -173,7 +171,7 @@ def flips(before: Ranking, after: Ranking, k: int = 1) -> Flips:
     """
     require_ranks([k])
     if len(before.first_match) != len(after.first_match):
-        raise DimensionMismatch(
+        raise InvalidInput(
             "count flips", expected=f"{len(before.first_match)} queries", found=f"{len(after.first_match)}"
         )
     counted = before.counted & after.counted
@@ -198,8 +196,7 @@ def recall_at_k(
         Found true neighbours divided by true neighbours.
 
     Raises:
-        DimensionMismatch: Another number of queries on the two sides.
-        InvalidInput: No true neighbours.
+        InvalidInput: Another number of queries on the two sides. No true neighbours.
 
     Examples:
         >>> cs.evaluation.recall_at_k([["a", "b"], ["c", "x"]], [["a", "b"], ["c", "d"]])
@@ -208,7 +205,7 @@ def recall_at_k(
     with foreign("measure recall", "lists of ids, one for each query"):
         found_sets, true_sets = ([set(np.asarray(row).tolist()) for row in side] for side in (found, truth))
     if len(found_sets) != len(true_sets):
-        raise DimensionMismatch("measure recall", expected=f"{len(true_sets)} queries", found=f"{len(found_sets)}")
+        raise InvalidInput("measure recall", expected=f"{len(true_sets)} queries", found=f"{len(found_sets)}")
     wanted = sum(map(len, true_sets))
     if not wanted:
         raise InvalidInput("measure recall", expected="true neighbours", found="none")

@@ -21,16 +21,8 @@ import pyarrow as pa
 
 from compatstore.arrays import FloatArray
 from compatstore.boundary import array_of, foreign, refuse_masked, shown
-from compatstore.errors import (
-    DimensionMismatch,
-    DuplicateIds,
-    InvalidInput,
-    NonFiniteVectors,
-    NotFound,
-    first_offenders,
-)
-from compatstore.paths import is_file
-from compatstore.permissions import refused
+from compatstore.errors import InvalidInput, NotFound, first_offenders
+from compatstore.paths import is_file, refused
 
 IDS = ("id", "_id", "query-id", "query_id", "qid")
 TEXT, PATH, ITEM = ("text",), ("path",), ("item", "item-id", "item_id")
@@ -76,10 +68,8 @@ def read_queries(path: str | Path) -> QuerySet:
 
     Raises:
         NotFound: There is no such file.
-        InvalidInput: The file is of another type, damaged or empty, a column is missing, or a value is.
-        DuplicateIds: A query's id occurs twice.
-        DimensionMismatch: Vectors have different lengths.
-        NonFiniteVectors: Vectors hold NaN or infinite values.
+        InvalidInput: The file is of another type, damaged or empty, a column is missing, or a value is. A query's id
+            occurs twice. Vectors have different lengths. Vectors hold NaN or infinite values.
     """
     file, asked = Path(path), f"read queries from {path}"
     require_file(file, asked, SUFFIXES)
@@ -96,10 +86,8 @@ def queries_of(columns: Mapping[str, Any], asked: str = "read queries", folder: 
         folder: Where relative paths begin; None for the working directory.
 
     Raises:
-        InvalidInput: A column or a value is missing, or there is no query.
-        DuplicateIds: A query's id occurs twice.
-        DimensionMismatch: Columns or vectors have different lengths.
-        NonFiniteVectors: Vectors hold NaN or infinite values.
+        InvalidInput: A column or a value is missing, or there is no query. A query's id occurs twice. Columns or
+            vectors have different lengths. Vectors hold NaN or infinite values.
     """
     key = _named(columns, IDS)
     kinds = {kind: name for kind in (TEXT, PATH, ITEM) if (name := _named(columns, kind)) is not None}
@@ -113,7 +101,7 @@ def queries_of(columns: Mapping[str, Any], asked: str = "read queries", folder: 
     if len(set(ids)) < len(ids):
         seen: set[str] = set()
         twice = [name for name in ids if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
-        raise DuplicateIds(asked, expected="each query's id once", found=first_offenders(sorted(set(twice))))
+        raise InvalidInput(asked, expected="each query's id once", found=first_offenders(sorted(set(twice))))
     for kind, name in kinds.items():
         values = _texts(columns[name], name, asked)
         _require_length(values, ids, name, asked)
@@ -235,7 +223,7 @@ def _values(column: Any, name: str, asked: str) -> Any:
         raise InvalidInput(asked, expected=f"a vector of {name} for each query", found="nulls")
     lengths = {len(row) for row in column.to_pylist()} if not pa.types.is_fixed_size_list(kind) else {kind.list_size}
     if len(lengths) > 1:
-        raise DimensionMismatch(asked, expected=f"{name} of one length", found=first_offenders(sorted(lengths)))
+        raise InvalidInput(asked, expected=f"{name} of one length", found=first_offenders(sorted(lengths)))
     return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
 
 
@@ -270,7 +258,7 @@ def _texts(values: Any, name: str, asked: str) -> tuple[str, ...]:
 
 def _require_length(values: Sized, ids: Sequence[str], name: str, asked: str) -> None:
     if len(values) != len(ids):
-        raise DimensionMismatch(asked, expected=f"{len(ids)} of {name}", found=f"{len(values)}")
+        raise InvalidInput(asked, expected=f"{len(ids)} of {name}", found=f"{len(values)}")
 
 
 def _matrix(values: Any, ids: Sequence[str], name: str, asked: str) -> FloatArray:
@@ -280,7 +268,7 @@ def _matrix(values: Any, ids: Sequence[str], name: str, asked: str) -> FloatArra
     broken = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
     if len(broken):
         found = f"NaN or infinity in {name} of {first_offenders([ids[row] for row in broken.tolist()])}"
-        raise NonFiniteVectors(asked, expected="finite vectors", found=found)
+        raise InvalidInput(asked, expected="finite vectors", found=found)
     return np.ascontiguousarray(matrix)
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from compatstore.arrays import Doubles, Positions
 from compatstore.boundary import array_of
-from compatstore.errors import DimensionMismatch, DuplicateIds, InvalidInput, first_offenders
+from compatstore.errors import InvalidInput, first_offenders
 from compatstore.evaluation.judgements import Judgements
 
 _KINDS = {"i": "integers", "u": "integers", "b": "integers", "U": "strings"}
@@ -74,8 +74,7 @@ def relevance_from_labels(
         gallery_ids: (n,) of the same kind, each once, or None.
 
     Raises:
-        InvalidInput: Labels or ids are neither integers nor strings, or of two kinds.
-        DuplicateIds: A gallery id occurs twice.
+        InvalidInput: Labels or ids are neither integers nor strings, or of two kinds. A gallery id occurs twice.
     """
     query_classes, gallery_classes = _numbered(query_labels, gallery_labels, "labels")
     order, itself = _arrange(len(query_classes), len(gallery_classes), query_ids, gallery_ids)
@@ -110,7 +109,7 @@ def relevance_between(
     """As `relevance_from_labels`, of the queries and items of distances.
 
     Raises:
-        DimensionMismatch: Labels or ids do not match them in number.
+        InvalidInput: Labels or ids do not match them in number.
     """
     require_length(query_labels, len(distances.left), "query labels")
     require_length(query_ids, len(distances.left), "query ids")
@@ -131,8 +130,7 @@ def relevance_from_neighbours(
         gallery_ids: (n,) of the same kind, each once, or None.
 
     Raises:
-        InvalidInput: k is not between 1 and the items that a query can find.
-        DuplicateIds: A gallery id occurs twice.
+        InvalidInput: k is not between 1 and the items that a query can find. A gallery id occurs twice.
     """
     queries, items = len(distances.left), len(distances.right)
     order, itself = _arrange(queries, items, query_ids, gallery_ids)
@@ -178,7 +176,7 @@ def relevance_from_judgements(
         depth: As of `Relevance`.
 
     Raises:
-        DuplicateIds: A gallery id occurs twice.
+        InvalidInput: A gallery id occurs twice.
     """
     order, itself = _arrange(queries, items, query_ids, gallery_ids)
     place = np.empty(items, np.intp)
@@ -206,8 +204,7 @@ def places_of(query_ids: npt.ArrayLike, gallery_ids: npt.ArrayLike) -> Positions
     """Find the gallery row of each query's own item: (q,) intp, -1 where it is not in the gallery.
 
     Raises:
-        InvalidInput: Ids are neither integers nor strings, or of two kinds.
-        DuplicateIds: A gallery id occurs twice.
+        InvalidInput: Ids are neither integers nor strings, or of two kinds. A gallery id occurs twice.
     """
     order, itself = _arrange(len(np.asarray(query_ids)), len(np.asarray(gallery_ids)), query_ids, gallery_ids)
     return np.where(itself >= 0, order[itself], -1)
@@ -235,10 +232,10 @@ def require_length(values: npt.ArrayLike | None, expected: int, name: str) -> No
     """Refuse labels or ids that do not match their vectors one to one.
 
     Raises:
-        DimensionMismatch: Another number of values than `expected`; None passes.
+        InvalidInput: Another number of values than `expected`; None passes.
     """
     if values is not None and (found := len(array_of(values, f"read {name}", "values"))) != expected:
-        raise DimensionMismatch(f"read {name}", expected=f"{expected}, one for each vector", found=f"{found}")
+        raise InvalidInput(f"read {name}", expected=f"{expected}, one for each vector", found=f"{found}")
 
 
 def _numbered(queries: npt.ArrayLike, gallery: npt.ArrayLike, name: str) -> tuple[Positions, Positions]:
@@ -268,7 +265,7 @@ def _order_by_id(ids: npt.NDArray[np.generic]) -> Positions:
     ranked = ids[order]
     twice = ranked[1:][ranked[1:] == ranked[:-1]]
     if twice.size:
-        raise DuplicateIds("rank a gallery", expected="each id once", found=first_offenders(np.unique(twice).tolist()))
+        raise InvalidInput("rank a gallery", expected="each id once", found=first_offenders(np.unique(twice).tolist()))
     return order
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray
 from compatstore.boundary import array_of, checked_fields, require_fields
-from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.errors import InvalidInput
 from compatstore.evaluation.curve import as_permutation, native_count
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.judgements import Judgements
@@ -64,8 +64,8 @@ class EvaluationSample:
             taken for certain, and stand for themselves. None for all.
 
     Raises:
-        DimensionMismatch: Shapes or numbers do not match.
-        InvalidInput: `order` is not a permutation, labels are on one side only, or the population is below n.
+        InvalidInput: Shapes or numbers do not match. `order` is not a permutation, labels are on one side only, or the
+            population is below n.
 
     Examples:
         >>> sample = cs.evaluation.EvaluationSample(
@@ -100,7 +100,7 @@ class EvaluationSample:
             object.__setattr__(self, name, array_of(getattr(self, name), "try an upgrade", name, ndim=2))
         if self.transformed.shape != self.native.shape:
             found = f"{self.transformed.shape}"
-            raise DimensionMismatch("try an upgrade", expected=f"transformed of {self.native.shape}", found=found)
+            raise InvalidInput("try an upgrade", expected=f"transformed of {self.native.shape}", found=found)
         if (self.query_labels is None) != (self.gallery_labels is None):
             raise InvalidInput("try an upgrade", expected="labels on both sides or none", found="one side")
         if self.judged is not None and self.query_labels is not None:

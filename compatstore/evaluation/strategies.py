@@ -13,9 +13,8 @@ from compatstore.evaluation.cross_fitting import of_queries, own_rows
 from compatstore.evaluation.distances import Distances, measure
 from compatstore.evaluation.fusion import FusedDistances, standardise
 from compatstore.evaluation.fusion_choice import WEIGHTS, FusionTrial
-from compatstore.evaluation.merge_choice import MergeTrial
+from compatstore.evaluation.merge_choice import MergeTrial, mixed_blocks
 from compatstore.evaluation.merging import RankMerge, calibrate, few_queries
-from compatstore.evaluation.mixed import mixed_blocks
 from compatstore.evaluation.relevance import (
     Relevance,
     relevance_from_judgements,

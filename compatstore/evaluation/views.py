@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from compatstore.evaluation.decision import DecisionTable
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.merging import Merge
-from compatstore.shown import view
-from compatstore.tables import Table, table
+from compatstore.shown import Table, table, view
 
 
 @view.register

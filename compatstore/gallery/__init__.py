@@ -1,7 +1,7 @@
 """The gallery: what users hold.
 
-`Gallery` is one class. Its verbs stand in the file of their theme: `opening.py`, `items.py`, `searching.py`,
-`versions.py`, `upgrades.py`, `measuring.py`; those of its namespaces in `artifacts.py` and `maintenance.py`. Each says
+`Gallery` is one class. Its verbs stand in the file of their theme: `core.py`, `items.py`, `searching.py`,
+`versions.py`, `upgrades.py`, `measuring.py`; those of its namespaces in `versions.py` and `maintenance.py`. Each says
 what happens and delegates.
 """
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 import compatstore.upgrade.views  # noqa: F401  (registers what people see of results)
 from compatstore.asynchronous import Aio
-from compatstore.gallery.artifacts import Artifacts
+from compatstore.gallery.core import OpeningVerbs
 from compatstore.gallery.items import ItemVerbs
 from compatstore.gallery.maintenance import Maintenance
 from compatstore.gallery.measuring import MeasuringVerbs
-from compatstore.gallery.opening import OpeningVerbs
 from compatstore.gallery.upgrades import UpgradeVerbs
+from compatstore.gallery.versions import Artifacts
 
 FORMER = {
     "plan": "upgrade(..., dry_run=True)",

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from compatstore import search as searching
 from compatstore.arrays import ArrowSchema, ArrowTable, FloatArray
 from compatstore.boundary import shown
-from compatstore.errors import InvalidInput, UnknownId, first_offenders
+from compatstore.errors import InvalidInput, NotFound, first_offenders
 from compatstore.gallery.core import GalleryCore, Ids, Missing, verbs
 from compatstore.ingest import metadata as metadata_columns
 from compatstore.ingest import write
@@ -21,9 +21,9 @@ from compatstore.ingest.complete import Unembedded
 from compatstore.ingest.items import Repeated
 from compatstore.ingest.write import Added
 from compatstore.search.scan import Scan
-from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.ids import find, read_ids
+from compatstore.storage.vector_form import to_matrix
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,8 @@ class ItemVerbs(GalleryCore):
             How many were written, and which sources could not be embedded.
 
         Raises:
-            InvalidInput: Something is missing or of the wrong type.
-            DuplicateIds: An id occurs twice and `repeated` is "refuse", or is in the gallery and `upsert` is false.
-            DimensionMismatch: Vectors have another length.
-            NonFiniteVectors: NaN or infinite values.
+            InvalidInput: Something is missing or of the wrong type. An id occurs twice and `repeated` is "refuse", or
+                is in the gallery and `upsert` is false. Vectors have another length. NaN or infinite values.
             SourceError: No source at all could be embedded.
 
         Examples:
@@ -104,9 +102,9 @@ class ItemVerbs(GalleryCore):
             How many items were changed.
 
         Raises:
-            UnknownId: Some are not there; nothing was changed.
-            InvalidInput: A vector or a source is given, or something is missing or of the wrong type.
-            DuplicateIds: An id occurs twice.
+            NotFound: Some are not there; nothing was changed.
+            InvalidInput: A vector or a source is given, or something is missing or of the wrong type. An id occurs
+                twice.
 
         Examples:
             >>> gallery.update({"id": ["a", "b"], "label": [7, 8]})
@@ -140,7 +138,7 @@ class ItemVerbs(GalleryCore):
             Arrow table with one row an id, in order.
 
         Raises:
-            UnknownId: Some are not there, and `missing` is "raise".
+            NotFound: Some are not there, and `missing` is "raise".
             InvalidInput: A column is not there, or ids are of another type than the gallery's.
 
         Examples:
@@ -225,8 +223,7 @@ class ItemVerbs(GalleryCore):
 
         Raises:
             InvalidInput: The version has no side-information.
-            UnknownId: Some items are not there.
-            UnknownVersion: The gallery keeps no vectors of that version.
+            NotFound: Some items are not there. The gallery keeps no vectors of that version.
 
         Examples:
             >>> gallery.vectors(["b", "c"]).tolist()
@@ -262,9 +259,10 @@ class ItemVerbs(GalleryCore):
         positions = pc.index_in(pa.array(wanted, id_arrow_type(registry)), value_set=keys.combine_chunks())
         if positions.null_count and missing == "raise":
             unknown = [item for item, position in zip(wanted, positions.to_pylist(), strict=True) if position is None]
-            raise UnknownId(
+            raise NotFound(
                 f"get {len(wanted)} items of {self._catalog.store.location.name}",
                 expected="ids that are in the gallery",
                 found=f"no item {first_offenders(unknown)}",
+                kind="item",
             )
         return found.take(positions.drop_null()).select(names)

@@ -9,7 +9,7 @@ from compatstore.arrays import ArrowTable
 from compatstore.gallery.core import verbs
 from compatstore.in_memory.graph import CacheSettings
 from compatstore.ingest import metadata as metadata_columns
-from compatstore.search.cache_size import CacheSize, cache_size
+from compatstore.search.cached_reading import CacheSize, cache_size
 from compatstore.storage import registry as registry_module
 from compatstore.storage.history import HistoryEntry
 from compatstore.upgrade.backfilling.account import unbackfillable
@@ -82,7 +82,7 @@ class Maintenance:
             version: The active one by default.
 
         Raises:
-            UnknownVersion: There is no such version.
+            NotFound: There is no such version.
 
         Examples:
             >>> gallery.maintenance.index().status().kind
@@ -106,7 +106,7 @@ class Maintenance:
         An item leaves the list when it is embedded, deleted or given another source.
 
         Raises:
-            UnknownVersion: There is no such version.
+            NotFound: There is no such version.
 
         Examples:
             >>> _ = gallery.add({"id": ["g"], "vector": [[4.0, 4.0]]})  # the encoder of v2 has no vector of it
@@ -139,7 +139,7 @@ class Maintenance:
         """Forget a version that nothing uses; its files go with the next `optimize`.
 
         Raises:
-            UnknownVersion: There is no such version.
+            NotFound: There is no such version.
             UpgradeError: It is active or has vectors, or an upgrade under way or an artifact names it.
 
         Examples:
@@ -154,7 +154,7 @@ class Maintenance:
         """What `Gallery.cache` with the same arguments would take in memory; read-only, no vector is read.
 
         Raises:
-            UnknownVersion: There is no such version, or nothing to search with its queries.
+            NotFound: There is no such version, or nothing to search with its queries.
 
         Examples:
             >>> gallery.maintenance.cache_size().rows

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, overload
 
-from compatstore.errors import InvalidInput, UnknownArtifact
+from compatstore.errors import InvalidInput, NotFound
 from compatstore.evaluation import DecisionTable
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.merging import Merge
@@ -75,9 +75,8 @@ class MeasuringVerbs(SearchVerbs):
                 makes the distances comparable, and what that weight gains. Not without a hop.
 
         Raises:
-            UnknownVersion: There is no such version.
-            UnknownArtifact: No artifact leads there, and the target has no encoder. With one the source is compared
-                with the target alone.
+            NotFound: There is no such version. No artifact leads there, and the target has no encoder. With one the
+                source is compared with the target alone.
             UpgradeError: Too few items can be embedded natively; or there is no upgrade under way to choose for.
             InvalidInput: A setting is out of its range.
 
@@ -108,8 +107,8 @@ class MeasuringVerbs(SearchVerbs):
             raise InvalidInput(f"evaluate {target}", expected="a weight of a choice", found="a weight, choose=False")
         try:
             context = resolve_run(self._catalog, target, via=transform, backfill=Backfill(order=order))
-        except UnknownArtifact:
-            if transform is not None or not self._catalog.can_embed(target):
+        except NotFound as error:
+            if error.kind != "artifact" or transform is not None or not self._catalog.can_embed(target):
                 raise
             context = resolve_run(self._catalog, target, backfill=Backfill(share=1.0))
         settings = SampleSettings(
@@ -147,7 +146,7 @@ class MeasuringVerbs(SearchVerbs):
             details: What to tell query by query, such as the queries that lose most; nothing where it is None.
 
         Raises:
-            UnknownVersion: There was no such upgrade.
+            NotFound: There was no such upgrade.
             UpgradeError: Too few items can be measured with.
             InvalidInput: There is no such column.
 

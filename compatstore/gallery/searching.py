@@ -77,11 +77,10 @@ class SearchVerbs(GalleryCore):
             fused search `_distance` is a mean of standardised distances, which may be below 0.
 
         Raises:
-            DimensionMismatch: The query has another length, or the two versions have different numbers of queries.
-            FingerprintMismatch: The query is another model's.
-            NonFiniteVectors: NaN or infinite values.
-            InvalidInput: k < 1, or a condition is no valid SQL, or more than one expression.
-            UnknownVersion: There is no such version, or nothing to search with its queries.
+            InvalidInput: The query has another length, or the two versions have different numbers of queries. NaN or
+                infinite values. k < 1, or a condition is no valid SQL, or more than one expression.
+            Incompatible: The query is another model's.
+            NotFound: There is no such version, or nothing to search with its queries.
             UpgradeError: `serving` is "fused" and no fusion was chosen, a cascade has no upgrade or no encoder, or
                 nothing says what is to be expected of the version's transformed vectors.
 
@@ -162,7 +161,7 @@ class SearchVerbs(GalleryCore):
             The cache; a context manager that gives the memory back.
 
         Raises:
-            UnknownVersion: There is no such version, or nothing to search with its queries.
+            NotFound: There is no such version, or nothing to search with its queries.
             InvalidInput: It would take more than `max_bytes`; nothing was built.
             UpgradeError: The version cannot be searched by expected distances.
             MissingExtra: FAISS is not installed.

@@ -12,11 +12,9 @@ from compatstore.artifacts import Artifact
 from compatstore.digests import require_fingerprint
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.fusion import Served
-from compatstore.gallery.artifacts import Artifacts
 from compatstore.gallery.core import verbs
-from compatstore.gallery.versions import VersionVerbs
+from compatstore.gallery.versions import Artifacts, VersionVerbs
 from compatstore.trainers.pairs.learn import Learn
-from compatstore.upgrade.abort import abort
 from compatstore.upgrade.cutover import check_cutover, cut_over
 from compatstore.upgrade.engines.choice import engine_of
 from compatstore.upgrade.estimates.estimate import (
@@ -38,7 +36,7 @@ from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.upgrade.resolve import resolve_run
 from compatstore.upgrade.retire import retire
-from compatstore.upgrade.rollback import roll_back
+from compatstore.upgrade.rollback import abort, roll_back
 from compatstore.upgrade.run import Controls, UpgradeResult, require_startable, run_upgrade
 from compatstore.upgrade.states import VersionChange
 from compatstore.versions import EmbeddingVersion
@@ -124,13 +122,12 @@ class UpgradeVerbs(VersionVerbs):
             What was done; the plan, with its steps, where `dry_run` is true.
 
         Raises:
-            UnknownVersion: There is no such version.
-            UnknownArtifact: No artifact leads there.
+            NotFound: There is no such version. No artifact leads there.
             InvalidInput: A setting is out of its range, or both a share and a target quality are named.
-            UpgradeError: The target has no encoder for the backfill.
+            UpgradeError: The target has no encoder for the backfill. The cluster cannot be started or reached, or loses
+                its workers again and again.
             GateFailed: The estimate does not pass, or nothing beats the status quo; nothing was written.
             EncoderFailed: The encoder hangs, or embeds nothing at all.
-            EngineFailed: The cluster cannot be started or reached, or loses its workers again and again.
             MissingExtra: The engine is not installed.
             LeaseHeld: Another process works on this upgrade.
             LeaseLost: Another process took it over, because this one was suspended or cut off for long.
@@ -213,9 +210,8 @@ class UpgradeVerbs(VersionVerbs):
 
         Raises:
             UpgradeError: The upgrade is not ready, it is to be fused and no fusion was chosen, or its transform was not
-                measured for expected distances.
+                measured for expected distances. Rows have no vector in the target, and `force` is false.
             LeaseHeld: Another process works on it.
-            RowsMissing: Rows have no vector in the target, and `force` is false.
             Interrupted: `should_stop` said so, or another process asked for a pause; nothing was switched.
 
         Examples:
@@ -276,8 +272,8 @@ class UpgradeVerbs(VersionVerbs):
         behind the gallery's back must stop before: from here on nothing would notice.
 
         Raises:
-            UpgradeError: The version is active, or an upgrade reads it.
-            RowsMissing: Items have a vector in this version only, and `force` is false.
+            UpgradeError: The version is active, or an upgrade reads it. Items have a vector in this version only, and
+                `force` is false.
 
         Examples:
             >>> _ = gallery.upgrade("v2"), gallery.cutover("v2")

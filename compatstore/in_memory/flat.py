@@ -9,8 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from compatstore.arrays import BoolArray, Digests, FloatArray, RowNumbers
-from compatstore.in_memory.faiss_engine import as_distances, load_faiss, metric_number
-from compatstore.in_memory.nearest import nearest_neighbours
+from compatstore.in_memory.nearest import as_distances, load_faiss, metric_number, nearest_neighbours
 from compatstore.versions import Metric
 
 _BLOCK = 65_536  # vectors compared at a time, in float64

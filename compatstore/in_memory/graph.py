@@ -14,8 +14,8 @@ import numpy as np
 from compatstore.arrays import FloatArray, RowNumbers
 from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput
-from compatstore.in_memory.faiss_engine import as_distances, load_faiss, metric_number
 from compatstore.in_memory.flat import Chosen, Exact, Flat
+from compatstore.in_memory.nearest import as_distances, load_faiss, metric_number
 from compatstore.versions import Metric
 
 BREADTHS = (24, 32, 64, 128, 256, 512, 1024)  # the first is enough for 10 neighbours and the query itself

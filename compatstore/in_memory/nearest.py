@@ -1,4 +1,4 @@
-"""The exact nearest neighbours of large batches of queries, on a GPU where there is one.
+"""FAISS, imported where it is needed, and the exact nearest neighbours of large batches of queries.
 
 FAISS compares by matrix products in float32, whose rounding can exchange vectors that are nearly as far. So it finds
 some more candidates than are wanted; these are compared in float64, and a bound of the rounding tells whether any other
@@ -8,16 +8,76 @@ vector can be as near. Where one can, more candidates are asked for.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import Doubles, FloatArray, RowNumbers
 from compatstore.boundary import array_of, checked
-from compatstore.errors import DimensionMismatch, InvalidInput, NonFiniteVectors, first_offenders
-from compatstore.in_memory.faiss_engine import Device, as_compared, as_distances, load_faiss, metric_number, uses_gpu
-from compatstore.versions import Metric
+from compatstore.errors import InvalidInput, MissingExtra, first_offenders
+from compatstore.versions import METRICS, Metric
+
+Device = Literal["auto", "cpu", "gpu"]
+
+
+@cache
+def load_faiss() -> Any:
+    """The module `faiss`, of `faiss-cpu` or of `faiss-gpu`.
+
+    Raises:
+        MissingExtra: Neither is installed.
+    """
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingExtra("faiss", "faiss") from error
+    return faiss
+
+
+def uses_gpu(device: Device) -> bool:
+    """Whether a GPU computes: "auto" takes one where FAISS has one.
+
+    Raises:
+        MissingExtra: FAISS is not installed, or a GPU is asked for and FAISS was built without support for it.
+        InvalidInput: A GPU is asked for, and this machine has none.
+    """
+    faiss = load_faiss()
+    built = hasattr(faiss, "StandardGpuResources")
+    found = faiss.get_num_gpus() if built else 0
+    if device == "gpu" and not built:
+        raise MissingExtra("faiss with support for GPUs", "gpu")
+    if device == "gpu" and not found:
+        raise InvalidInput("compute on a GPU", expected="a GPU that FAISS can use", found="none", fix='Use "cpu".')
+    return device != "cpu" and found > 0
+
+
+def metric_number(metric: Metric) -> int:
+    """FAISS's number of the metric that orders vectors, as `as_compared` gives them, as `metric` does.
+
+    Raises:
+        InvalidInput: An unknown metric.
+    """
+    if metric not in METRICS:
+        raise InvalidInput("compare vectors", expected=f"metric of {', '.join(METRICS)}", found=repr(metric))
+    faiss = load_faiss()
+    return int(faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT)
+
+
+def as_compared(vectors: FloatArray, metric: Metric) -> FloatArray:
+    """Vectors as FAISS compares them: (n, dim) float32 -> (n, dim) float32, scaled to unit length under cosine."""
+    if metric != "cosine":
+        return np.ascontiguousarray(vectors)
+    doubles = vectors.astype(np.float64)
+    lengths = np.sqrt(np.einsum("nd,nd->n", doubles, doubles))
+    return np.ascontiguousarray(doubles / np.where(lengths > 0, lengths, 1)[:, None], np.float32)
+
+
+def as_distances(found: FloatArray, metric: Metric) -> FloatArray:
+    """What FAISS returns as distances of Lance: squared (l2), 1 - cosine, 1 - product (dot)."""
+    return found if metric == "l2" else np.float32(1) - found
+
 
 SPARE = 16  # candidates beyond those wanted
 MOST_ON_GPU = 2048  # candidates of a query that FAISS selects on a GPU
@@ -51,7 +111,7 @@ def nearest_neighbours(
 
     Distances are computed in float64 and rounded to float32; equal ones are ordered by the vectors' numbers. These are
     the neighbours that Lance finds without an index, but for pairs whose distances differ by less than Lance's own
-    rounding. Needs `faiss-cpu` (`pip install "compatstore[faiss]"`) or `faiss-gpu-cu12` (`"compatstore[gpu]"`).
+    rounding. Needs `faiss-cpu` (`pip install "compatstore[faiss]"`) or `faiss-gpu` (`"compatstore[gpu]"`).
 
     Args:
         queries: (q, dim) floats.
@@ -61,9 +121,8 @@ def nearest_neighbours(
         device: "cpu", "gpu", or "auto" for a GPU where FAISS has one.
 
     Raises:
-        DimensionMismatch: Not two tables of vectors of one length.
-        NonFiniteVectors: Values are NaN, infinite or beyond float32.
-        InvalidInput: k < 1, no such metric, a vector of length 0 under cosine, or a GPU that is not there.
+        InvalidInput: Not two tables of vectors of one length. Values are NaN, infinite or beyond float32. k < 1, no
+            such metric, a vector of length 0 under cosine, or a GPU that is not there.
         MissingExtra: FAISS is not installed.
 
     Examples:
@@ -74,7 +133,7 @@ def nearest_neighbours(
     asked = "find the nearest neighbours"
     left, right = _read(queries, "queries", metric), _read(vectors, "vectors", metric)
     if left.shape[1] != right.shape[1]:
-        raise DimensionMismatch(asked, expected=f"queries of {right.shape[1]} values", found=f"{left.shape[1]}")
+        raise InvalidInput(asked, expected=f"queries of {right.shape[1]} values", found=f"{left.shape[1]}")
     if k < 1:
         raise InvalidInput(asked, expected="k >= 1", found=f"{k}")
     number, gpu = metric_number(metric), uses_gpu(device)
@@ -177,7 +236,7 @@ def _read(values: npt.ArrayLike, name: str, metric: Metric) -> FloatArray:
     wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(wrong):
         found = f"NaN, infinite or larger values in rows {first_offenders(wrong.tolist())}"
-        raise NonFiniteVectors(asked, expected="finite values of float32", found=found)
+        raise InvalidInput(asked, expected="finite values of float32", found=found)
     zeros = np.flatnonzero(_lengths(vectors) == 0).tolist() if metric == "cosine" else []
     if zeros:
         found = f"zero vectors in rows {first_offenders(zeros)}"

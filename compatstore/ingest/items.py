@@ -10,21 +10,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray, ArrowType, BoolArray, FloatArray
+from compatstore.arrays import ArrowArray, ArrowType, BoolArray, FloatArray, unpack
 from compatstore.artifacts.matrix import as_matrix, to_numpy
-from compatstore.bits import unpack
 from compatstore.boundary import foreign, shown
-from compatstore.errors import DimensionMismatch, InvalidInput, first_offenders
-from compatstore.ingest.arrow import JSON, NOT_CONVERTIBLE, as_array, cast, countable, read_stream
-from compatstore.ingest.json_values import json_column
+from compatstore.errors import InvalidInput, first_offenders
+from compatstore.ingest.arrow import JSON, NOT_CONVERTIBLE, as_array, cast, countable, json_column, read_stream
 from compatstore.ingest.metadata import require_names
-from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.ids import refuse_null_ids, refuse_repeats
 from compatstore.storage.registry import Registry
+from compatstore.storage.same_model import of_another_length
 from compatstore.storage.store import Store
-from compatstore.storage.version_hints import of_another_length
+from compatstore.storage.vector_form import to_matrix
 
 Repeated = Literal["refuse", "last"]
 
@@ -85,11 +83,9 @@ def read_items(data: Any, registry: Registry, version: str, store: Store, repeat
         repeated: What happens where an id occurs twice.
 
     Raises:
-        InvalidInput: Columns are missing or of unequal length, or ids have another type.
-        DuplicateIds: An id occurs twice, and `repeated` is "refuse".
-        DimensionMismatch: Vectors have another length.
-        NonFiniteVectors: NaN or infinite values.
-        UnknownVersion: The gallery keeps no vectors of that version.
+        InvalidInput: Columns are missing or of unequal length, or ids have another type. An id occurs twice, and
+            `repeated` is "refuse". Vectors have another length. NaN or infinite values.
+        NotFound: The gallery keeps no vectors of that version.
     """
     schema, gallery = store.schema, store.location.name
     columns = _countable(_columns(data, f"add items to {gallery}"), f"add items to {gallery}")
@@ -191,7 +187,9 @@ def _take_vectors(
             values, asked_of = columns.pop(kept.vector), f"{asked}, vectors of {record.name}"
             try:
                 vectors[record.name] = given(values, kept.dim, kept.dtype, asked_of)
-            except DimensionMismatch as error:
+            except InvalidInput as error:
+                if error.dim is None:
+                    raise
                 raise of_another_length(store, registry, record.name, error) from None
         name = f"{record.name}__side"
         if name in columns:
@@ -233,9 +231,7 @@ def given_vectors(values: ArrowArray, dim: int, asked: str) -> Given:
     """Read vectors: ((n, dim) float32, (n,) bool which are there).
 
     Raises:
-        InvalidInput: They are no numbers, or single values are null.
-        DimensionMismatch: They have another length.
-        NonFiniteVectors: NaN or infinite values.
+        InvalidInput: They are no numbers, or single values are null. They have another length. NaN or infinite values.
     """
     if isinstance(values, pa.Array | pa.ChunkedArray):
         values = _of_one_length(values)
@@ -278,9 +274,7 @@ def given_side(values: ArrowArray, kept: VersionColumns, asked: str) -> Given:
         asked: What the user wanted, for messages.
 
     Raises:
-        InvalidInput: It is neither, or single values are null.
-        DimensionMismatch: It has another length.
-        NonFiniteVectors: NaN or infinite values.
+        InvalidInput: It is neither, or single values are null. It has another length. NaN or infinite values.
     """
     dim = kept.side_dim or 0
     if kept.side_dtype == "bits" and _is_binary(values):
@@ -315,7 +309,7 @@ def _of_size(values: ArrowArray, size: int, asked: str) -> ArrowArray:
     try:
         return values.cast(pa.binary(size)) if hasattr(values, "cast") else pa.array(values, pa.binary(size))
     except NOT_CONVERTIBLE as error:
-        raise DimensionMismatch(asked, expected=f"codes of {size} bytes", found=str(error)) from error
+        raise InvalidInput(asked, expected=f"codes of {size} bytes", found=str(error)) from error
 
 
 def _refuse_holes(values: ArrowArray, asked: str) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowField, ArrowSchema, ArrowType
-from compatstore.errors import CompatStoreError, InvalidInput, InvalidName, first_offenders
+from compatstore.errors import CompatStoreError, InvalidInput, first_offenders
 from compatstore.storage.app_columns import fault_of, require_storable
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.create import ID, SOURCE
@@ -33,11 +33,11 @@ def require_names(names: Iterable[str], registry: Registry, schema: ArrowSchema,
         asked: What the user wants, for messages.
 
     Raises:
-        InvalidName: Names the first such column.
+        InvalidInput: Names the first such column.
     """
     for name in names:
         if name not in schema.names and _unfit(name):
-            raise InvalidName(
+            raise InvalidInput(
                 asked,
                 expected="metadata columns whose names do not start with an underscore and hold no dot, backtick, "
                 "control character or half of one",
@@ -45,7 +45,7 @@ def require_names(names: Iterable[str], registry: Registry, schema: ArrowSchema,
                 fix="Rename the column.",
             )
         if name in ("vector", "side") or name.rpartition("__")[0] in registry.versions or name in registry.versions:
-            raise InvalidName(
+            raise InvalidInput(
                 asked,
                 expected="metadata columns that are not an embedding version's",
                 found=repr(name),
@@ -75,8 +75,8 @@ def declared_fields(
         asked: What the caller wants, for messages.
 
     Raises:
-        InvalidName: A name means something else to the gallery, or Lance cannot handle it.
-        InvalidInput: A type is unknown, or Lance cannot keep it.
+        InvalidInput: A name means something else to the gallery, or Lance cannot handle it. A type is unknown, or Lance
+            cannot keep it.
     """
     if metadata is None:
         return []
@@ -86,7 +86,7 @@ def declared_fields(
     require_names(schema.names, registry, pa.schema([]), asked)
     taken = sorted({name for name in schema.names if name in (ID, SOURCE) or schema.names.count(name) > 1})
     if taken:
-        raise InvalidName(
+        raise InvalidInput(
             asked, expected=f"each column once, and none called {ID} or {SOURCE}", found=first_offenders(taken)
         )
     fields = [pa.field(field.name, field.type) for field in schema]

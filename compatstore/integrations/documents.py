@@ -21,11 +21,10 @@ from compatstore.arrays import ArrowField, ArrowSchema, ArrowType
 from compatstore.boundary import shown
 from compatstore.errors import Incompatible, InvalidInput, first_offenders
 from compatstore.gallery import Gallery
-from compatstore.ingest.arrow import JSON, NOT_CONVERTIBLE
-from compatstore.ingest.json_values import as_json
+from compatstore.ingest.arrow import JSON, NOT_CONVERTIBLE, as_json
 from compatstore.integrations.filter_sql import Fields, to_sql
 from compatstore.integrations.filters import ID, TEXT, Condition, Field, apart, metadata
-from compatstore.storage.arrow_values import stored_type
+from compatstore.storage.vector_form import stored_type
 
 Metadata: TypeAlias = Mapping[str, Any]
 JSON_COLUMN = "metadata"

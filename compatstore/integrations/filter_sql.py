@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from compatstore.arrays import ArrowType
 from compatstore.errors import InvalidInput, first_offenders
-from compatstore.ingest.json_values import INT64
+from compatstore.ingest.arrow import INT64
 from compatstore.integrations.filters import (
     MOMENT_PATTERN,
     AllOf,

@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias, get_args
 
 from compatstore.boundary import require_fields, shown
 from compatstore.errors import InvalidInput, first_offenders
-from compatstore.ingest.json_values import INT64
+from compatstore.ingest.arrow import INT64
 
 Operator = Literal["=", "<", "<=", ">", ">=", "in", "holds", "mentions", "mentions in any case", "missing", "empty"]
 Plain: TypeAlias = str | int | float | bool | date  # a value of a test; a datetime is a date

@@ -81,7 +81,7 @@ class ServingConnection:
 
         Raises:
             ValueError: LanceDB finds no such table.
-            UnknownVersion: The gallery has no version `queries_of`.
+            NotFound: The gallery has no version `queries_of`.
         """
         table = self.plain.open_table(name, **options)
         return ServingTable(table, FollowedGallery(table, encoders, trust_code=trust_code), queries_of)
@@ -118,7 +118,7 @@ class FollowedGallery:
         """The gallery, with the encoders of all its versions that were handed over; None while the table is none.
 
         Raises:
-            FingerprintMismatch: An encoder is another model than its version was registered with.
+            Incompatible: An encoder is another model than its version was registered with.
         """
         snapshot = self._store.snapshot()
         if KEY not in snapshot.config():

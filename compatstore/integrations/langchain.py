@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from compatstore.encoders import Function
-from compatstore.errors import DimensionMismatch, InvalidInput, MissingExtra
+from compatstore.errors import InvalidInput, MissingExtra
 from compatstore.integrations.documents import Documents, refuse_unknown
 from compatstore.integrations.langchain_filters import read_filter
 from compatstore.integrations.models import Framework, FrameworkModel
@@ -76,7 +76,7 @@ class CompatStoreVectorStore(VectorStore):
         storage_options: What the object store needs.
 
     Raises:
-        FingerprintMismatch: The embedding model is another one than the gallery's.
+        Incompatible: The embedding model is another one than the gallery's.
     """
 
     def __init__(
@@ -284,7 +284,7 @@ class CompatStoreVectorStore(VectorStore):
         where = documents.where(read_filter(filter)) if filter else None
         value = query if isinstance(query, str) else np.asarray(query, np.float32)
         if isinstance(value, np.ndarray) and value.ndim != 1:
-            raise DimensionMismatch("search by a vector", expected="one vector", found=f"shape {value.shape}")
+            raise InvalidInput("search by a vector", expected="one vector", found=f"shape {value.shape}")
         found = gallery.search(value, k, version, where, documents.columns, serving=serving)
         return [(_document(documents, row), row["_distance"]) for row in found.to_pylist()]
 

@@ -13,16 +13,9 @@ import pyarrow as pa
 
 from compatstore.asynchronous import method_beside
 from compatstore.encoders import Function
-from compatstore.errors import (
-    DimensionMismatch,
-    FingerprintMismatch,
-    Incompatible,
-    InvalidInput,
-    MissingExtra,
-    NotFound,
-)
+from compatstore.errors import Incompatible, InvalidInput, MissingExtra, NotFound
 from compatstore.gallery import Gallery
-from compatstore.ingest.json_values import as_json
+from compatstore.ingest.arrow import as_json
 from compatstore.integrations.documents import Documents, refuse_unknown
 from compatstore.integrations.llamaindex_filters import DOCUMENT, read_query
 from compatstore.integrations.models import Framework, FrameworkModel
@@ -116,8 +109,8 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
             version alone.
 
     Raises:
-        FingerprintMismatch: The embedding model is another one than the gallery's.
-        Incompatible: The table was made by `LanceDBVectorStore` with another `doc_id_key`.
+        Incompatible: The embedding model is another one than the gallery's. The table was made by `LanceDBVectorStore`
+            with another `doc_id_key`.
     """
 
     stores_text: bool = True
@@ -168,8 +161,8 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
             The ids of what was written.
 
         Raises:
-            FingerprintMismatch: The nodes were embedded by another model than the store's.
-            DimensionMismatch: Vectors have another length.
+            Incompatible: The nodes were embedded by another model than the store's.
+            InvalidInput: Vectors have another length.
         """
         refuse_unknown(kwargs, "add nodes")
         every = list(nodes)
@@ -306,7 +299,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         if query.query_embedding is not None:
             vector = np.asarray(query.query_embedding, np.float32)
             if vector.ndim != 1:
-                raise DimensionMismatch("search by a vector", expected="one vector", found=f"shape {vector.shape}")
+                raise InvalidInput("search by a vector", expected="one vector", found=f"shape {vector.shape}")
             return vector, self._served.first()
         if query.query_str is None:
             raise InvalidInput("search a gallery through LlamaIndex", expected="a text or a vector", found="neither")
@@ -345,7 +338,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         """Embed one text once, to see that the nodes' vectors are the model's.
 
         Raises:
-            FingerprintMismatch: They are another one's.
+            Incompatible: They are another one's.
         """
         model = self._served.models[0]
         if self._trusted or model.documents is None:
@@ -354,7 +347,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         own, given = np.asarray(model.documents([text])[0], float), np.asarray(embedding, float)
         lengths = np.linalg.norm(own) * np.linalg.norm(given)
         if own.shape != given.shape or (lengths > 0 and own @ given < SAME * lengths):
-            raise FingerprintMismatch(
+            raise Incompatible(
                 f"add nodes to {self._served.path}",
                 expected=f"vectors of {model.identity}",
                 found="vectors of another model",

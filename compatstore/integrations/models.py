@@ -15,8 +15,8 @@ import numpy as np
 from compatstore.arrays import FloatArray
 from compatstore.boundary import foreign
 from compatstore.encoders import Function
-from compatstore.encoders.settings import without_secrets
-from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.encoders.specs import without_secrets
+from compatstore.errors import InvalidInput
 from compatstore.versions import EmbeddingVersion
 
 EmbedTexts = Callable[[Sequence[Any]], Any]
@@ -62,8 +62,7 @@ class FrameworkModel:
             spec: How `encoders.from_spec` finds the encoder again ("python:package.module:attribute"), if it can.
 
         Raises:
-            DimensionMismatch: It gives no vector.
-            InvalidInput: It is used outside.
+            InvalidInput: It gives no vector. It is used outside.
         """
         asked = f"embed a text with {self.identity}"
         if self.documents is None:
@@ -71,7 +70,7 @@ class FrameworkModel:
         with foreign(asked, "a vector of numbers"):
             vector: FloatArray = np.asarray(self.documents(["dimension"])[0], np.float32)
         if vector.ndim != 1 or not len(vector):
-            raise DimensionMismatch(asked, expected="a vector", found=f"shape {vector.shape}")
+            raise InvalidInput(asked, expected="a vector", found=f"shape {vector.shape}")
         return Function(self.documents, len(vector), fingerprint=self.identity, queries=self.queries, spec=spec)
 
 

@@ -13,13 +13,7 @@ from contextlib import suppress
 
 from compatstore import next_step
 from compatstore.encoders import Encoder
-from compatstore.errors import (
-    AlreadyExists,
-    FingerprintMismatch,
-    GalleryNotFound,
-    Incompatible,
-    NotFound,
-)
+from compatstore.errors import AlreadyExists, Incompatible, NotFound
 from compatstore.gallery import Gallery
 from compatstore.integrations.documents import JSON_COLUMN, Documents
 from compatstore.integrations.models import FrameworkModel
@@ -37,8 +31,8 @@ class ServedGallery:
         storage_options: What the object store needs.
 
     Raises:
-        GalleryNotFound: There is none.
-        FingerprintMismatch: No version of the gallery is the first model's.
+        NotFound: There is none.
+        Incompatible: No version of the gallery is the first model's.
     """
 
     def __init__(
@@ -83,14 +77,14 @@ class ServedGallery:
         """The version whose vectors the app makes by itself: that of the first model.
 
         Raises:
-            FingerprintMismatch: The gallery has no such version.
+            Incompatible: The gallery has no such version.
         """
         gallery = self.now()
         found = [name for name in gallery.versions() if self.models[0].is_of(gallery.version(name, encoders=False))]
         if not found:
             new = next_step.made("EmbeddingVersion", "NEW_VERSION", dim=next_step.DIM_FOUND, encoder=next_step.ENCODER)
             upgrade = next_step.both(next_step.call("register", new), next_step.call("upgrade", "NEW_VERSION"))
-            raise FingerprintMismatch(
+            raise Incompatible(
                 f"use {self.path} with {self.models[0].identity}",
                 expected=f"the model of a version that the gallery has ({', '.join(gallery.versions())})",
                 found="another model, whose vectors must not be mixed with theirs",
@@ -164,13 +158,15 @@ def serve(
         storage_options: What the object store needs.
 
     Raises:
-        FingerprintMismatch: No version of the gallery is the first model's.
+        Incompatible: No version of the gallery is the first model's. The table is one whose rows this package cannot
+            write.
         InvalidInput: A gallery is to be made of a model that is used outside, and `dim` is None.
-        Incompatible: The table is one whose rows this package cannot write.
     """
     try:
         served = ServedGallery(gallery, models, storage_options)
-    except GalleryNotFound:
+    except NotFound as error:
+        if error.kind != "gallery":
+            raise
         encoder = models[0].encoder(dim) if dim is not None else models[0].measured()
         length = dim if encoder is None else encoder.dim
         named = models[0].identity if encoder is None else ""

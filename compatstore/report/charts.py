@@ -5,13 +5,15 @@ A drawing is 360 units wide, the width of a phone, so that its text is as large 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import singledispatch
+from importlib import resources
 from typing import Literal
 
 from compatstore.evaluation import Estimate
 from compatstore.html import Html, element
-from compatstore.report.axis import Axis, short, spanning
 from compatstore.report.drawings import Curves, Drawing, Histogram, Intervals, Line, Point
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 360.0, 44.0, 12.0, 12.0, 42.0
@@ -19,6 +21,18 @@ HEIGHT = 230.0
 ROW = 36.0  # of a chart of intervals
 COLOURS = 6  # of curves; then they begin again
 Anchor = Literal["start", "middle", "end"]
+
+
+def picture(drawing: Drawing) -> str:
+    """Draw a chart as a file of its own: SVG with its style and its ground, for light and dark pages."""
+    style = element("style", Html(style_of("chart.css")))
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" width="{2 * WIDTH:g}" '
+    return chart(drawing, "chart").replace("<svg ", opening, 1).removesuffix("</svg>") + f"{style}</svg>\n"
+
+
+def style_of(*files: str) -> str:
+    """Style sheets of the report, one behind the other."""
+    return "".join(resources.files("compatstore.report").joinpath(file).read_text(encoding="utf-8") for file in files)
 
 
 @singledispatch
@@ -200,3 +214,52 @@ def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Html:
 
 def _text(x: float, y: float, said: str, anchor: Anchor, *, bold: bool = False) -> Html:
     return element("text", said, x=x, y=y, text_anchor=anchor, class_="strong" if bold else None)
+
+
+_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Values from `low` to `high` on a line from `start` to `end`, in units of the drawing.
+
+    Attributes:
+        low: Least value.
+        high: Greatest value, above it.
+        start: Where the least lies.
+        end: Where the greatest lies.
+    """
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def at(self, value: float) -> float:
+        """Where a value lies; one outside lies at the end that it is beyond."""
+        share = (value - self.low) / (self.high - self.low)
+        return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
+
+    def ticks(self, most: int = 5) -> list[float]:
+        """Round values on the axis, two or more and about `most` of them."""
+        step = _round_step((self.high - self.low) / most)
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
+        return [round(number * step, 12) for number in range(first, last + 1)]
+
+
+def spanning(values: list[float], start: float, end: float, *, margin: float = 0.06) -> Axis:
+    """An axis that holds values, with some room at both ends."""
+    low, high = min(values), max(values)
+    room = (high - low) * margin or abs(high) * 0.1 or 1.0
+    return Axis(low - room, high + room, start, end)
+
+
+def short(value: float) -> str:
+    """A value at a tick: "12.5", "-3", "2e-05"."""
+    return f"{value:.4g}"
+
+
+def _round_step(least: float) -> float:
+    scale = 10.0 ** math.floor(math.log10(least))
+    return next(step * scale for step in _STEPS if step * scale >= least * (1 - 1e-9))

@@ -1,22 +1,28 @@
-"""The report of an upgrade as files: one page, or a folder of Markdown for people, JSON for programs, and pictures."""
+"""The report of an upgrade as files: one page, or a folder of Markdown for people, JSON for programs, and charts."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from compatstore.errors import StorageError
-from compatstore.evaluation import plot_budgets
-from compatstore.evaluation.plots import DrawnWave, plot_waves
-from compatstore.report.markdown import to_markdown
+from compatstore.html import markdown
+from compatstore.report.charts import picture
+from compatstore.report.content import SectionPart, facts, sections, title_of
+from compatstore.report.drawings import Curves
 from compatstore.report.page import to_page
-from compatstore.upgrade.estimates.measured import as_served
+from compatstore.shown import Table
 from compatstore.upgrade.estimates.reporting import UpgradeReport
-from compatstore.upgrade.estimates.waves import WaveFigures
 
-MARKDOWN, JSON, PICTURE, WAVES = "report.md", "report.json", "budgets.svg", "waves.svg"
+MARKDOWN, JSON = "report.md", "report.json"
+# Section whose curves are drawn -> file, text
+PICTURES = {
+    "Curve of the backfill": ("budgets.svg", "What each budget gives"),
+    "Waves": ("waves.svg", "What each wave promised, and what came"),
+}
 PAGES = (".html", ".htm")
 
 
@@ -34,7 +40,6 @@ def write_report(report: UpgradeReport, place: str | Path) -> tuple[Path, ...]:
 
     Raises:
         StorageError: The file or the folder cannot be made or written.
-        MissingExtra: A folder is asked for, there is an estimate to draw, and matplotlib is not installed.
     """
     path = Path(place)
     page = path.suffix.lower() in PAGES
@@ -59,35 +64,41 @@ def _write_page(report: UpgradeReport, path: Path) -> tuple[Path, ...]:
 
 def _write_folder(report: UpgradeReport, folder: Path) -> tuple[Path, ...]:
     folder.mkdir(parents=True, exist_ok=True)
-    pictures = _draw(report, folder)
-    shown = {
-        "Curve of the backfill": ("What each budget gives", PICTURE),
-        "Waves": ("What each wave promised, and what came", WAVES),
+    pictures = {
+        section.title: (*PICTURES[section.title], part)
+        for section in sections(report)
+        for part in section.parts
+        if section.title in PICTURES and isinstance(part, Curves)
     }
-    drawn = {title: (text, file) for title, (text, file) in shown.items() if folder / file in pictures}
-    (folder / MARKDOWN).write_text(to_markdown(report, drawn), encoding="utf-8")
-    text = json.dumps(dataclasses.asdict(report), indent=2)
-    (folder / JSON).write_text(text + "\n", encoding="utf-8")
-    return (folder / MARKDOWN, folder / JSON, *pictures)
+    for file, _, drawing in pictures.values():
+        (folder / file).write_text(picture(drawing), encoding="utf-8")
+    shown = {title: (text, file) for title, (file, text, _) in pictures.items()}
+    (folder / MARKDOWN).write_text(to_markdown(report, shown), encoding="utf-8")
+    (folder / JSON).write_text(json.dumps(dataclasses.asdict(report), indent=2) + "\n", encoding="utf-8")
+    return (folder / MARKDOWN, folder / JSON, *(folder / file for file, _, _ in pictures.values()))
 
 
-def _draw(report: UpgradeReport, folder: Path) -> tuple[Path, ...]:
-    if report.estimate is None:
-        return ()
-    taken = gained = None
-    if report.measured is not None and report.rows:
-        share, criterion, row = report.native / report.rows, report.measured.criterion, as_served(report.measured)
-        taken, gained = (share, row.figures[criterion]), (share, row.gains[criterion])
-    budgets = plot_budgets(report.estimate.table, folder / PICTURE, taken=taken)
-    if not report.waves:
-        return (budgets,)
-    return budgets, plot_waves([_drawn(wave) for wave in report.waves], folder / WAVES, taken=gained)
+def to_markdown(report: UpgradeReport, pictures: Mapping[str, tuple[str, str]] | None = None) -> str:
+    """Write a report as Markdown.
+
+    Args:
+        report: The report.
+        pictures: Title of a section -> text and file of the picture that lies beside the report for it.
+    """
+    parts = [f"# {markdown(title_of(report))}"]
+    parts += [markdown(report.advice)] if report.advice else []
+    parts.append(markdown(facts(report)))
+    for section in sections(report):
+        shown = [text for part in section.parts for text in _shown(part)]
+        shown += [f"![{text}]({file})" for text, file in [(pictures or {}).get(section.title, ("", ""))] if file]
+        parts += [f"## {section.title}", *shown] if shown else []
+    return "\n\n".join(parts) + "\n"
 
 
-def _drawn(wave: WaveFigures) -> DrawnWave:
-    return DrawnWave(
-        share=wave.share,
-        gain=wave.gain,
-        promised=tuple((promise.share, promise.gain) for promise in wave.ahead),
-        name=wave.criterion,
-    )
+def _shown(part: SectionPart) -> Iterator[str]:
+    """Paragraphs and tables; what is drawn has its figures in a table."""
+    if isinstance(part, str):
+        yield markdown(part)
+    elif isinstance(part, Table):
+        lines = [part.headings, ["---"] * len(part.headings), *part.rows]
+        yield "\n".join("| " + " | ".join(markdown(cell) for cell in line) + " |" for line in lines)

@@ -1,17 +1,20 @@
-"""The report of an upgrade as one HTML page that asks for nothing: no script, no font, no file beside it."""
+"""The report of an upgrade as one HTML page that asks for nothing: its pictures are small, and inside it."""
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Mapping, Sequence
-from importlib import resources
+from pathlib import Path
+from urllib.parse import urlsplit
 
+from compatstore.encoders.images import SUFFIXES, read_image
+from compatstore.errors import SourceError
 from compatstore.html import Html, element, joined
-from compatstore.report.charts import chart
+from compatstore.report.charts import chart, style_of
 from compatstore.report.content import Section, SectionPart, ShownQueries, facts, sections, title_of
 from compatstore.report.drawings import Curves
-from compatstore.report.thumbnails import Thumbnails
-from compatstore.shown import html_table
-from compatstore.tables import Table
+from compatstore.shown import Table, html_table
 from compatstore.upgrade.estimates.query_changes import QueryChange, ShownItem
 from compatstore.upgrade.estimates.reporting import UpgradeReport
 
@@ -36,7 +39,7 @@ def to_page(report: UpgradeReport) -> str:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("title", f"{title} - compatstore"),
-        element("style", Html(_style())),
+        element("style", Html(style_of("chart.css", "page.css"))),
     )
     body = element(
         "body",
@@ -47,10 +50,6 @@ def to_page(report: UpgradeReport) -> str:
         element("footer", element("p", "Written by compatstore. Intervals are stated with each table.")),
     )
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
-
-
-def _style() -> str:
-    return resources.files("compatstore.report").joinpath("page.css").read_text(encoding="utf-8")
 
 
 def _advice(advice: str) -> Html | None:
@@ -151,3 +150,51 @@ def _item(item: ShownItem, pictures: Thumbnails) -> Html:
 
 def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+SIDE = 96  # pixels
+LARGEST = 4 << 20  # bytes of all pictures of a page; later items are shown by their text
+SMALLEST_SIDE = 48  # smaller pictures are enlarged, with their pixels kept
+
+
+class Thumbnails:
+    """Pictures of items as data: URIs.
+
+    Args:
+        largest: Bytes of all pictures together.
+    """
+
+    def __init__(self, largest: int = LARGEST) -> None:
+        self._left, self._known = largest, dict[str, str]()
+
+    def of(self, source: str) -> str:
+        """The picture of a source as a data: URI; "" where the source is none, cannot be read, or there is no room."""
+        if source not in self._known:
+            self._known[source] = _read(source) if _is_image(source) else ""
+        uri = self._known[source]
+        if len(uri) > self._left:
+            return ""
+        self._left -= len(uri)
+        return uri
+
+
+def _is_image(source: str) -> bool:
+    """Whether a source is a file of an image on this machine, by its name."""
+    parts = urlsplit(source) if "://" in source else None
+    if parts is not None and parts.scheme != "file":
+        return False
+    return Path(source if parts is None else parts.path).suffix.lower() in SUFFIXES
+
+
+def _read(source: str) -> str:
+    try:
+        image = read_image(source)
+    except SourceError:
+        return ""
+    image.thumbnail((SIDE, SIDE))
+    if max(image.size) < SMALLEST_SIDE:
+        times = SIDE // max(image.size)
+        image = image.resize((image.width * times, image.height * times), 0)  # 0: each pixel becomes a square
+    content = io.BytesIO()
+    image.save(content, "JPEG", quality=80)
+    return "data:image/jpeg;base64," + base64.b64encode(content.getvalue()).decode("ascii")

@@ -12,8 +12,8 @@ from compatstore.search.execute import COMPUTED, as_queries, execute
 from compatstore.search.expected import Expected, ExpectedPlan, plan_expected, search_expected
 from compatstore.search.fusion import FusionPlan, search_fused
 from compatstore.search.plan import Part, SearchPlan, plan_search
+from compatstore.search.scan import require_columns, require_count, result_columns, whole_columns, with_fields
 from compatstore.search.serving import plan_serving, read_served, require_fingerprints, way_of
-from compatstore.search.wanted import require_columns, require_count, result_columns, whole_columns, with_fields
 
 QueryPlan: TypeAlias = SearchPlan | FusionPlan | CascadePlan | ExpectedPlan
 

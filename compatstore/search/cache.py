@@ -20,10 +20,17 @@ import pyarrow as pa
 from compatstore.arrays import ArrowTable, FloatArray
 from compatstore.boundary import bare, checked, fitted
 from compatstore.errors import CompatStoreError, InvalidInput
-from compatstore.in_memory.faiss_engine import load_faiss
 from compatstore.in_memory.graph import CacheSettings
-from compatstore.search.cache_size import cache_size, in_mebibytes, size_of
-from compatstore.search.cached_reading import CachedIds, Reader, as_ids, query_as_compared
+from compatstore.in_memory.nearest import load_faiss
+from compatstore.search.cached_reading import (
+    CachedIds,
+    Reader,
+    as_ids,
+    cache_size,
+    in_mebibytes,
+    query_as_compared,
+    size_of,
+)
 from compatstore.search.cached_results import (
     CacheState,
     FoundRows,
@@ -37,8 +44,8 @@ from compatstore.search.condition import joined
 from compatstore.search.execute import as_queries
 from compatstore.search.expected import Expected, ExpectedPlan
 from compatstore.search.plan import plan_search
+from compatstore.search.scan import require_count, with_fields
 from compatstore.search.serving import plan_served, require_fingerprints
-from compatstore.search.wanted import require_count, with_fields
 from compatstore.storage.app_columns import refuse_distance
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.failures import answering, answers
@@ -140,11 +147,10 @@ class Cache:
             `compatstore.table_version`.
 
         Raises:
-            DimensionMismatch: The query has another length.
-            FingerprintMismatch: The query is another model's.
-            NonFiniteVectors: NaN or infinite values.
-            InvalidInput: k < 1, a condition is no valid SQL, or the cache would take more than `max_bytes`.
-            UnknownVersion: The version was retired.
+            InvalidInput: The query has another length. NaN or infinite values. k < 1, a condition is no valid SQL, or
+                the cache would take more than `max_bytes`.
+            Incompatible: The query is another model's.
+            NotFound: The version was retired.
 
         Examples:
             >>> cache = gallery.cache()

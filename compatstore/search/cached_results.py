@@ -15,10 +15,10 @@ from compatstore.search.cached_rows import Among, CachedRows
 from compatstore.search.expected import ExpectedPlan, added_by
 from compatstore.search.parts import PartResult, merged, refused_condition
 from compatstore.search.plan import SearchPlan
-from compatstore.search.wanted import result_columns, whole_columns
-from compatstore.storage.addresses import rows_at
+from compatstore.search.scan import result_columns, whole_columns
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.doubts import kept_cosines
+from compatstore.storage.ids import rows_at
 from compatstore.storage.registry import Registry
 from compatstore.storage.row_changes import addresses
 from compatstore.storage.snapshot import Snapshot

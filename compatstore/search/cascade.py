@@ -164,7 +164,7 @@ def plan_cascade(
 
     Raises:
         InvalidInput: The query does not fit what is asked for, or a condition is not one expression.
-        UnknownVersion: There is no such version, or nothing to search with its queries.
+        NotFound: There is no such version, or nothing to search with its queries.
         UpgradeError: There was no upgrade, no fusion was chosen, or the target has no encoder here.
     """
     names = versions_of(registry, query, version)

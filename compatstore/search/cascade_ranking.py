@@ -10,19 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowTable, BoolArray, Doubles, FloatArray, RowNumbers
-from compatstore.errors import DimensionMismatch
+from compatstore.errors import InvalidInput
 from compatstore.evaluation.fusion import distances_to
 from compatstore.search.cascade import CascadePlan
 from compatstore.search.execute import execute, query_of_part
 from compatstore.search.expected import ExpectedPlan, search_expected
 from compatstore.search.fusion import FusionPlan, search_fused
 from compatstore.search.plan import Part
-from compatstore.storage.arrow_values import to_matrix, to_strings
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
-from compatstore.storage.vector_form import VectorForm
+from compatstore.storage.vector_form import VectorForm, to_matrix, to_strings
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,13 +67,13 @@ def search_cascade(
         that found them.
 
     Raises:
-        DimensionMismatch: The versions have different numbers of queries.
-        InvalidInput: The condition is no valid SQL for this table, or a query has length 0, under cosine.
+        InvalidInput: The versions have different numbers of queries. The condition is no valid SQL for this table, or a
+            query has length 0, under cosine.
     """
     registry = catalog.recorded(snapshot)
     if len({len(queries[name]) for name in plan.versions}) > 1:
         found = ", ".join(f"{len(queries[name])} of {name}" for name in plan.versions)
-        raise DimensionMismatch("search by a cascade", expected="the same queries in each version", found=found)
+        raise InvalidInput("search by a cascade", expected="the same queries in each version", found=found)
     ranking = (plan.target,) if plan.fusion is None else (plan.source, plan.target)
     asked = [query_of_part(catalog, part, queries[part.version]) for part in ranking]
     wanted = list(dict.fromkeys([*columns, *_read_columns(registry, plan)]))

@@ -13,14 +13,14 @@ from compatstore import next_step
 from compatstore.arrays import ArrowTable, FloatArray, Positions
 from compatstore.artifacts.matrix import as_matrix
 from compatstore.encoders import encode_queries, metered
-from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.errors import InvalidInput
 from compatstore.search.parts import PartResult, merged, search_part, with_numbers
 from compatstore.search.plan import Part, SearchPlan
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.registry import Registry
+from compatstore.storage.same_model import of_another_length
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm
-from compatstore.storage.version_hints import of_another_length
 
 PATIENCE = 10.0  # seconds that a search waits for an encoder whose rate limit is reached
 
@@ -38,9 +38,8 @@ def as_queries(catalog: Catalog, registry: Registry, version: str, query: Any) -
         (q, dim) float32; (1, dim) for one vector or source.
 
     Raises:
-        DimensionMismatch: The vectors have another length.
-        NonFiniteVectors: NaN or infinite values.
-        InvalidInput: No vector at all, a source that cannot be embedded, or no encoder for it.
+        InvalidInput: The vectors have another length. NaN or infinite values. No vector at all, a source that cannot be
+            embedded, or no encoder for it.
     """
     asked = f"search with a query of {version}"
     dim = registry.record(version).dim
@@ -52,12 +51,14 @@ def as_queries(catalog: Catalog, registry: Registry, version: str, query: Any) -
         single = len(shape) == 1 if shape is not None else not any(hasattr(value, "__len__") for value in query)
         try:
             return as_matrix(asked, [query] if single else query, dim)
-        except DimensionMismatch as error:
+        except InvalidInput as error:
+            if error.dim is None:
+                raise
             raise of_another_length(catalog.store, registry, version, error) from None
     encoder = catalog.encoder(version)
     if encoder is None:
         if shape is not None and len(shape) == 2:
-            unlike = DimensionMismatch(asked, found=f"shape {tuple(shape)}", dim=shape[1])
+            unlike = InvalidInput(asked, found=f"shape {tuple(shape)}", dim=shape[1])
             raise of_another_length(catalog.store, registry, version, unlike)
         options = next_step.either(shell=" (--vector, --id)", python="")
         raise InvalidInput(
@@ -106,8 +107,7 @@ def execute(
         (native, or the artifact that made the vector), and `_query` (row of the query) for more than one query.
 
     Raises:
-        DimensionMismatch: The versions have different numbers of queries.
-        InvalidInput: The condition is no valid SQL for this table.
+        InvalidInput: The versions have different numbers of queries. The condition is no valid SQL for this table.
     """
     require_as_many(queries, plan.versions)
     forms = [query_of_part(catalog, part, queries[part.query or plan.version]) for part in plan.parts]
@@ -139,11 +139,11 @@ def require_as_many(queries: Mapping[str, FloatArray], versions: Sequence[str]) 
     """Refuse different numbers of queries in the versions of one search.
 
     Raises:
-        DimensionMismatch: They differ.
+        InvalidInput: They differ.
     """
     counts = [len(queries[name]) for name in versions]
     if len(set(counts)) > 1:
-        raise DimensionMismatch(
+        raise InvalidInput(
             f"search {' and '.join(versions)} as one",
             expected="the same queries in both versions",
             found=" and ".join(map(str, counts)),
@@ -160,8 +160,7 @@ def query_of_part(catalog: Catalog, part: Part, queries: FloatArray) -> FloatArr
     """The queries as a part needs them: adapted, with zeros behind where the column has them, as signs for bits.
 
     Raises:
-        NonFiniteVectors: An artifact makes NaN or infinite values of a query.
-        InvalidInput: A query has length 0, under cosine.
+        InvalidInput: An artifact makes NaN or infinite values of a query. A query has length 0, under cosine.
     """
     asked = f"search {part.version}"
     if part.artifact is not None:

@@ -20,12 +20,12 @@ from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation.distances import expected_distances
 from compatstore.search.execute import execute
 from compatstore.search.plan import Part, SearchPlan
-from compatstore.storage.arrow_values import to_floats
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.doubts import FIRST, kept_cosines, shrinkage_of
 from compatstore.storage.indexes import SearchSettings
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
+from compatstore.storage.vector_form import to_floats
 
 
 @checked_fields

@@ -23,16 +23,15 @@ from compatstore.search.execute import query_of_part, require_as_many, side_by_s
 from compatstore.search.parts import PartResult, search_part
 from compatstore.search.plan import Part, SearchPlan, part_of, plan_search
 from compatstore.search.threshold import DEEPER, DEEPEST, ListFactors, RankedLists, first_depth
-from compatstore.storage.addresses import ADDRESS, rows_at
-from compatstore.storage.arrow_values import to_floats, to_matrix, to_strings
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.doubts import Doubt, kept_cosines
+from compatstore.storage.ids import ADDRESS, rows_at
 from compatstore.storage.indexes import NEIGHBOURS, SearchSettings, indexes_on
 from compatstore.storage.nearest import AT_ONCE
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
-from compatstore.storage.vector_form import VectorForm
+from compatstore.storage.vector_form import VectorForm, to_floats, to_matrix, to_strings
 
 ENTRIES = 2_000_000  # rows of lists that are held at once
 AS_MANY_AGAIN = 2  # rows of an index's list that are compared in any case, for each result
@@ -134,7 +133,7 @@ def plan_fused(
     the target before its upgrade has begun, the source after it is retired.
 
     Raises:
-        UnknownVersion: Neither version has vectors.
+        NotFound: Neither version has vectors.
         InvalidInput: A condition is not one SQL expression.
     """
     left, right = registry.record(source), registry.record(target)
@@ -174,8 +173,8 @@ def search_fused(
         has no other.
 
     Raises:
-        DimensionMismatch: The versions have different numbers of queries.
-        InvalidInput: The condition is no valid SQL for this table, or a query has length 0, under cosine.
+        InvalidInput: The versions have different numbers of queries. The condition is no valid SQL for this table, or a
+            query has length 0, under cosine.
     """
     require_as_many(queries, plan.versions)
     forms = [query_of_part(catalog, part, queries[part.version]) for part in plan.parts]

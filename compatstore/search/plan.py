@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from compatstore import next_step
-from compatstore.errors import UnknownVersion
+from compatstore.errors import NotFound
 from compatstore.evaluation.merging import Calibration, Merge, RankMerge, rule_of
 from compatstore.search.condition import joined
 from compatstore.storage.columns import VersionColumns
@@ -119,7 +119,7 @@ def plan_search(registry: Registry, version: str, k: int, where: str | Sequence[
     query into the space of another version of the table, the rows that have none are searched there.
 
     Raises:
-        UnknownVersion: No row can be searched with a query of that version.
+        NotFound: No row can be searched with a query of that version.
         InvalidInput: A condition is not one SQL expression.
     """
     record = registry.record(version)
@@ -134,11 +134,12 @@ def plan_search(registry: Registry, version: str, k: int, where: str | Sequence[
         part, form = part_of(source, registry.columns(source.name)), _FORMS[bridge.kind].format(dim=source.dim)
         parts.append(replace(part, artifact=bridge.id, excluded_column=excluded_column, form=form))
     if not parts:
-        raise UnknownVersion(
+        raise NotFound(
             f"search with a query of version {version}",
             expected="vectors of that version in the gallery, or an artifact that adapts its queries",
             found="neither",
             fix=f"Upgrade to it: {next_step.call('upgrade', version)}",
+            kind="version",
         )
     merge, chosen = _merge(registry, version, parts, bridge)
     return SearchPlan(version, k, _calibrated(parts, merge, chosen), merge, condition, chosen)
@@ -152,7 +153,7 @@ def plan_merged(
     It is the search of one version where the other has no vectors in the table.
 
     Raises:
-        UnknownVersion: Neither version has vectors.
+        NotFound: Neither version has vectors.
         InvalidInput: A condition is not one SQL expression.
     """
     left, right = registry.record(source), registry.record(target)

@@ -20,7 +20,7 @@ from compatstore.search.plan import SearchPlan, plan_merged, plan_search
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
-from compatstore.storage.version_hints import of_fingerprint
+from compatstore.storage.same_model import of_fingerprint
 
 
 def plan_serving(
@@ -47,7 +47,7 @@ def plan_serving(
 
     Raises:
         InvalidInput: The query does not fit what is asked for, or a condition is not one expression.
-        UnknownVersion: There is no such version, or nothing to search with its queries.
+        NotFound: There is no such version, or nothing to search with its queries.
         UpgradeError: No fusion was chosen; or as `plan_expected`.
     """
     way: Serving | None = "single" if isinstance(serving, Expected) else serving
@@ -91,9 +91,8 @@ def read_served(catalog: Catalog, registry: Registry, versions: Iterable[str], q
     """Read a query in each version that a plan asks in: version -> (q, dim) float32.
 
     Raises:
-        DimensionMismatch: The vectors have another length.
-        NonFiniteVectors: NaN or infinite values.
-        InvalidInput: No vector at all, a source that cannot be embedded, or no encoder for it.
+        InvalidInput: The vectors have another length. NaN or infinite values. No vector at all, a source that cannot be
+            embedded, or no encoder for it.
     """
     return {
         name: as_queries(catalog, registry, name, query[name] if isinstance(query, Mapping) else query)
@@ -112,7 +111,7 @@ def require_fingerprints(
         fingerprint: Of the model that made the query, or one for each version.
 
     Raises:
-        FingerprintMismatch: A query is another model's.
+        Incompatible: A query is another model's.
         InvalidInput: One fingerprint for queries in two versions, or one for a version without a query.
     """
     if fingerprint is None:

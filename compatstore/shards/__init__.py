@@ -4,7 +4,6 @@ A shard is a gallery of its own, which is searched and written as before. What s
 one status, and one rule for the cutover. A shard that fails does not stop the others.
 """
 
-import compatstore.shards.views  # noqa: F401  (registers what people see of results)
 from compatstore.shards.results import ShardsStatus, ShardsSwitched, ShardStatus, ShardsUpgrade, ShardUpgrade
 from compatstore.shards.shards import Shards
 

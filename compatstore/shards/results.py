@@ -1,13 +1,17 @@
-"""What an upgrade of shards did, and where it is: figures of all, and of each."""
+"""What shards share: one budget; and the figures of all and of each, as values and as people see them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
 
+from compatstore import next_step
 from compatstore.errors import CompatStoreError
-from compatstore.shown import Shown
+from compatstore.shown import Shown, Table, table, view
 from compatstore.storage.ledger import Spent
+from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.run import UpgradeResult
 
 
@@ -165,3 +169,134 @@ def unready(shards: Sequence[ShardStatus], target: str) -> list[str]:
     """Shards that are not ready and do not use the target yet, a clause each."""
     waiting = [shard for shard in shards if shard.active != target and shard.state != "ready"]
     return [f"{shard.gallery}: {shard.error or shard.state or 'no upgrade'}" for shard in waiting]
+
+
+@view.register
+def _(result: ShardsUpgrade) -> Iterator[str | Table]:
+    """What was done with each shard, and what comes next."""
+    yield (
+        f"{result.target} of {len(result.shards)} shards: {result.ready} ready, {result.failed} failed; "
+        f"{result.transformed} items transformed, {result.backfilled} embedded natively, {result.missing} missing"
+    )
+    yield table(
+        ("shard", "state", "transformed", "embedded", "missing", "ended by", "error"),
+        [
+            (s.gallery, "failed", "", "", "", "", str(s.error))
+            if s.result is None
+            else (s.gallery, s.result.state, *_figures(s.result), s.result.ended_by, "")
+            for s in result.shards
+        ],
+    )
+    yield f"spent: {result.spent.rows} items, {result.spent.seconds:.1f} s, {result.spent.cost:g} in cost"
+    if result.failed:
+        yield f"{next_step.same()} tries the failed ones again: {next_step.call('upgrade', result.target, on='shards')}"
+    elif result.ready == len(result.shards):
+        yield f"next: {next_step.call('cutover', result.target, on='shards')}"
+
+
+def _figures(result: UpgradeResult) -> tuple[int, int, int]:
+    return result.transformed, result.backfilled, result.missing
+
+
+@view.register
+def _(result: ShardsStatus) -> Iterator[str | Table]:
+    """All shards now."""
+    yield (
+        f"{len(result.shards)} shards, {result.rows} items; in {result.target}: {result.native} native, "
+        f"{result.transformed} transformed, {result.missing} missing"
+    )
+    yield table(
+        ("shard", "rows", "active", "state", "doing", "native", "transformed", "missing", "error"),
+        [
+            (s.gallery, s.rows, s.active, s.state, s.doing, s.native, s.transformed, s.missing, s.error)
+            for s in result.shards
+        ],
+    )
+    yield f"spent: {result.spent.rows} items, {result.spent.seconds:.1f} s, {result.spent.cost:g} in cost"
+    yield f"a cutover {'can be made' if result.can_cut_over else 'would be refused: not all are ready'}"
+
+
+@view.register
+def _(result: ShardsSwitched) -> Iterator[str | Table]:
+    """Which shards were switched."""
+    yield f"{result.active} is active: {len(result.switched)} shards switched"
+    if result.before:
+        yield f"{len(result.before)} others were not touched"
+
+
+SharedLimit = Literal["max_rows", "max_seconds", "max_cost"]
+LIMITS: tuple[SharedLimit, ...] = get_args(SharedLimit)
+LEAST_SECONDS = 1e-6  # no limit may be 0
+
+
+class SharedBudget:
+    """Gives each shard its part of one budget.
+
+    Args:
+        request: Its limits are of all shards together; the share is of each.
+        shards: Address -> status, with what was spent in earlier calls.
+    """
+
+    def __init__(self, request: Backfill, shards: Mapping[str, ShardStatus]) -> None:
+        self._request = request
+        self._rows = {address: max(shard.rows, 1) for address, shard in shards.items()}
+        self._spent = {address: shard.spent for address, shard in shards.items()}
+        self._kept: dict[str, Backfill] = {}
+        self._moved = True
+
+    def parts(self, waiting: Sequence[str]) -> dict[str, Backfill]:
+        """What each of these shards may spend in all, from its first call on."""
+        self._moved = False
+        rows, seconds, cost = (self._limits(name, waiting) for name in LIMITS)
+        return {
+            address: replace(
+                self._request,
+                max_rows=None if rows is None else round(rows[address]),
+                max_seconds=None if seconds is None else max(seconds[address], LEAST_SECONDS),
+                max_cost=None if cost is None else cost[address],
+            )
+            for address in waiting
+        }
+
+    def charge(self, address: str, spent: Spent) -> None:
+        """Note what a shard has spent by now."""
+        self._moved |= spent.rows > self._spent[address].rows
+        self._spent[address] = spent
+
+    def keep(self, address: str, part: Backfill) -> None:
+        """Keep the part of a shard that failed."""
+        self._kept[address] = part
+
+    def can_go_on(self, done: ShardUpgrade) -> bool:
+        """Whether a shard used its part up while others left something of theirs."""
+        ended = done.result is not None and done.result.ended_by in LIMITS
+        return ended and self._moved and all(self._left(name) != 0 for name in LIMITS)
+
+    def _left(self, name: SharedLimit) -> float | None:
+        """What of a limit is neither spent nor kept; None where it was not asked for."""
+        asked = getattr(self._request, name)
+        if asked is None:
+            return None
+        used = sum(max(_used(spent, name), self._kept_of(address, name)) for address, spent in self._spent.items())
+        return max(float(asked) - used, 0.0)
+
+    def _kept_of(self, address: str, name: SharedLimit) -> float:
+        return float(getattr(self._kept[address], name)) if address in self._kept else 0.0
+
+    def _limits(self, name: SharedLimit, waiting: Sequence[str]) -> dict[str, float] | None:
+        """Of one limit, what each shard may spend in all: what it has spent, and a part of what is left by its rows."""
+        left = self._left(name)
+        if left is None:
+            return None
+        rows, limits = sum(self._rows[address] for address in waiting), {}
+        for address in waiting:
+            part = left * self._rows[address] / rows
+            part = math.ceil(part - 1e-9) if name == "max_rows" else part
+            limits[address] = _used(self._spent[address], name) + part
+            left, rows = left - part, rows - self._rows[address]
+        return limits
+
+
+def _used(spent: Spent, name: SharedLimit) -> float:
+    used: Mapping[SharedLimit, float] = {"max_rows": spent.rows, "max_seconds": spent.seconds, "max_cost": spent.cost}
+    return used[name]

@@ -10,23 +10,16 @@ from typing import Self
 from compatstore import next_step
 from compatstore.boundary import checked
 from compatstore.encoders import Encoder
-from compatstore.errors import (
-    CompatStoreError,
-    GalleryNotFound,
-    Interrupted,
-    InvalidInput,
-    UpgradeError,
-    first_offenders,
-)
+from compatstore.errors import CompatStoreError, Interrupted, InvalidInput, NotFound, UpgradeError, first_offenders
 from compatstore.gallery import Gallery
 from compatstore.gallery.upgrades import LEARN
-from compatstore.shards.budget import SharedBudget
 from compatstore.shards.results import (
     ShardsStatus,
     ShardsSwitched,
     ShardStatus,
     ShardsUpgrade,
     ShardUpgrade,
+    SharedBudget,
     both,
     summed,
     total,
@@ -100,7 +93,7 @@ class Shards:
 
         Raises:
             InvalidInput: It names no database, or has no pattern behind the `#`.
-            GalleryNotFound: No table matches.
+            NotFound: No table matches.
             StorageError: The database cannot be listed.
         """
         asked = f"open the shards {pattern}"
@@ -108,14 +101,14 @@ class Shards:
             raise InvalidInput(asked, expected="DATABASE#PATTERN, such as app-db#photos_*", found=pattern)
         found = matching(pattern, storage_options)
         if not found:
-            raise GalleryNotFound(asked, expected="a table whose name matches", found="none in that database")
+            raise NotFound(asked, expected="a table whose name matches", found="none in that database", kind="gallery")
         return cls(found, encoders=encoders, trust_code=trust_code, storage_options=storage_options)
 
     def gallery(self, address: str) -> Gallery:
         """Open one shard.
 
         Raises:
-            GalleryNotFound: It is gone.
+            NotFound: It is gone.
             StorageError: It cannot be read.
         """
         return Gallery.open(
@@ -228,8 +221,8 @@ class Shards:
             should_stop: Asked before each batch.
 
         Raises:
-            UpgradeError: A shard's upgrade is not ready; nothing was switched.
-            RowsMissing: Rows of a shard have no vector in the target, and `force` is false.
+            UpgradeError: A shard's upgrade is not ready; nothing was switched. Rows of a shard have no vector in the
+                target, and `force` is false.
             Interrupted: `should_stop` said so while a shard was caught up with.
         """
         shards = self.status(target).shards

@@ -17,12 +17,11 @@ import pyarrow as pa
 from compatstore import next_step
 from compatstore.arrays import ArrowSchema, ArrowTable, ArrowType
 from compatstore.errors import InvalidInput, TableChanged
-from compatstore.storage.arrow_values import stored_type
 from compatstore.storage.failures import is_panic, told
-from compatstore.storage.lance_engine import lance
 from compatstore.storage.location import Location
 from compatstore.storage.registry import ID_TYPES, Registry
-from compatstore.storage.snapshot import Snapshot
+from compatstore.storage.snapshot import Snapshot, lance
+from compatstore.storage.vector_form import stored_type
 
 # Lance resolves names as paths: a dot goes into a struct and a backtick quotes. A star is all columns.
 _LANCE_TAKES = ("`", ".")

@@ -17,19 +17,10 @@ from compatstore.arrays import ArrowType, FloatArray
 from compatstore.artifacts import Artifact, Space
 from compatstore.artifacts.manifest import Manifest
 from compatstore.encoders import Derived, Encoder, from_spec
-from compatstore.errors import (
-    AlreadyExists,
-    CorruptArtifact,
-    DimensionMismatch,
-    FingerprintMismatch,
-    Incompatible,
-    InvalidInput,
-    UnknownArtifact,
-    first_offenders,
-)
+from compatstore.errors import AlreadyExists, CorruptArtifact, Incompatible, InvalidInput, NotFound, first_offenders
 from compatstore.storage import registry as registry_module
 from compatstore.storage.app_columns import Misfit, misfits, refuse
-from compatstore.storage.blobs import Blobs
+from compatstore.storage.files import Blobs
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.lancedb_functions import LANCEDB, build_function
 from compatstore.storage.lease_files import Fence
@@ -58,8 +49,8 @@ class Catalog:
         lease_term: Seconds without a sign of life after which another manager may take an upgrade over from this one.
 
     Raises:
-        UnknownVersion: An encoder was given for a version that the gallery does not have.
-        FingerprintMismatch: An encoder is not the one that its version was registered with.
+        NotFound: An encoder was given for a version that the gallery does not have.
+        Incompatible: An encoder is not the one that its version was registered with.
     """
 
     def __init__(
@@ -110,7 +101,7 @@ class Catalog:
 
         Raises:
             AlreadyExists: There is a version of that name.
-            InvalidName: The name means something else here, or is too long.
+            InvalidInput: The name means something else here, or is too long.
         """
         self.require_new(version.name)
         other = copy.copy(self)
@@ -206,8 +197,7 @@ class Catalog:
 
         Raises:
             AlreadyExists: The gallery has a version of that name.
-            InvalidName: The name means something else here, or is too long.
-            InvalidInput: The user has a column of that name.
+            InvalidInput: The name means something else here, or is too long. The user has a column of that name.
         """
         require_usable_name(name, f"register version {name[:80]}")
         require_unregistered(self.recorded(), name)
@@ -254,8 +244,8 @@ class Catalog:
         """The encoder of a version: handed over, stored beside the table, or built from its spec; None without one.
 
         Raises:
-            Incompatible: Its spec names Python code and code is not trusted.
-            FingerprintMismatch: What the spec builds is not what the version was registered with.
+            Incompatible: Its spec names Python code and code is not trusted. What the spec builds is not what the
+                version was registered with.
         """
         return self._find(self._encoders, self.recorded().record(name), side=False)
 
@@ -283,7 +273,7 @@ class Catalog:
         """Load a linked artifact; its files are verified.
 
         Raises:
-            UnknownArtifact: None has that id.
+            NotFound: None has that id.
             CorruptArtifact: Its files are gone or changed.
         """
         if artifact_id not in self._artifacts:
@@ -305,16 +295,17 @@ class Catalog:
         """Find a linked artifact by its id or the first digits of it.
 
         Raises:
-            UnknownArtifact: None, or more than one, has that id.
+            NotFound: None, or more than one, has that id.
         """
         records = self.recorded().artifacts
         found = [record for full, record in records.items() if artifact_id and full.startswith(artifact_id)]
         if len(found) != 1:
-            raise UnknownArtifact(
+            raise NotFound(
                 f"use artifact {artifact_id!r}",
                 expected=f"one of {first_offenders([full[:12] for full in records]) or 'none: no artifact is linked'}",
                 found=f"{len(found)} of that id",
                 fix=f"Name one of these, or link it first: {next_step.call('link', next_step.ARTIFACT)}",
+                kind="artifact",
             )
         return found[0]
 
@@ -373,7 +364,7 @@ class Catalog:
         """Store an encoder for a version that has none and whose model nobody has named.
 
         Raises:
-            FingerprintMismatch: It gives other vectors than the version's.
+            Incompatible: It gives other vectors than the version's.
         """
         self._of_version(self.recorded().record(name), encoder, side=False)
         spec = self._keep(encoder)
@@ -418,7 +409,7 @@ def _derived(record: VersionRecord, encoder: Encoder) -> Encoder:
 def _require_model(record: VersionRecord, encoder: Encoder, *, side: bool, model: str | None = None) -> Encoder:
     expected = model or (record.side_model if side else record.model)
     if encoder.fingerprint != expected:
-        raise FingerprintMismatch(
+        raise Incompatible(
             f"use this {'side-information ' if side else ''}encoder for version {record.name}",
             expected=f"the model it was registered with ({expected})",
             found=encoder.fingerprint,
@@ -427,7 +418,7 @@ def _require_model(record: VersionRecord, encoder: Encoder, *, side: bool, model
     dim = record.side_dim if side else record.dim
     if encoder.dim != dim:
         asked = f"use {type(encoder).__name__} for version {record.name}"
-        raise DimensionMismatch(asked, expected=f"{dim} values, as it was registered with", found=f"{encoder.dim}")
+        raise InvalidInput(asked, expected=f"{dim} values, as it was registered with", found=f"{encoder.dim}")
     return encoder
 
 

@@ -23,11 +23,12 @@ from compatstore.arrays import (
     ArrowTable,
     BoolArray,
     FloatArray,
+    pack,
 )
-from compatstore.bits import pack
 from compatstore.documents import WIDEST
 from compatstore.errors import InvalidInput
-from compatstore.storage.arrow_values import (
+from compatstore.storage.row_digests import InputHashes
+from compatstore.storage.vector_form import (
     VECTOR_TYPES,
     side_type,
     stored_type,
@@ -40,7 +41,6 @@ from compatstore.storage.arrow_values import (
     vector_bytes,
     vector_type,
 )
-from compatstore.storage.row_digests import InputHashes
 from compatstore.versions import EmbeddingVersion
 
 NATIVE = "native"

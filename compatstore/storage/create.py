@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 
 from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowField
-from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName, first_offenders, meant
+from compatstore.errors import InvalidInput, first_offenders, meant
 from compatstore.storage.app_columns import fault_of, renaming
-from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import build_index, refuse_repeats
@@ -23,7 +22,7 @@ from compatstore.storage.probe import require_conditional_writes
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import KEY, Registry, start
 from compatstore.storage.store import PRIMARY_KEY, Store
-from compatstore.storage.vector_form import VectorForm
+from compatstore.storage.vector_form import VectorForm, to_matrix
 from compatstore.versions import EmbeddingVersion, require_usable_name
 
 ID, SOURCE = "id", "source"
@@ -37,8 +36,7 @@ def create_table(
     """Make an empty table with the columns of one version, and metadata columns.
 
     Raises:
-        InvalidInput: `id_type` is unknown.
-        InvalidName: The version's name means something else here, or is too long.
+        InvalidInput: `id_type` is unknown. The version's name means something else here, or is too long.
         AlreadyExists: Something is there.
         StorageError: The place cannot be written, or is an object store without conditional writes.
     """
@@ -79,12 +77,10 @@ def adopt_table(
     days) raise.
 
     Raises:
-        GalleryNotFound: There is no table.
-        InvalidInput: A column is missing or of another type, or the table is a gallery already.
-        InvalidName: A column has a name that Lance or a gallery cannot handle.
-        DimensionMismatch: The vectors have another length.
-        DuplicateIds: An id occurs twice.
-        InvalidName: The version's name means something else here, or is too long.
+        NotFound: There is no table.
+        InvalidInput: A column is missing or of another type, or the table is a gallery already. A column has a name
+            that Lance or a gallery cannot handle. The vectors have another length. An id occurs twice. The version's
+            name means something else here, or is too long.
         StorageError: The table lies in an object store without conditional writes.
     """
     store = Store.open(location)
@@ -182,10 +178,10 @@ def _require_names(store: Store, version: str, vector: str, asked: str) -> None:
     if odd:
         found = first_offenders([f"{name!a} ({why})" for name, why in odd.items()])
         fix = renaming(next(iter(odd)), store.location)
-        raise InvalidName(asked, expected="columns whose names a gallery can read and search", found=found, fix=fix)
+        raise InvalidInput(asked, expected="columns whose names a gallery can read and search", found=found, fix=fix)
     taken = [name for name in names if name != vector and (name == version or name.startswith(f"{version}__"))]
     if taken:
-        raise InvalidName(
+        raise InvalidInput(
             asked,
             expected=f"no column of the app's that is called as version {version}'s are",
             found=first_offenders(taken),
@@ -205,7 +201,7 @@ def _adopted_columns(store: Store, version: EmbeddingVersion, vector: str, asked
             f"'data_type': pa.list_(pa.float32(), {version.dim})}})",
         )
     if kind.list_size != version.dim:
-        raise DimensionMismatch(
+        raise InvalidInput(
             asked, expected=f"vectors of {version.dim} values in column {vector!r}", found=f"{kind.list_size} values"
         )
     return VersionColumns(vector, version.dim, version.dim, floats[kind.value_type])

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 from compatstore import next_step
 from compatstore.artifacts import Artifact, Space
-from compatstore.artifacts.kinds.derivation import DerivationKind, derivation_between, described, needs_unit
+from compatstore.artifacts.kinds import DerivationKind, derivation_between, described, needs_unit
 from compatstore.derivation import UNIT_TOLERANCE, Derivation, not_unit
-from compatstore.errors import DimensionMismatch, Incompatible, InvalidInput
-from compatstore.storage.arrow_values import to_matrix
+from compatstore.errors import Incompatible, InvalidInput
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
-from compatstore.storage.vector_form import VectorForm
+from compatstore.storage.vector_form import VectorForm, to_matrix
 from compatstore.versions import DType, Metric
 
 
@@ -29,12 +28,12 @@ def derive_version(
     """Describe a version that is derived of another; what is None is as the source has it.
 
     Raises:
-        DimensionMismatch: It is to be longer than the source.
-        InvalidInput: It is the source itself, or compares cut vectors by another metric without scaling them.
+        InvalidInput: It is to be longer than the source. It is the source itself, or compares cut vectors by another
+            metric without scaling them.
     """
     asked = f"derive {name} of {source.name}"
     if dim is not None and dim > source.dim:
-        raise DimensionMismatch(
+        raise InvalidInput(
             asked,
             expected=f"{source.dim} values at most",
             found=f"{dim}",

@@ -24,10 +24,9 @@ from typing import Any, TypeVar
 
 from compatstore import next_step
 from compatstore.boundary import takes_no_wrapper
-from compatstore.errors import CommitConflict, CompatStoreError, StorageError
-from compatstore.permissions import whose
-from compatstore.storage.blobs import FOLDER
-from compatstore.storage.files import Files
+from compatstore.errors import CompatStoreError, StorageError
+from compatstore.paths import whose
+from compatstore.storage.files import FOLDER, Files
 from compatstore.storage.location import Location
 
 WRITABLE = "Check that the path exists, that its disk has room and that you may write there."
@@ -99,7 +98,7 @@ def storage_failure(error: BaseException, asked: str, location: Location) -> Sto
     found = told(error)
     if lost_race(error):
         fix = "Nothing of this call was written; run it again."
-        return CommitConflict(asked, expected="a moment without other writers", found=found, fix=fix)
+        return StorageError(asked, expected="a moment without other writers", found=found, fix=fix)
     denied = denied_at(error, location)
     if denied:
         fix = "Give this process access with chmod or chown, or run it as the owner."

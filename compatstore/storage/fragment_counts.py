@@ -15,8 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compatstore.storage.blobs import FOLDER
-from compatstore.storage.files import Files
+from compatstore.storage.files import FOLDER, Files
 from compatstore.storage.fragments import Fragment, field_ids, list_fragments
 from compatstore.storage.registry import Registry, bridge_to
 from compatstore.storage.snapshot import Snapshot

@@ -21,8 +21,7 @@ from compatstore.errors import StorageError
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.failures import lost_race, require_whole
 from compatstore.storage.files import Files
-from compatstore.storage.lance_engine import DataFile, LanceFileWriter, lance
-from compatstore.storage.snapshot import Snapshot
+from compatstore.storage.snapshot import DataFile, LanceFileWriter, Snapshot, lance
 from compatstore.storage.store import ATTEMPTS, Store
 
 BATCH_ROWS = 4096

@@ -17,8 +17,8 @@ from typing import Any
 
 from compatstore.documents import Malformed, parse, read_record
 from compatstore.errors import CorruptArtifact
-from compatstore.permissions import user_name
-from compatstore.storage.blobs import Blobs
+from compatstore.paths import user_name
+from compatstore.storage.files import Blobs
 
 PREFIX = "compatstore.history."
 PAGE = 32

@@ -1,4 +1,9 @@
-"""Items by their ids: the scalar index that finds them, and conditions with the ids escaped."""
+"""Items by their ids, in an index of them, and rows by their addresses, which are read at once.
+
+An address is the number of a fragment and a place in it. Rows move, when their natives are written or fragments are
+merged, so an address says where a row was: the row there must have the id, or the id is looked up after all. Pages of
+the index of ids stay in memory, so that ids looked up all over a gallery take memory by its rows; addresses do not.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore import next_step
-from compatstore.arrays import ArrowArray, ArrowTable, ArrowType, Id
+from compatstore.arrays import ArrowArray, ArrowTable, ArrowType, Id, RowNumbers
 from compatstore.boundary import foreign, shown
-from compatstore.errors import DuplicateIds, InvalidInput, UnknownId, first_offenders
+from compatstore.errors import InvalidInput, NotFound, first_offenders
 from compatstore.storage.deltas import update_index
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
@@ -116,18 +121,18 @@ def refuse_repeats(ids: ArrowArray, asked: str) -> None:
     """Refuse an Arrow array in which an id is null or occurs twice.
 
     Raises:
-        InvalidInput: An id is null.
-        DuplicateIds: An id occurs twice; the first offenders are named.
+        InvalidInput: An id is null. An id occurs twice; the first offenders are named.
     """
     refuse_null_ids(ids, asked)
     counts = pc.value_counts(ids)
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
     if repeated:
-        raise DuplicateIds(
+        raise InvalidInput(
             asked,
             expected="each id once",
             found=f"repeated ids {first_offenders(repeated)}",
             fix="Remove the repeats.",
+            duplicates=repeated,
         )
 
 
@@ -149,16 +154,17 @@ def refuse_known(store: Store, id_column: str, ids: ArrowArray, asked: str) -> i
         The table version that has none of them.
 
     Raises:
-        DuplicateIds: Some are there; the first are named.
+        InvalidInput: Some are there; the first are named.
     """
     snapshot = store.snapshot()
     known = find(store, id_column, ids.to_pylist(), [id_column], snapshot).column(id_column).to_pylist()
     if known:
-        raise DuplicateIds(
+        raise InvalidInput(
             asked,
             expected="new ids",
             found=f"ids already in the gallery: {first_offenders(sorted(known))}",
             fix=f"Replace those items with {next_step.option('upsert', True)}, or leave them out.",
+            duplicates=known,
         )
     return snapshot.version
 
@@ -167,12 +173,13 @@ def refuse_unknown(store: Store, id_column: str, ids: ArrowArray, asked: str) ->
     """Refuse ids that the gallery does not have.
 
     Raises:
-        UnknownId: Some are not there; the first are named.
+        NotFound: Some are not there; the first are named.
     """
     known = set(find(store, id_column, ids.to_pylist(), [id_column]).column(id_column).to_pylist())
     unknown = [item for item in ids.to_pylist() if item not in known]
     if unknown:
-        raise UnknownId(asked, expected="ids that are in the gallery", found=f"no item {first_offenders(unknown)}")
+        found = f"no item {first_offenders(unknown)}"
+        raise NotFound(asked, expected="ids that are in the gallery", found=found, kind="item")
 
 
 def build_index(store: Store, id_column: str) -> None:
@@ -193,3 +200,66 @@ def _index_name(store: Store, id_column: str) -> str | None:
         if list(index.field_names) == [id_column] and index.index_type in ("BTree", "BTREE"):
             return str(index.name)
     return None
+
+
+ADDRESS = "_rowaddr"  # Lance's column of the address of a row
+UNKNOWN = -1  # address of a row that is to be found by its id
+_CHUNK = 5_000
+
+
+def at_addresses(rows: Sequence[int]) -> Iterator[str]:
+    """SQL conditions that together select the rows at these addresses, a few thousand each."""
+    for start in range(0, len(rows), _CHUNK):
+        yield f"{ADDRESS} IN ({','.join(map(str, rows[start : start + _CHUNK]))})"
+
+
+def rows_at(snapshot: Snapshot, rows: RowNumbers, columns: Sequence[str]) -> ArrowTable:
+    """Columns of the rows at n addresses, in their order; an address may occur again."""
+    distinct, places = np.unique(rows, return_inverse=True)
+    table = _read(snapshot, columns, at_addresses(distinct.tolist()))
+    order = np.argsort(table[ADDRESS].to_numpy())
+    return table.select(list(columns)).combine_chunks().take(pa.array(order[places]))
+
+
+def read_rows(
+    snapshot: Snapshot,
+    id_column: str,
+    ids: Sequence[Id],
+    addresses: RowNumbers | None = None,
+    columns: Sequence[str] | None = None,
+) -> ArrowTable:
+    """Rows of those ids, each once and in any order, as an Arrow table with their addresses in the column `ADDRESS`.
+
+    Args:
+        snapshot: The table version that is read.
+        id_column: Column of the ids.
+        ids: n ids. In a table that others own an id may stand in several rows.
+        addresses: (n,) int64, where the rows were when they were read last, `UNKNOWN` where that is not known. Of an
+            id whose row is there still no other row is read.
+        columns: What is read, `id_column` with it; None for whole rows.
+    """
+    if addresses is None:
+        return _read(snapshot, columns, among(id_column, ids))
+    there = _read(snapshot, columns, at_addresses(addresses[addresses != UNKNOWN].tolist()))
+    found = there[ADDRESS].to_numpy().astype(np.int64)
+    sorting = np.argsort(found)
+    places = np.searchsorted(found, addresses, sorter=sorting)
+    places = sorting[np.minimum(places, len(found) - 1)] if len(found) else np.zeros(len(addresses), np.int64)
+    stays = np.zeros(len(addresses), bool)
+    if len(found):
+        held = there[id_column].combine_chunks().take(pa.array(places))
+        same = pc.equal(held, pa.array(list(ids), held.type)).to_numpy(zero_copy_only=False)
+        stays = (found[places] == addresses) & same
+    there = there.take(pa.array(np.unique(places[stays])))
+    moved = [ids[int(row)] for row in np.flatnonzero(~stays)]
+    if not moved:
+        return there
+    elsewhere = _read(snapshot, columns, among(id_column, moved))
+    new = pc.invert(pc.is_in(elsewhere[ADDRESS], value_set=there[ADDRESS].combine_chunks()))
+    return pa.concat_tables([there, elsewhere.filter(new)])
+
+
+def _read(snapshot: Snapshot, columns: Sequence[str] | None, conditions: Iterator[str]) -> ArrowTable:
+    chosen = None if columns is None else list(columns)
+    parts = [snapshot.to_table(columns=chosen, filter=one, with_row_address=True) for one in conditions]
+    return pa.concat_tables(parts) if parts else snapshot.to_table(columns=chosen, limit=0, with_row_address=True)

@@ -72,7 +72,7 @@ def refresh_index(store: Store, version: str, report: Report | None = None, *, a
         always: Whether to measure where few vectors came since the last measurement too.
 
     Raises:
-        UnknownVersion: The gallery keeps no vectors of that version.
+        NotFound: The gallery keeps no vectors of that version.
         InvalidInput: It has no index.
     """
     before = index_status(store, version)

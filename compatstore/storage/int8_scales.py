@@ -11,8 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from compatstore.storage.blobs import FOLDER
-from compatstore.storage.files import Files
+from compatstore.storage.files import FOLDER, Files
 from compatstore.storage.location import Location
 
 

@@ -16,8 +16,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from compatstore.storage.blobs import FOLDER
-from compatstore.storage.files import Files
+from compatstore.storage.files import FOLDER, Files
 from compatstore.storage.location import Location
 
 

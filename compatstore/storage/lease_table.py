@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from compatstore.documents import Malformed, Record, parse, read_record
 from compatstore.errors import StorageError
-from compatstore.storage.blobs import FOLDER
-from compatstore.storage.lance_engine import lance
+from compatstore.storage.files import FOLDER
 from compatstore.storage.location import Location
+from compatstore.storage.snapshot import lance
 from compatstore.storage.store import Conflict, storage_errors
 
 LEASES = "leases.lance"

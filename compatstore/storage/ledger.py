@@ -23,7 +23,7 @@ from compatstore import next_step
 from compatstore.arrays import ArrowTable, ArrowType, Digests, Id
 from compatstore.documents import parse, read_record
 from compatstore.errors import StorageError
-from compatstore.permissions import refused
+from compatstore.paths import refused
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.lease_files import LEDGER, Fence, LeaseFiles
 from compatstore.storage.location import Location

@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import ArrowTable
-from compatstore.storage.addresses import ADDRESS
 from compatstore.storage.failures import require_whole
 from compatstore.storage.fragments import file_names
-from compatstore.storage.lance_engine import lance, write_fragments
-from compatstore.storage.snapshot import Snapshot
+from compatstore.storage.ids import ADDRESS
+from compatstore.storage.snapshot import Snapshot, lance, write_fragments
 from compatstore.storage.store import Store
 
 SAMPLE_ROWS = 256

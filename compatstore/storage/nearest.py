@@ -11,8 +11,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from compatstore.arrays import ArrowTable, FloatArray
-from compatstore.bits import pack
+from compatstore.arrays import ArrowTable, FloatArray, pack
 from compatstore.storage.snapshot import Snapshot
 
 HAMMING = "hamming"  # Lance's metric of bytes

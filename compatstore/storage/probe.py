@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from compatstore.errors import StorageError
 from compatstore.storage.files import Files
-from compatstore.storage.lance_engine import CommitConflictError, lance
 from compatstore.storage.location import Location
+from compatstore.storage.snapshot import CommitConflictError, lance
 
 WORDS = b"written by compatstore doctor to see whether it can be; safe to remove"
 

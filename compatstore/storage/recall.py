@@ -21,7 +21,6 @@ import numpy as np
 
 from compatstore.arrays import ArrowTable, FloatArray, RowNumbers
 from compatstore.storage import indexes
-from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.index_status import compared_share
 from compatstore.storage.indexes import NEIGHBOURS, Report, SearchSettings, tell
@@ -30,6 +29,7 @@ from compatstore.storage.registry import Registry, edit, read
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 from compatstore.storage.unindexed import Unindexed
+from compatstore.storage.vector_form import to_matrix
 
 QUERIES = 200
 GOAL = 0.97  # of the sample, so that 0.95 holds beyond it: 2,000 neighbours have a standard error of 0.004

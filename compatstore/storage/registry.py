@@ -19,19 +19,18 @@ from compatstore.errors import (
     CompatStoreError,
     CorruptArtifact,
     InvalidInput,
+    NotFound,
     StorageError,
-    UnknownVersion,
     first_offenders,
     meant,
 )
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.merging import Merge
-from compatstore.storage.blobs import Blobs
 from compatstore.storage.columns import VersionColumns
+from compatstore.storage.files import Blobs
 from compatstore.storage.history import PREFIX, HistoryEntry, pages, read_entries, turn_page
-from compatstore.storage.lance_engine import lance
 from compatstore.storage.records import ArtifactRecord, MergeRecord, RunRecord, ServingRecord, VersionRecord
-from compatstore.storage.snapshot import Snapshot
+from compatstore.storage.snapshot import Snapshot, lance
 from compatstore.storage.store import Store
 
 FORMAT = 1
@@ -95,14 +94,15 @@ class Registry:
         """The record of a version.
 
         Raises:
-            UnknownVersion: There is none.
+            NotFound: There is none.
         """
         if name not in self.versions:
-            raise UnknownVersion(
+            raise NotFound(
                 f"use embedding version {name!r}",
                 expected=f"one of {', '.join(self.versions)}",
                 found="no such version",
                 fix=f"{meant(name, self.versions)}Name one of these; or {_new_version(name)}",
+                kind="version",
             )
         return self.versions[name]
 
@@ -110,15 +110,16 @@ class Registry:
         """Columns of a version whose vectors the table keeps.
 
         Raises:
-            UnknownVersion: There is no such version, or none of its vectors is there.
+            NotFound: There is no such version, or none of its vectors is there.
         """
         columns = self.record(name).columns
         if columns is None:
-            raise UnknownVersion(
+            raise NotFound(
                 f"read the vectors of version {name!r}",
                 expected="a version with vectors in this gallery",
                 found="it was retired" if self.versions[name].retired else "it is registered only",
                 fix=f"Upgrade to it: {next_step.call('upgrade', name)}",
+                kind="version",
             )
         return columns
 
@@ -405,7 +406,7 @@ def unsearchable(registry: Registry, version: str) -> str:
     """SQL condition: the row has no vector that a query of the version finds.
 
     Raises:
-        UnknownVersion: The version has no vectors in the table.
+        NotFound: The version has no vectors in the table.
     """
     missing = registry.columns(version).missing
     bridge = bridge_to(registry, version)

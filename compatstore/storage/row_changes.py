@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from compatstore.arrays import ArrowBatch, Digests
-from compatstore.storage.addresses import ADDRESS
 from compatstore.storage.fragments import field_ids
+from compatstore.storage.ids import ADDRESS
 from compatstore.storage.snapshot import Snapshot
 
 _BATCH_ROWS = 8192

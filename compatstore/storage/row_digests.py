@@ -20,7 +20,7 @@ import pyarrow as pa
 from compatstore.arrays import ArrowArray, ArrowTable, BoolArray, Digests, FloatArray
 from compatstore.digests import hash_rows, mix
 from compatstore.errors import StorageError
-from compatstore.storage.arrow_values import stored_type, to_matrix
+from compatstore.storage.vector_form import stored_type, to_matrix
 
 CHUNK = 65_536  # texts that are Python objects at once
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -1,15 +1,41 @@
-"""Lance datasets as this package uses them; pylance ships no type information.
+"""Lance itself, imported once and quietly, and its datasets as this package uses them.
 
 What Lance itself defines (fragments, index descriptions, tags) stays `Any`.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
 
 from compatstore.arrays import ArrowBatch, ArrowField, ArrowSchema, ArrowTable
+
+# Replacing the data files of a column is how a hop writes; Lance warns of it at every commit.
+os.environ.setdefault(
+    "LANCE_LOG", "warn,lance_table::transaction::manifest_build=error,lance::dataset::write::insert=error"
+)
+# An upsert joins on ids with the whole batch in memory; Lance's own 300 MB refuse batches of 100,000 vectors.
+os.environ.setdefault("LANCE_MEM_POOL_SIZE", str(8 << 30))
+os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")
+
+import lance
+from lance.commit import CommitConflictError
+from lance.file import LanceFileSession, LanceFileWriter
+from lance.fragment import DataFile, write_fragments
+from lance.optimize import Compaction, CompactionTask
+
+__all__ = [
+    "CommitConflictError",
+    "Compaction",
+    "CompactionTask",
+    "DataFile",
+    "LanceFileSession",
+    "LanceFileWriter",
+    "lance",
+    "write_fragments",
+]
 
 
 class Snapshot(Protocol):
@@ -26,19 +52,19 @@ class Snapshot(Protocol):
     """
 
     @property
-    def version(self) -> int: ...  # noqa: D102
+    def version(self) -> int: ...
     @property
-    def schema(self) -> ArrowSchema: ...  # noqa: D102
+    def schema(self) -> ArrowSchema: ...
     @property
-    def lance_schema(self) -> Any: ...  # noqa: D102
+    def lance_schema(self) -> Any: ...
     @property
-    def data_storage_version(self) -> str: ...  # noqa: D102
+    def data_storage_version(self) -> str: ...
     @property
-    def has_stable_row_ids(self) -> bool: ...  # noqa: D102
+    def has_stable_row_ids(self) -> bool: ...
     @property
-    def stats(self) -> Any: ...  # noqa: D102
+    def stats(self) -> Any: ...
     @property
-    def tags(self) -> Any: ...  # noqa: D102
+    def tags(self) -> Any: ...
 
     def config(self) -> Mapping[str, str]:
         """Configuration of the table, where the registry is."""

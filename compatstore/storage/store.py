@@ -15,21 +15,13 @@ import pyarrow as pa
 
 from compatstore import next_step
 from compatstore.arrays import ArrowField, ArrowSchema, ArrowTable
-from compatstore.errors import (
-    AlreadyExists,
-    CommitConflict,
-    CompatStoreError,
-    GalleryNotFound,
-    StorageError,
-    first_offenders,
-)
+from compatstore.errors import AlreadyExists, CompatStoreError, NotFound, StorageError, first_offenders
 from compatstore.storage.failures import WRITABLE, denied_at, is_panic, lost_race, told
 from compatstore.storage.files import Files
-from compatstore.storage.lance_engine import lance
 from compatstore.storage.lease_files import Fence
 from compatstore.storage.location import Location
 from compatstore.storage.probe import require_conditional_writes
-from compatstore.storage.snapshot import Snapshot, Writer
+from compatstore.storage.snapshot import Snapshot, Writer, lance
 
 Result = TypeVar("Result")
 ATTEMPTS = 20
@@ -80,17 +72,18 @@ class Store:
         """Open a table.
 
         Raises:
-            GalleryNotFound: There is none.
+            NotFound: There is none.
             StorageError: It cannot be read.
         """
         asked = f"open a gallery at {location.uri}"
         with storage_errors(asked, location):
             if location.is_local and not Path(location.uri, "_versions").is_dir():
-                raise GalleryNotFound(
+                raise NotFound(
                     asked,
                     expected="a Lance table",
                     found="a folder or file that is none" if Path(location.uri).exists() else "nothing there",
                     fix=_instead(location),
+                    kind="gallery",
                 )
             return cls(location, lance.dataset(location.uri, storage_options=location.storage_options or None))
 
@@ -213,8 +206,7 @@ class Store:
         """Run a function that commits, and run it again after a conflict with another writer.
 
         Raises:
-            CommitConflict: They won `ATTEMPTS` times.
-            StorageError: The table cannot be written.
+            StorageError: They won `ATTEMPTS` times. The table cannot be written.
         """
         for attempt in range(ATTEMPTS):
             try:
@@ -222,7 +214,7 @@ class Store:
                     return commit()
             except Conflict:
                 time.sleep(min(0.01 * 2**attempt, 0.5))
-        raise CommitConflict(
+        raise StorageError(
             f"{asked} in {self.location.name}",
             expected="a moment without other writers",
             found=f"{ATTEMPTS} conflicts in a row",

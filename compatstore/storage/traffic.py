@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowTable, ArrowType, Id
 from compatstore.errors import StorageError
-from compatstore.permissions import refused
-from compatstore.storage.blobs import FOLDER
-from compatstore.storage.files import Files
+from compatstore.paths import refused
+from compatstore.storage.files import FOLDER, Files
 from compatstore.storage.ledger import sealed, unsealed
 from compatstore.storage.location import Location
 

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from compatstore.arrays import ArrowTable, FloatArray, RowNumbers
-from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.deltas import fragments_outside
 from compatstore.storage.indexes import indexes_on
 from compatstore.storage.snapshot import Snapshot
+from compatstore.storage.vector_form import to_matrix
 
 MOST_ROWS = 20_000  # that are held in memory
 

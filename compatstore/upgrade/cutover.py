@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compatstore import next_step
-from compatstore.errors import RowsMissing, UpgradeError
+from compatstore.errors import UpgradeError
 from compatstore.evaluation.fusion import Served
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.doubts import can_doubt
@@ -27,7 +27,7 @@ def check_cutover(catalog: Catalog, target: str) -> int:
     """Rows that stand in the way of a cutover, as no query of the target would find them; read-only.
 
     Raises:
-        UnknownVersion: There is no such version.
+        NotFound: There is no such version.
         UpgradeError: There is no upgrade to that version, or it is not ready.
     """
     registry = catalog.registry()
@@ -71,8 +71,7 @@ def cut_over(
         controls: Progress and stop.
 
     Raises:
-        UpgradeError: The upgrade is not ready, or it cannot be served as asked.
-        RowsMissing: Rows have no vector in the target.
+        UpgradeError: The upgrade is not ready, or it cannot be served as asked. Rows have no vector in the target.
         LeaseHeld: Somebody else works on that upgrade.
         Interrupted: A stop was asked for before anything was switched.
     """
@@ -101,7 +100,7 @@ def _cut_over(catalog: Catalog, target: str, force: bool, serving: Served | None
     missing = _catch_up_fully(catalog, run, controls)
     if missing and not force:
         ids = named(first_of(catalog.store, registry.id_column, unsearchable(registry, target)), missing)
-        raise RowsMissing(
+        raise UpgradeError(
             f"cut over to {target}",
             expected="a vector for every item",
             found=f"{missing} items without one: {ids}",

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from compatstore import next_step
-from compatstore.errors import CommitConflict, Interrupted
+from compatstore.errors import Interrupted, StorageError
 from compatstore.storage.fragment_counts import FragmentCounts
 from compatstore.storage.fragments import (
     Fragment,
@@ -65,8 +65,8 @@ class Hop:
 
         Raises:
             Interrupted: A stop was asked for; finished fragments stay.
-            CommitConflict: Other writers were faster each time; fragments that were committed before stay.
-            EngineFailed: The jobs of a fragment lost their workers again and again; the same holds.
+            StorageError: Other writers were faster each time; fragments that were committed before stay.
+            UpgradeError: The jobs of a fragment lost their workers again and again; the same holds.
         """
         return _Pass(self, monitor).run()
 
@@ -193,7 +193,7 @@ class _Pass:
         self._conflicts[fragment.id] += 1
         tries = self._conflicts[fragment.id]
         if tries >= ATTEMPTS:
-            raise CommitConflict(
+            raise StorageError(
                 f"hop in {self._store.location.name}",
                 expected="a moment without other writers",
                 found=f"{tries} conflicts in a row about fragment {fragment.id}",

@@ -13,8 +13,7 @@ from compatstore.shown import Shown
 from compatstore.storage import indexes
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.fragments import list_fragments
-from compatstore.storage.index_cost import build_seconds, index_bytes
-from compatstore.storage.index_status import index_status
+from compatstore.storage.index_status import build_seconds, index_bytes, index_status
 from compatstore.storage.records import CHOSEN
 from compatstore.storage.registry import bridge_to
 from compatstore.upgrade.backfilling.account import read_account

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import replace
 
 from compatstore import next_step
-from compatstore.errors import RowsMissing, UpgradeError
+from compatstore.errors import UpgradeError
 from compatstore.evaluation.weight_choice import WeightChoice
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.fragment_counts import forget_counts
@@ -33,8 +33,8 @@ def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False, force: bo
         force: Do so while items have their only vector in it.
 
     Raises:
-        UpgradeError: The version is active, or an upgrade still reads it.
-        RowsMissing: Items have a vector in it and none in the version that took its place, or in no other at all.
+        UpgradeError: The version is active, or an upgrade still reads it. Items have a vector in it and none in the
+            version that took its place, or in no other at all.
         LeaseHeld: Somebody works on an upgrade from or to it.
     """
     catalog = catalog.giving_up(name)
@@ -69,7 +69,7 @@ def _settle_readers(catalog: Catalog, name: str, force: bool) -> None:
         missing = catalog.store.count(condition)
         if missing and not force:
             ids = named(first_of(catalog.store, registry.id_column, condition), missing)
-            raise RowsMissing(
+            raise UpgradeError(
                 f"retire {name}",
                 expected=f"a vector in {run.target} for every item that has one in {name}",
                 found=f"{missing} items without one: {ids}",
@@ -82,7 +82,7 @@ def _require_elsewhere(catalog: Catalog, name: str) -> None:
     """Refuse to drop the only vector of an item, as one has that was added while an upgrade's target was active.
 
     Raises:
-        RowsMissing: There are such items.
+        UpgradeError: There are such items.
     """
     registry = catalog.registry()
     there = set(catalog.store.schema.names)  # an app may have dropped a version's columns, and then it has no vectors
@@ -101,7 +101,7 @@ def _require_elsewhere(catalog: Catalog, name: str) -> None:
         ids = named(first_of(catalog.store, registry.id_column, condition), count)
         run = registry.runs.get(name)
         keep = f"Keep them: {next_step.finishing(name)}; or drop" if run is not None else "Drop"
-        raise RowsMissing(
+        raise UpgradeError(
             f"retire {name}",
             expected="another version with a vector of every item",
             found=f"{count} items that have a vector in {name} only: {ids}",

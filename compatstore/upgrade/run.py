@@ -22,8 +22,7 @@ from compatstore.storage.records import CHOSEN, RunRecord
 from compatstore.storage.registry import unsearchable
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.backfilling.backfill import Backfiller, require_encoder
-from compatstore.upgrade.backfilling.embeddable import count_embeddable
-from compatstore.upgrade.backfilling.left import Left
+from compatstore.upgrade.backfilling.embeddable import Left, count_embeddable
 from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, reads_sigma
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext

@@ -77,7 +77,7 @@ class ManagedIndex:
                 first.
 
         Raises:
-            UnknownVersion: The gallery keeps no vectors of that version.
+            NotFound: The gallery keeps no vectors of that version.
             InvalidInput: There are too few vectors, the kind is unknown, or vectors cannot be divided into such parts.
             LeaseHeld: Somebody else works on this index.
             Interrupted: `should_stop` said so.
@@ -101,7 +101,7 @@ class ManagedIndex:
         """What is known of it; read-only.
 
         Raises:
-            UnknownVersion: The gallery keeps no vectors of that version.
+            NotFound: The gallery keeps no vectors of that version.
 
         Examples:
             >>> gallery.maintenance.index("v1").status().unindexed_rows
@@ -126,7 +126,7 @@ class ManagedIndex:
             should_stop: Asked as a stage goes on; what is done by then stays.
 
         Raises:
-            UnknownVersion: The gallery keeps no vectors of that version.
+            NotFound: The gallery keeps no vectors of that version.
             InvalidInput: It has no index.
             LeaseHeld: Somebody else works on this index.
             Interrupted: `should_stop` said so.
@@ -153,7 +153,7 @@ class ManagedIndex:
             adopted: Drop it from the column of an app too, whose index it may be.
 
         Raises:
-            UnknownVersion: The gallery keeps no vectors of that version.
+            NotFound: The gallery keeps no vectors of that version.
             UpgradeError: The column is an app's, and `adopted` is false.
             LeaseHeld: Somebody works on this index.
 

@@ -17,17 +17,16 @@ from typing import Any
 from compatstore import next_step
 from compatstore.errors import InvalidInput, LeaseHeld, StorageError
 from compatstore.storage import registry as registry_module
-from compatstore.storage.blobs import FOLDER
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.compaction import Group, groups
+from compatstore.storage.compaction import Group, Stored, all_files, count_versions, drop_older, groups, orphans, remove
 from compatstore.storage.deltas import merge_deltas
+from compatstore.storage.files import FOLDER
 from compatstore.storage.lease_table import LEASES, LeaseTable
-from compatstore.storage.old_versions import Stored, all_files, count_versions, drop_older, orphans, remove
 from compatstore.storage.registry import Registry, referenced
 from compatstore.storage.store import ATTEMPTS, Conflict, Store
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.leases.lease import Lease, leases_in
-from compatstore.upkeep.merging import merge_counted
+from compatstore.upkeep.tend import merge_counted
 
 GALLERY, VERB = "the gallery", "optimize"
 GRACE_SECONDS = 5.0

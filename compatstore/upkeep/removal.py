@@ -20,7 +20,7 @@ def unregister(catalog: Catalog, name: str) -> None:
     """Forget a version that nothing uses.
 
     Raises:
-        UnknownVersion: There is no such version.
+        NotFound: There is no such version.
         UpgradeError: Something uses it; the error says what, and how to end that.
     """
     catalog.registry().record(name)
@@ -46,7 +46,7 @@ def unlink(catalog: Catalog, artifact: str) -> str:
         Its id.
 
     Raises:
-        UnknownArtifact: None is linked that has this id.
+        NotFound: None is linked that has this id.
         UpgradeError: Something uses it; the error says what, and how to end that.
     """
     record = catalog.artifact_record(artifact)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from compatstore.errors import CompatStoreError, GalleryNotFound
+from compatstore.errors import CompatStoreError, NotFound
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.failures import answering, is_panic, told
@@ -105,14 +105,14 @@ def verify_at(location: Location) -> Verification:
     """Make all checks of a gallery that may be too damaged to be opened.
 
     Raises:
-        GalleryNotFound: There is no table at all.
+        NotFound: There is no table at all.
     """
     try:
         with answering("open", location):
             catalog = Catalog(Store.open(location))
-    except GalleryNotFound:
-        raise
     except CompatStoreError as error:
+        if isinstance(error, NotFound) and error.kind == "gallery":
+            raise
         return _unopened(location, error)
     return verify(catalog)
 

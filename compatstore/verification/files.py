@@ -10,10 +10,9 @@ from typing import Any
 from compatstore import next_step
 from compatstore.artifacts import Artifact
 from compatstore.errors import CompatStoreError, CorruptArtifact, StorageError, first_offenders
-from compatstore.storage.blobs import FOLDER
 from compatstore.storage.catalog import read_head
 from compatstore.storage.failures import ends_whole
-from compatstore.storage.files import Files
+from compatstore.storage.files import FOLDER, Files
 from compatstore.storage.records import ArtifactRecord
 from compatstore.storage.registry import referenced
 from compatstore.verification.context import CheckContext, Finding

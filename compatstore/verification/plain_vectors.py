@@ -24,9 +24,8 @@ from compatstore.storage.create import adoptable
 from compatstore.storage.lancedb_functions import function_of
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.verification.environment import Diagnosis, Level
-from compatstore.verification.plain_columns import PlainColumns
+from compatstore.verification.plain_columns import IDS, PlainColumns
 from compatstore.verification.two_models import TOLD_APART, Mixture, find_mixture, range_of
-from compatstore.verification.usual_columns import IDS
 from compatstore.versions import EmbeddingVersion
 
 SAMPLE = 4_000  # rows in which two models are looked for

@@ -8,9 +8,9 @@ from itertools import islice
 
 from compatstore.errors import CompatStoreError, StorageError, first_offenders
 from compatstore.storage import registry as registry_module
-from compatstore.storage.blobs import FOLDER
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.failures import is_panic, told
+from compatstore.storage.files import FOLDER
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import ledger_of
 from compatstore.storage.records import RunRecord

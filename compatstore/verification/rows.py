@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowBatch, BoolArray
 from compatstore.errors import Incompatible, InvalidInput, first_offenders
-from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.columns import NATIVE, VersionColumns
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import unsearchable
 from compatstore.storage.same_model import compare
+from compatstore.storage.vector_form import to_matrix
 from compatstore.verification.context import CheckContext, Finding, Severity
 
 NORM_TOLERANCE = {"float32": 1e-3, "float16": 5e-3}

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from compatstore.cli import output
 from compatstore.cli.drawing import fitted
-from compatstore.tables import Table
+from compatstore.shown import Table
 
 
 @pytest.fixture

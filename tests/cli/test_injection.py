@@ -13,7 +13,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
-from compatstore.visible import markdown, visible
+from compatstore.html import markdown, visible
 
 EVIL = (
     "\x1b]0;owned\x07\x1b[2J",

@@ -96,7 +96,7 @@ def test_add_checks_all_paths_before_it_writes(run, empty, digits):
 
 def test_add_refuses_known_ids_unless_told_to_replace_them(run, gallery, digits):
     again = run("add", gallery, digits / "v1.npz", "--json")
-    assert (again.code, again.json["error"]) == (2, "DuplicateIds")
+    assert (again.code, again.json["error"]) == (2, "InvalidInput")
     assert run("add", gallery, digits / "v1.npz", "--upsert", "--json").json["rows"] == 300
     assert run("status", gallery, "--json").json["rows"] == 300
 

@@ -78,7 +78,7 @@ def test_results_on_stdout_and_the_log_are_apart(run, linked):
 def test_errors_are_events(run, tmp_path, gallery):
     ran = run("upgrade", tmp_path / "none.lance", "v2", "--log", "json")
     failed, ended = events(ran.err)[-2:]
-    assert (failed["event"], failed["level"], failed["error"]) == ("failed", "error", "GalleryNotFound")
+    assert (failed["event"], failed["level"], failed["error"]) == ("failed", "error", "NotFound")
     assert failed["fix"].startswith("Make one")
     assert (ended["event"], ended["exit_code"], ended["level"]) == ("ended", ran.code, "error")
     assert ran.code == 3

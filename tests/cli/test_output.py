@@ -17,7 +17,7 @@ from rich.console import Console
 from compatstore.cli.app import app
 from compatstore.cli.drawing import fitted
 from compatstore.cli.output import Output, plain
-from compatstore.tables import cell, table
+from compatstore.shown import cell, table
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def test_labels_are_offered_among_columns_that_can_be_labels(database, run):
 
 def test_a_model_is_found_in_the_local_cache_by_its_name(tmp_path, monkeypatch):
     constants = pytest.importorskip("huggingface_hub.constants")
-    from compatstore.encoders.folders import require_folder
+    from compatstore.encoders.model_files import require_folder
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     with pytest.raises(NotFound, match=r"hf download sentence-transformers/all-Mini"):

@@ -114,7 +114,7 @@ def test_items_that_cannot_be_embedded_stand_in_the_way(run, linked, digits, tmp
     checked = run("cutover", gallery, "v2", "--check", "--json")
     assert (checked.code, checked.json["missing"]) == (7, 1)
     refused = run("cutover", gallery, "v2", "--json")
-    assert (refused.code, refused.json["error"]) == (7, "RowsMissing")
+    assert (refused.code, refused.json["error"]) == (7, "UpgradeError")
     forced = run("cutover", gallery, "v2", "--force")
     assert forced.code == 0
     assert "1 items have no vector in v2" in forced.out

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.errors import CompatStoreError, FingerprintMismatch
+from compatstore.errors import CompatStoreError, Incompatible
 
 TEXTS = [f"text {number}" for number in range(60)]
 
@@ -46,7 +46,7 @@ def gallery(tmp_path):
 def test_a_backfill_ends_at_the_batch_in_which_the_model_has_changed(gallery, calls):
     encoder = Changing(after=calls)
     gallery.register(cs.EmbeddingVersion("v2", dim=4, metric="l2", encoder=encoder))
-    with pytest.raises(FingerprintMismatch, match=r"its fingerprint has changed|registered with"):
+    with pytest.raises(Incompatible, match=r"its fingerprint has changed|registered with"):
         gallery.upgrade("v2", backfill=1.0, run=cs.RunSettings(batch_rows=10))
     native = gallery.status().versions[1].native
     assert native <= 10 * (calls - 1)
@@ -63,7 +63,7 @@ def test_a_search_and_an_add_refuse_a_model_that_has_changed(tmp_path):
     assert gallery.search("text 1", k=1)["id"].to_pylist() == ["a"]
     encoder.after = 0
     for call in (lambda: gallery.search("text 1"), lambda: gallery.add({"id": ["b"], "source": ["text 2"]})):
-        with pytest.raises(FingerprintMismatch):
+        with pytest.raises(Incompatible, match=r"model|fingerprint"):
             call()
     assert len(gallery.scan()) == 1
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compatstore.encoders import Module, encode_readable
-from compatstore.errors import DimensionMismatch, InvalidInput, SourceError
+from compatstore.errors import InvalidInput, SourceError
 from lazily import Lazy
 
 nn = Lazy("torch.nn")
@@ -69,5 +69,5 @@ def test_a_preprocessing_that_cannot_be_told_apart_needs_a_name() -> None:
 
 
 def test_a_module_of_another_length_is_refused() -> None:
-    with pytest.raises(DimensionMismatch, match=r"\(7, 5\).*found \(7, 4\)"):
+    with pytest.raises(InvalidInput, match=r"\(7, 5\).*found \(7, 4\)"):
         Module(linear(), 5, to_tensor).encode(ROWS)

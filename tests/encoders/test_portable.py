@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.encoders.portable import PortableEncoder
+from compatstore.encoders.registry import PortableEncoder
 
 VECTORS = {"a": [3.0, 4.0, 12.0], "b": [1.0, 0.0, 0.0]}
 
@@ -39,5 +39,5 @@ def test_another_model_under_the_same_spec_is_refused(tmp_path):
     np.savez(path, id=np.array(["a"]), vector=np.ones((1, 3), np.float32))
     portable = PortableEncoder.of(cs.encoders.Precomputed(path))
     np.savez(path, id=np.array(["a"]), vector=np.zeros((1, 3), np.float32))
-    with pytest.raises(cs.errors.FingerprintMismatch, match="in another process"):
+    with pytest.raises(cs.errors.Incompatible, match="in another process"):
         portable.build()

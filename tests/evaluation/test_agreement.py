@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatstore.errors import DimensionMismatch, InvalidInput, NonFiniteVectors
+from compatstore.errors import InvalidInput
 from compatstore.evaluation import backfill_curve, kendall_tau, linear_cka, subgroup_gap
 from lazily import Lazy
 
@@ -33,7 +33,7 @@ def test_tau_of_many_values():
 
 
 def test_orders_that_cannot_be_compared_are_refused():
-    with pytest.raises(DimensionMismatch):
+    with pytest.raises(InvalidInput, match="compare two orders"):
         kendall_tau([1, 2], [1, 2, 3])
     for values in ([1.0], [np.nan, 1.0], [np.inf, 1.0]):
         with pytest.raises(InvalidInput):
@@ -62,11 +62,11 @@ def test_cka_is_the_plain_formula_however_the_rows_are_read(monkeypatch):
 
 def test_spaces_that_cannot_be_compared_are_refused():
     x = np.eye(4)
-    with pytest.raises(DimensionMismatch):
+    with pytest.raises(InvalidInput, match="compare two spaces"):
         linear_cka(x, x[:3])
     with pytest.raises(InvalidInput, match="equal rows"):
         linear_cka(x, np.ones((4, 2)))
-    with pytest.raises(NonFiniteVectors):
+    with pytest.raises(InvalidInput, match="NaN"):
         linear_cka(x, np.full((4, 2), np.nan))
 
 
@@ -89,5 +89,5 @@ def test_the_gap_between_groups_closes_when_the_items_of_the_weaker_one_are_fill
     assert gap[2:].tolist() == [0.0, 0.0]
     with pytest.raises(InvalidInput, match="2 groups"):
         subgroup_gap(curve, np.zeros(60, int))
-    with pytest.raises(DimensionMismatch):
+    with pytest.raises(InvalidInput, match="found 2"):
         subgroup_gap(curve, [1, 2])

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.errors import InvalidInput
 from compatstore.evaluation import (
     CompatibilityMatrix,
     compatibility_matrix,
@@ -11,6 +13,18 @@ from compatstore.evaluation import (
     retrieval_metrics,
     upgrade_gain,
 )
+from compatstore.evaluation.compatibility import fit_length
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 5))
+def test_vectors_are_cut_or_filled_up_to_fit(have, want, rows):
+    vectors = np.random.default_rng(0).normal(size=(rows, have)).astype(np.float32)
+    fitted = fit_length(vectors, want)
+    shared = min(have, want)
+    assert fitted.shape == (rows, want)
+    assert fitted.dtype == np.float32
+    assert np.array_equal(fitted[:, :shared], vectors[:, :shared])
+    assert not fitted[:, shared:].any()
 
 
 def test_gain_and_degradation_are_relative():
@@ -30,7 +44,7 @@ def test_averages_look_at_later_queries_on_earlier_galleries_only():
     assert matrix.accuracy == pytest.approx((0.5 + 0.6 + 0.7 + 0.5 + 0.8 + 0.9) / 6)
     with pytest.raises(InvalidInput, match="2 versions"):
         CompatibilityMatrix(names=("v1",), values=values[:1, :1]).compatibility  # noqa: B018
-    with pytest.raises(DimensionMismatch):
+    with pytest.raises(InvalidInput, match="a matrix"):
         CompatibilityMatrix(names=("v1",), values=values)
 
 
@@ -53,7 +67,7 @@ def test_the_matrix_measures_each_pair_and_cuts_queries_of_a_growing_series():
     assert cmc.values[2, 2] == retrieval_metrics(queries, gallery, query_labels, labels).cmc[5]
     with pytest.raises(InvalidInput, match="cmc@k"):
         compatibility_matrix(["v1", "v2", "v3"], *tables, **arguments, metric="recall")
-    with pytest.raises(DimensionMismatch, match="2 of each"):
+    with pytest.raises(InvalidInput, match="2 of each"):
         compatibility_matrix(["v1", "v2"], *tables, **arguments)
 
 

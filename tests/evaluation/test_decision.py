@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.errors import InvalidInput
 from compatstore.evaluation import (
     DecisionSettings,
     EvaluationSample,
@@ -154,17 +154,17 @@ def test_queries_that_are_items_do_not_find_themselves():
 
 
 @pytest.mark.parametrize(
-    ("change", "error"),
+    ("change", "said"),
     [
-        ({"transformed": np.ones((300, 8), np.float32)}, DimensionMismatch),
-        ({"target_queries": np.ones((89, 12), np.float32)}, DimensionMismatch),
-        ({"gallery_labels": None}, InvalidInput),
-        ({"gallery_labels": LABELS[:299]}, DimensionMismatch),
-        ({"order": np.zeros(300, int)}, InvalidInput),
+        ({"transformed": np.ones((300, 8), np.float32)}, "transformed of"),
+        ({"target_queries": np.ones((89, 12), np.float32)}, "queries"),
+        ({"gallery_labels": None}, "labels"),
+        ({"gallery_labels": LABELS[:299]}, "299"),
+        ({"order": np.zeros(300, int)}, "order"),
     ],
 )
-def test_what_is_no_trial_is_refused(change, error):
-    with pytest.raises(error):
+def test_what_is_no_trial_is_refused(change, said):
+    with pytest.raises(InvalidInput, match=said):
         replace(trial(), **change)
 
 
@@ -255,7 +255,7 @@ def test_searches_by_expected_distances_are_the_plain_measure_of_shorter_vectors
 
 
 def test_factors_and_their_shares_are_checked():
-    with pytest.raises(DimensionMismatch, match="factors"):
+    with pytest.raises(InvalidInput, match="factors"):
         replace(trial(), factors=np.ones(299))
     with pytest.raises(InvalidInput, match="expected_shares"):
         DecisionSettings(expected_shares=(0.5, 1.1))

@@ -5,8 +5,8 @@ import pytest
 
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.distances import measure
+from compatstore.evaluation.merge_choice import mixed_blocks
 from compatstore.evaluation.merging import Calibration, calibrate
-from compatstore.evaluation.mixed import mixed_blocks
 from compatstore.evaluation.ranking import rank_blocks, rank_queries
 from compatstore.evaluation.relevance import relevance_from_labels, relevance_from_neighbours
 

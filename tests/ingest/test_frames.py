@@ -78,9 +78,9 @@ def test_a_column_of_a_frame_is_a_column(gallery):
 def test_a_frame_with_a_missing_or_a_short_vector_is_refused_whole(gallery, library):
     library = importlib.import_module(library)
     for vectors in ([[1.0, 2.0, 3.0], [1.0, 2.0]], [[1.0, 2.0, 3.0], [1.0, float("nan"), 2.0]]):
-        with pytest.raises((cs.errors.DimensionMismatch, cs.errors.NonFiniteVectors, cs.errors.InvalidInput)):
+        with pytest.raises(cs.errors.InvalidInput):
             gallery.add(library.DataFrame({"id": ["a", "b"], "vector": vectors}))
-    with pytest.raises(cs.errors.DuplicateIds):
+    with pytest.raises(cs.errors.InvalidInput, match="repeated ids"):
         gallery.add(library.DataFrame({"id": ["a", "a"], "vector": [[1.0, 2.0, 3.0]] * 2}))
     assert len(gallery) == 0
 

@@ -8,7 +8,7 @@ import pytest
 import compatstore as cs
 from benchmarks.crashes.template import OWN, item_id, make_template
 from benchmarks.crashes.truth import ENCODERS, Model, bridge, source_vector
-from compatstore.errors import DuplicateIds
+from compatstore.errors import InvalidInput
 from compatstore.ingest import write
 
 
@@ -69,7 +69,7 @@ def test_items_are_written_in_the_version_that_is_active_after_an_abort_meanwhil
 def test_an_id_that_somebody_else_adds_meanwhile_is_refused(path, operator):
     theirs = {"id": ["new"], "source": ["new/1"]}
     app = cs.Gallery.open(path, encoders=ENCODERS | {"v1": SlowModel(lambda: operator.add(theirs))})
-    with pytest.raises(DuplicateIds):
+    with pytest.raises(InvalidInput, match="already in the gallery"):
         app.add({"id": ["new"], "source": ["new/0"]})
     assert operator.get(["new"], ["source"]).to_pylist() == [{"source": "new/1"}]
 

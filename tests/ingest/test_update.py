@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.errors import DuplicateIds, InvalidInput, UnknownId
+from compatstore.errors import InvalidInput, NotFound
 
 
 @pytest.fixture
@@ -40,9 +40,9 @@ def test_vectors_and_sources_are_refused(halfway, extra):
 
 
 def test_wrong_ids(gallery):
-    with pytest.raises(UnknownId, match="lost"):
+    with pytest.raises(NotFound, match="lost"):
         gallery.update({"id": ["a", "lost"], "number": [7, 7], "new": [1, 2]})
-    with pytest.raises(DuplicateIds):
+    with pytest.raises(InvalidInput, match="repeated ids"):
         gallery.update({"id": ["a", "a"], "number": [7, 7]})
     assert gallery.update({"id": [], "number": []}) == 0
     assert gallery.columns.metadata.names == ["number"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import compatstore as cs
-from compatstore.errors import FingerprintMismatch, InvalidInput
+from compatstore.errors import Incompatible, InvalidInput
 from lazily import Lazy
 from toy_models import NEW, OLD, TEXTS, vector
 
@@ -134,9 +134,9 @@ def test_an_update_leaves_embeddings_of_an_upgrade_as_they_are(store, path):
 
 
 def test_the_wrong_model_or_embedding(store, path):
-    with pytest.raises(FingerprintMismatch, match="NEW_VERSION"):
+    with pytest.raises(Incompatible, match="NEW_VERSION"):
         ours.CompatStoreDocumentStore(path, embedders(new))
-    with pytest.raises(FingerprintMismatch):
+    with pytest.raises(Incompatible, match=r"model|fingerprint"):
         ours.CompatStoreDocumentStore(path, "another@1")
     with pytest.raises(ValueError, match="values"):
         store.write_documents([haystack.Document(id="z", content="z", embedding=[1.0])])

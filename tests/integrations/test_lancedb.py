@@ -207,7 +207,7 @@ def test_vectors_of_the_app_never_meet_another_model(database):
     assert nearest(active, later)["text"] == "grey scarf large"
     assert versions(active, later) == {"v2"}
     assert nearest(own, {"v1": earlier, "v2": later})["text"] == "grey scarf large"
-    with pytest.raises(cs.errors.UnknownVersion, match="v9"):
+    with pytest.raises(cs.errors.NotFound, match="v9"):
         ours.connect(database).open_table("notes", queries_of="v9")
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import compatstore as cs
-from compatstore.errors import FingerprintMismatch, Incompatible, InvalidInput
+from compatstore.errors import Incompatible, InvalidInput
 from compatstore.search import FusionPlan
 from compatstore.trainers import Pairs, Procrustes
 from lazily import Lazy
@@ -430,9 +430,9 @@ def upgradable(path):
 
 def test_a_changed_model_is_refused_with_the_command_that_upgrades(path, store):
     store.add([node("n")])
-    with pytest.raises(FingerprintMismatch, match=r"gallery\.upgrade"):
+    with pytest.raises(Incompatible, match=r"gallery\.upgrade"):
         ours.LlamaIndexVectorStore(models.NEW, path)
-    with pytest.raises(FingerprintMismatch, match=r"gallery\.upgrade"):
+    with pytest.raises(Incompatible, match=r"gallery\.upgrade"):
         ours.LlamaIndexVectorStore(models.HashedWords(size=16, salt=1), path)
     ours.LlamaIndexVectorStore(models.HashedWords(size=16, embed_batch_size=3), path)
 
@@ -440,7 +440,7 @@ def test_a_changed_model_is_refused_with_the_command_that_upgrades(path, store):
 def test_an_index_with_another_model_of_equal_length_is_refused(store):
     other = models.HashedWords(size=16, salt=1)
     index = llama_index.VectorStoreIndex.from_vector_store(store, embed_model=other)
-    with pytest.raises(FingerprintMismatch, match="embed_model"):
+    with pytest.raises(Incompatible, match="embed_model"):
         index.insert(llama_index.Document(text="a red shirt"))
     assert store.get_nodes() == []
 
@@ -452,7 +452,7 @@ def test_a_vector_of_zeros_does_not_vouch_for_the_model_of_later_ones(path):
     store.add([zeros])
     other = node("other")
     other.embedding = models.HashedWords(size=16, salt=1).get_text_embedding(other.text)
-    with pytest.raises(FingerprintMismatch, match="embed_model"):
+    with pytest.raises(Incompatible, match="embed_model"):
         store.add([other])
     assert ids(store.get_nodes()) == ["zeros"]
 
@@ -460,7 +460,7 @@ def test_a_vector_of_zeros_does_not_vouch_for_the_model_of_later_ones(path):
 def test_a_declared_identity_is_the_models(path):
     ours.LlamaIndexVectorStore(ours.model_of(models.OLD, "words@1"), path).add([node("n")])
     ours.LlamaIndexVectorStore(ours.model_of(models.HashedWords(size=16), "words@1"), path)
-    with pytest.raises(FingerprintMismatch):
+    with pytest.raises(Incompatible, match=r"model|fingerprint"):
         ours.LlamaIndexVectorStore(ours.model_of(models.OLD, "words@2"), path)
 
 

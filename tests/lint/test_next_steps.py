@@ -69,8 +69,8 @@ def called(verb, owner):
 
 def owners(owner):
     """Classes of the objects that calls are made on."""
-    from compatstore.gallery.artifacts import Artifacts
     from compatstore.gallery.maintenance import Maintenance
+    from compatstore.gallery.versions import Artifacts
     from compatstore.upkeep.index import ManagedIndex
 
     whole = cs.Shards if owner == "shards" else cs.Gallery

@@ -150,8 +150,8 @@ def test_each_rule_finds_a_planted_offender():
     for expected in ("0 rows of InvalidInput", "2 rows of NotFound", "NotFound is no OSError", "2: Gone is no error"):
         assert any(each.endswith(expected) for each in wrong), expected
     assert any("NotFound ends with" in each for each in wrong)
-    tree = errors.__doc__.replace("InvalidName", "Renamed").replace("NotFound (LookupError)", "NotFound (OSError)")
+    tree = errors.__doc__.replace("InvalidInput", "Renamed").replace("NotFound (LookupError)", "NotFound (OSError)")
     assert list(wrong_branches(tree, error_classes(errors))) == [
-        "InvalidName is not in the tree",
+        "InvalidInput is not in the tree",
         "NotFound is no OSError",
     ]

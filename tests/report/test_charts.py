@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 
 from compatstore.evaluation import Estimate
-from compatstore.report.axis import Axis, spanning
-from compatstore.report.charts import chart
+from compatstore.report.charts import Axis, chart, picture, spanning
 from compatstore.report.drawings import Curves, Histogram, Intervals, Line, Point
 
 FIGURES = st.floats(-1e6, 1e6, allow_nan=False).map(lambda value: round(value, 6))
@@ -79,6 +78,19 @@ def test_an_axis_holds_its_values_and_names_round_ones(values):
 def test_a_value_beyond_the_axis_lies_at_its_end():
     assert Axis(0, 1, 10, 20).at(5) == 20
     assert Axis(0, 1, 20, 10).at(-5) == 20
+
+
+def test_a_picture_is_a_file_with_its_own_style():
+    line = Line(
+        name="<a> & b", points=(Point(0, Estimate(value=1, low=0, high=2)), Point(50, Estimate(value=3, low=3, high=3)))
+    )
+    root = ElementTree.fromstring(picture(Curves(title="t", x="x", y="y", lines=(line,))))
+    svg = "{http://www.w3.org/2000/svg}"
+    assert (root.tag, root.get("width")) == (f"{svg}svg", "720")
+    assert "<a> & b" in [element.text for element in root.iter(f"{svg}text")]
+    [style] = root.iter(f"{svg}style")
+    assert ".chart text { fill: var(--text); }" in style.text
+    assert "--text: #e6edf3" in style.text, "dark pages"
 
 
 def test_text_is_escaped():

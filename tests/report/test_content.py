@@ -8,8 +8,8 @@ import pytest
 
 from compatstore.report.content import ShownQueries, sections
 from compatstore.report.drawings import Curves, Histogram, Intervals
-from compatstore.report.markdown import to_markdown
-from compatstore.tables import Table
+from compatstore.report.files import to_markdown
+from compatstore.shown import Table
 
 
 def told(report):

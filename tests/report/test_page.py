@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
+from compatstore.html import visible
 from compatstore.report.page import to_page
-from compatstore.visible import visible
 
 EMPTY = {"meta", "img", "br", "hr", "line", "polyline", "polygon"}
 ELEMENTS = {

@@ -12,7 +12,7 @@ import pytest
 import compatstore as cs
 from compatstore.artifacts.shrinkage import FIGURE, Shrinkage
 from compatstore.in_memory import graph as graphs
-from compatstore.storage.arrow_values import to_floats, to_matrix
+from compatstore.storage.vector_form import to_floats, to_matrix
 from compatstore.trainers import Pairs, Ridge
 
 pytestmark = pytest.mark.full

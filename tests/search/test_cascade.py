@@ -385,7 +385,7 @@ def test_queries_that_a_cascade_cannot_use_are_refused(gallery, world):
         gallery.search(one, 5, serving=cs.Cascade(candidates="fused"))
     with pytest.raises(cs.errors.UpgradeError, match=r'gallery\.fuse\("v2"\)'):
         gallery.search(one, 5, serving=cs.Cascade(rank="fused"))
-    with pytest.raises(cs.errors.DimensionMismatch, match="the same queries in each version"):
+    with pytest.raises(cs.errors.InvalidInput, match="the same queries in each version"):
         gallery.search({"v1": world.queries["v1"], "v2": one["v2"]}, 5, serving=SOURCE)
     assert world.model.calls == []
 

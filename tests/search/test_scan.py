@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from compatstore.errors import InvalidInput, UnknownId
+from compatstore.errors import InvalidInput, NotFound
 
 
 def test_unknown_ids_are_skipped_where_that_is_asked_for(gallery):
-    with pytest.raises(UnknownId, match="lost"):
+    with pytest.raises(NotFound, match="lost"):
         gallery.get(["c", "lost", "a"])
     assert gallery.get(["c", "lost", "a", "c"], ["id"], missing="skip")["id"].to_pylist() == ["c", "a", "c"]
     assert gallery.get(["lost"], missing="skip").num_rows == 0

@@ -8,7 +8,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.encoders import Precomputed
-from compatstore.errors import DimensionMismatch, InvalidInput, NonFiniteVectors
+from compatstore.errors import InvalidInput
 from compatstore.storage.recall import Found
 from tests.taught_galleries import CHEAP
 
@@ -68,19 +68,19 @@ def test_what_is_kept_is_a_32nd_of_the_bytes_and_can_be_written_back(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("vectors", "error"),
+    ("vectors", "said"),
     [
-        (np.full((1, DIM), np.nan), NonFiniteVectors),
-        (np.full((1, DIM), np.inf), NonFiniteVectors),
-        (np.ones((1, DIM // 8)), DimensionMismatch),
-        (np.ones((1, DIM // 8 + 1), np.uint8), DimensionMismatch),
+        (np.full((1, DIM), np.nan), "NaN or inf"),
+        (np.full((1, DIM), np.inf), "NaN or inf"),
+        (np.ones((1, DIM // 8)), f"found {DIM // 8} values"),
+        (np.ones((1, DIM // 8 + 1), np.uint8), f"found {DIM // 8 + 1} values"),
     ],
 )
-def test_what_has_no_signs_is_refused(tmp_path, vectors, error):
+def test_what_has_no_signs_is_refused(tmp_path, vectors, said):
     gallery = gallery_of(tmp_path)
-    with pytest.raises(error):
+    with pytest.raises(InvalidInput, match=said):
         gallery.add({"id": ["new"], "vector": vectors})
-    with pytest.raises(error):
+    with pytest.raises(InvalidInput, match=said):
         gallery.search(vectors[0])
 
 

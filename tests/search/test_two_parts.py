@@ -118,7 +118,7 @@ def test_a_compatible_model_is_cut_over_to_at_once_and_its_source_kept_until_all
     query = np.random.default_rng(1).normal(size=LONG).astype(np.float32)
     assert gallery.search(query, ROWS).num_rows == ROWS
     assert gallery.maintenance.verify().clean
-    with pytest.raises(cs.errors.RowsMissing, match=f"{ROWS} items"):
+    with pytest.raises(cs.errors.UpgradeError, match=f"{ROWS} items"):
         gallery.retire("v1")
     gallery.upgrade("v2", backfill=0.5)
     gallery.upgrade("v2", backfill=1.0)

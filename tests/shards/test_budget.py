@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import compatstore as cs
-from compatstore.shards.budget import SharedBudget
-from compatstore.shards.results import ShardStatus
+from compatstore.shards.results import ShardStatus, SharedBudget
 from compatstore.storage.ledger import Spent
 
 sizes = st.lists(st.integers(0, 10_000), min_size=1, max_size=8)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatstore.storage.addresses import ADDRESS, UNKNOWN, read_rows
+from compatstore.storage.ids import ADDRESS, UNKNOWN, read_rows
 from properties import examples
 
 IDS = [*range(30), 3, 3, 12]  # of a table that others own: ids may repeat

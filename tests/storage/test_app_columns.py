@@ -10,15 +10,7 @@ import pyarrow as pa
 import pytest
 
 import compatstore as cs
-from compatstore.errors import (
-    CompatStoreError,
-    GalleryNotFound,
-    InvalidInput,
-    InvalidName,
-    StorageError,
-    TableChanged,
-    UnknownId,
-)
+from compatstore.errors import CompatStoreError, InvalidInput, NotFound, StorageError, TableChanged
 from compatstore.storage.location import locate
 from galleries import artifact
 from lazily import Lazy
@@ -171,7 +163,7 @@ def test_a_table_that_is_made_again_in_the_middle(database, mode):
     for opened in (None, handle):
         told = answers(path, handle=opened)
         refused = {type(error) for error in told.values() if error is not None}
-        assert refused <= {TableChanged, StorageError, UnknownId}, told
+        assert refused <= {TableChanged, StorageError, NotFound}, told
         assert told["upgrade"] is not None
     if mode == "overwrite":
         assert "again=True" in told["upgrade"].fix
@@ -190,7 +182,7 @@ def test_a_table_that_is_gone(database):
     handle = cs.Gallery.open(path)
     shutil.rmtree(path)
     told = answers(path, handle=handle)
-    assert {type(error) for error in told.values()} <= {StorageError, GalleryNotFound}, told
+    assert {type(error) for error in told.values()} <= {StorageError, NotFound}, told
 
 
 def test_columns_that_become_of_another_type(database):
@@ -207,7 +199,7 @@ def test_columns_that_become_of_another_type(database):
 def test_columns_called_as_what_a_search_adds(database, name, tmp_path):
     taken = lancedb.connect(tmp_path / "other").create_table("t", rows(**{name: 1.5}))
     with pytest.raises(
-        InvalidName, match=rf"'{name}' \(results have a column of that name\)\. Give it another name"
+        InvalidInput, match=rf"'{name}' \(results have a column of that name\)\. Give it another name"
     ) as raised:
         cs.Gallery.adopt(taken, V1, vector="vector", id="key")
     carry_out(None, raised.value.fix)
@@ -226,13 +218,13 @@ def test_columns_called_as_what_a_search_adds(database, name, tmp_path):
 @pytest.mark.parametrize("name", ["id", "source", "vector", "side", "v" * 181, "v" * 255])
 def test_names_that_no_new_version_can_have(database, tmp_path, name):
     version = cs.EmbeddingVersion(name, dim=24)
-    with pytest.raises(InvalidName, match=r"at most 180 characters"):
+    with pytest.raises(InvalidInput, match=r"at most 180 characters"):
         cs.Gallery.create(str(tmp_path / "g.lance"), version)
     assert not (tmp_path / "g.lance").exists()
-    with pytest.raises(InvalidName):
+    with pytest.raises(InvalidInput, match="name"):
         cs.Gallery.open(database.open_table("photos")).register(version)
     plain = lancedb.connect(tmp_path / "other").create_table("t", rows())
-    with pytest.raises(InvalidName):
+    with pytest.raises(InvalidInput, match="name"):
         cs.Gallery.adopt(plain, version, vector="vector", id="key")
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 
 import compatstore as cs
-from compatstore.storage.arrow_values import to_matrix, to_vectors
 from compatstore.storage.columns import PADDING, VersionColumns, VersionValues, clear_of
+from compatstore.storage.vector_form import to_matrix, to_vectors
 
 
 @pytest.mark.full
@@ -94,5 +94,5 @@ def _values(n):
 
 @pytest.mark.parametrize("name", ["", "1v", "a__b", "a b", "v;", "_v", "v_"])
 def test_a_name_that_cannot_be_a_column_is_refused(name):
-    with pytest.raises(cs.errors.InvalidName, match="letters, digits"):
+    with pytest.raises(cs.errors.InvalidInput, match="letters, digits"):
         cs.EmbeddingVersion(name, dim=2)

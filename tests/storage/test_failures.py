@@ -12,8 +12,8 @@ import pytest
 from compatstore.errors import StorageError
 from compatstore.storage.failures import ends_whole, require_whole
 from compatstore.storage.files import Files
-from compatstore.storage.lance_engine import LanceFileWriter
 from compatstore.storage.location import Location
+from compatstore.storage.snapshot import LanceFileWriter
 from confined import run_confined
 
 Usage = namedtuple("Usage", "total used free")

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import compatstore as cs
-from compatstore.storage.blobs import FOLDER, Blobs
+from compatstore.storage.files import FOLDER, Blobs
 from compatstore.storage.fragments import list_fragments, read_physical, write_columns
 from compatstore.storage.lease_files import Fence, last_number
 from compatstore.storage.ledger import Ledger, Spent
@@ -186,7 +186,7 @@ def test_a_table_that_vanishes_is_reported_as_such(gallery, store):
     shutil.rmtree(store.location.uri)
     with pytest.raises(cs.errors.StorageError, match="a table that can be read"):
         gallery.status()
-    with pytest.raises(cs.errors.GalleryNotFound):
+    with pytest.raises(cs.errors.NotFound, match="open a gallery"):
         cs.Gallery.open(store.location.uri)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.errors import DimensionMismatch, FingerprintMismatch
+from compatstore.errors import Incompatible, InvalidInput
 
 OLD, NEW = np.ones(4, np.float32), np.ones(6, np.float32)
 
@@ -24,7 +24,7 @@ def since(gallery, step):
 
 
 def refusal(call):
-    with pytest.raises(DimensionMismatch) as refused:
+    with pytest.raises(InvalidInput) as refused:
         call()
     return refused.value
 
@@ -82,9 +82,9 @@ def test_side_information_of_another_length_is_no_other_versions_vectors(tmp_pat
 
 @pytest.mark.full
 def test_a_fingerprint_of_another_version_names_it(switched):
-    with pytest.raises(FingerprintMismatch, match='That is the model of v1: name it, version="v1"'):
+    with pytest.raises(Incompatible, match='That is the model of v1: name it, version="v1"'):
         switched.search(NEW, fingerprint=switched.version("v1").fingerprint)
-    with pytest.raises(FingerprintMismatch, match="Embed with the model of v2"):
+    with pytest.raises(Incompatible, match="Embed with the model of v2"):
         switched.search(NEW, fingerprint="of nobody")
 
 

@@ -131,7 +131,7 @@ def test_a_lost_job_is_handed_out_again_and_its_file_removed(path, gallery, numb
 @pytest.mark.full
 def test_a_job_that_is_lost_again_and_again_ends_the_hop_and_what_was_committed_stays(path, gallery, numbers):
     said = f"hop fragment {numbers[1]}; .* 10 that were lost"
-    with pytest.raises(cs.errors.EngineFailed, match=said):
+    with pytest.raises(cs.errors.UpgradeError, match=said):
         hop(gallery, Wave(lost=[numbers[1]] * 10))
     missing = lance.dataset(str(path)).count_rows("v2 IS NULL")
     assert 0 < missing <= 60
@@ -142,7 +142,7 @@ def test_a_job_that_is_lost_again_and_again_ends_the_hop_and_what_was_committed_
 @pytest.mark.full
 def test_an_address_at_which_nothing_listens_is_refused_and_the_local_engine_goes_on(gallery):
     run = cs.RunSettings(engine="ray", address=NOWHERE)
-    with pytest.raises(cs.errors.EngineFailed, match=f"join the Ray cluster at {NOWHERE}.*leave address out"):
+    with pytest.raises(cs.errors.UpgradeError, match=f"join the Ray cluster at {NOWHERE}.*leave address out"):
         gallery.upgrade("v2", run=run)
     assert gallery.maintenance.history()[-1].step == "failed"
     assert gallery.upgrade("v2").transformed == len(gallery)

@@ -18,13 +18,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.encoders import Function
-from compatstore.errors import (
-    CorruptArtifact,
-    DimensionMismatch,
-    EncoderFailed,
-    Interrupted,
-    NonFiniteVectors,
-)
+from compatstore.errors import CorruptArtifact, EncoderFailed, Interrupted, InvalidInput
 from confined import read_only, run_confined, writable
 from galleries import SOURCE, artifact, items
 from states import BATCHES, IDS, natives, open_with_encoder, target
@@ -120,9 +114,9 @@ def gives_fewer_rows(vectors):
 FAULTS = {
     raises: (EncoderFailed, "CUDA error"),
     hangs: (EncoderFailed, "within 0.3 s"),
-    gives_nan: (NonFiniteVectors, "NaN or infinite values for item-"),
-    gives_another_dimension: (DimensionMismatch, r"expected shape \(16, 40\); found \(16, 39\)"),
-    gives_fewer_rows: (DimensionMismatch, r"expected shape \(16, 40\); found \(15, 40\)"),
+    gives_nan: (InvalidInput, "NaN or infinite values for item-"),
+    gives_another_dimension: (InvalidInput, r"expected shape \(16, 40\); found \(16, 39\)"),
+    gives_fewer_rows: (InvalidInput, r"expected shape \(16, 40\); found \(15, 40\)"),
 }
 
 

@@ -12,9 +12,9 @@ import pytest
 import compatstore as cs
 from compatstore.devices.fixed_int8 import FixedInt8, calibrated
 from compatstore.errors import CompatStoreWarning, Interrupted, InvalidInput, MissingExtra
-from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.int8_scales import load_int8
 from compatstore.storage.location import locate
+from compatstore.storage.vector_form import to_matrix
 from compatstore.trainers import Refit
 from compatstore.upgrade import int8
 from compatstore.upgrade.resolve import resolve_run

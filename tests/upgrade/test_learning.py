@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.errors import GateFailed, InvalidInput, UnknownArtifact
+from compatstore.errors import GateFailed, InvalidInput, NotFound
 from compatstore.evaluation.fusion import Fusion
 from compatstore.shown import view
 from compatstore.trainers import FastFill, MeanShift
@@ -123,10 +123,10 @@ def test_items_of_the_target_alone_do_not_stand_for_items_that_are_left(world, t
 
 def test_without_anything_to_learn_from_it_refuses(world, tmp_path):
     gallery = world.gallery(tmp_path)
-    with pytest.raises(UnknownArtifact, match="a linked ForwardTransform"):
+    with pytest.raises(NotFound, match="a linked ForwardTransform"):
         gallery.upgrade("v2", backfill=0.2, learn=None)
     other = world.gallery(tmp_path / "other", encoder=None)
-    with pytest.raises(UnknownArtifact, match="an encoder"):
+    with pytest.raises(NotFound, match="an encoder"):
         other.upgrade("v2")
     assert not world.model.asked
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.errors import UnknownArtifact
+from compatstore.errors import NotFound
 from compatstore.search import FusionPlan
 
 N = 240
@@ -70,5 +70,5 @@ def test_without_an_encoder_the_artifact_is_asked_for(tmp_path):
     gallery = cs.Gallery.create(str(tmp_path / "g.lance"), cs.EmbeddingVersion("v1", dim=8, metric="l2"))
     gallery.add({"id": IDS, "vector": SOURCE})
     gallery.register(cs.EmbeddingVersion("v2", dim=10, metric="l2"))
-    with pytest.raises(UnknownArtifact):
+    with pytest.raises(NotFound, match="find a path"):
         gallery.evaluate("v2", sample=N)

@@ -7,7 +7,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.errors import GateFailed, Interrupted, SourceError
-from compatstore.report.markdown import to_markdown
+from compatstore.report.files import to_markdown
 from compatstore.upgrade.backfilling.policies import draw, order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 from compatstore.upgrade.requests.run_settings import RunSettings

@@ -11,7 +11,7 @@ import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Side, Space
 from compatstore.storage.records import ArtifactRecord
 from compatstore.storage.registry import Registry
-from compatstore.upgrade.path import find_path
+from compatstore.upgrade.resolve import find_path
 
 
 def version(number, **more):
@@ -82,7 +82,7 @@ def test_via_chooses_the_last_hop(gallery):
     assert gallery.upgrade("v3", transform=second.short_id, dry_run=True).path == (first.short_id, second.short_id)
     with pytest.raises(cs.errors.Incompatible, match="to v3"):
         gallery.upgrade("v3", transform=first.id, dry_run=True)
-    with pytest.raises(cs.errors.UnknownArtifact, match="0 of that id"):
+    with pytest.raises(cs.errors.NotFound, match="0 of that id"):
         gallery.upgrade("v3", transform="feed", dry_run=True)
     gallery.upgrade("v3", transform=direct.id)
     with pytest.raises(cs.errors.UpgradeError, match=r"gallery\.retire"):
@@ -91,7 +91,7 @@ def test_via_chooses_the_last_hop(gallery):
 
 def test_no_path_says_what_there_is_and_what_to_do(gallery):
     gallery.artifacts.link(hop(version(1), version(2), 1))
-    with pytest.raises(cs.errors.UnknownArtifact, match=r"v1 -> v2.*FCT"):
+    with pytest.raises(cs.errors.NotFound, match=r"v1 -> v2.*FCT"):
         gallery.upgrade("v3")
     assert gallery.status().upgrades == ()
 
@@ -134,7 +134,7 @@ def test_a_chain_is_not_made_of_hops_that_lack_what_they_read(gallery):
     dead, second = hop(version(1), version(2), 1, side=False), hop(version(2), version(3), 2)
     gallery.artifacts.link(dead)
     gallery.artifacts.link(second)
-    with pytest.raises(cs.errors.UnknownArtifact, match=r"v1 -> v2 \(reads side-information, writes none\)"):
+    with pytest.raises(cs.errors.NotFound, match=r"v1 -> v2 \(reads side-information, writes none\)"):
         gallery.upgrade("v3", dry_run=True)
     handing_on = hop(version(1), version(2), 3)
     gallery.artifacts.link(handing_on)
@@ -176,7 +176,7 @@ def test_a_path_is_the_shortest_chain_of_all_that_fit(artifacts, named):
     ]
     try:
         found = find_path(registry, "v0", "v4", via)
-    except cs.errors.UnknownArtifact:
+    except cs.errors.NotFound:
         assert not chains
         return
     assert found in chains or len(found) > 4

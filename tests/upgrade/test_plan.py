@@ -9,7 +9,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
-from compatstore.storage.index_cost import build_seconds, index_bytes
+from compatstore.storage.index_status import build_seconds, index_bytes
 from compatstore.storage.indexes import VectorIndex
 from compatstore.upgrade.backfilling.embeddable import PROBE_SECONDS
 

@@ -181,7 +181,7 @@ def test_errors_of_the_model_in_another_process_are_told_as_they_are(fresh, seen
     path = fresh()
     opened(path).upgrade("v2")
     (seen / in_workers.BROKEN).touch()
-    with pytest.raises(cs.errors.NonFiniteVectors, match="NaN or infinite values for item-") as raised:
+    with pytest.raises(cs.errors.InvalidInput, match="NaN or infinite values for item-") as raised:
         upgraded(path, engine="ray")
     assert raised.value.fix.startswith("Nothing of this batch is stored")
 
@@ -189,7 +189,7 @@ def test_errors_of_the_model_in_another_process_are_told_as_they_are(fresh, seen
 def test_more_gpus_than_there_are_are_refused(fresh, cluster):
     path = fresh()
     opened(path).upgrade("v2")
-    with pytest.raises(cs.errors.EngineFailed, match=r"64 GPUs .* a cluster with 0"):
+    with pytest.raises(cs.errors.UpgradeError, match=r"64 GPUs .* a cluster with 0"):
         upgraded(path, engine="ray", num_gpus=64)
 
 

@@ -97,7 +97,7 @@ def test_it_is_told_while_rows_are_missing_and_after_the_source_is_retired(upgra
 def test_no_upgrade_no_report(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     for target in (None, "v2"):
-        with pytest.raises(cs.errors.UnknownVersion, match=r"gallery\.upgrade"):
+        with pytest.raises(cs.errors.NotFound, match=r"gallery\.upgrade"):
             gallery.report(target)
 
 
@@ -122,8 +122,9 @@ def test_the_files(upgraded, tmp_path):
     assert "![What each budget gives](budgets.svg)" in text
     assert json.loads(files[1].read_text())["native"] == report.native
     picture = files[2].read_text()
-    assert ">measured<" in picture
-    assert ">estimated<" in picture
+    assert ">measured afterwards<" in picture
+    assert ">promised<" in picture
+    assert ">status quo, estimated (" in picture
 
 
 @pytest.mark.full

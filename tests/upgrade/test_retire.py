@@ -10,7 +10,7 @@ import pytest
 import compatstore as cs
 from benchmarks.crashes.template import OWN, item_id, make_template
 from benchmarks.crashes.truth import ENCODERS, bridge, source_vector
-from compatstore.errors import RowsMissing
+from compatstore.errors import UpgradeError
 
 pytestmark = pytest.mark.full
 
@@ -45,6 +45,6 @@ def test_retire_is_refused_while_items_have_their_only_vector_in_the_source(path
     broken = OWN.rows({"new": "new/0"})
     vector = pa.FixedSizeListArray.from_arrays(pa.array(np.full(12, np.nan, np.float32)), 12)
     lance.write_dataset(broken.set_column(2, "v1", vector), path, mode="append")
-    with pytest.raises(RowsMissing, match="1 items without one"):
+    with pytest.raises(UpgradeError, match="1 items without one"):
         gallery.retire("v1")
     assert gallery.retire("v1", force=True).missing == 1

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from compatstore.storage.columns import NATIVE, VersionValues
+from compatstore.upgrade.estimates.details import reliability_of
 from compatstore.upgrade.estimates.sample import Sample
-from compatstore.upgrade.estimates.uncertainty import reliability_of
 
 N, DIM = 200, 16
 

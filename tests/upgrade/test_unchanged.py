@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import compatstore as cs
-from compatstore.storage.arrow_values import to_vectors
+from compatstore.storage.vector_form import to_vectors
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.requests.run_settings import RunSettings
 from lazily import Lazy

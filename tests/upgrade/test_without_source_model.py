@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import compatstore as cs
 from compatstore.cli.app import app
-from compatstore.errors import CompatStoreWarning, FingerprintMismatch
+from compatstore.errors import CompatStoreWarning, Incompatible
 from compatstore.search import FusionPlan
 from compatstore.storage.registry import edit
 
@@ -85,9 +85,9 @@ def test_a_search_that_both_should_answer_says_that_one_does(path):
 def test_a_model_is_given_later_and_known_by_its_vectors(path):
     gallery = opened(path)
     for version in ({"v1": model(3, 16)}, {"v1": model(3, 15)}):
-        with pytest.raises((FingerprintMismatch, cs.errors.DimensionMismatch)):
+        with pytest.raises((Incompatible, cs.errors.InvalidInput)):
             opened(path, **version)
-    with pytest.raises(FingerprintMismatch, match="16 of 16 items"):
+    with pytest.raises(Incompatible, match="16 of 16 items"):
         gallery.register(cs.EmbeddingVersion("v1", dim=16, encoder=model(3, 16)))
     gallery.register(cs.EmbeddingVersion("v1", dim=16, metric="cosine", encoder=OLD))
     gallery.evaluate("v2", weight=0.5, sample=100, choose=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.storage import old_versions
+from compatstore.storage import compaction
 
 pytestmark = pytest.mark.full
 
@@ -15,8 +15,8 @@ CYCLES = 10
 
 
 def test_cycles_of_upgrade_cutover_rollback_and_abort_leave_nothing(gallery, tmp_path, vectors, linear, monkeypatch):
-    monkeypatch.setattr(old_versions, "KEPT", 16)
-    monkeypatch.setattr(old_versions, "MOST", 32)
+    monkeypatch.setattr(compaction, "KEPT", 16)
+    monkeypatch.setattr(compaction, "MOST", 32)
     path = tmp_path / "gallery.lance"
     gallery.add({"id": [f"m{n}" for n in range(90)], "vector": vectors(90)})
     ids = [*"abcdefghij", *(f"m{n}" for n in range(90))]
@@ -31,7 +31,7 @@ def test_cycles_of_upgrade_cutover_rollback_and_abort_leave_nothing(gallery, tmp
         gallery.rollback()
         gallery.abort("v2")
         files.append(sum(file.is_file() for folder in ("data", "_versions") for file in (path / folder).iterdir()))
-        versions.append(old_versions.count_versions(gallery._catalog.store))
+        versions.append(compaction.count_versions(gallery._catalog.store))
         manifests.append(max(file.stat().st_size for file in (path / "_versions").glob("*.manifest")))
         beside.append({name.name for name in (path / "_compatstore").iterdir() if len(name.name) < 64})
     assert max(files) <= 4 * 32

@@ -13,7 +13,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.errors import LeaseHeld
-from compatstore.storage.blobs import Blobs
+from compatstore.storage.files import Blobs
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.leases.holding import hold_lease
 from lazily import Lazy

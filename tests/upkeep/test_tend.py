@@ -9,7 +9,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.errors import StorageError
-from compatstore.storage import old_versions
+from compatstore.storage import compaction
 from compatstore.storage.compaction import FEWEST, Group, Piece
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.upgrade.leases.holding import hold_lease
@@ -26,8 +26,8 @@ def count(path, folder=""):
 
 
 def keep_few(monkeypatch):
-    monkeypatch.setattr(old_versions, "KEPT", 16)
-    monkeypatch.setattr(old_versions, "MOST", 32)
+    monkeypatch.setattr(compaction, "KEPT", 16)
+    monkeypatch.setattr(compaction, "MOST", 32)
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def single(tmp_path, vectors, monkeypatch):
 def test_items_that_come_one_by_one_are_in_few_fragments_and_files(single):
     path, gallery, given = single
     assert len(lance.dataset(str(path)).get_fragments()) < FEWEST
-    assert count(path, "_versions") <= old_versions.MOST + tend_module.LOOK_EVERY
-    assert count(path) <= 4 * (old_versions.MOST + tend_module.LOOK_EVERY)
+    assert count(path, "_versions") <= compaction.MOST + tend_module.LOOK_EVERY
+    assert count(path) <= 4 * (compaction.MOST + tend_module.LOOK_EVERY)
     assert len(gallery) == SINGLE
     found = [gallery.search(vector, k=1)["id"][0].as_py() for vector in given[::50]]
     assert found == [str(n) for n in range(0, SINGLE, 50)]

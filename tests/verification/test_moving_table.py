@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from compatstore.storage import old_versions
+from compatstore.storage import compaction
 from compatstore.storage.compaction import FEWEST
 from compatstore.verification import checks
 
 
 def test_files_that_a_clean_up_took_are_no_damage(gallery, monkeypatch):
-    monkeypatch.setattr(old_versions, "KEPT", 1)
-    monkeypatch.setattr(old_versions, "MOST", 1)
+    monkeypatch.setattr(compaction, "KEPT", 1)
+    monkeypatch.setattr(compaction, "MOST", 1)
     looked = []
 
     def beside_an_app_that_writes(scene):

@@ -21,9 +21,9 @@ from compatstore.boundary import checked, checked_fields
 from compatstore.digests import digest_half
 from compatstore.encoders.backbones import Backbone
 from compatstore.encoders.backbones.backbone import BasisTransformed
-from compatstore.encoders.backbones.basis_network import BasisNetwork, Parts
+from compatstore.encoders.backbones.networks import BasisNetwork, Parts
 from compatstore.encoders.network import Preprocessing
-from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.errors import InvalidInput
 from compatstore.trainers.images.classification import (
     ClassHead,
     Classification,
@@ -163,10 +163,9 @@ class BT2(CompatibleTraining):
             checkpoint: File to save to, from which training continues after a kill; give `target` with it.
 
         Raises:
-            DimensionMismatch: There are not as many vectors as images, or they are not of the source's dimension.
-            NonFiniteVectors: A vector holds NaN or infinite values.
-            InvalidInput: There are fewer than two classes, the source has another metric or vectors that it cannot
-                compare with unit ones, or the model would be too short for the source.
+            InvalidInput: There are not as many vectors as images, or they are not of the source's dimension. A vector
+                holds NaN or infinite values. There are fewer than two classes, the source has another metric or vectors
+                that it cannot compare with unit ones, or the model would be too short for the source.
         """
         require_classes(images, held_out)
         asked = "train BT2 against given vectors"
@@ -380,7 +379,7 @@ def _one_each(asked: str, vectors: FloatArray, dim: int, images: Images) -> Floa
     """Return vectors as (n, dim) float32, one for each of n images."""
     rows = as_matrix(asked, vectors, dim)
     if len(rows) != len(images):
-        raise DimensionMismatch(asked, expected=f"{len(images)} vectors, one an image", found=f"{len(rows)}")
+        raise InvalidInput(asked, expected=f"{len(images)} vectors, one an image", found=f"{len(rows)}")
     return rows
 
 

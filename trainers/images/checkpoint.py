@@ -17,8 +17,7 @@ from torch import nn
 
 from compatstore.documents import parse, read_record
 from compatstore.errors import CorruptArtifact, Incompatible, InvalidInput
-from compatstore.paths import is_file, is_folder
-from compatstore.permissions import refused
+from compatstore.paths import is_file, is_folder, refused
 
 FORMAT = "compatstore.training.1"
 

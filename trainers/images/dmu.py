@@ -20,8 +20,8 @@ from compatstore.errors import InvalidInput
 from compatstore.evaluation import retrieval_metrics
 from compatstore.trainers.images.classification import ClassHead, Classification, Classifier, HeadKind
 from compatstore.trainers.images.compatible import CompatibleModel, CompatibleTraining, retrieval_figures
+from compatstore.trainers.images.given_vectors import FrozenRefreshed, Refreshed
 from compatstore.trainers.images.images import Images
-from compatstore.trainers.images.refreshed import FrozenRefreshed, Refreshed
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.pairs.two_branch import TwoBranch, fold

@@ -19,7 +19,7 @@ from compatstore.boundary import array_of, checked, checked_fields, foreign, ref
 from compatstore.digests import fingerprint
 from compatstore.encoders.images import FIX, Mode, find_classes, read_image
 from compatstore.encoders.network import Preprocessing
-from compatstore.errors import DimensionMismatch, InvalidInput, NotFound, SourceError
+from compatstore.errors import InvalidInput, NotFound, SourceError
 from compatstore.paths import is_file
 
 Item = tuple[torch.Tensor, torch.Tensor]
@@ -42,8 +42,8 @@ class Images:
         class_names: Names of the classes; by default "0", "1", ... up to the largest label.
 
     Raises:
-        InvalidInput: There are no images, or they or the labels are of another type or range.
-        DimensionMismatch: There are not as many labels as images.
+        InvalidInput: There are no images, or they or the labels are of another type or range. There are not as many
+            labels as images.
     """
 
     images: npt.NDArray[np.uint8] | Sequence[str | Path]
@@ -61,7 +61,7 @@ class Images:
             expected = "(n, h, w) or (n, h, w, c) uint8, none of them 0 and c from 1 to 4, or n >= 1 paths"
             raise InvalidInput("hold images", expected=expected, found=found)
         if labels.shape != (len(images),):
-            raise DimensionMismatch("hold images", expected=f"({len(images)},) labels", found=f"{labels.shape}")
+            raise InvalidInput("hold images", expected=f"({len(images)},) labels", found=f"{labels.shape}")
         most = len(self.class_names) or _MOST_CLASSES
         if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= most:
             limits = f" from {labels.min()} to {labels.max()}" if labels.dtype.kind in "iu" else ""

@@ -1,22 +1,29 @@
-"""Weights that a network of timm or torchvision starts from: a file, a folder, a package, or those of its library."""
+"""Weights that a network of timm or torchvision starts from, and its stages, which may learn at rates of their own."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
-from compatstore.encoders.backbones import Backbone, TimmBackbone, TorchvisionBackbone
-from compatstore.encoders.weight_files import read_weights
+from compatstore.encoders.backbones import (
+    Backbone,
+    BasisTransformed,
+    FinalNorm,
+    GeneralisedMean,
+    TimmBackbone,
+    TorchvisionBackbone,
+)
+from compatstore.encoders.model_files import read_weights
 from compatstore.errors import Incompatible, InvalidInput, NotFound, first_offenders
 from compatstore.paths import is_file, is_folder
-from compatstore.trainers.images.stages import Published, published
 
 DOWNLOAD, PACKAGE = "download", "package:"
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
@@ -184,3 +191,103 @@ def _names(found: Published, key: str) -> list[str]:
 
 def _differs(given: torch.Tensor | None, own: torch.Tensor) -> bool:
     return given is not None and given.shape != own.shape
+
+
+# Modules of torchvision that hold a network's stages, one after the other.
+_CONTAINERS = ("features", "trunk_output", "encoder", "layers", "blocks")
+_NORMS = (nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.GroupNorm)
+
+_RATE = "compatstore_rate"
+
+
+class Published(NamedTuple):
+    """A network of timm or torchvision inside of what is trained.
+
+    Attributes:
+        network: It, with names as its library gives them.
+        backbone: Its description.
+    """
+
+    network: nn.Module
+    backbone: TimmBackbone | TorchvisionBackbone
+
+
+def published(network: nn.Module, backbone: Backbone) -> Published | None:
+    """Find the network of timm or torchvision inside of what a backbone built; None where there is none."""
+    if isinstance(backbone, FinalNorm):
+        return published(network.get_submodule("0"), backbone.inner)
+    if isinstance(backbone, GeneralisedMean):
+        return published(network, backbone.inner)
+    if isinstance(backbone, BasisTransformed):
+        return published(network.get_submodule("inner"), backbone.inner)
+    return Published(network, backbone) if isinstance(backbone, TimmBackbone | TorchvisionBackbone) else None
+
+
+def stages(found: Published) -> list[list[str]]:
+    """Names of all parameters by stage: the stem, the stages or blocks, and last what makes the embedding.
+
+    timm says itself what its stages are. Of torchvision they are the modules of a network in order, those inside of
+    its containers one by one, each with the normalisation after it.
+    """
+    if isinstance(found.backbone, TimmBackbone):
+        from timm.models import group_parameters
+
+        network: Any = found.network  # every network of timm has a matcher
+        groups = group_parameters(network, network.group_matcher(coarse=True))
+        return [list(groups[number]) for number in sorted(groups)]
+    of_torchvision: list[list[str]] = []
+    for prefix, module in _units(found.network, ""):
+        names = [f"{prefix}.{name}" for name, _ in module.named_parameters()]
+        if names and isinstance(module, _NORMS) and of_torchvision:
+            of_torchvision[-1] += names
+        elif names:
+            of_torchvision.append(names)
+    placed = {name for stage in of_torchvision for name in stage}
+    of_torchvision[0] += [name for name, _ in found.network.named_parameters() if name not in placed]
+    return of_torchvision
+
+
+def _units(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Module]]:
+    for name, child in module.named_children():
+        if name in _CONTAINERS:
+            yield from _units(child, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", child
+
+
+def set_stages(found: Published, *, frozen: int, decay: float) -> None:
+    """Freeze the first stages and set the learning rates of the others, in place.
+
+    Args:
+        found: The network.
+        frozen: Stages that are not trained.
+        decay: Rate of a stage / rate of the stage after it; the last has the full rate.
+
+    Raises:
+        InvalidInput: No stage would be left that is trained.
+    """
+    parameters, in_order = dict(found.network.named_parameters()), stages(found)
+    if frozen >= len(in_order):
+        raise InvalidInput(
+            f"freeze stages of {found.backbone.name}",
+            expected=f"at most {len(in_order) - 1} of {len(in_order)}: the last makes the embedding",
+            found=f"{frozen}",
+        )
+    for number, names in enumerate(in_order):
+        for name in names:
+            parameters[name].requires_grad_(number >= frozen)
+            setattr(parameters[name], _RATE, decay ** (len(in_order) - 1 - number))
+
+
+def rate_of(parameter: nn.Parameter) -> float:
+    """Learning rate of a parameter / the setting; 1 for all that belongs to no stage."""
+    rate: float = getattr(parameter, _RATE, 1.0)
+    return rate
+
+
+def rest_frozen(objective: nn.Module) -> None:
+    """Keep parts of which nothing is trained in evaluation mode: their BatchNorms keep their statistics."""
+    for module in objective.modules():
+        parameters = list(module.parameters())
+        if parameters and not any(parameter.requires_grad for parameter in parameters):
+            module.eval()

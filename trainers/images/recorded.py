@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import nn
 
-from compatstore.encoders.backbones.basis_network import BasisNetwork
+from compatstore.encoders.backbones.networks import BasisNetwork
 from compatstore.errors import CompatStoreWarning
 
 Forward = Callable[[torch.Tensor], torch.Tensor]

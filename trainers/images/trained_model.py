@@ -29,8 +29,7 @@ from compatstore.boundary import checked
 from compatstore.documents import parse, read_record
 from compatstore.encoders.network import NetworkEncoder
 from compatstore.errors import AlreadyExists, CompatStoreError, CorruptArtifact, NotFound
-from compatstore.paths import exists, is_file
-from compatstore.permissions import refused
+from compatstore.paths import exists, is_file, refused
 from compatstore.versions import EmbeddingVersion, HeadLoss, Metric
 
 FORMAT = "compatstore.model.1"

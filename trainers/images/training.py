@@ -21,17 +21,22 @@ from torch.utils.data import DataLoader
 from compatstore import next_step
 from compatstore.artifacts.network import PrecisionRequest
 from compatstore.encoders.backbones import Backbone, SmallConvNet, TimmBackbone
+from compatstore.encoders.backbones.architectures import SmallVisionTransformer, TorchvisionBackbone
 from compatstore.encoders.backbones.backbone import FinalNorm, GeneralisedMean
-from compatstore.encoders.backbones.published import TorchvisionBackbone
-from compatstore.encoders.backbones.small import SmallVisionTransformer
 from compatstore.encoders.images import Mode
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers.images.checkpoint import Checkpoint, Resumable
 from compatstore.trainers.images.images import Images
-from compatstore.trainers.images.pretrained import load_pretrained, pixel_scale, weights_digest
+from compatstore.trainers.images.pretrained import (
+    load_pretrained,
+    pixel_scale,
+    rate_of,
+    rest_frozen,
+    set_stages,
+    weights_digest,
+)
 from compatstore.trainers.images.recorded import recorded
-from compatstore.trainers.images.stages import rate_of, rest_frozen, set_stages
 from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, Rule, at_least, require_settings
 from compatstore.trainers.training import EpochProgress, OnEpoch, require_finite, warmup_cosine
 

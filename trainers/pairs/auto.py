@@ -11,14 +11,12 @@ import numpy as np
 from compatstore.artifacts.artifact import Artifact
 from compatstore.boundary import checked, checked_fields
 from compatstore.trainers.pairs.candidates import Tried, attempt, ranked
-from compatstore.trainers.pairs.comparison import Comparison
 from compatstore.trainers.pairs.pairs import Pairs
-from compatstore.trainers.pairs.procrustes import DiagonalScale, MeanShift, Procrustes
 from compatstore.trainers.pairs.residual import DriftAdapter, Residual
 from compatstore.trainers.pairs.retrieval import RetrievalTest
-from compatstore.trainers.pairs.ridge import LowRankRidge, Ridge
+from compatstore.trainers.pairs.ridge import DiagonalScale, LowRankRidge, MeanShift, Procrustes, Ridge
 from compatstore.trainers.pairs.shrinking import shrinkage_figure
-from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
+from compatstore.trainers.pairs.trainer import Comparison, PairTrainer, describe, without_holdout
 from compatstore.trainers.settings import NOT_EMPTY, Count, OpenShare, at_least, require_settings
 from compatstore.trainers.training import OnEpoch
 from compatstore.versions import Metric

@@ -15,17 +15,18 @@ import numpy as np
 from compatstore.arrays import Doubles
 from compatstore.artifacts.artifact import Artifact
 from compatstore.errors import CompatStoreError, InvalidInput
-from compatstore.trainers.pairs.comparison import (
+from compatstore.trainers.pairs.pairs import Pairs
+from compatstore.trainers.pairs.retrieval import RetrievalTest
+from compatstore.trainers.pairs.trainer import (
     Candidate,
     Comparison,
     Lead,
+    PairTrainer,
     figures_by_group,
     group_means,
     interval,
+    without_holdout,
 )
-from compatstore.trainers.pairs.pairs import Pairs
-from compatstore.trainers.pairs.retrieval import RetrievalTest
-from compatstore.trainers.pairs.trainer import PairTrainer, without_holdout
 from compatstore.trainers.training import OnEpoch
 
 _CONFIDENCE = 0.95

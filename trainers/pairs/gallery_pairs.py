@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from compatstore import next_step
 from compatstore.arrays import ArrowTable, FloatArray, Id
-from compatstore.errors import InvalidInput, NotFound, UnknownVersion, first_offenders
+from compatstore.errors import InvalidInput, NotFound, first_offenders
 from compatstore.paths import is_file
 from compatstore.trainers.pairs.pairs import Pairs, require_unique
 from compatstore.trainers.pairs.vector_files import as_array, is_list, read_vectors
@@ -135,8 +135,7 @@ def match_pairs(
         target_version: The same for the target.
 
     Raises:
-        NotFound: A name is neither a version, nor a column, nor a file.
-        UnknownVersion: A version has no vectors in the gallery.
+        NotFound: A name is neither a version, nor a column, nor a file. A version has no vectors in the gallery.
         InvalidInput: No item is on both sides, a file has no ids, or a column holds no vectors or lacks labels.
     """
     left = _read(gallery, source, source_version)
@@ -204,9 +203,11 @@ def _of_version(gallery: GalleryOfPairs, name: str) -> _Side:
     version = gallery.version(name)
     try:
         ids = native_ids(gallery, name)
-    except UnknownVersion as error:
+    except NotFound as error:
+        if error.kind != "version":
+            raise
         expected = "a version with vectors in the gallery"
-        raise UnknownVersion(f"train on {name}", expected=expected, found="none", fix=_elsewhere()) from error
+        raise NotFound(f"train on {name}", expected=expected, found="none", fix=_elsewhere(), kind="version") from error
 
     def side(ids: IdArray) -> Any:
         values = gallery.vectors(ids.tolist(), name, side=True)

@@ -21,8 +21,7 @@ from compatstore.errors import CompatStoreError
 from compatstore.trainers.pairs.closed_form import ClosedForm
 from compatstore.trainers.pairs.kernel_ridge import KernelRidge
 from compatstore.trainers.pairs.pairs import Pairs
-from compatstore.trainers.pairs.procrustes import Procrustes
-from compatstore.trainers.pairs.ridge import LowRankRidge, Ridge
+from compatstore.trainers.pairs.ridge import LowRankRidge, Procrustes, Ridge
 from compatstore.trainers.pairs.shrinking import SHARES, cross_fitted_factors, shrinkage_figure
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
 from compatstore.trainers.settings import NOT_EMPTY, Count, above, at_least, from_to, require_settings

@@ -17,7 +17,7 @@ from compatstore.artifacts.manifest import Side, Space
 from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
 from compatstore.boundary import array_of, checked, checked_fields, foreign, require_fields, shown
 from compatstore.digests import digest_half
-from compatstore.errors import DimensionMismatch, DuplicateIds, InvalidInput, first_offenders
+from compatstore.errors import InvalidInput, first_offenders
 from compatstore.trainers.pairs.vector_files import VectorFile, read_vectors
 from compatstore.versions import EmbeddingVersion, HeadLoss
 
@@ -47,10 +47,8 @@ class Pairs:
         target_version: The target version; its fingerprint binds the artifact to it too.
 
     Raises:
-        InvalidInput: No rows, arrays of other lengths, or no unit vectors where a version declares them.
-        DimensionMismatch: Vectors, side-information or head do not fit a version or each other.
-        NonFiniteVectors: NaN or infinite values.
-        DuplicateIds: An id occurs twice.
+        InvalidInput: No rows, arrays of other lengths, or no unit vectors where a version declares them. Vectors,
+            side-information or head do not fit a version or each other. NaN or infinite values. An id occurs twice.
     """
 
     source: FloatArray
@@ -145,8 +143,8 @@ class Pairs:
             target_version: As in `Pairs`.
 
         Raises:
-            InvalidInput: A file cannot be read, the rows cannot be joined, or ids are missing in one file.
-            DuplicateIds: An id occurs twice in a file.
+            InvalidInput: A file cannot be read, the rows cannot be joined, or ids are missing in one file. An id occurs
+                twice in a file.
         """
         columns = (vector_column, id_column, label_column, side_column)
         left, right = read_vectors(source, *columns), read_vectors(target, *columns)
@@ -191,8 +189,7 @@ class Pairs:
             target_version: The same for the target.
 
         Raises:
-            NotFound: A name is neither a version, nor a column, nor a file.
-            UnknownVersion: A version has no vectors in the gallery.
+            NotFound: A name is neither a version, nor a column, nor a file. A version has no vectors in the gallery.
             InvalidInput: No item is on both sides, or what was named holds no vectors, ids or labels.
         """
         from compatstore.trainers.pairs.gallery_pairs import match_pairs
@@ -322,18 +319,18 @@ def require_unique(asked: str, ids: npt.NDArray[np.generic]) -> None:
     """Refuse ids that occur twice.
 
     Raises:
-        DuplicateIds: Names the first of them.
+        InvalidInput: Names the first of them.
     """
     values, counts = np.unique(ids, return_counts=True)
     twice = values[counts > 1].tolist()
     if twice:
-        raise DuplicateIds(asked, expected="each id once", found=f"twice: {first_offenders(twice)}")
+        raise InvalidInput(asked, expected="each id once", found=f"twice: {first_offenders(twice)}", duplicates=twice)
 
 
 def _join(left: VectorFile, right: VectorFile, missing: str) -> tuple[VectorFile, VectorFile]:
     if left.ids is None or right.ids is None:
         if len(left.vectors) != len(right.vectors):
-            raise DimensionMismatch(
+            raise InvalidInput(
                 "pair rows by position",
                 expected=f"{len(left.vectors)} rows",
                 found=f"{len(right.vectors)}",

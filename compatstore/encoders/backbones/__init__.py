@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from compatstore.documents import WIDEST, Malformed, read_record
+from compatstore.encoders.backbones.architectures import (
+    SmallConvNet,
+    SmallVisionTransformer,
+    TimmBackbone,
+    TorchvisionBackbone,
+)
 from compatstore.encoders.backbones.backbone import Backbone, BasisTransformed, FinalNorm, GeneralisedMean
-from compatstore.encoders.backbones.published import TimmBackbone, TorchvisionBackbone
-from compatstore.encoders.backbones.small import SmallConvNet, SmallVisionTransformer
 from compatstore.errors import InvalidInput
 
 __all__ = [

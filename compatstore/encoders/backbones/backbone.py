@@ -90,7 +90,7 @@ class GeneralisedMean(_Around):
             InvalidInput: The network has no average pooling.
         """
         require_torch()
-        from compatstore.encoders.backbones.generalised_mean_pool import pool_by_generalised_mean
+        from compatstore.encoders.backbones.networks import pool_by_generalised_mean
 
         network = self.inner.build()
         pool_by_generalised_mean(network, self.power)
@@ -140,6 +140,6 @@ class BasisTransformed:
     def build(self) -> nn.Module:
         """Make the network, with random weights and random bases."""
         require_torch()
-        from compatstore.encoders.backbones.basis_network import BasisNetwork
+        from compatstore.encoders.backbones.networks import BasisNetwork
 
         return BasisNetwork(self.inner.build(), self)

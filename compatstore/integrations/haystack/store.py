@@ -16,10 +16,10 @@ from haystack.document_stores.errors import DuplicateDocumentError
 from haystack.document_stores.types import DuplicatePolicy
 from haystack.errors import FilterError
 
-from compatstore.errors import DuplicateIds, InvalidInput
+from compatstore.errors import InvalidInput
 from compatstore.gallery import Gallery
+from compatstore.ingest.arrow import as_json
 from compatstore.ingest.items import Repeated
-from compatstore.ingest.json_values import as_json
 from compatstore.integrations.documents import Documents
 from compatstore.integrations.haystack.embedders import Embedders
 from compatstore.integrations.haystack_filters import read_filter
@@ -49,7 +49,7 @@ class CompatStoreDocumentStore:
         return_embedding: Whether documents come with their embeddings, unless the call says so.
 
     Raises:
-        FingerprintMismatch: The model is another one than the gallery's.
+        Incompatible: The model is another one than the gallery's.
     """
 
     __module__ = "compatstore.integrations.haystack"  # stored pipelines name it so
@@ -132,7 +132,9 @@ class CompatStoreDocumentStore:
             return self._write_new(documents)
         try:
             self._write(documents, upsert=policy == DuplicatePolicy.OVERWRITE)
-        except DuplicateIds as error:
+        except InvalidInput as error:
+            if not error.duplicates:
+                raise
             raise DuplicateDocumentError(str(error)) from error
         return len(documents)
 
@@ -366,8 +368,9 @@ class CompatStoreDocumentStore:
             try:
                 self._write(list(reversed(new.values())), upsert=False)
                 break
-            except DuplicateIds:
-                continue
+            except InvalidInput as error:
+                if not error.duplicates:
+                    raise
         return len(new)
 
     def _write(self, documents: list[Document], *, upsert: bool) -> None:

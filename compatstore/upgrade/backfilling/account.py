@@ -293,7 +293,7 @@ def unbackfillable(catalog: Catalog, target: str) -> ArrowTable:
     """Items that the upgrade to a target could not embed natively: Arrow table of id, reason; read-only.
 
     Raises:
-        UnknownVersion: There is no such version.
+        NotFound: There is no such version.
     """
     registry = catalog.registry()
     registry.record(target)

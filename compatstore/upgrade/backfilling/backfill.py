@@ -20,8 +20,8 @@ from compatstore import next_step
 from compatstore.arrays import ArrowTable, Id
 from compatstore.encoders import Bill, Encoder, Metered, metered
 from compatstore.errors import EncoderFailed, UpgradeError
-from compatstore.storage.addresses import ADDRESS, read_rows
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.ids import ADDRESS, read_rows
 from compatstore.storage.ledger import Spent
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.account import Account, open_account
@@ -178,9 +178,8 @@ class Backfiller:
 
         Raises:
             Interrupted: A stop was asked for; finished batches stay.
-            UpgradeError: The target version has no encoder.
+            UpgradeError: The target version has no encoder. A batch lost its worker again and again.
             EncoderFailed: The encoder hangs, or embeds nothing at all.
-            EngineFailed: A batch lost its worker again and again.
             InvalidInput: The encoder gave vectors that cannot be used; nothing of that batch is stored.
         """
         catalog, target = self.context.catalog, self.context.run.target

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -14,9 +13,9 @@ import numpy as np
 from compatstore import next_step
 from compatstore.arrays import Digests, FloatArray, Id, RowNumbers
 from compatstore.encoders import Bill, Encoded, Encoder, Metered, encode_readable, meter, metered
-from compatstore.encoders.portable import PortableEncoder
 from compatstore.encoders.protocol import NO_SOURCE, NOT_FINITE, require_same_model
-from compatstore.errors import AllowanceSpent, EncoderFailed, InvalidInput, NonFiniteVectors, first_offenders
+from compatstore.encoders.registry import PortableEncoder
+from compatstore.errors import EncoderFailed, InvalidInput, first_offenders
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.throttle import Backoff, Hangs, may_pass, with_retries, within
 from compatstore.upgrade.requests.run_settings import RunSettings
@@ -106,20 +105,23 @@ class Embedder:
 
         Raises:
             EncoderFailed: The encoder hangs, or fails on every part of the batch.
-            NonFiniteVectors: The encoder gave NaN or infinite values; ids are named.
-            InvalidInput: The encoder gave vectors of another number, length or type; ids are named.
+            InvalidInput: The encoder gave NaN or infinite values; ids are named. The encoder gave vectors of another
+                number, length or type; ids are named.
         """
         attempt = _Attempt(self, batch)
         usable = [i for i, value in enumerate(batch.inputs) if value is not None]
         delays = Backoff(retries=self.settings.retries).delays(self.rng)
         if usable:
-            with suppress(AllowanceSpent):
+            try:
                 try:
                     with_retries(lambda: attempt.encode(usable), delays, self.rest)
                 except Exception as error:
                     if not may_pass(error):
                         raise
                     attempt.take_apart(usable, error)
+            except EncoderFailed as error:
+                if not error.unaffordable:
+                    raise
         return attempt.result()
 
     def embed_once(self, batch: ItemBatch) -> Embedded:
@@ -219,11 +221,12 @@ class _Attempt:
         inputs = [self._batch.inputs[i] for i in part]
         encoder, limit = self._embedder.encoder, self._embedder.settings.encoder_timeout
         if call.bill.cost and isinstance(encoder, Metered) and not call.may_pay(encoder.expected_bill(inputs)):
-            raise AllowanceSpent(
+            raise EncoderFailed(
                 self._asked(part),
                 expected="money for another try",
                 found="what was billed for tries that failed",
                 fix="Allow more money.",
+                unaffordable=True,
             )
         try:
             encoded = within(limit, lambda: self._embedder.form.keep(encode_readable(encoder, inputs)))
@@ -240,7 +243,7 @@ class _Attempt:
                 f"{next_step.option('encoder_timeout', within='RunSettings')}; {next_step.same()} goes on from here.",
             ) from None
         except InvalidInput as error:
-            raise type(error)(
+            raise InvalidInput(
                 self._asked(part), expected=error.expected, found=error.found, fix=error.fix or _mend()
             ) from error
         if refuse_broken:
@@ -301,7 +304,7 @@ class _Attempt:
     def _refuse_broken(self, part: Sequence[int], encoded: Encoded) -> None:
         broken = [self._batch.ids[part[i]] for i, reason in encoded.failures.items() if reason == NOT_FINITE]
         if broken:
-            raise NonFiniteVectors(
+            raise InvalidInput(
                 self._asked(part),
                 expected="finite vectors",
                 found=f"NaN or infinite values for {first_offenders(broken)}",

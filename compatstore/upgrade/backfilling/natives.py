@@ -16,12 +16,12 @@ from typing import Literal
 from compatstore import next_step
 from compatstore.arrays import ArrowArray, Digests, FloatArray, Id, RowNumbers
 from compatstore.errors import InvalidInput
-from compatstore.storage.arrow_values import vector_bytes
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.compaction import FEWEST
 from compatstore.storage.fragments import field_ids, list_fragments
 from compatstore.storage.moves import row_bytes, unmovable
 from compatstore.storage.snapshot import Snapshot
+from compatstore.storage.vector_form import vector_bytes
 from compatstore.upgrade.backfilling.staged_natives import StagedNatives
 from compatstore.upgrade.backfilling.write_modes import NativeBatch, NativeColumns, NativeRows
 from compatstore.upgrade.context import UpgradeContext
@@ -183,7 +183,7 @@ class Natives:
             n.
 
         Raises:
-            CommitConflict: Other writers were faster each time; nothing of the batch is stored.
+            StorageError: Other writers were faster each time; nothing of the batch is stored.
         """
         with self._lock:
             way = self._rows if self._at_once else self._staged

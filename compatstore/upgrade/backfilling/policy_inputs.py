@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowType, BoolArray, Doubles, FloatArray, Positions, RowNumbers
 from compatstore.errors import InvalidInput, meant
-from compatstore.storage.addresses import ADDRESS
-from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.fragments import list_fragments
+from compatstore.storage.ids import ADDRESS
 from compatstore.storage.traffic import Traffic
+from compatstore.storage.vector_form import to_matrix
 from compatstore.upgrade.backfilling.cells import SAMPLED, cells_of
 from compatstore.upgrade.backfilling.classes import classes_of, require_classes
 from compatstore.upgrade.backfilling.random_order import random_scores

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
-from compatstore.errors import CommitConflict
+from compatstore.errors import StorageError
 from compatstore.storage.lease_table import LeaseTable, Records
 from compatstore.storage.location import Location
 from compatstore.storage.records import RunRecord
@@ -58,8 +58,8 @@ def charge(location: Location, run: RunRecord, rows: int, in_all: int, price: fl
         How many of them the limit allows; they are charged.
 
     Raises:
-        CommitConflict: Others wrote beside the table each time; nothing was charged.
-        StorageError: The record cannot be read or written.
+        StorageError: Others wrote beside the table each time; nothing was charged. The record cannot be read or
+            written.
     """
     each = price or run.price_per_item or 0.0
 
@@ -74,8 +74,8 @@ def correct(location: Location, run: RunRecord, cost: float) -> None:
     """Charge what an encoder was billed beyond what was charged before (`cost` < 0 gives back).
 
     Raises:
-        CommitConflict: Others wrote beside the table each time; nothing was charged.
-        StorageError: The record cannot be read or written.
+        StorageError: Others wrote beside the table each time; nothing was charged. The record cannot be read or
+            written.
     """
     _change(location, run, lambda spent: (0, replace(spent, cost=spent.cost + cost)))
 
@@ -96,7 +96,7 @@ def _change(
             if records.version % COMMITS_BETWEEN_TIDYING == 0:
                 table.tidy()
             return rows
-    raise CommitConflict(
+    raise StorageError(
         f"charge what a search embeds in {run.target}",
         expected="a moment without other writers",
         found=f"{ATTEMPTS} conflicts in a row",

@@ -82,8 +82,7 @@ def write_natives(
 
     Raises:
         LeaseHeld: A manager works on the upgrade.
-        CommitConflict: Other writers were faster each time.
-        StorageError: The table cannot be written.
+        StorageError: Other writers were faster each time. The table cannot be written.
     """
     location = catalog.store.location
     _require_free(location, run.target)

@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowBatch, ArrowTable, Digests, FloatArray, Id, RowNumbers
-from compatstore.storage.addresses import read_rows
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import NATIVE, VersionValues
 from compatstore.storage.compaction import LARGEST_ROWS, SMALL_ROWS
@@ -37,6 +36,7 @@ from compatstore.storage.fragments import (
     read_physical,
     write_columns,
 )
+from compatstore.storage.ids import read_rows
 from compatstore.storage.moves import Move, commit_move, row_bytes, write_rows
 from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.context import UpgradeContext

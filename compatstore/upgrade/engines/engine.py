@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from compatstore import next_step
-from compatstore.errors import EngineFailed
+from compatstore.errors import UpgradeError
 from compatstore.storage.fragments import WAVE_ROWS
 from compatstore.storage.store import Store
 
@@ -65,7 +65,7 @@ class Pool(Protocol[Task_in, Made_out]):
 
         Returns:
             A function that waits for the task and gives its result, or raises what it raised. A task whose worker was
-            lost is done by another one; `EngineFailed` is raised where that happens again and again.
+            lost is done by another one; `UpgradeError` is raised where that happens again and again.
         """
 
 
@@ -94,9 +94,9 @@ class Engine(Protocol):
         """Workers for a block."""
 
 
-def lost_again_and_again(asked: str) -> EngineFailed:
+def lost_again_and_again(asked: str) -> UpgradeError:
     """The error of a job that has lost `LOSSES` workers."""
-    return EngineFailed(
+    return UpgradeError(
         asked,
         expected="a worker that lives until it is done",
         found=f"{LOSSES} that were lost over it",

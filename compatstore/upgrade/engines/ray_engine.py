@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from typing import Any, Generic
 
 from compatstore import next_step
-from compatstore.errors import CompatStoreError, EngineFailed, InvalidInput, MissingExtra
+from compatstore.errors import CompatStoreError, InvalidInput, MissingExtra, UpgradeError
 from compatstore.storage.location import Location
 from compatstore.storage.store import Store
 from compatstore.upgrade.engines.engine import (
@@ -76,7 +76,7 @@ class RayEngine:
         """Do all jobs, see `Engine.run`; what is ready at the same time is given together.
 
         Raises:
-            EngineFailed: The cluster cannot be started or reached, or has no GPU where one is asked for.
+            UpgradeError: The cluster cannot be started or reached, or has no GPU where one is asked for.
         """
         if not jobs:
             return
@@ -105,7 +105,7 @@ class RayEngine:
         """Actors that make their workers of one recipe.
 
         Raises:
-            EngineFailed: The cluster cannot be started or reached, or has no GPU where one is asked for.
+            UpgradeError: The cluster cannot be started or reached, or has no GPU where one is asked for.
             InvalidInput: The recipe does not pickle: of an encoder without a spec.
         """
         gpus = self.num_gpus or 0.0
@@ -134,7 +134,7 @@ class RayEngine:
     def _require_gpus(self, gpus: float) -> None:
         there = self._ray.cluster_resources().get("GPU", 0.0) if gpus else 0.0
         if there < gpus:
-            raise EngineFailed(
+            raise UpgradeError(
                 "run an upgrade on Ray",
                 expected=f"{gpus:g} GPUs for a task or an actor, as was asked for",
                 found=f"a cluster with {there:g}",
@@ -289,7 +289,7 @@ def connect(address: str | None, **options: int) -> None:
         **options: What else `ray.init` is told: the size of a local one.
 
     Raises:
-        EngineFailed: That was not possible.
+        UpgradeError: That was not possible.
     """
     import ray
 
@@ -311,7 +311,7 @@ def connect(address: str | None, **options: int) -> None:
                 ray.shutdown()
             gc.collect()
         time.sleep(attempt)
-    raise EngineFailed(
+    raise UpgradeError(
         place,
         expected="a cluster that answers",
         found=failure,
@@ -324,7 +324,7 @@ def _require_answer(address: str) -> None:
     """Refuse an address at which nothing listens; Ray itself would wait for minutes and then end this process.
 
     Raises:
-        EngineFailed: Nothing does.
+        UpgradeError: Nothing does.
         InvalidInput: It is no address.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
@@ -334,7 +334,7 @@ def _require_answer(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=REACH).close()
     except OSError as error:
-        raise EngineFailed(
+        raise UpgradeError(
             asked,
             expected="a cluster that answers",
             found=f"{error}",

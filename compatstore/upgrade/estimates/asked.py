@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from compatstore.arrays import ArrowArray, BoolArray, FloatArray, Positions
 from compatstore.digests import seed_of
 from compatstore.encoders import encode_queries
-from compatstore.errors import DimensionMismatch, InvalidInput, UpgradeError, first_offenders
+from compatstore.errors import InvalidInput, UpgradeError, first_offenders
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.judgements import Judgements
 from compatstore.evaluation.query_files import QuerySet
@@ -134,8 +134,8 @@ def ask(
 
     Raises:
         UpgradeError: There is no encoder for texts and paths.
-        InvalidInput: Vectors are of other versions, or there is no query left.
-        DimensionMismatch: Vectors have another length than those of their version.
+        InvalidInput: Vectors are of other versions, or there is no query left. Vectors have another length than those
+            of their version.
     """
     queries, learned = asked.read, 0
     given = _given(context, queries)  # refuses vectors that do not fit before anything else is looked at
@@ -168,8 +168,8 @@ def require_enough(context: UpgradeContext, asked: Queries) -> None:
 
     Raises:
         UpgradeError: Too few of them have a correct item in the gallery.
-        InvalidInput: None has one, or their vectors are of other versions.
-        DimensionMismatch: Vectors have another length than those of their version.
+        InvalidInput: None has one, or their vectors are of other versions. Vectors have another length than those of
+            their version.
     """
     queries, key = asked.read, context.registry.id_column
     _given(context, queries)
@@ -310,8 +310,7 @@ def _given(context: UpgradeContext, queries: QuerySet) -> tuple[FloatArray, Floa
     """Vectors that the queries came with, of the source and of the target; None where they came with none.
 
     Raises:
-        InvalidInput: They are of other versions.
-        DimensionMismatch: Their length is not that of their version.
+        InvalidInput: They are of other versions. Their length is not that of their version.
     """
     if not queries.vectors:
         return None
@@ -325,7 +324,7 @@ def _given(context: UpgradeContext, queries: QuerySet) -> tuple[FloatArray, Floa
         dim, vectors = context.registry.record(name).dim, queries.vectors[column]
         if vectors.shape[1] != dim:
             asked = f"measure by queries in {name}"
-            raise DimensionMismatch(asked, expected=f"{dim} values", found=f"{vectors.shape[1]} in {column}")
+            raise InvalidInput(asked, expected=f"{dim} values", found=f"{vectors.shape[1]} in {column}")
         found.append(vectors)
     return found[0], found[1]
 

@@ -1,16 +1,23 @@
-"""What a report tells beside figures of all queries: single queries, groups of them, and predicted errors."""
+"""Details of a report: queries that changed most, groups of queries, and predicted errors beside true ones."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from compatstore.arrays import Doubles, FloatArray
 from compatstore.errors import InvalidInput
+from compatstore.evaluation import Estimate, kendall_tau
+from compatstore.evaluation.bootstrap import figures_together, resample
+from compatstore.storage.columns import NATIVE
+from compatstore.storage.ids import find
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.measured import Measurement
-from compatstore.upgrade.estimates.query_changes import QueryChanges, Search, changes_of
-from compatstore.upgrade.estimates.subgroups import Subgroups, subgroups_of
-from compatstore.upgrade.estimates.uncertainty import Uncertainty, uncertainty_of
+from compatstore.upgrade.estimates.query_changes import QueryChanges, Search, changes_of, text_of
+from compatstore.upgrade.estimates.sample import Sample
 from compatstore.upgrade.requests.details import Details
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import column_of
@@ -71,3 +78,179 @@ def require_columns(details: Details, columns: Sequence[str]) -> None:
     for name in (details.by, details.caption):
         if name is not None and name not in columns:
             raise InvalidInput("report on an upgrade", expected=f"a column of {', '.join(columns)}", found=name)
+
+
+FEWEST = 5  # queries of a group whose mean is told
+MOST = 12  # groups that are told: those that gain least
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subgroup:
+    """Queries of one value.
+
+    Args:
+        name: The value.
+        queries: Queries, 5 or more.
+        before: Mean of the figure that decides, by the status quo.
+        after: The same, as the gallery is served now.
+        gain: Difference, query by query, with an interval that holds for all groups together.
+    """
+
+    name: str
+    queries: int
+    before: float
+    after: float
+    gain: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subgroups:
+    """Groups of queries, the ones that gain least first.
+
+    Args:
+        column: What groups them.
+        criterion: The figure that decides.
+        gain: Difference over all queries.
+        groups: At most 12 of the groups.
+        others: Groups that are left out, because others gain less.
+        small: Groups of fewer than 5 queries.
+    """
+
+    column: str
+    criterion: str
+    gain: float
+    groups: tuple[Subgroup, ...]
+    others: int
+    small: int
+
+
+def subgroups_of(context: UpgradeContext, measurement: Measurement, column: str) -> Subgroups | None:
+    """Compare groups of the items that ask; None where queries are no items, or no group is large enough."""
+    key, sample = context.registry.id_column, measurement.sample
+    if sample.queries is not None:
+        return None
+    before, after = measurement.before_and_after
+    ids = sample.ids.take(np.flatnonzero(sample.asks)).to_pylist()
+    found = find(context.store, key, ids, list(dict.fromkeys([key, column])), context.snapshot)
+    values: dict[Any, str] = {item[key]: text_of(item[column]) for item in found.to_pylist()}
+    rows: dict[str, list[int]] = {}
+    for row in np.flatnonzero(np.isfinite(before) & np.isfinite(after)):
+        rows.setdefault(values.get(ids[row], ""), []).append(int(row))
+    large = {name: own for name, own in rows.items() if len(own) >= FEWEST}
+    if not large:
+        return None
+    told = sorted(_groups(large, before, after, measurement.table.confidence), key=lambda group: group.gain.value)
+    return Subgroups(
+        column=column,
+        criterion=measurement.table.criterion,
+        gain=float(np.nanmean(after - before)),
+        groups=tuple(told[:MOST]),
+        others=max(len(told) - MOST, 0),
+        small=len(rows) - len(large),
+    )
+
+
+def _groups(rows: dict[str, list[int]], before: Doubles, after: Doubles, confidence: float) -> list[Subgroup]:
+    """One for each group; queries of a group are drawn again among themselves."""
+    drawn = [
+        resample((after[own] - before[own])[None], seed=number, confidence=confidence)[0]
+        for number, own in enumerate(rows.values())
+    ]
+    return [
+        Subgroup(
+            name=name,
+            queries=len(own),
+            before=float(before[own].mean()),
+            after=float(after[own].mean()),
+            gain=gain.within(-1.0, 1.0),
+        )
+        for (name, own), gain in zip(rows.items(), figures_together(drawn), strict=True)
+    ]
+
+
+BINS = 24
+TENTHS = 10
+FEWEST_MEASURED = 20  # transformed items with a native vector that say anything of ten bins
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReliabilityBin:
+    """Items whose predicted errors are alike.
+
+    Args:
+        items: How many.
+        predicted: Mean of sigma squared.
+        actual: Mean squared distance to the native vector, for each dimension.
+    """
+
+    items: int
+    predicted: float
+    actual: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uncertainty:
+    """Predicted errors of the transformed vectors of a gallery.
+
+    Args:
+        edges: Of the bins of sigma squared, ascending, evenly spaced by their logarithms; one more than bins.
+        counts: Transformed items in each bin.
+        bins: Tenths of the measured items by sigma squared, ascending; () where too few were measured.
+        tau: Kendall's tau-b of sigma squared and the squared distance over these items; None without them.
+    """
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+    bins: tuple[ReliabilityBin, ...] = ()
+    tau: float | None = None
+
+
+def uncertainty_of(context: UpgradeContext, sample: Sample | None) -> Uncertainty | None:
+    """Read what the artifact predicts of each transformed vector; None where it predicts nothing.
+
+    Args:
+        context: The upgrade.
+        sample: Items with native vectors, to hold the predictions against; None for none.
+    """
+    columns = context.target_record.columns
+    if columns is None or columns.uncertainty is None:
+        return None
+    read = context.snapshot.to_batches(columns=[columns.uncertainty], filter=f"`{columns.uncertainty}` IS NOT NULL")
+    parts = [batch.column(0).to_numpy(zero_copy_only=False) for batch in read]
+    sigma2 = np.concatenate([np.zeros(0, np.float32), *parts])
+    sigma2 = sigma2[np.isfinite(sigma2) & (sigma2 > 0)]
+    if not len(sigma2):
+        return None
+    logs = np.log10(sigma2.astype(np.float64))
+    span = (float(logs.min()), float(logs.max()))
+    counts, edges = np.histogram(logs, BINS, range=span if span[1] - span[0] > 1e-6 else (span[0] - 0.5, span[0] + 0.5))
+    bins, tau = ((), None) if sample is None else reliability_of(sample)
+    return Uncertainty(
+        edges=tuple(float(edge) for edge in 10.0**edges),
+        counts=tuple(int(count) for count in counts),
+        bins=bins,
+        tau=tau,
+    )
+
+
+def reliability_of(sample: Sample) -> tuple[tuple[ReliabilityBin, ...], float | None]:
+    """Hold what was predicted against what is, over items that are transformed and have a native vector."""
+    served = sample.served
+    rows = np.flatnonzero(served.valid & sample.embedded & (served.origin != NATIVE) & np.isfinite(served.uncertainty))
+    if len(rows) < FEWEST_MEASURED:
+        return (), None
+    sigma2 = served.uncertainty[rows].astype(np.float64)
+    errors = _errors(served.vectors[rows], sample.native[rows])
+    order = np.argsort(sigma2, kind="stable")
+    bins = tuple(
+        ReliabilityBin(items=len(part), predicted=float(sigma2[part].mean()), actual=float(errors[part].mean()))
+        for part in np.array_split(order, TENTHS)
+    )
+    varied = np.ptp(sigma2) > 0 and np.ptp(errors) > 0
+    return bins, float(kendall_tau(sigma2, errors)) if varied else None
+
+
+def _errors(vectors: FloatArray, natives: FloatArray) -> FloatArray:
+    """(n,) float64, squared distance for each dimension."""
+    errors: FloatArray = ((vectors.astype(np.float64) - natives) ** 2).mean(axis=1)
+    return errors

@@ -96,7 +96,7 @@ def fusable(catalog: Catalog, target: str) -> UpgradeContext:
     """The upgrade whose versions can be fused.
 
     Raises:
-        UnknownVersion: There is no such version.
+        NotFound: There is no such version.
         UpgradeError: No upgrade to it is under way, or one of its versions has no vectors.
     """
     registry = catalog.registry()

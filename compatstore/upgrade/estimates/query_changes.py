@@ -10,7 +10,7 @@ import numpy as np
 
 from compatstore.arrays import ArrowTable, FloatArray, Positions
 from compatstore.evaluation.fusion import Serving
-from compatstore.evaluation.qrels_files import Qrels
+from compatstore.evaluation.judgements import Qrels
 from compatstore.storage.ids import find
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.measured import Measurement

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from compatstore import next_step
-from compatstore.errors import UnknownVersion
+from compatstore.errors import NotFound
 from compatstore.evaluation import DecisionTable
 from compatstore.shown import Shown
 from compatstore.storage import registry as registry_module
@@ -100,7 +100,7 @@ def report_upgrade(
         details: Sees what is told query by query; None for nothing.
 
     Raises:
-        UnknownVersion: There was no such upgrade.
+        NotFound: There was no such upgrade.
         UpgradeError: Too few items can be measured with.
     """
     snapshot = catalog.store.snapshot()
@@ -186,11 +186,12 @@ def _run(registry: Registry, target: str | None) -> RunRecord:
     if target is None and runs:
         return max(runs.values(), key=lambda run: run.started_at)
     if target is None or target not in runs:
-        raise UnknownVersion(
+        raise NotFound(
             f"report on the upgrade to {target}" if target else "report on an upgrade",
             expected=f"one of {', '.join(runs)}" if runs else "an upgrade",
             found="none",
             fix=f"Begin one: {next_step.call('upgrade', target or 'TARGET')}",
+            kind="version",
         )
     return runs[target]
 

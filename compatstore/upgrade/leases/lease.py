@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from compatstore.errors import LeaseHeld, StorageError
-from compatstore.permissions import user_name
+from compatstore.paths import user_name
 from compatstore.storage.catalog import LEASE_TERM
 from compatstore.storage.history import now
 from compatstore.storage.lease_table import LeaseTable, Records

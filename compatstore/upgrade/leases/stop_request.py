@@ -118,7 +118,7 @@ def pause(catalog: Catalog, target: str, *, wait: float = WAIT_SECONDS) -> Pause
         wait: Seconds to wait for the manager to finish its batch; what was asked for stands after that too.
 
     Raises:
-        UnknownVersion: There is no such version.
+        NotFound: There is no such version.
     """
     catalog.registry().record(target)
     table = LeaseTable(catalog.store.location)

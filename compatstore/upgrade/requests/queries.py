@@ -13,7 +13,7 @@ from typing import Any
 from compatstore import next_step
 from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.qrels_files import Qrels, qrels_of, read_qrels
+from compatstore.evaluation.judgements import Qrels, qrels_of, read_qrels
 from compatstore.evaluation.query_files import QuerySet, queries_of, read_queries
 
 IN_MEMORY = ""

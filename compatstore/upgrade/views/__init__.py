@@ -1,5 +1,5 @@
 """What people see of an upgrade, on a terminal and in a notebook; to import the package registers all views."""
 
-from compatstore.upgrade.views import details, estimate, plan, report, result, spending, status, waves
+from compatstore.upgrade.views import report, status
 
-__all__ = ["details", "estimate", "plan", "report", "result", "spending", "status", "waves"]
+__all__ = ["report", "status"]

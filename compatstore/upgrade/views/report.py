@@ -1,17 +1,18 @@
-"""The report of an upgrade as lines and tables for people."""
+"""The report and the estimate of an upgrade as lines and tables for people."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from compatstore import next_step
-from compatstore.evaluation import DecisionTable
-from compatstore.shown import view
-from compatstore.tables import Table, table
-from compatstore.upgrade.estimates.measured import what_matters
+from compatstore.evaluation import DecisionRow, DecisionTable
+from compatstore.shown import Table, table, view
+from compatstore.upgrade.estimates.details import ReportDetails, Subgroups
+from compatstore.upgrade.estimates.estimate import UpgradeEstimate
+from compatstore.upgrade.estimates.gates import Gate
+from compatstore.upgrade.estimates.measured import as_served, what_matters
+from compatstore.upgrade.estimates.query_changes import QueryChange, QueryChanges
 from compatstore.upgrade.estimates.reporting import UpgradeReport
-from compatstore.upgrade.views.details import details_view
-from compatstore.upgrade.views.estimate import estimate_view
 
 
 @view.register
@@ -57,3 +58,119 @@ def _measured(result: DecisionTable) -> Iterator[Table]:
     names = list(dict.fromkeys(name for _, row in found for name in row.figures))
     rows = [(what, *(row.percent_of(name) for name in names)) for what, row in found]
     yield table(("way", *(f"{name} %" for name in names)), rows)
+
+
+@view.register
+def estimate_view(result: UpgradeEstimate) -> Iterator[str | Table]:
+    """What an upgrade is expected to give."""
+    measured, criterion = result.table, result.table.criterion
+    rows = [
+        (_mark(row.share, result), row.name, row.percent_of(criterion), _kept(row, criterion))
+        for row in measured.served(result.terms.serving)
+    ]
+    before = measured.rows[0]
+    yield ""
+    if measured.provenance:
+        yield measured.provenance
+    yield table(
+        ("", "way", f"{criterion} %", "of full backfill %"),
+        [("", before.name, before.percent_of(criterion), _kept(before, criterion)), *rows],
+    )
+    yield (
+        f"{measured.num_queries} queries, correct by {measured.truth}, intervals of {measured.confidence:.0%}; "
+        "> budget taken, * best figure"
+    )
+    yield result.promise
+    yield f"{measured.advice.verdict}: {measured.advice.text}"
+    yield from gate_lines(result.gates)
+
+
+def gate_lines(judged: Sequence[Gate]) -> Iterator[str]:
+    """Which gates are passed."""
+    for gate in judged:
+        yield f"{'passed' if gate.passed else 'FAILED'}: {gate.name}, estimated {gate.estimate.percent} %"
+
+
+def _kept(row: DecisionRow, criterion: str) -> str:
+    return row.kept[criterion].percent if criterion in row.kept else "-"
+
+
+def _mark(share: float, result: UpgradeEstimate) -> str:
+    return (">" if share == result.share else "") + ("*" if share == result.best else "")
+
+
+def details_view(details: ReportDetails, measured: DecisionTable) -> Iterator[str | Table]:
+    """Queries that changed most, and groups of them."""
+    if details.changes is not None:
+        yield ""
+        yield flips_line(measured, details.changes)
+        for shown in (details.changes.worst, details.changes.best):
+            if shown:
+                yield changes_table("", shown, details.changes.criterion)
+    if details.groups is not None:
+        yield ""
+        yield groups_line(details.groups)
+        yield groups_table(details.groups)
+
+
+def changes_table(caption: str, changes: Sequence[QueryChange], criterion: str) -> Table:
+    """Queries with the figure that decides, before and now."""
+    labelled = any(change.query.label for change in changes)
+    return table(
+        ("query", *(["label"] if labelled else []), f"{criterion} before %", f"{criterion} now %", "change, points"),
+        [
+            (
+                change.query.id,
+                *([change.query.label] if labelled else []),
+                f"{100 * change.before:.1f}",
+                f"{100 * change.after:.1f}",
+                f"{100 * (change.after - change.before):+.1f}",
+            )
+            for change in changes
+        ],
+        caption=caption,
+    )
+
+
+def flips_line(measured: DecisionTable, changes: QueryChanges) -> str:
+    """How many queries rise, fall and flip."""
+    served = as_served(measured)
+    text = (
+        f"As the gallery is served now, {changes.criterion} of {changes.risen} queries is above that of the status "
+        f"quo, of {changes.fallen} below, of {changes.same} the same."
+    )
+    if served.flips is None or served.broken is None:
+        return text + " Flips are not told: a sample cannot say what comes first in the whole gallery."
+    return (
+        f"{text} By what comes first, {served.flips.positive:.1%} of queries are mended and {served.broken.percent} % "
+        "are broken (negative flips)."
+    )
+
+
+def groups_line(groups: Subgroups) -> str:
+    """What groups the queries, and what is left out."""
+    text = (
+        f"Queries by {groups.column}, those that gain least first; over all queries {groups.criterion} gains "
+        f"{100 * groups.gain:.1f} points. Intervals hold for all groups together."
+    )
+    others = f" {groups.others} more groups gain more." if groups.others else ""
+    return text + others + (f" {groups.small} groups have too few queries to be told." if groups.small else "")
+
+
+def groups_table(groups: Subgroups) -> Table:
+    """What each group gains."""
+    return table(
+        (groups.column, "queries", "before %", "now %", f"{groups.criterion} gained", "gap to all, points"),
+        [
+            (
+                group.name or "(none)",
+                group.queries,
+                f"{100 * group.before:.1f}",
+                f"{100 * group.after:.1f}",
+                group.gain.percent,
+                f"{100 * (group.gain.value - groups.gain):+.1f}",
+            )
+            for group in groups.groups
+        ],
+        caption=f"Groups of queries by {groups.column}",
+    )

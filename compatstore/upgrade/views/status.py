@@ -1,15 +1,18 @@
-"""A gallery as of now, as lines and tables for people."""
+"""Where an upgrade is, and what a call did, as lines and tables for people."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
 
 from compatstore import next_step
-from compatstore.shown import view
-from compatstore.tables import Table, table
+from compatstore.shown import Table, figures, table, view
+from compatstore.storage.ledger import Spent
+from compatstore.upgrade.estimates.waves import WaveFigures, Waves
+from compatstore.upgrade.plan import Plan
+from compatstore.upgrade.run import UpgradeResult
 from compatstore.upgrade.status import Activity, RunStatus, Status, VersionStatus
-from compatstore.upgrade.views.spending import reason_lines, spent_lines
-from compatstore.upgrade.views.waves import waves_view
+from compatstore.upgrade.views.report import estimate_view
 
 
 @view.register
@@ -96,3 +99,117 @@ def encoder_cell(version: VersionStatus) -> str:
     """An encoder's spec; of a stored network's digest, the first digits do."""
     kind, _, rest = version.encoder.partition(":")
     return f"{kind}:{rest[:12]}" if kind == "stored" else version.encoder or "none"
+
+
+WIDTH = 100  # columns of a line
+
+
+@view.register
+def _(result: UpgradeResult) -> Iterator[str | Table]:
+    """What an upgrade did, and what comes next."""
+    yield from done_view(result)
+    if result.state != "ready":
+        return
+    if result.has_no_gain:
+        more = next_step.call("upgrade", result.target, backfill=1.0)
+        yield f"next: measure it before a cutover: {next_step.call('evaluate', result.target)}; or embed more: {more}"
+    else:
+        yield f"next: {next_step.call('cutover', result.target)}"
+
+
+def done_view(result: UpgradeResult) -> Iterator[str | Table]:
+    """What was done, without what comes next."""
+    yield (
+        f"{result.target} is {result.state}: {result.transformed} items transformed, {result.backfilled} embedded "
+        f"natively, {result.missing} missing, {result.seconds:.1f} s"
+    )
+    yield from (f"warning: {warning}" for warning in result.warnings)
+    yield from spent_lines(result.spent, result.ended_by)
+    yield from waves_view(result.waves)
+    if result.full_backfill:
+        yield result.full_backfill
+    for lesson in result.lessons:  # the history has the rest
+        yield from wrap(f"learned: {lesson.split('; ')[0]}", WIDTH, subsequent_indent="  ")
+    if result.served:
+        yield result.served
+    if result.num_unbackfillable:
+        yield f"{result.embeddable} items can be embedded natively, {result.num_unbackfillable} cannot:"
+        yield from reason_lines(result.unbackfillable, result.num_unbackfillable)
+
+
+@view.register
+def _(result: Plan) -> Iterator[str | Table]:
+    """What an upgrade would do and cost."""
+    via = f" by {' then '.join(result.path)}" if result.path else ""
+    yield f"{result.source} -> {result.target}{via}, {result.rows} items"
+    rows = [
+        (step.name, step.rows, step.bytes, None if step.seconds is None else round(step.seconds, 1), step.note)
+        for step in result.steps
+    ]
+    yield table(("step", "rows", "bytes", "seconds", "what"), rows) if rows else "nothing is left to do"
+    yield from figures(result.quality)
+    if result.estimate is not None:
+        yield from estimate_view(result.estimate)
+    for warning in result.warnings:
+        yield f"warning: {warning}"
+
+
+_ENDED = {
+    "backfill": "its share is reached",
+    "max_rows": "its limit of items ended it",
+    "max_seconds": "its limit of time ended it",
+    "max_cost": "its limit of money ended it",
+    "target_quality": "its target quality is sure to be reached",
+    "gain": "more of it is sure to gain nothing",
+}
+
+
+def spent_lines(spent: Spent, ended_by: str, margin: str = "") -> Iterator[str]:
+    """What a backfill has used so far, and which limit ended it."""
+    if spent.rows:
+        cost = f", {spent.tokens} tokens" if spent.tokens else ""
+        cost += f", {spent.cost:g} in cost" if spent.cost else ""
+        ended = f"; {_ENDED[ended_by]}" if ended_by else ""
+        yield f"{margin}backfill so far: {spent.rows} items in {spent.seconds:.1f} s{cost}{ended}"
+
+
+def reason_lines(reasons: Sequence[tuple[str, str]], total: int) -> Iterator[str]:
+    """The first items that cannot be embedded, with reasons, and how many more there are."""
+    yield from (f"    {item}: {reason}" for item, reason in reasons)
+    if total > len(reasons):
+        yield f"    and {total - len(reasons)} more"
+
+
+@view.register
+def _(result: Waves) -> Iterator[str | Table]:
+    """All lessons so far."""
+    yield from waves_view(result)
+
+
+def waves_view(waves: Sequence[WaveFigures]) -> Iterator[Table]:
+    """What the lessons of an upgrade that teaches itself have found, and what more natives promise."""
+    if not waves:
+        return
+    criterion, cost = waves[-1].criterion, ["cost"] if any(wave.cost for wave in waves) else []
+    yield table(
+        ("wave", "native", "share", *cost, f"{criterion} % before", "as served", "weight", "promised"),
+        [
+            (
+                number,
+                wave.native,
+                f"{wave.share:.1%}",
+                *(f"{wave.cost:g}" for _ in cost),
+                wave.status_quo.percent,
+                "as before" if wave.gain is None else wave.served.percent,
+                f"{wave.weight:g}",
+                _next_promise(wave),
+            )
+            for number, wave in enumerate(waves, start=1)
+        ],
+    )
+
+
+def _next_promise(wave: WaveFigures) -> str:
+    """What twice the natives, or the next larger share that was measured, were found to give."""
+    ahead = next((promise for promise in wave.ahead if promise.share >= 2 * wave.share), None)
+    return "" if ahead is None else f"{ahead.share:.0%}: {ahead.figure.percent}"

@@ -11,7 +11,7 @@ from PIL import Image
 import compatstore as cs
 from compatstore import trainers
 from compatstore.artifacts import Space
-from compatstore.errors import InvalidInput, UnknownVersion
+from compatstore.errors import InvalidInput, NotFound
 from lazily import Lazy
 
 given_vectors = Lazy("compatstore.trainers.images.given_vectors")
@@ -76,7 +76,7 @@ def test_what_cannot_be_matched_says_why(photos: Path, tmp_path: Path) -> None:
         trainers.images_of_items(gallery, images, photos / "shoes")
     with pytest.raises(InvalidInput, match="found an array"):
         trainers.images_of_items(gallery, trainers.Images(np.zeros((2, 4, 4), np.uint8), [0, 1]), photos)
-    with pytest.raises(UnknownVersion):
+    with pytest.raises(NotFound, match="version"):
         trainers.images_of_items(gallery, images, photos, "v9")
     twice = images.take([0, 0, 1])
     with pytest.raises(InvalidInput, match="one image an item; found several of hats/1"):

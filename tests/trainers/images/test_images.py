@@ -10,7 +10,7 @@ from PIL import Image
 
 from compatstore import trainers
 from compatstore.encoders.network import Preprocessing
-from compatstore.errors import DimensionMismatch, InvalidInput, NotFound, SourceError
+from compatstore.errors import InvalidInput, NotFound, SourceError
 from lazily import Lazy
 from properties import examples
 
@@ -107,7 +107,7 @@ def test_what_is_no_set_of_images_is_refused(tmp_path: Path) -> None:
         trainers.Images(np.zeros((2, 8, 8)), [0, 1])
     with pytest.raises(InvalidInput, match="n >= 1"):
         trainers.Images([], [])
-    with pytest.raises(DimensionMismatch, match=r"\(2,\) labels"):
+    with pytest.raises(InvalidInput, match=r"\(2,\) labels"):
         trainers.Images(np.zeros((2, 8, 8), np.uint8), [0])
     with pytest.raises(InvalidInput, match="labels from 0 to 0"):
         trainers.Images(np.zeros((2, 8, 8), np.uint8), [0, 1], ("one",))

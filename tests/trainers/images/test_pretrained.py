@@ -17,7 +17,7 @@ from compatstore.errors import CorruptArtifact, Incompatible, InvalidInput, NotF
 from lazily import Lazy
 
 safetensors = Lazy("safetensors.torch")
-stages = Lazy("compatstore.trainers.images.stages")
+stages = Lazy("compatstore.trainers.images.pretrained")
 timm = Lazy("timm")
 torch = Lazy("torch")
 torchvision_models = Lazy("torchvision.models")

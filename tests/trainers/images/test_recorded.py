@@ -9,8 +9,8 @@ import pytest
 
 from compatstore import trainers
 from compatstore.encoders.backbones import Backbone, SmallConvNet, TimmBackbone
+from compatstore.encoders.backbones.architectures import SmallVisionTransformer
 from compatstore.encoders.backbones.backbone import BasisTransformed
-from compatstore.encoders.backbones.small import SmallVisionTransformer
 from lazily import Lazy
 
 nn = Lazy("torch.nn")

@@ -6,12 +6,12 @@ from compatstore.artifacts import Artifact
 from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.errors import InvalidInput
 from compatstore.trainers import DiagonalScale, MeanShift, Pairs, Procrustes, Ridge
-from compatstore.trainers.pairs.comparison import interval
 from compatstore.trainers.pairs.retrieval import RetrievalTest
 from compatstore.trainers.pairs.shrinking import shrinkage_of
+from compatstore.trainers.pairs.trainer import interval
 from lazily import Lazy
 
-auto = Lazy("compatstore.trainers.pairs.auto")
+auto = Lazy("compatstore.trainers.pairs.candidates")
 
 FORMS = (MeanShift(), Procrustes(), DiagonalScale(), Ridge())
 

@@ -7,8 +7,8 @@ from labelled_spaces import classes
 from compatstore import trainers
 from compatstore.artifacts import Artifact
 from compatstore.trainers import Pairs
-from compatstore.trainers.pairs import balance
-from compatstore.trainers.pairs.balance import SCALES, Trials, balanced
+from compatstore.trainers.pairs import fastfill
+from compatstore.trainers.pairs.fastfill import SCALES, Trials, balanced
 from compatstore.trainers.pairs.retrieval import RetrievalTest
 
 QUICK = {"epochs": 2, "branch_width": 8, "mixer_width": 16, "learning_rate": 4e-3, "device": "cpu"}
@@ -121,7 +121,7 @@ def test_the_part_that_is_compared_on_is_bounded_and_whole_classes_are_kept_apar
     pairs = Pairs(source, native, labels=np.arange(9000) % 200)
     for by, shared in (("class", 0), ("row", 200)):
         trials = Trials(trainers.FastFill(**QUICK, holdout_by=by), pairs, None)
-        assert len(trials.fitted) + len(trials.held_out) == balance.ROWS
+        assert len(trials.fitted) + len(trials.held_out) == fastfill.ROWS
         assert len(set(trials.fitted.labels.tolist()) & set(trials.held_out.labels.tolist())) == shared
 
 

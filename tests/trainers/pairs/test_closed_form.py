@@ -9,7 +9,7 @@ import compatstore as cs
 from compatstore.artifacts import Artifact
 from compatstore.artifacts.network import Execution, Network
 from compatstore.artifacts.shrinkage import Shrinkage
-from compatstore.errors import DimensionMismatch, InvalidInput, WrongDirection
+from compatstore.errors import Incompatible, InvalidInput
 from compatstore.trainers import (
     DiagonalScale,
     KernelRidge,
@@ -175,9 +175,9 @@ def test_artifacts_are_unit_where_the_target_is_survive_a_save_and_know_their_di
     assert (loaded.manifest.method, loaded.manifest.figures["h"]["rows"]) == (type(form).__name__, 12)
     assert loaded.manifest.settings["holdout"] == 0.1
     loaded.check(v1, v2)
-    with pytest.raises(WrongDirection):
+    with pytest.raises(Incompatible, match="found one from"):
         loaded.check(v2, v1)
-    with pytest.raises(DimensionMismatch):
+    with pytest.raises(InvalidInput, match="values"):
         loaded.apply(source[:, :5])
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import compatstore as cs
-from compatstore.errors import InvalidInput, NotFound, UnknownVersion
+from compatstore.errors import InvalidInput, NotFound
 from compatstore.trainers import Pairs
 from compatstore.trainers.pairs.gallery_pairs import match_pairs
 
@@ -74,7 +74,7 @@ def test_a_file_and_a_column(gallery, tmp_path):
 
 
 def test_two_versions_are_paired_where_both_are_native(gallery):
-    with pytest.raises(UnknownVersion, match="v2"):
+    with pytest.raises(NotFound, match="v2"):
         Pairs.from_gallery(gallery, "v1", "v2")
     vectors = dict(zip(IDS, NEW, strict=True))
     encoder = cs.encoders.Precomputed({item: vectors[item] for item in IDS[:20]})

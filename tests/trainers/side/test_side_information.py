@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatstore import trainers
-from compatstore.bits import signs
+from compatstore.arrays import signs
 from compatstore.encoders import NetworkEncoder
 from compatstore.encoders.backbones.backbone import FinalNorm
 from compatstore.encoders.network import Preprocessing

@@ -1,0 +1,357 @@
+"""The kinds of artifacts: what each reads and writes, and how it makes two embedding versions comparable."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from compatstore.arrays import FloatArray
+from compatstore.artifacts.architecture import Architecture
+from compatstore.artifacts.manifest import Manifest, Space
+from compatstore.artifacts.network import Execution, Network
+from compatstore.artifacts.onnx_graph import OnnxGraph, OnnxOutputs
+from compatstore.derivation import UNIT_TOLERANCE, Derivation, not_unit
+from compatstore.errors import CorruptArtifact
+
+Acts = Literal["gallery", "query"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Transformed:
+    """What an artifact made of n vectors.
+
+    Args:
+        vectors: (n, dim) float32, in the space that the kind writes.
+        uncertainty: sigma^2 of each, (n,) float32, or None for an artifact that has no such head.
+        side: Side-information for the next hop, (n, side_dim) float32, or None for an artifact that writes none.
+
+    Examples:
+        >>> made = cs.Transformed(vectors=np.zeros((2, 3), np.float32), uncertainty=np.array([0.1, 0.4], np.float32))
+        >>> made.vectors.shape, made.side is None
+        ((2, 3), True)
+    """
+
+    vectors: FloatArray
+    uncertainty: FloatArray | None = None
+    side: FloatArray | None = None
+
+
+class Kind(ABC):
+    """One way in which an artifact makes two embedding versions comparable.
+
+    Attributes:
+        name: As it stands in manifests.
+        acts_on: Whether it changes the vectors of the gallery or the query.
+        exact: Whether what it makes of a model's own vector is a model's own vector too.
+    """
+
+    name: ClassVar[str]
+    acts_on: ClassVar[Acts]
+    exact: ClassVar[bool] = False
+
+    def reads(self, manifest: Manifest) -> Space:
+        """Return the space of the vectors that it takes."""
+        return manifest.source if self.acts_on == "gallery" else manifest.target
+
+    def writes(self, manifest: Manifest) -> Space:
+        """Return the space of the vectors that it makes."""
+        return manifest.target if self.acts_on == "gallery" else manifest.source
+
+    @abstractmethod
+    def require(self, manifest: Manifest) -> None:
+        """Refuse a manifest whose spaces, side-information and networks are not those of this kind.
+
+        Raises:
+            CorruptArtifact: They do not fit.
+        """
+
+    @abstractmethod
+    def apply(
+        self,
+        manifest: Manifest,
+        networks: Mapping[str, Network],
+        vectors: FloatArray,
+        side: FloatArray | None,
+        execution: Execution,
+    ) -> Transformed:
+        """Transform checked vectors.
+
+        Args:
+            manifest: The artifact's.
+            networks: Its networks by name.
+            vectors: (n, dim) float32, finite, in the space that it reads.
+            side: (n, side_dim) float32, finite, or None where the manifest names no `side_source`.
+            execution: Where and how.
+        """
+
+    @abstractmethod
+    def to_onnx(
+        self, manifest: Manifest, networks: Mapping[str, Network], graph: OnnxGraph, vectors: str, side: str | None
+    ) -> OnnxOutputs:
+        """Add what `apply` computes to an ONNX graph.
+
+        Args:
+            manifest: The artifact's.
+            networks: Its networks by name.
+            graph: Gets the nodes.
+            vectors: Name of the value that holds (n, dim) float32 in the space that it reads.
+            side: Name of the value that holds (n, side_dim) float32, or None where the manifest names no `side_source`.
+        """
+
+
+class ForwardTransform(Kind):
+    """Network h (source, side) -> target, and optionally g (source, side) -> target's side-information.
+
+    Forward-compatible training (FCT, section 3): h refreshes the gallery, g keeps it ready for the hop after.
+    """
+
+    name: ClassVar[str] = "ForwardTransform"
+    acts_on: ClassVar[Acts] = "gallery"
+
+    def require(self, manifest: Manifest) -> None:
+        """Refuse networks other than h, and g where side-information is written, and dimensions that do not fit."""
+        outputs = {"h": manifest.target.dim}
+        if manifest.side_target is not None:
+            outputs["g"] = manifest.side_target.dim
+        require_same("networks", sorted(outputs), sorted(manifest.networks))
+        side_dim = None if manifest.side_source is None else manifest.side_source.dim
+        for name, output_dim in outputs.items():
+            expected = (manifest.source.dim, side_dim, output_dim)
+            require_same(f"network {name} (source, side, output)", expected, _dims(manifest.networks[name]))
+
+    def apply(
+        self,
+        manifest: Manifest,
+        networks: Mapping[str, Network],
+        vectors: FloatArray,
+        side: FloatArray | None,
+        execution: Execution,
+    ) -> Transformed:
+        """Transform source vectors (n, source dim) into (n, target dim)."""
+        moved, sigma2 = networks["h"].run(vectors, side, execution)
+        next_side = networks["g"].run(vectors, side, execution)[0] if "g" in networks else None
+        return Transformed(vectors=moved, uncertainty=sigma2, side=next_side)
+
+    def to_onnx(
+        self, manifest: Manifest, networks: Mapping[str, Network], graph: OnnxGraph, vectors: str, side: str | None
+    ) -> OnnxOutputs:
+        """Add h, and g where there is one."""
+        moved, sigma2 = networks["h"].to_onnx(graph, vectors, side)
+        next_side = networks["g"].to_onnx(graph, vectors, side)[0] if "g" in networks else None
+        return OnnxOutputs(vectors=moved, uncertainty=sigma2, side=next_side)
+
+
+class DerivationKind(Kind):
+    """Cuts source vectors off, scales them to unit length, or takes them as they are.
+
+    Under another metric a vector is derived where it has unit length, for there l2, cosine and dot rank alike.
+    """
+
+    name: ClassVar[str] = "Derivation"
+    acts_on: ClassVar[Acts] = "gallery"
+    exact: ClassVar[bool] = True
+
+    def require(self, manifest: Manifest) -> None:
+        """Refuse networks, side-information, and a target longer than the source."""
+        require_no_side(manifest)
+        require_same("networks", [], sorted(manifest.networks))
+        if manifest.target.dim > manifest.source.dim:
+            found = f"{manifest.target.dim}"
+            raise CorruptArtifact(
+                "read a Derivation", expected=f"a target of at most {manifest.source.dim} values", found=found
+            )
+
+    def apply(
+        self,
+        manifest: Manifest,
+        networks: Mapping[str, Network],
+        vectors: FloatArray,
+        side: FloatArray | None,
+        execution: Execution,
+    ) -> Transformed:
+        """Derive target vectors (n, target dim); NaN for a row that cannot be derived."""
+        derived = derivation_between(manifest.source, manifest.target).apply(vectors)
+        if needs_unit(manifest.source, manifest.target):
+            # Not in place: where nothing is cut off or scaled, these are the caller's own vectors.
+            derived = np.where(not_unit(derived)[:, None], np.float32(np.nan), derived)
+        return Transformed(vectors=derived)
+
+    def to_onnx(
+        self, manifest: Manifest, networks: Mapping[str, Network], graph: OnnxGraph, vectors: str, side: str | None
+    ) -> OnnxOutputs:
+        """Add the cut, the scaling in float64, and NaN for rows that cannot be derived."""
+        derivation = derivation_between(manifest.source, manifest.target)
+        derived = graph.first(vectors, derivation.dim) if derivation.dim < manifest.source.dim else vectors
+        if derivation.normalise:
+            derived = graph.exact_unit_length(derived)
+        if needs_unit(manifest.source, manifest.target):
+            derived = graph.only_unit(derived, UNIT_TOLERANCE)
+        return OnnxOutputs(vectors=derived)
+
+
+class QueryAdapterKind(Kind):
+    """Network h: target -> source, applied to queries (Drift-Adapter, arXiv 2509.23471)."""
+
+    name: ClassVar[str] = "QueryAdapter"
+    acts_on: ClassVar[Acts] = "query"
+
+    def require(self, manifest: Manifest) -> None:
+        """Refuse networks other than one from the target's dimension to the source's."""
+        require_no_side(manifest)
+        require_same("networks", ["h"], sorted(manifest.networks))
+        expected = (manifest.target.dim, None, manifest.source.dim)
+        require_same("network h (source, side, output)", expected, _dims(manifest.networks["h"]))
+
+    def apply(
+        self,
+        manifest: Manifest,
+        networks: Mapping[str, Network],
+        vectors: FloatArray,
+        side: FloatArray | None,
+        execution: Execution,
+    ) -> Transformed:
+        """Transform target queries (n, target dim) into (n, source dim)."""
+        # A query is not stored, so it need not have the bits of a full batch: one query costs one row.
+        exact = replace(execution, batch_size=max(1, min(execution.rows, len(vectors))))
+        adapted, sigma2 = networks["h"].run(vectors, None, exact)
+        return Transformed(vectors=adapted, uncertainty=sigma2)
+
+    def to_onnx(
+        self, manifest: Manifest, networks: Mapping[str, Network], graph: OnnxGraph, vectors: str, side: str | None
+    ) -> OnnxOutputs:
+        """Add h."""
+        adapted, sigma2 = networks["h"].to_onnx(graph, vectors, None)
+        return OnnxOutputs(vectors=adapted, uncertainty=sigma2)
+
+
+class Prefix(Kind):
+    """Truncates a target query to the source's dimension and scales it to unit length.
+
+    Basis transformations (BT^2) compare by truncation. The slice has no constant norm, so a gallery that holds both
+    kinds of vectors can only be ranked after it is normalised.
+    """
+
+    name: ClassVar[str] = "Prefix"
+    acts_on: ClassVar[Acts] = "query"
+
+    def require(self, manifest: Manifest) -> None:
+        """Refuse networks, side-information, and a source longer than the target."""
+        require_no_side(manifest)
+        require_same("networks", [], sorted(manifest.networks))
+        if manifest.source.dim > manifest.target.dim:
+            raise CorruptArtifact(
+                "read a Prefix",
+                expected=f"a source of at most {manifest.target.dim} values",
+                found=str(manifest.source.dim),
+            )
+
+    def apply(
+        self,
+        manifest: Manifest,
+        networks: Mapping[str, Network],
+        vectors: FloatArray,
+        side: FloatArray | None,
+        execution: Execution,
+    ) -> Transformed:
+        """Cut target queries (n, target dim) down to unit vectors (n, source dim)."""
+        prefix = vectors[:, : manifest.source.dim]
+        norms = np.linalg.norm(prefix, axis=1, keepdims=True)
+        return Transformed(vectors=prefix / np.maximum(norms, np.finfo(np.float32).tiny))
+
+    def to_onnx(
+        self, manifest: Manifest, networks: Mapping[str, Network], graph: OnnxGraph, vectors: str, side: str | None
+    ) -> OnnxOutputs:
+        """Add the cut and the scaling."""
+        return OnnxOutputs(vectors=graph.unit_length(graph.first(vectors, manifest.source.dim)))
+
+
+class Identity(Kind):
+    """Leaves a target query unchanged; what backward-compatible training (BCT, RACT, DMU, regression) yields."""
+
+    name: ClassVar[str] = "Identity"
+    acts_on: ClassVar[Acts] = "query"
+
+    def require(self, manifest: Manifest) -> None:
+        """Refuse networks, side-information, and spaces of different dimensions."""
+        require_no_side(manifest)
+        require_same("networks", [], sorted(manifest.networks))
+        require_same("target dimension", manifest.source.dim, manifest.target.dim)
+
+    def apply(
+        self,
+        manifest: Manifest,
+        networks: Mapping[str, Network],
+        vectors: FloatArray,
+        side: FloatArray | None,
+        execution: Execution,
+    ) -> Transformed:
+        """Return the vectors themselves, (n, dim)."""
+        return Transformed(vectors=vectors)
+
+    def to_onnx(
+        self, manifest: Manifest, networks: Mapping[str, Network], graph: OnnxGraph, vectors: str, side: str | None
+    ) -> OnnxOutputs:
+        """Add nothing: the vectors are returned."""
+        return OnnxOutputs(vectors=vectors)
+
+
+KINDS = MappingProxyType({kind.name: kind() for kind in Kind.__subclasses__()})
+
+
+def kind_named(name: str) -> Kind:
+    """Return the kind of that name.
+
+    Raises:
+        CorruptArtifact: There is none.
+    """
+    if name not in KINDS:
+        raise CorruptArtifact("read an artifact's kind", expected=f"one of {sorted(KINDS)}", found=repr(name))
+    return KINDS[name]
+
+
+def require_same(what: str, expected: object, found: object) -> None:
+    """Refuse a manifest that contradicts itself.
+
+    Raises:
+        CorruptArtifact: `found` is not `expected`.
+    """
+    if expected != found:
+        raise CorruptArtifact(f"read an artifact's {what}", expected=str(expected), found=str(found))
+
+
+def require_no_side(manifest: Manifest) -> None:
+    """Refuse side-information in a kind that has none.
+
+    Raises:
+        CorruptArtifact: The manifest names some.
+    """
+    require_same("side-information", (None, None), (manifest.side_source, manifest.side_target))
+
+
+def _dims(network: Architecture) -> tuple[int, int | None, int]:
+    return network.source_dim, network.side_dim, network.output_dim
+
+
+def derivation_between(source: Space, target: Space) -> Derivation:
+    """How vectors of one space become those of another, of vectors as they are stored."""
+    shorter = target.dim < source.dim
+    return Derivation(dim=target.dim, normalise=target.normalised and (shorter or not source.normalised))
+
+
+def needs_unit(source: Space, target: Space) -> bool:
+    """Whether only vectors that have unit length by themselves can be derived: they are compared in another way."""
+    return source.metric != target.metric and not derivation_between(source, target).normalise
+
+
+def described(source: Space, target: Space) -> str:
+    """What is done to a vector, for readers."""
+    derivation = derivation_between(source, target)
+    words = [f"the first {target.dim} of {source.dim} values"] if target.dim < source.dim else []
+    words += ["scaled to unit length"] if derivation.normalise else []
+    words += [f"compared by {target.metric} in place of {source.metric}"] if source.metric != target.metric else []
+    return ", ".join(words) or "the same values"

@@ -1,0 +1,141 @@
+"""Files of models: folders as libraries save and download them, and weights that other programs wrote."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compatstore import next_step
+from compatstore.boundary import shown
+from compatstore.encoders.module import require_torch
+from compatstore.errors import CompatStoreError, CorruptArtifact, NotFound, StorageError
+from compatstore.paths import is_file, is_folder, refused
+
+if TYPE_CHECKING:
+    import torch
+
+# What stands beside a model and changes no vector.
+ASIDE = frozenset({".md", ".txt.license", ".png", ".jpg", ".svg", ".pdf"})
+ASIDE_NAMES = frozenset({"license", "notice", "readme"})
+_BLOCK = 1 << 22
+
+
+def require_folder(kind: str, folder: str | Path) -> Path:
+    """A model's folder: the one that is named, or where Hugging Face's cache holds the model of that name.
+
+    Raises:
+        NotFound: There is none. A model is never downloaded.
+    """
+    path = Path(folder).expanduser()
+    if is_folder(path):
+        return path
+    names = [str(folder)]
+    if kind == "sentence-transformers" and "/" not in str(folder):
+        names.insert(0, f"{kind}/{folder}")  # as that library itself reads such a name
+    for name in names if _NAME.fullmatch(str(folder)) else ():
+        found = _in_cache(name)
+        if found is not None:
+            return found
+    if not _NAME.fullmatch(str(folder)):
+        fix = "Check the path."
+    else:
+        fix = f"Download it, and give {next_step.same()} again: hf download {names[0]} (pip install huggingface_hub)."
+    expected = "a folder, or the name of a model in the local cache"
+    raise NotFound(f"load a model of {kind}", expected=expected, found=shown(f"{folder}"), fix=fix)
+
+
+_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)  # of a model: "all-MiniLM-L6-v2", "owner/model"
+
+
+def _in_cache(name: str) -> Path | None:
+    """The folder of a model in Hugging Face's local cache; nothing is asked of the network."""
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        return None
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
+    except (OSError, ValueError):  # it is not there, or is no name
+        return None
+
+
+def hash_folder(folder: Path) -> str:
+    """SHA-256 (hex) over the names and the content of a model's files: weights, configuration, vocabulary.
+
+    Hidden files, and those that tell of the model and are no part of it, are left out.
+
+    Raises:
+        StorageError: A file cannot be read.
+    """
+    hasher = hashlib.sha256()
+    try:
+        for path in sorted(_files(folder), key=lambda path: path.relative_to(folder).as_posix()):
+            hasher.update(f"{path.relative_to(folder).as_posix()}|{path.stat().st_size}|".encode())
+            with path.open("rb") as file:
+                while block := file.read(_BLOCK):
+                    hasher.update(block)
+    except OSError as error:
+        raise StorageError(
+            f"read the model in {folder}", expected="files that can be read", found=f"{error}"
+        ) from error
+    return hasher.hexdigest()
+
+
+@contextmanager
+def loading(kind: str, folder: Path) -> Iterator[None]:
+    """Let a library load a model; whatever it raises for files that are none is one error of ours.
+
+    Raises:
+        CorruptArtifact: It could not.
+    """
+    try:
+        yield
+    except (CompatStoreError, MemoryError):
+        raise
+    except Exception as error:  # each library has its own errors for files that are missing or broken
+        found = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise CorruptArtifact(f"load the model in {folder}", expected=f"a model of {kind}", found=found) from error
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        aside = path.suffix.lower() in ASIDE or path.stem.lower() in ASIDE_NAMES
+        if is_file(path) and not hidden and not aside:
+            yield path
+
+
+# Keys under which training programs keep the state dict of the model in a larger dictionary.
+_INSIDE = ("state_dict", "model")
+
+
+def read_weights(path: Path, asked: str) -> dict[str, torch.Tensor]:
+    """Read a state dict: tensors by name. No code in the file is run.
+
+    Args:
+        path: A .safetensors file, or a state dict saved by torch, read with weights_only=True; one under the key
+            "state_dict" or "model" of a larger dictionary is found too.
+        asked: What the caller wanted, for errors.
+
+    Raises:
+        StorageError: The file may not be read.
+        CorruptArtifact: The file is something else.
+    """
+    torch = require_torch()
+    from safetensors.torch import load_file
+
+    try:
+        found: Any = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+    except PermissionError as error:
+        raise refused(asked, path, error) from error
+    except Exception as error:  # whatever the readers raise for bytes that are no weights
+        said = str(error) or type(error).__name__
+        raise CorruptArtifact(asked, expected=f"weights in {path}", found=said.splitlines()[0]) from error
+    for key in _INSIDE:
+        found = found[key] if isinstance(found, dict) and isinstance(found.get(key), dict) else found
+    tensors = found.items() if isinstance(found, dict) else ()
+    return {str(name): value for name, value in tensors if isinstance(value, torch.Tensor)}

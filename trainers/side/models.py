@@ -1,0 +1,207 @@
+"""Models of side-information: SimCLR and an autoencoder, which read no labels, and a second source model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import torch
+from pytorch_metric_learning import losses
+from torch import nn
+
+from compatstore.boundary import checked_fields
+from compatstore.encoders.network import Preprocessing
+from compatstore.errors import InvalidInput
+from compatstore.trainers.images.augmentation import Augmentation, Mixup
+from compatstore.trainers.images.classification import Classification, Classifier, require_classes
+from compatstore.trainers.images.images import Images
+from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, at_least
+from compatstore.trainers.side.training import SideTrainer
+
+
+@checked_fields
+@dataclass(frozen=True, kw_only=True)
+class SimCLR(SideTrainer):
+    """Train a network so that views of one image are close, and views of other images far (SimCLR, arXiv 2002.05709).
+
+    The loss of view i is NT-Xent (equation 1 of that paper), averaged over the other views p of its image:
+    `-log e^{cos(z_i, z_p)/T} / sum_k e^{cos(z_i, z_k)/T}`, k over all views of the batch but i. `z = W_2 relu(W_1 h)`
+    is a projection of the side-information h, dropped after training. The network ends in a BatchNorm, as FCT's SimCLR
+    models (FCT, appendix D.4.1). Labels are not read.
+
+    Args:
+        temperature: Divides the cosines, > 0.
+        projection: Values of z, >= 0; the hidden layer is as wide as h. 0 compares h itself.
+        augmentation: How the two views of an image are drawn: parts of 20 % of it and more.
+        local_views: Further views of each image, drawn by `local`: multi-crop (arXiv 2006.09882), which FCT trains
+            with.
+        local: How they are drawn: small parts of the image.
+        local_size: Side of these views, in pixels, at most the network's; None takes the network's. A view of half the
+            side costs a quarter. A network that reads one size only, as transformers do, takes no other.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    batch_size: BatchRows = 256
+    temperature: Positive = 0.2
+    projection: Annotated[int, at_least(0)] = 128
+    augmentation: Augmentation = field(default_factory=lambda: Augmentation(smallest_crop=0.2))
+    local_views: Annotated[int, at_least(0)] = 0
+    local: Augmentation = field(default_factory=lambda: Augmentation(smallest_crop=0.1, largest_crop=0.4))
+    local_size: Count | None = None
+
+    @property
+    def ends_in_norm(self) -> bool:
+        """Always."""
+        return True
+
+    def objective(self, network: nn.Module, preprocessing: Preprocessing, images: Images) -> nn.Module:
+        """Make the contrastive loss.
+
+        Raises:
+            InvalidInput: Local views are to be larger than the network's input, or of a side that it cannot read.
+        """
+        if self.local_views and self.local_size is not None:
+            _require_side(network, preprocessing, self.local_size)
+        return ViewsObjective(self, network, preprocessing)
+
+
+class ViewsObjective(nn.Module):
+    """The loss of a batch: (b, c, s, s) uint8, labels ignored -> scalar.
+
+    Args:
+        settings: Of the trainer.
+        network: (b, c, s, s) float32 -> (b, dim), the side-information.
+        preprocessing: From pixels to the input of the network.
+    """
+
+    def __init__(self, settings: SimCLR, network: nn.Module, preprocessing: Preprocessing) -> None:
+        super().__init__()
+        self.network, self.preprocessing, self.settings = network, preprocessing, settings
+        self.projection = _projection(settings.dim, settings.projection)
+        # With one positive an anchor SupCon is NT-Xent; the library's NTXentLoss compares every positive pair with
+        # every negative pair, which costs the third power of the batch (14 s an epoch instead of 0.3 on digits).
+        self.loss = losses.SupConLoss(temperature=settings.temperature)
+
+    def forward(self, pixels: torch.Tensor, _labels: torch.Tensor) -> torch.Tensor:
+        """Loss of a batch, ()."""
+        settings = self.settings
+        embeddings = [self._embed(torch.cat([settings.augmentation(pixels) for _ in range(2)]))]
+        if settings.local_views:
+            local = torch.cat([settings.local(pixels) for _ in range(settings.local_views)])
+            embeddings.append(self._embed(self._resized(local)))
+        image = torch.arange(len(pixels), device=pixels.device).repeat(2 + settings.local_views)
+        loss: torch.Tensor = self.loss(self.projection(torch.cat(embeddings)), image)
+        return loss
+
+    def _embed(self, views: torch.Tensor) -> torch.Tensor:
+        embeddings: torch.Tensor = self.network(self.preprocessing.scale(views))
+        return embeddings
+
+    def _resized(self, views: torch.Tensor) -> torch.Tensor:
+        side = self.settings.local_size
+        if side is None or side == views.shape[-1]:
+            return views
+        return nn.functional.interpolate(views, (side, side), mode="bilinear", antialias=True)
+
+
+def _require_side(network: nn.Module, preprocessing: Preprocessing, side: int) -> None:
+    """Refuse views that a network cannot read; it is tried, as architectures differ in what they take."""
+    asked, found = "train SimCLR", f"local_size={side}"
+    if side > preprocessing.size:
+        expected = f"local_size of at most {preprocessing.size} pixels, the side of the network's input"
+        raise InvalidInput(asked, expected=expected, found=found)
+    before = network.training
+    try:
+        with torch.no_grad():
+            network.eval()(torch.zeros(1, preprocessing.channels, side, side))
+    except (RuntimeError, AssertionError, ValueError) as error:
+        expected = f"a side of local views that the network of {preprocessing.size} pixels reads"
+        fix = "Leave local_size out."
+        raise InvalidInput(asked, expected=expected, found=f"{found}: {error}", fix=fix) from error
+    finally:
+        network.train(before)
+
+
+def _projection(dim: int, out: int) -> nn.Module:
+    """(b, dim) -> (b, out), one hidden layer (SimCLR, section 2.1); nothing at all where `out` is 0."""
+    return nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, out)) if out else nn.Identity()
+
+
+@checked_fields
+@dataclass(frozen=True, kw_only=True)
+class Autoencoder(SideTrainer):
+    """Train a network and a decoder to reconstruct each image (mean squared error of pixels); keep the network.
+
+    Labels are not read.
+    """
+
+    def objective(self, network: nn.Module, preprocessing: Preprocessing, images: Images) -> nn.Module:
+        """Make the loss, with a decoder of its own."""
+        return _Reconstruction(self, network, preprocessing)
+
+
+class _Reconstruction(nn.Module):
+    """The loss of a batch: (b, c, s, s) uint8, labels ignored -> scalar."""
+
+    def __init__(self, settings: Autoencoder, network: nn.Module, preprocessing: Preprocessing) -> None:
+        super().__init__()
+        self.network, self.preprocessing = network, preprocessing
+        self.decoder = decoder(settings.dim, preprocessing.channels, preprocessing.size, settings.width)
+
+    def forward(self, pixels: torch.Tensor, _labels: torch.Tensor) -> torch.Tensor:
+        images = self.preprocessing.scale(pixels)
+        return nn.functional.mse_loss(self.decoder(self.network(images)), images)
+
+
+def decoder(dim: int, channels: int, size: int, width: int) -> nn.Sequential:
+    """(b, dim) -> (b, channels, size, size): 4x4 positions, doubled until they cover `size`, then resized to it."""
+    doublings = max((size - 1) // 4, 0).bit_length()
+    layers: list[nn.Module] = [nn.Linear(dim, 2 * width * 16), nn.Unflatten(1, (2 * width, 4, 4)), nn.ReLU()]
+    for _ in range(doublings):
+        layers += [
+            nn.Upsample(scale_factor=2),
+            nn.Conv2d(2 * width, 2 * width, 3, padding=1),
+            nn.BatchNorm2d(2 * width),
+        ]
+        layers += [nn.ReLU()]
+    layers += [nn.Upsample((size, size), mode="bilinear"), nn.Conv2d(2 * width, channels, 3, padding=1)]
+    return nn.Sequential(*layers)
+
+
+@checked_fields
+@dataclass(frozen=True, kw_only=True)
+class Alternate(Classifier, SideTrainer):
+    """Train a classifier as `Independent` does, and keep its embedding as side-information (FCT, section 5.1).
+
+    Args:
+        dim: Values of side-information an item.
+        seed: Of weights, order and augmentation; it must differ from the source model's, or both are one model.
+        augmentation: Random views to train on; None trains on the images as they are.
+        mixup: Blend each image with another one, by weights of Beta(mixup, mixup), and keep its class; 0 does not.
+            Blending gives a model that differs more from the source's.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    dim: Count = 64
+    seed: int = 1
+    augmentation: Augmentation | None = None
+    mixup: NotNegative = 0.0
+
+    @property
+    def unit_length(self) -> bool:
+        """Whether the side-information has unit length, as the embeddings of its kind of head."""
+        return self.normalise
+
+    def objective(self, network: nn.Module, preprocessing: Preprocessing, images: Images) -> nn.Module:
+        """Make the classification loss.
+
+        Raises:
+            InvalidInput: The images are of a single class.
+        """
+        require_classes(images, None)
+        views = Mixup(alpha=self.mixup, views=self.augmentation) if self.mixup else self.augmentation
+        return Classification(self, network, preprocessing, views, len(images.class_names))
