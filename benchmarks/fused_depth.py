@@ -53,7 +53,7 @@ def measured(data: EmbeddedSet, items: int, queries: int, *, expected: bool) -> 
         versions = {f"{role}_version": gallery.version(name) for role, name in (("source", "v1"), ("target", "v2"))}
         gallery.artifacts.link(Ridge(uncertainty=expected).fit(Pairs(*learned, **versions)))
         gallery.upgrade("v2", backfill=SHARE)
-        gallery.evaluate("v2", weight=WEIGHT, sample=min(items, 1000), choose=True)
+        gallery.evaluate("v2", weight=WEIGHT, sample=min(items, 1000))
         found = gallery.search(both, k=K, columns=["id"])["id"].to_numpy().reshape(queries, K)
         fusion = served_by(gallery, "v2")
         if fusion.expected != expected:

@@ -119,7 +119,7 @@ def hopped(gallery: cs.Gallery, dim: int, rng: np.random.Generator) -> np.ndarra
     pairs = Pairs(source, source @ rotation, source_version=gallery.version("v1"), target_version=gallery.version("v2"))
     gallery.artifacts.link(Procrustes().fit(pairs))
     gallery.upgrade("v2")
-    gallery.evaluate("v2", weight=0.5, sample=100, choose=True)
+    gallery.evaluate("v2", weight=0.5, sample=100)
     return rotation
 
 

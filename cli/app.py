@@ -51,7 +51,7 @@ VERBS = {
 }
 FORMER = {
     "plan": "upgrade --dry-run",
-    "fuse": "evaluate --choose",
+    "fuse": "evaluate --weight best",
     "derive": "register --of",
 }
 NOT_WRITTEN = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EBADF)

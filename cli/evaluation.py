@@ -33,7 +33,7 @@ def _of_evaluate() -> Mapping[str, Options]:
     "evaluate",
     examples=(
         "evaluate photos.lance v2 --sample 1000",
-        "evaluate photos.lance v2 --labels category --choose",
+        "evaluate photos.lance v2 --labels category --weight best",
         "evaluate shop.lance v2 --queries queries.jsonl --qrels qrels.tsv --criterion ndcg@10",
     ),
     requests=_of_evaluate,
@@ -45,9 +45,11 @@ def _of_evaluate() -> Mapping[str, Options]:
 )
 @click.option("--transform", metavar="ARTIFACT", help="Artifact to use: its id, or the first digits of it.")
 @click.option(
-    "--choose", is_flag=True, help="Choose how both versions of an upgrade under way are searched as one; store that."
+    "--weight",
+    metavar="W|best",
+    help="Weight of TARGET's distances where both versions of an upgrade under way are searched as one, 0 to 1, or "
+    "best to choose it on the sample; it is stored.",
 )
-@click.option("--weight", type=float, metavar="W", help="With --choose: the weight of TARGET's distances, from 0 to 1.")
 @trust_code_option
 @pass_output
 @click.pass_context
@@ -58,8 +60,7 @@ def evaluate(
     target: str,
     shares: tuple[float, ...],
     transform: str | None,
-    choose: bool,
-    weight: float | None,
+    weight: str | None,
     trust_code: bool,
     asked: Gates,
     backfill: Backfill,
@@ -70,19 +71,17 @@ def evaluate(
     Nothing is written to the gallery: a sample of items is embedded with the target's model, compared with what the
     hop makes of it, and forgotten. Gates are judged at the budget with the best figure.
 
-    With --choose the weight of each version is chosen on the sample, for the share of TARGET's vectors that are native
-    and for larger ones, and stored. From then on searches with an image or a text ask both models, until the version
-    before TARGET is retired. Where no weight is surely better than that version alone, searches go on as before.
-    Without a hop it chooses how native items and the others are merged.
+    With --weight best the weight of each version is chosen on the sample, for the share of TARGET's vectors that are
+    native and for larger ones, and stored. From then on searches with an image or a text ask both models, until the
+    version before TARGET is retired. Where no weight is surely better than that version alone, searches go on as
+    before. Without a hop it chooses how native items and the others are merged.
     """
     from compatstore.upgrade.estimates.estimate import SAMPLE
     from compatstore.upgrade.estimates.gates import check_gates
     from compatstore.upgrade.views.report import gate_lines
 
-    if weight is not None and not choose:
-        raise click.UsageError("--weight is of a choice: pass --choose.")
     opened = open_gallery(gallery, trust_code=trust_code, target=target)
-    if choose:
+    if weight is not None:
         with progress_bars("evaluate"):
             chosen = opened.evaluate(
                 target,
@@ -90,8 +89,7 @@ def evaluate(
                 sample=1000 if asked.sample is None else asked.sample,
                 criterion=asked.criterion,
                 seed=backfill.seed or 0,
-                choose=True,
-                weight=weight,
+                weight="best" if weight == "best" else click.FLOAT.convert(weight, None, ctx),
             )
         output.show(chosen, view)
         return

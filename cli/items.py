@@ -109,7 +109,7 @@ def _of_search() -> Mapping[str, Options]:
 @click.option(
     "--serving",
     type=click.Choice(["fused", "single", "cascade", "expected"]),
-    help="Rank by both versions of an upgrade as one, or by one version; by default as `evaluate --choose` chose. "
+    help="Rank by both versions of an upgrade as one, or by one version; by default as `evaluate --weight best` chose. "
     "cascade: the "
     "first candidates are embedded natively, within a budget, and ranked by these vectors. expected: the first 100 are "
     "ranked by what a transform that knows its errors lets expect of their native vectors.",

@@ -19,16 +19,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import click
 
-from compatstore.boundary import shown
 from compatstore.errors import InvalidInput, NotFound
 from compatstore.paths import is_file
 
 _ARGUMENT = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
-Values = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Setting:
+class NamedField:
     """A field that a word can say.
 
     Args:
@@ -104,13 +102,13 @@ class Setting:
         return self.type.convert(word, click.Option([f"--{self.name}"], help=name), None)
 
 
-def settings_of(kind: type) -> list[Setting]:
+def settings_of(kind: type) -> list[NamedField]:
     """The fields of a frozen dataclass that a word can say, in their order."""
     hints, helps = get_type_hints(kind), descriptions(kind)
     found = []
     for part in dataclasses.fields(kind):
         if part.init and part.metadata.get("option", True):
-            found.append(Setting(part, hints[part.name], helps.get(part.name, "")))
+            found.append(NamedField(part, hints[part.name], helps.get(part.name, "")))
             for owner in _dataclasses_in(hints[part.name]):
                 found += [dataclasses.replace(one, owner=owner, within=part.name) for one in settings_of(owner)]
     return [one for one in found if one.type is not None]
@@ -155,7 +153,7 @@ class Options:
         """One option a field, in the order of the fields; a field that no option can say (an object) has none."""
         return [_option(one, self.flags.get(one.name, f"--{one.name.replace('_', '-')}")) for one in self._settings]
 
-    def collect(self, values: Values) -> Any:
+    def collect(self, values: dict[str, Any]) -> Any:
         """Take the fields out of a command's parameters and make the dataclass of them.
 
         Raises:
@@ -165,7 +163,7 @@ class Options:
         return construct(self.kind, {one.name: values.pop(one.name) for one in self._settings if one.name in values})
 
     @cached_property
-    def _settings(self) -> list[Setting]:
+    def _settings(self) -> list[NamedField]:
         every = settings_of(self.kind)
         return [one for one in every if self.only is None or (one.within or one.name) in self.only]
 
@@ -190,7 +188,7 @@ def read_settings(
         UsageError: A value is of another type.
     """
     known = named_settings(kinds)
-    found: Values = {} if config is None else dict(_flat(_toml(config), known))
+    found: dict[str, Any] = {} if config is None else dict(_flat(_toml(config), known))
     for word in words:
         name, mark, value = word.partition("=")
         if not mark:
@@ -201,18 +199,22 @@ def read_settings(
         raise InvalidInput(
             "read the settings",
             expected=f"settings of `{where}`",
-            found=", ".join(map(shown, unknown)),
+            found=", ".join(map(repr, unknown)),
             fix=f"{_meant(unknown[0], known)}See {where} --help.",
         )
     found = {name: known[name].read(value, name) for name, value in found.items()}
     found |= {name: value for name, value in given.items() if value is not None}
-    values: dict[str, Values] = {section: {} for section in kinds}
+    values: dict[str, dict[str, Any]] = {section: {} for section in kinds}
     for name, value in found.items():
         values[name.rpartition(".")[0]][known[name].name] = value
+    missing = [name for name, one in known.items() if one.required and name not in found]
+    if missing:
+        fix = "Set it: " + " ".join(f"--set {name}=..." for name in missing)
+        raise InvalidInput("read the settings", expected=", ".join(missing), found="nothing", fix=fix)
     return {section: construct(kind, values[section]) for section, kind in kinds.items()}
 
 
-def named_settings(kinds: Mapping[str, type]) -> dict[str, Setting]:
+def named_settings(kinds: Mapping[str, type]) -> dict[str, NamedField]:
     """All settings of some dataclasses by the names that --set takes: "run.throttle"."""
     return {
         f"{section}.{one.name}" if section else one.name: one
@@ -250,7 +252,7 @@ def _toml(path: str) -> dict[str, Any]:
         raise InvalidInput(f"read {path}", expected="a TOML file of settings", found=str(error)) from error
 
 
-def _flat(table: Mapping[str, Any], known: Mapping[str, Setting], section: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(table: Mapping[str, Any], known: Mapping[str, NamedField], section: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in table.items():
         name = f"{section}.{key}" if section else key
         if isinstance(value, dict) and name not in known:
@@ -259,14 +261,14 @@ def _flat(table: Mapping[str, Any], known: Mapping[str, Setting], section: str =
             yield name, value
 
 
-def _meant(name: str, known: Mapping[str, Setting]) -> str:
+def _meant(name: str, known: Mapping[str, NamedField]) -> str:
     """What was meant by a name, as far as that can be guessed; a name without its section is found."""
     last = name.rpartition(".")[2]
     near = [full for full in known if full.rpartition(".")[2] == last] or difflib.get_close_matches(name, known, n=1)
     return f"Did you mean {near[0]}? " if near else ""
 
 
-def _option(one: Setting, flag: str) -> click.Option:
+def _option(one: NamedField, flag: str) -> click.Option:
     if one.required:
         return click.Option([flag, one.name], type=one.type, required=True, help=one.help, metavar=one.unit)
     if one.type is click.BOOL:

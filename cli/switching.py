@@ -54,7 +54,7 @@ class CutoverCheck:
 @click.option(
     "--serving",
     type=click.Choice(["fused", "single", "expected"]),
-    help="fused: searches use both versions as one, as `evaluate --choose` chose; single: TARGET alone; expected: the "
+    help="fused: searches use both versions as one, as `evaluate --weight` chose; single: TARGET alone; expected: the "
     "same, ranked by expected distances, as `evaluate` measures. By default as they do before the cutover.",
 )
 @click.option(

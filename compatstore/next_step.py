@@ -66,7 +66,6 @@ ARTIFACT, COLUMN, FILE = Word("artifact", "ARTIFACT"), Word("...", "COLUMN"), Wo
 DIM, DIM_FOUND = Word("...", "DIM"), Word("...", None)  # a command finds it in the table, or by the encoder
 ENCODER, ENCODER_IN_SHELL = Word("...", "ENCODER"), Word(None, "ENCODER")
 IN_SHELL = Word(None, "")  # a flag of a command alone
-FLAG = Word("True", "")
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ gallery.artifacts.link(
     Ridge().fit(Pairs(*vectors, source_version=gallery.version("v1"), target_version=gallery.version("v2")))
 )
 gallery.upgrade("v2", backfill=0.5)
-gallery.evaluate("v2", weight=0.7, choose=True)
+gallery.evaluate("v2", weight=0.7)
 ask("both as one")
 gallery.cutover("v2")
 gallery.upgrade("v2", backfill=1.0)

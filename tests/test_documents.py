@@ -6,6 +6,7 @@ import doctest
 import re
 import shlex
 import shutil
+from pathlib import Path
 
 import pytest
 from lint.tree import RUNNABLE, read_pages
@@ -42,7 +43,18 @@ def run_commands(block, names, place):
         assert not printed or doctest.OutputChecker().check_output(printed, result.stdout, PRINTED_AS), result.stdout
 
 
-RUN = dict(zip(RUNNABLE, (run_session, run_program, run_commands), strict=True))
+def run_settings(block, names, place):
+    """Read a file of settings of an upgrade."""
+    from compatstore.cli.settings import read_settings
+    from compatstore.cli.upgrades import settings_kinds
+
+    Path("settings.toml").write_text(block)
+    if "latency_file" in block:
+        Path("p99.txt").write_text("12.5")
+    read_settings(settings_kinds(), config="settings.toml", words=(), given={}, where=place)
+
+
+RUN = dict(zip(RUNNABLE, (run_session, run_program, run_commands, run_settings), strict=True))
 
 
 def in_the_demo(block):

@@ -89,12 +89,12 @@ def test_an_error_names_the_next_call_in_python_and_the_next_command_in_the_shel
     gallery = cs.Gallery.create(path, cs.EmbeddingVersion("v1", dim=2))
     gallery.register(cs.EmbeddingVersion("v2", dim=2))
     with pytest.raises(cs.errors.UpgradeError) as refusal:
-        gallery.evaluate("v2", choose=True)
+        gallery.evaluate("v2", weight="best")
     assert refusal.value.fix == 'Begin it: gallery.upgrade("v2")'
-    shown = CliRunner().invoke(app, ["evaluate", path, "v2", "--choose"])
+    shown = CliRunner().invoke(app, ["evaluate", path, "v2", "--weight", "best"])
     assert shown.output.rstrip().endswith(f"Begin it: compatstore upgrade {path} v2")
     with pytest.raises(cs.errors.UpgradeError) as refusal:  # the program ran in this process, and has ended
-        gallery.evaluate("v2", choose=True)
+        gallery.evaluate("v2", weight="best")
     assert refusal.value.fix == 'Begin it: gallery.upgrade("v2")'
 
 

@@ -44,7 +44,7 @@ def shown_by(gallery):
         "UpgradeEstimate": gallery.upgrade(
             "v2", backfill=0.5, gates=cs.Gates(sample=200, labels="digit"), dry_run=True
         ).estimate,
-        "Fusion": gallery.evaluate("v2", sample=200, labels="digit", choose=True),
+        "Fusion": gallery.evaluate("v2", sample=200, labels="digit", weight="best"),
         "Scan": gallery.scan(),
     }
 

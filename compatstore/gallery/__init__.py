@@ -20,7 +20,7 @@ from compatstore.gallery.versions import Artifacts
 
 FORMER = {
     "plan": "upgrade(..., dry_run=True)",
-    "fuse": "evaluate(..., choose=True)",
+    "fuse": 'evaluate(..., weight="best")',
     "check_cutover": "cutover(..., dry_run=True).missing",
     "pause": "the command `compatstore pause`",
     "derive": "register(NAME, of=...)",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
-from compatstore.errors import InvalidInput, NotFound
+from compatstore.errors import NotFound
 from compatstore.evaluation import DecisionTable
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.merging import Merge
@@ -28,10 +28,30 @@ class MeasuringVerbs(SearchVerbs):
     """Measuring upgrades. A part of `compatstore.Gallery`."""
 
     @overload
-    def evaluate(self, target: str, *, choose: Literal[False] = False, **options: Any) -> DecisionTable: ...
+    def evaluate(
+        self,
+        target: str,
+        *,
+        labels: str | Queries | None = None,
+        sample: int | None = None,
+        criterion: Criterion = "map",
+        shares: Sequence[float] = (0.1, 0.25, 0.5),
+        transform: str | None = None,
+        order: str | None = None,
+        seed: int = 0,
+    ) -> DecisionTable: ...
 
     @overload
-    def evaluate(self, target: str, *, choose: Literal[True], **options: Any) -> Fusion | Merge: ...
+    def evaluate(
+        self,
+        target: str,
+        *,
+        labels: str | Queries | None = None,
+        sample: int | None = None,
+        criterion: Criterion = "map",
+        seed: int = 0,
+        weight: float | Literal["best"],
+    ) -> Fusion | Merge: ...
 
     def evaluate(
         self,
@@ -44,10 +64,9 @@ class MeasuringVerbs(SearchVerbs):
         transform: str | None = None,
         order: str | None = None,
         seed: int = 0,
-        choose: bool = False,
-        weight: float | None = None,
+        weight: float | Literal["best"] | None = None,
     ) -> DecisionTable | Fusion | Merge:
-        """Measure on a sample what an upgrade gains, with intervals; read-only unless `choose` is true.
+        """Measure on a sample what an upgrade gains, with intervals; read-only unless a weight is named.
 
         The ways that are measured: status quo, naive swap, merges, hop alone, backfills, both versions searched as one,
         full backfill; and hop and backfills searched by expected distances, where the transform was measured for that.
@@ -64,15 +83,14 @@ class MeasuringVerbs(SearchVerbs):
             transform: Id of the linked artifact to use.
             order: Order of the backfill, as in `Backfill`.
             seed: Of the sample and of the bootstrap.
-            choose: Choose how both versions of an upgrade under way are searched as one, and store it; in place of the
-                table the choice is returned. From then on `search` serves a source, and queries in both versions, by
-                it, before and after the cutover, until the source is retired: two embeddings and two searches a query.
-                Where no weight is surely better than the status quo, the weight is 0 and searches go on as before.
-                Weights for larger native shares are chosen too, for a later `upgrade` that backfills. In an upgrade
-                without a hop each item is searched in one space; then a merge of the two lists is chosen, by distance,
-                by calibrated distance or by reciprocal rank.
-            weight: Weight of the target's distances, from 0 to 1, in place of one that is chosen: the sample gives what
-                makes the distances comparable, and what that weight gains. Not without a hop.
+            weight: Weight of the target's distances where both versions of an upgrade under way are searched as one,
+                from 0 to 1, or "best" to choose it on the sample. It is stored, and the choice is returned in place of
+                the table. From then on `search` serves a source, and queries in both versions, by it, before and after
+                the cutover, until the source is retired: two embeddings and two searches a query. Where no weight is
+                surely better than the status quo, "best" is 0 and searches go on as before; weights for larger native
+                shares are chosen too, for a later `upgrade` that backfills. In an upgrade without a hop each item is
+                searched in one space: "best" chooses a merge of the two lists, by distance, by calibrated distance or
+                by reciprocal rank.
 
         Raises:
             NotFound: There is no such version. No artifact leads there, and the target has no encoder. With one the
@@ -93,18 +111,16 @@ class MeasuringVerbs(SearchVerbs):
             >>> sampled.evaluate("v2", sample=100).rows[0].name
             'status quo'
             >>> _ = sampled.upgrade("v2")
-            >>> sampled.evaluate("v2", choose=True, weight=0.5, sample=100).weight
+            >>> sampled.evaluate("v2", weight=0.5, sample=100).weight
             0.5
             >>> sampled.search({"v1": [0.0, 1.0], "v2": [1.0, 0.0]}, k=3).num_rows
             3
         """
-        if choose:
+        if weight is not None:
             chosen_on = SampleSettings(
                 sample=1000 if sample is None else sample, labels=labels, criterion=criterion, seed=seed
             )
-            return choose_serving(self._catalog, target, chosen_on, weight)
-        if weight is not None:
-            raise InvalidInput(f"evaluate {target}", expected="a weight of a choice", found="a weight, choose=False")
+            return choose_serving(self._catalog, target, chosen_on, None if weight == "best" else weight)
         try:
             context = resolve_run(self._catalog, target, via=transform, backfill=Backfill(order=order))
         except NotFound as error:

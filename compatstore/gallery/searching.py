@@ -64,7 +64,7 @@ class SearchVerbs(GalleryCore):
             fingerprint: Fingerprint of the model that made the query, or of both models by their versions' names;
                 refused unless it is the version's.
             serving: "fused" ranks by the source's and the target's vectors of an upgrade as one, "single" by those of
-                one version. None does as `evaluate(choose=True)` chose where both queries are there, or a source
+                one version. None does as `evaluate(weight="best")` chose where both queries are there, or a source
                 that this program can embed by both; vectors of one version are served by that version. A `Cascade`
                 embeds the first candidates of an upgrade natively, within its budget, and ranks them by these vectors.
                 `Expected` ranks the first candidates of one version by the distance that is expected of their native

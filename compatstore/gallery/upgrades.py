@@ -200,7 +200,7 @@ class UpgradeVerbs(VersionVerbs):
         Args:
             target: The upgrade's target.
             force: Do so while rows have no vector in it; searches will not find them.
-            serving: "fused": searches use both versions as one, as `evaluate(choose=True)` chose. "single": they use
+            serving: "fused": searches use both versions as one, as `evaluate(weight="best")` chose. "single": they use
                 the target alone. "expected": the same, and rank by expected distances (`Expected`) until the same call
                 says otherwise, also once the source is retired. By default they go on as before the cutover.
             weight: With "fused", the weight of the target's distances, from 0 to 1, in place of what was chosen.

@@ -237,6 +237,6 @@ def _fusion_of(registry: Registry, run: RunRecord) -> Fusion:
             f"search by a cascade, fused in {run.source} and {run.target}",
             expected="a fusion that was chosen for the upgrade",
             found="none",
-            fix=f"Choose one: {next_step.call('evaluate', run.target, choose=next_step.FLAG)}",
+            fix=f"Choose one: {next_step.call('evaluate', run.target, weight='best')}",
         )
     return fusion

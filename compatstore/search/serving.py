@@ -266,5 +266,5 @@ def _unfused(name: str) -> UpgradeError:
         f"search by {name} and the other version of its upgrade as one",
         expected="an upgrade under way that a fusion was chosen for",
         found="none",
-        fix=f"Choose one: {next_step.call('evaluate', name, choose=next_step.FLAG)}",
+        fix=f"Choose one: {next_step.call('evaluate', name, weight='best')}",
     )

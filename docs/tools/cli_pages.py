@@ -80,7 +80,9 @@ def _method(name: str) -> Iterator[str]:
     yield f"## {name}"
     yield method.summary
     options = {option.name: option for option in app.commands["train"].params if isinstance(option, click.Option)}
-    yield "Takes " + ", ".join(f"`{options[each].opts[0]}`" for each in taken_by(name) if each in options) + "."
+    yield _wrapped(
+        "Takes " + ", ".join(f"`{options[each].opts[0]}`" for each in taken_by(name) if each in options) + "."
+    )
     yield _settings({"": method.load()})
 
 

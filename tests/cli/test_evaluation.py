@@ -106,12 +106,12 @@ def test_what_cannot_be_reported(run, linked):
 
 @pytest.mark.full
 def test_fuse_chooses_how_both_versions_are_searched_as_one(run, linked):
-    assert run("evaluate", linked, "v2", "--choose").code != 0
+    assert run("evaluate", linked, "v2", "--weight", "best").code != 0
     run("upgrade", linked, "v2")
-    told = run("evaluate", linked, "v2", "--choose", "--labels", "label", "--sample", 200)
+    told = run("evaluate", linked, "v2", "--weight", "best", "--labels", "label", "--sample", 200)
     assert told.code == 0
     assert "correct by labels" in told.out
-    fusion = run("evaluate", linked, "v2", "--choose", "--weight", 0.4, "--sample", 200, "--json").json
+    fusion = run("evaluate", linked, "v2", "--weight", 0.4, "--sample", 200, "--json").json
     assert (fusion["weight"], fusion["choices"]) == (0.4, [])
     said = run("search", linked, "--explain").out
     assert "merge: fused, 0.6 v1 + 0.4 v2" in said
@@ -141,11 +141,13 @@ def digits_without_a_hop(run, gallery, digits, tmp_path):
 
 @pytest.mark.full
 def test_without_a_hop_fuse_chooses_a_merge_and_status_warns_of_one_below_the_status_quo(run, digits_without_a_hop):
-    told = run("evaluate", digits_without_a_hop, "v2", "--choose", "--labels", "label", "--sample", 120)
+    told = run("evaluate", digits_without_a_hop, "v2", "--weight", "best", "--labels", "label", "--sample", 120)
     assert told.code == 0
     assert "merge: " in told.out
     assert "correct by labels" in told.out
-    merge = run("evaluate", digits_without_a_hop, "v2", "--choose", "--labels", "label", "--sample", 120, "--json").json
+    merge = run(
+        "evaluate", digits_without_a_hop, "v2", "--weight", "best", "--labels", "label", "--sample", 120, "--json"
+    ).json
     assert merge["choices"][0]["rule"] == "distance"
     said = run("search", digits_without_a_hop, "--version", "v2", "--explain").out
     assert "merge distance chosen by map" in said

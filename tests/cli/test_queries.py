@@ -63,7 +63,7 @@ def test_every_verb_that_measures_takes_queries(run, linked, files):
     assert "passed: ndcg@10>=0.05" in planned.out
     assert run("upgrade", linked, "v2", *upgrading(files), "--require", "ndcg@10>=0.99").code == 11
     assert run("upgrade", linked, "v2", *upgrading(files), *gates).code == 0
-    fused = run("evaluate", linked, "v2", "--choose", *asked, "--criterion", "recall@10", "--json").json
+    fused = run("evaluate", linked, "v2", "--weight", "best", *asked, "--criterion", "recall@10", "--json").json
     assert fused["choices"][0]["criterion"] == "recall@10"
     assert fused["choices"][0]["truth"] == "qrels"
     told = run("report", linked, "v2", "--json").json

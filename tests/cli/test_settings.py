@@ -173,6 +173,7 @@ def test_a_word_goes_before_the_file_and_an_option_before_both(tmp_path):
         (("count=one",), "'one' is not a valid integer"),
         (("count=1", "form=oval"), "'round', 'square'"),
         (("count",), "NAME=VALUE"),
+        (("rate=1",), "Set it: --set count=..."),
     ],
 )
 def test_a_setting_that_does_not_exist_or_fit_is_refused(words, found):
@@ -207,7 +208,7 @@ def test_the_table_of_the_help_has_every_setting():
 def test_old_words_are_answered_with_the_new_ones(run):
     for words, meant in (
         (("plan", "g", "v2"), "`plan` is `upgrade --dry-run`"),
-        (("fuse", "g", "v2"), "`evaluate --choose`"),
+        (("fuse", "g", "v2"), "`evaluate --weight best`"),
         (("upgrade", "g", "v2", "--max-rows", 3), "--set backfill.max_rows=VALUE"),
         (("upgrade", "g", "v2", "--no-learn"), "--set learn=none"),
         (("upgrade", "g", "v2", "--via", "x"), "--transform"),

@@ -104,7 +104,7 @@ def test_a_text_is_answered_at_each_state_by_what_serves(database):
     ask("adopted")
     gallery.upgrade("v2", backfill=1.0, progress=lambda progress: ask("upgrading"))
     ask("ready")
-    gallery.evaluate("v2", weight=0.5, sample=60, choose=True)
+    gallery.evaluate("v2", weight=0.5, sample=60)
     ask("fused")
     as_one = table.gallery.search(asked, serving="fused", columns=["key"])
     assert table.search(asked).select(["key"]).to_arrow().equals(as_one)

@@ -488,7 +488,7 @@ def test_it_goes_on_through_a_whole_upgrade(path, caplog):
     gallery.upgrade("v2", backfill=1.0, progress=lambda progress: ask("while it runs"))
     ask("ready")
     index.insert_nodes([node("late", "yellow velvet gloves")])
-    gallery.evaluate("v2", weight=0.5, sample=100, choose=True)
+    gallery.evaluate("v2", weight=0.5, sample=100)
     ask("fused")
     assert gallery.upgrade("v2", backfill=1.0).backfilled == 1, "the late one"
     ask("fused, all native")

@@ -121,8 +121,9 @@ def out_of_range(command, words):
     kinds = {"train": lambda: {"": METHODS[context.params["method"]].load()}, "upgrade": settings_kinds}
     try:
         if command.name in kinds:
-            words = [word for word in context.params["words"] if "=" in word]
-            read_settings(kinds[command.name](), config=None, words=words, given={}, where=command.name)
+            words = context.params["words"]
+            if context.params["config"] is None:  # a file is read at once
+                read_settings(kinds[command.name](), config=None, words=words, given={}, where=command.name)
         for options in command.requests().values():
             options.collect(dict(context.params))
     except Exception as error:

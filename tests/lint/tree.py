@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 # Folders of sources beside those of the installed packages.
 BESIDES = ("benchmarks", "examples", "tests", "docs/tools")
 # Languages of blocks of code that tests/test_documents.py runs; a block without a language is a listing.
-RUNNABLE = ("pycon", "python", "console")
+RUNNABLE = ("pycon", "python", "console", "toml")
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def test_fuse_measures_expected_distances_where_the_transform_says_them(tmp_path
     world = World(tmp_path)
     for share in (None, 0.4):
         world.gallery.upgrade("v2", backfill=share)
-        chosen = world.gallery.evaluate("v2", sample=ROWS, weight=0.5, choose=True)
+        chosen = world.gallery.evaluate("v2", sample=ROWS, weight=0.5)
         assert chosen.expected
         assert any(str(line).endswith("expected of native vectors") for line in view(chosen))
         both = {"v1": world.source[:4], "v2": world.queries}
@@ -136,14 +136,14 @@ def test_a_weight_of_one_version_is_its_search_as_it_is(tmp_path):
     world = World(tmp_path)
     both, asked = {"v1": world.source[:4], "v2": world.queries}, {"k": 5, "columns": ["id"]}
     for weight, (version, query) in zip((0.0, 1.0), both.items(), strict=True):
-        assert world.gallery.evaluate("v2", sample=ROWS, weight=weight, choose=True).expected
+        assert world.gallery.evaluate("v2", sample=ROWS, weight=weight).expected
         found = world.gallery.search(both, serving="fused", **asked)
         assert found.equals(world.gallery.search(query, version=version, **asked))
 
 
 def test_a_transform_that_says_nothing_is_fused_by_its_distances(tmp_path):
     world = World(tmp_path, artifact=transform(shrinkage=None))
-    chosen = world.gallery.evaluate("v2", sample=ROWS, weight=0.5, choose=True)
+    chosen = world.gallery.evaluate("v2", sample=ROWS, weight=0.5)
     assert not chosen.expected
     doubted = search_as_one(world, replace(chosen, expected=True), slice(0, 4), ROWS)
     assert doubted.equals(search_as_one(world, chosen, slice(0, 4), ROWS))  # all factors are 1
@@ -153,7 +153,7 @@ def test_a_whole_gallery_is_measured_as_it_is_searched(tmp_path):
     """The report's figure of what is served is that of the searches, over all items."""
     world = World(tmp_path)
     world.gallery.upgrade("v2", backfill=0.4)
-    chosen = world.gallery.evaluate("v2", sample=ROWS, weight=0.5, choose=True)
+    chosen = world.gallery.evaluate("v2", sample=ROWS, weight=0.5)
     world.queries = world.native
     distances = np.array([fused(world, chosen, row) for row in range(ROWS)])
     others = ~np.eye(ROWS, dtype=bool)

@@ -31,7 +31,7 @@ def make_hopped(path):
 
 
 def make_fused(path):
-    make_hopped(path).evaluate("v2", labels="label", sample=ITEMS, choose=True)
+    make_hopped(path).evaluate("v2", labels="label", sample=ITEMS, weight="best")
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_after_the_source_is_retired_both_queries_are_answered_by_the_target(wor
 
 @pytest.mark.full
 def test_the_weight_grows_with_the_native_share(world, hopped):
-    fusion = hopped.evaluate("v2", labels="label", sample=ITEMS, choose=True)
+    fusion = hopped.evaluate("v2", labels="label", sample=ITEMS, weight="best")
     shares = [choice.native_share for choice in fusion.choices]
     assert shares == [0.0, 0.25, 0.5, 0.75, 1.0]
     hopped.upgrade("v2", backfill=0.5)
@@ -144,7 +144,7 @@ def test_the_weight_grows_with_the_native_share(world, hopped):
 def test_a_choice_of_the_same_weight_is_followed_too(hopped):
     """A little more natives, and transformed vectors weigh less."""
     hopped.upgrade("v2", backfill=0.22)
-    first, *_ = hopped.evaluate("v2", labels="label", sample=ITEMS, choose=True).choices
+    first, *_ = hopped.evaluate("v2", labels="label", sample=ITEMS, weight="best").choices
     first = replace(first, weight=0.5, transformed_weight=None, native_share=0.1)
     choices = first, replace(first, transformed_weight=0.15, native_share=0.25)
     fusion = replace(hopped._catalog.registry().fusion_of("v2"), choices=choices).at(0.22)
@@ -166,7 +166,7 @@ def test_a_hopeless_target_is_not_served(tmp_path):
     world.v2[:] = np.random.default_rng(5).normal(size=world.v2.shape)
     gallery = world.gallery(tmp_path / "gallery.lance")
     gallery.upgrade("v2")
-    fusion = gallery.evaluate("v2", labels="label", sample=ITEMS, choose=True)
+    fusion = gallery.evaluate("v2", labels="label", sample=ITEMS, weight="best")
     assert (fusion.weight, fusion.choice.gain) == (0.0, 0.0)
     both = world.both()
     assert gallery.search(both, 5).equals(gallery.search(both["v1"], 5))
@@ -176,14 +176,14 @@ def test_a_hopeless_target_is_not_served(tmp_path):
 
 @pytest.mark.full
 def test_without_labels_the_neighbours_by_both_models_decide(hopped):
-    fusion = hopped.evaluate("v2", sample=ITEMS, choose=True)
+    fusion = hopped.evaluate("v2", sample=ITEMS, weight="best")
     assert fusion.choice.truth == "the 10 nearest neighbours by both models, 0.7 of it the target's"
     assert fusion.choices[-1].weight == 0.7  # of what is native as a whole, that is what counts as right
     assert not any(choice.per_origin for choice in fusion.choices)
 
 
 def test_a_weight_that_the_caller_names_stays(world, hopped):
-    fusion = hopped.evaluate("v2", weight=0.3, sample=60, choose=True)
+    fusion = hopped.evaluate("v2", weight=0.3, sample=60)
     assert (fusion.weight, fusion.choices) == (0.3, ())
     hopped.upgrade("v2", backfill=0.5)
     assert hopped.explain().fusion.weight == 0.3
@@ -232,14 +232,15 @@ def test_versions_that_no_upgrade_joins_are_refused(world, fused):
 def test_an_upgrade_that_has_not_begun_cannot_be_fused(world, tmp_path):
     gallery = world.gallery(tmp_path / "gallery.lance")
     with pytest.raises(cs.errors.UpgradeError, match=r'gallery\.upgrade\("v2"\)'):
-        gallery.evaluate("v2", choose=True)
+        gallery.evaluate("v2", weight="best")
     with pytest.raises(cs.errors.NotFound, match="version"):
-        gallery.evaluate("v9", choose=True)
+        gallery.evaluate("v9", weight="best")
     gallery.upgrade("v2")
     with pytest.raises(cs.errors.InvalidInput, match="choose how to search by cmc@1"):
-        gallery.evaluate("v2", labels="label", criterion="cmc@1", sample=100, choose=True)
+        gallery.evaluate("v2", labels="label", criterion="cmc@1", sample=100, weight="best")
     assert (
-        gallery.evaluate("v2", labels="label", criterion="cmc@1", sample=ITEMS, choose=True).choice.criterion == "cmc@1"
+        gallery.evaluate("v2", labels="label", criterion="cmc@1", sample=ITEMS, weight="best").choice.criterion
+        == "cmc@1"
     )
 
 
@@ -275,7 +276,7 @@ def test_a_choice_survives_whoever_works_on_the_upgrade_meanwhile(world, hopped)
 
     def progress(done):
         if done.step == "backfill" and not chosen:
-            chosen.append(cs.Gallery(hopped._catalog).evaluate("v2", weight=0.4, sample=60, choose=True))
+            chosen.append(cs.Gallery(hopped._catalog).evaluate("v2", weight=0.4, sample=60))
 
     hopped.upgrade("v2", backfill=0.5, run=cs.RunSettings(batch_rows=16), progress=progress)
     assert hopped.explain().fusion.weight == chosen[0].weight

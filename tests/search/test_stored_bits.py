@@ -116,7 +116,7 @@ def test_a_version_of_floats_is_searched_beside_one_of_bits(tmp_path):
     gallery = gallery_of(tmp_path, encoder=encoders[0])
     gallery.register(cs.EmbeddingVersion("v2", dim=DIM, encoder=encoders[1]))
     gallery.upgrade("v2", backfill=0.5, learn=cs.Learn(first=100, candidates=CHEAP))
-    fusion = gallery.evaluate("v2", weight=0.5, sample=300, choose=True)
+    fusion = gallery.evaluate("v2", weight=0.5, sample=300)
     assert fusion.weight == 0.5
     found = gallery.search({"v1": VECTORS[7], "v2": VECTORS[7, ::-1]}, k=1)
     assert found["id"].to_pylist() == [IDS[7]]

@@ -173,7 +173,7 @@ def test_candidates_of_a_fused_search_compare_as_many_rows_as_a_search_does(tmp_
     versions = {"source_version": gallery.version("v1"), "target_version": gallery.version("v2")}
     gallery.artifacts.link(Procrustes().fit(Pairs(vectors[::2], turned[::2], **versions)))
     gallery.upgrade("v2")
-    gallery.evaluate("v2", weight=0.5, sample=100, choose=True)
+    gallery.evaluate("v2", weight=0.5, sample=100)
     noise = np.random.default_rng(2).normal(size=(2, 100, DIM)).astype(np.float32)
     both = {"v1": vectors[::30] + 0.3 * noise[0], "v2": turned[::30] + 0.3 * noise[1]}
     exact = gallery.search(both, k=10, columns=["id"])["id"].to_numpy(zero_copy_only=False).reshape(-1, 10)

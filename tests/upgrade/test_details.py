@@ -147,7 +147,7 @@ def test_neighbours_of_judged_queries_say_what_was_judged(gallery):
 def test_a_gallery_that_is_served_by_both_versions_is_searched_by_both(tmp_path):
     gallery = gallery_of(tmp_path, NOISY[:ITEMS], DIGITS[:ITEMS])
     gallery.upgrade("v2", backfill=0.2)
-    gallery.evaluate("v2", weight=0.5, choose=True)
+    gallery.evaluate("v2", weight=0.5)
     changes = told(gallery, cs.Details(worst=2, best=2)).details.changes
     for change in (*changes.worst, *changes.best):
         place = IDS.index(change.query.id)

@@ -58,9 +58,9 @@ def test_it_is_measured_after_a_full_backfill(gallery, moment):
         gallery.cutover("v2")
     table = gallery.evaluate("v2", labels="label", sample=N)
     assert [row.figures["map"].value for row in table.rows] == [row.figures["map"].value for row in before.rows]
-    fusion = gallery.evaluate("v2", labels="label", sample=N, choose=True)
+    fusion = gallery.evaluate("v2", labels="label", sample=N, weight="best")
     assert 0 <= fusion.weight <= 1
-    gallery.evaluate("v2", weight=0.5, sample=N, choose=True)
+    gallery.evaluate("v2", weight=0.5, sample=N)
     both = {"v1": SOURCE[3], "v2": TARGET[3]}
     assert isinstance(gallery.explain(both, serving="fused"), FusionPlan)
     assert gallery.search(both, k=1, serving="fused")["id"].to_pylist() == ["3"]

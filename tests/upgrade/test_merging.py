@@ -69,7 +69,7 @@ def precision(world, gallery, queries, **options):
 
 @pytest.mark.full
 def test_without_an_artifact_both_queries_search_one_part_each_by_the_merge_that_was_chosen(world, half):
-    merge = half.evaluate("v2", labels="label", sample=ITEMS, choose=True)
+    merge = half.evaluate("v2", labels="label", sample=ITEMS, weight="best")
     assert isinstance(merge, Merge)
     assert merge.choice.rule == "reciprocal rank"
     assert (merge.merge, merge.bridge) == ("calibrated", "")
@@ -89,7 +89,7 @@ def test_without_an_artifact_both_queries_search_one_part_each_by_the_merge_that
 
 @pytest.mark.full
 def test_a_source_is_embedded_by_both_models(world, half):
-    half.evaluate("v2", labels="label", sample=ITEMS, choose=True)
+    half.evaluate("v2", labels="label", sample=ITEMS, weight="best")
     one = {name: queries[3] for name, queries in world.both().items()}
     assert half.search(IDS[3], 7).equals(half.search(one, 7))
     with pytest.raises(cs.errors.InvalidInput, match="the same queries in both versions"):
@@ -102,7 +102,7 @@ def test_nothing_is_merged_before_it_was_chosen_and_by_no_other_upgrade(world, h
     assert half.search(both, 5).equals(half.search(both["v1"], 5))
     with pytest.raises(cs.errors.UpgradeError, match=r'gallery\.fuse\("v2"\)'):
         half.search(both, 5, serving="fused")
-    half.evaluate("v2", labels="label", sample=ITEMS, choose=True)
+    half.evaluate("v2", labels="label", sample=ITEMS, weight="best")
     began = half._catalog.registry().runs["v2"].started_at
     monkeypatch.setattr(resolve, "now", lambda: began)  # the next upgrade begins in the same second
     half.abort("v2")
@@ -112,7 +112,7 @@ def test_nothing_is_merged_before_it_was_chosen_and_by_no_other_upgrade(world, h
 
 @pytest.mark.full
 def test_the_choice_is_kept_with_the_gallery_and_follows_the_native_share(world, half, tmp_path):
-    half.evaluate("v2", labels="label", sample=ITEMS, choose=True)
+    half.evaluate("v2", labels="label", sample=ITEMS, weight="best")
     again = cs.Gallery.open(str(tmp_path / "gallery.lance"), encoders={"v2": half.version("v2").encoder})
     assert str(again.explain(world.both())) == str(half.explain(world.both()))
     again.upgrade("v2", backfill=cs.Backfill(share=1.0, max_rows=int(0.8 * ITEMS)), learn=None)
@@ -133,7 +133,7 @@ def test_a_compatible_model_gets_the_merge_that_is_surest(tmp_path):
     assert gallery.explain(version="v2").merge == "distance"
     assert "merge by rule" in str(gallery.explain(version="v2"))
     before = precision(world, gallery, world.v2[:20], version="v2")
-    merge = gallery.evaluate("v2", labels="label", sample=ITEMS, choose=True)
+    merge = gallery.evaluate("v2", labels="label", sample=ITEMS, weight="best")
     assert merge.choice.rule == "distance"
     assert merge.merge == "calibrated"
     assert gallery.explain(version="v2").merge == "calibrated"
@@ -147,13 +147,13 @@ def test_a_compatible_model_gets_the_merge_that_is_surest(tmp_path):
 
 @pytest.mark.full
 def test_without_labels_the_targets_own_neighbours_decide(half):
-    choice = half.evaluate("v2", sample=ITEMS, choose=True).choice
+    choice = half.evaluate("v2", sample=ITEMS, weight="best").choice
     assert choice.truth == "the target's 10 nearest neighbours"
 
 
 def test_a_weight_needs_a_hop(half):
     with pytest.raises(cs.errors.InvalidInput, match="an upgrade with a hop"):
-        half.evaluate("v2", weight=0.5, choose=True)
+        half.evaluate("v2", weight=0.5)
 
 
 @pytest.mark.full
@@ -161,7 +161,7 @@ def test_a_compatible_model_that_is_none_is_served_with_a_warning(tmp_path):
     """Queries in another unit and of a worse model search the source's vectors."""
     world = World(source_noise=0.3, target_noise=3.0)
     gallery = world.gallery(tmp_path, "Identity", share=0.0)
-    gallery.evaluate("v2", labels="label", sample=ITEMS, choose=True)
+    gallery.evaluate("v2", labels="label", sample=ITEMS, weight="best")
     said = str(gallery.explain(version="v2"))
     assert "warning: v2 merged with v1 is below the status quo" in said
     assert "correct by labels, at a native share of 0" in said
@@ -178,7 +178,7 @@ def test_a_compatible_model_that_is_none_is_served_with_a_warning(tmp_path):
 def test_a_hop_below_the_status_quo_is_served_with_a_warning_by_what_fuse_measured(tmp_path):
     world = World(source_noise=0.3, target_noise=3.0)
     gallery = world.gallery(tmp_path, "Ridge")
-    fusion = gallery.evaluate("v2", labels="label", sample=ITEMS, choose=True)
+    fusion = gallery.evaluate("v2", labels="label", sample=ITEMS, weight="best")
     assert fusion.choice.target_gain.high < 0
     assert "warning: v2 alone is below the status quo" in str(gallery.explain(version="v2"))
     assert gallery.status().upgrades[0].warnings == ()
@@ -190,7 +190,7 @@ def test_a_hop_below_the_status_quo_is_served_with_a_warning_by_what_fuse_measur
 def test_a_named_weight_below_the_status_quo_is_served_with_a_warning(tmp_path):
     world = World(source_noise=0.3, target_noise=3.0)
     gallery = world.gallery(tmp_path, "Ridge")
-    fusion = gallery.evaluate("v2", labels="label", weight=0.95, sample=ITEMS, choose=True)
+    fusion = gallery.evaluate("v2", labels="label", weight=0.95, sample=ITEMS)
     assert (fusion.choices, fusion.measured.weight) == ((), 0.95)
     assert "warning: v1 and v2 as one is below the status quo" in str(gallery.explain())
     (warning,) = gallery.status().upgrades[0].warnings
@@ -210,7 +210,7 @@ def test_the_estimate_of_the_gates_warns_of_a_hop(tmp_path):
 @pytest.mark.full
 def test_what_is_better_than_the_status_quo_has_no_warning(world, tmp_path):
     gallery = world.gallery(tmp_path, "Ridge", share=1.0)
-    gallery.evaluate("v2", labels="label", sample=ITEMS, choose=True)
+    gallery.evaluate("v2", labels="label", sample=ITEMS, weight="best")
     gallery.cutover("v2")
     assert gallery.status().upgrades[0].warnings == ()
     assert "warning" not in str(gallery.explain(version="v2"))
@@ -231,4 +231,4 @@ def test_queries_that_an_artifact_leaves_without_a_direction_choose_no_merge(tmp
     gallery.register(v2)
     gallery.artifacts.link(Artifact.create("Prefix", source=Space.of(v1), target=Space.of(v2)))
     gallery.upgrade("v2", backfill=0.5, learn=None)
-    assert gallery.evaluate("v2", sample=ITEMS, choose=True).choices[0].num_queries == ITEMS - ITEMS // 8
+    assert gallery.evaluate("v2", sample=ITEMS, weight="best").choices[0].num_queries == ITEMS - ITEMS // 8

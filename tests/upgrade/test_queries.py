@@ -181,7 +181,7 @@ def test_an_upgrade_is_fused_by_queries_and_its_report_asks_them_again(gallery, 
     gallery.upgrade("v2", backfill=0.5, gates=gates)
     choice = (
         gallery.search({"v1": world.v1[:1], "v2": world.v2[:1]}, k=1)
-        and gallery.evaluate("v2", labels=asked, criterion="ndcg@10", choose=True).choice
+        and gallery.evaluate("v2", labels=asked, criterion="ndcg@10", weight="best").choice
     )
     assert (choice.criterion, choice.truth, choice.num_queries) == ("ndcg@10", "qrels", 120)
     told = gallery.report("v2")
@@ -203,7 +203,7 @@ def test_an_upgrade_is_fused_by_queries_and_its_report_asks_them_again(gallery, 
 @pytest.mark.full
 def test_what_a_sample_says_of_the_fusion_that_is_served_is_of_the_whole_gallery(gallery, world):
     gallery.upgrade("v2", backfill=0.3)
-    gallery.evaluate("v2", labels=texts(world), weight=0.5, choose=True)
+    gallery.evaluate("v2", labels=texts(world), weight=0.5)
     gallery.cutover("v2", serving="fused")
     asked = dataclasses.replace(texts(world), queries={"id": ASKING[:60], "text": ASKING[:60]}, digest="")
     whole, part = (gallery.report("v2", labels=asked, sample=size).measured for size in (ITEMS, 220))
@@ -320,9 +320,9 @@ def test_an_upgrade_without_a_hop_is_merged_by_queries(tmp_path, world):
     gallery.add({"id": IDS, "vector": world.v1[world.items]})
     gallery.register(cs.EmbeddingVersion("v2", dim=16, metric="cosine", encoder=encoders["v2"]))
     gallery.upgrade("v2", backfill=cs.Backfill(share=1.0, max_rows=120), learn=None)
-    choice = gallery.evaluate("v2", labels=texts(world), sample=ITEMS, criterion="recall@10", choose=True).choice
+    choice = gallery.evaluate("v2", labels=texts(world), sample=ITEMS, criterion="recall@10", weight="best").choice
     assert (choice.criterion, choice.truth, choice.num_queries) == ("recall@10", "qrels", 120)
-    part = gallery.evaluate("v2", labels=texts(world), sample=200, choose=True).choice
+    part = gallery.evaluate("v2", labels=texts(world), sample=200, weight="best").choice
     assert (part.criterion, part.truth) == ("map", "qrels")
 
 

@@ -11,7 +11,7 @@ from states import open_with_encoder
 def fused(at):
     path = at("ready")
     gallery = open_with_encoder(path)
-    gallery.evaluate("v2", weight=0.5, sample=60, choose=True)
+    gallery.evaluate("v2", weight=0.5, sample=60)
     return path, gallery
 
 

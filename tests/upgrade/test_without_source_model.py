@@ -70,7 +70,7 @@ def test_it_is_judged_by_what_can_be_asked(path):
 @pytest.mark.full
 def test_a_search_that_both_should_answer_says_that_one_does(path):
     gallery = opened(path)
-    gallery.evaluate("v2", weight=0.5, sample=100, choose=True)
+    gallery.evaluate("v2", weight=0.5, sample=100)
     gallery.cutover("v2")
     with pytest.warns(CompatStoreWarning, match="v1 has no encoder here: this search is answered by v2 alone"):
         gallery.search("w1 w2", k=1)
@@ -90,7 +90,7 @@ def test_a_model_is_given_later_and_known_by_its_vectors(path):
     with pytest.raises(Incompatible, match="16 of 16 items"):
         gallery.register(cs.EmbeddingVersion("v1", dim=16, encoder=model(3, 16)))
     gallery.register(cs.EmbeddingVersion("v1", dim=16, metric="cosine", encoder=OLD))
-    gallery.evaluate("v2", weight=0.5, sample=100, choose=True)
+    gallery.evaluate("v2", weight=0.5, sample=100)
     assert isinstance(gallery.explain("w1 w2"), FusionPlan)
     assert gallery.maintenance.verify().clean
     with pytest.raises(cs.errors.AlreadyExists):

@@ -1,7 +1,7 @@
 """Warnings: what is served, or would be, was measured to be below the status quo.
 
 Below means that the whole interval of the difference lies below zero. Looked at are the estimates that are kept: those
-of `evaluate(choose=True)`, and of the gates that an upgrade began with. Without a kept estimate nothing is said.
+of `evaluate(weight="best")`, and of the gates that an upgrade began with. Without a kept estimate nothing is said.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def require_servable(catalog: Catalog, registry: Registry, target: str, serving:
             f"serve the upgrade to {target} by both of its versions",
             expected="a fusion that was chosen for it",
             found="none",
-            fix=f"Choose one: {next_step.call('evaluate', target, choose=next_step.FLAG)}",
+            fix=f"Choose one: {next_step.call('evaluate', target, weight='best')}",
         )
 
 
