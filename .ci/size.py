@@ -76,7 +76,7 @@ def surface() -> dict[str, int]:
 
 def _options(command: click.Command) -> list[click.Option]:
     context = click.Context(command)
-    return [one for one in command.get_params(context) if isinstance(one, click.Option) and one.name != "help"]
+    return [one for one in command.get_params(context) if isinstance(one, click.Option) and "--help" not in one.opts]
 
 
 def _commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:

@@ -89,7 +89,7 @@ def evaluate(
                 sample=1000 if asked.sample is None else asked.sample,
                 criterion=asked.criterion,
                 seed=backfill.seed or 0,
-                weight="best" if weight == "best" else click.FLOAT.convert(weight, None, ctx),
+                weight="best" if weight == "best" else float(click.FLOAT(weight, None, ctx)),
             )
         output.show(chosen, view)
         return

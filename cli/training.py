@@ -233,6 +233,7 @@ def taken_by(name: str) -> tuple[str, ...]:
 def train(
     ctx: click.Context,
     output: Output,
+    /,
     method: str,
     out: str,
     overwrite: bool,

@@ -381,9 +381,9 @@ def test_queries_that_a_cascade_cannot_use_are_refused(gallery, world):
         gallery.search(one["v1"], 5, serving=SOURCE)
     with pytest.raises(cs.errors.InvalidInput, match="no query of v1"):
         gallery.search(one["v2"], 5, "v2", serving=SOURCE)
-    with pytest.raises(cs.errors.UpgradeError, match=r'gallery\.fuse\("v2"\)'):
+    with pytest.raises(cs.errors.UpgradeError, match=r'gallery\.evaluate\("v2", weight="best"\)'):
         gallery.search(one, 5, serving=cs.Cascade(candidates="fused"))
-    with pytest.raises(cs.errors.UpgradeError, match=r'gallery\.fuse\("v2"\)'):
+    with pytest.raises(cs.errors.UpgradeError, match=r'gallery\.evaluate\("v2", weight="best"\)'):
         gallery.search(one, 5, serving=cs.Cascade(rank="fused"))
     with pytest.raises(cs.errors.InvalidInput, match="the same queries in each version"):
         gallery.search({"v1": world.queries["v1"], "v2": one["v2"]}, 5, serving=SOURCE)

@@ -64,7 +64,7 @@ def test_the_weight_is_chosen_by_labels_and_serves_better_than_either_version(wo
 def test_before_anything_was_chosen_nothing_is_fused(world, hopped):
     both = world.both()
     assert hopped.search(both, 5).equals(hopped.search(both["v1"], 5))
-    with pytest.raises(cs.errors.UpgradeError, match=r'gallery\.fuse\("v2"\)'):
+    with pytest.raises(cs.errors.UpgradeError, match=r'gallery\.evaluate\("v2", weight="best"\)'):
         hopped.search(both, 5, serving="fused")
     with pytest.raises(cs.errors.UpgradeError, match=r"gallery\.fuse"):
         hopped.search(ASKING[0], 5, serving="fused")

@@ -95,7 +95,7 @@ def test_a_cutover_may_say_how_the_gallery_is_served(fused, world):
 
 def test_a_cutover_to_a_fusion_that_was_not_chosen_is_refused(gallery):
     gallery.upgrade("v2")
-    with pytest.raises(cs.errors.UpgradeError, match=r'gallery\.fuse\("v2"\)'):
+    with pytest.raises(cs.errors.UpgradeError, match=r'gallery\.evaluate\("v2", weight="best"\)'):
         gallery.cutover("v2", serving="fused")
     assert gallery.active == "v1"
     gallery.cutover("v2", serving="single")
