@@ -8,7 +8,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.errors import InvalidInput, LeaseHeld, NotFound, UpgradeError
-from compatstore.storage import index_refresh, index_status, recall
+from compatstore.storage import deltas, index_refresh, recall
 from compatstore.storage.index_status import compared_share
 from compatstore.upgrade.indexing import hold_index
 from compatstore.upkeep import tend as tend_module
@@ -262,7 +262,7 @@ def test_late_indexes_are_found_without_reading_them(gallery):
     gallery.maintenance.index().create(kind="IVF_FLAT", num_partitions=4)
     late(gallery, 30)
     snapshot = gallery._catalog.store.snapshot()
-    assert index_status.late_indexes(snapshot, 29) == [*index_status.late_indexes(snapshot, 30), "v1_idx"]
+    assert deltas.late_indexes(snapshot, 29) == [*deltas.late_indexes(snapshot, 30), "v1_idx"]
 
 
 def test_the_share_that_is_compared_is_that_of_the_cells_where_vectors_lie():
