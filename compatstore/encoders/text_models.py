@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from compatstore.arrays import FloatArray
-from compatstore.boundary import checked, foreign, require_fields
+from compatstore.boundary import checked, checked_fields, foreign, require_fields
 from compatstore.digests import fingerprint as digest
 from compatstore.encoders.model_files import hash_folder, loading, require_folder
 from compatstore.encoders.module import require_torch
@@ -113,6 +113,7 @@ class FolderModel(TextEncoder):
         return join_spec(self.kind, [f"{Path(self.folder).absolute()}"], type(self), settings)
 
 
+@checked_fields
 @checked
 @dataclass(eq=False, repr=False, kw_only=True)
 class SentenceTransformersModel(FolderModel):
@@ -164,6 +165,7 @@ class SentenceTransformersModel(FolderModel):
         return np.asarray(encode(texts, batch_size=self.batch_size, show_progress_bar=False), np.float32)
 
 
+@checked_fields
 @checked
 @dataclass(eq=False, repr=False, kw_only=True)
 class TransformersModel(FolderModel):
@@ -227,6 +229,7 @@ class TransformersModel(FolderModel):
         return vectors
 
 
+@checked_fields
 @checked
 @dataclass(eq=False, repr=False, kw_only=True)
 class FastembedModel(FolderModel):
@@ -275,6 +278,7 @@ class FastembedModel(FolderModel):
         return np.asarray(list(self._model.embed(texts, batch_size=self.batch_size)), np.float32)
 
 
+@checked_fields
 @checked
 @dataclass(eq=False, repr=False, kw_only=True)
 class Model2VecModel(FolderModel):

@@ -183,7 +183,7 @@ def test_a_setting_that_does_not_exist_or_fit_is_refused(words, found):
 
 
 def test_a_name_without_its_section_finds_it():
-    with pytest.raises(InvalidInput, match="Did you mean one.weight"):
+    with pytest.raises(InvalidInput, match=r"Did you mean one\.weight"):
         read("weight=2", kinds={"one": Settings})
 
 

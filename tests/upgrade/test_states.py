@@ -153,7 +153,7 @@ def test_a_killed_abort_is_finished_by_the_next_one(gallery_in, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("compatstore.upgrade.cutover.drop_leftovers", die)
+        patch.setattr("compatstore.upgrade.rollback.drop_leftovers", die)
         with pytest.raises(KeyboardInterrupt):
             gallery.abort("v2")
     assert state(gallery) == "aborted"
