@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from compatstore.arrays import FloatArray
 from compatstore.encoders.metering import Bill, Meter, Metered, meter, metered
 from compatstore.encoders.protocol import Encoded, Encoder, QueryEncoder, encode_queries, encode_readable
-from compatstore.encoders.registry import from_spec
+from compatstore.encoders.specs import from_spec
 
 if TYPE_CHECKING:
     from compatstore.encoders.derived import Derived, FilesById

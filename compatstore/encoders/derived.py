@@ -202,7 +202,7 @@ class FilesById:
 
 
 def _built(asked: str, spec: str) -> Encoder:
-    from compatstore.encoders.registry import from_spec
+    from compatstore.encoders.specs import from_spec
 
     if not spec.startswith(READS_FILES):
         expected = f"an encoder of {', '.join(READS_FILES)}"

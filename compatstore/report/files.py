@@ -1,20 +1,24 @@
-"""The report of an upgrade as files: one page, or a folder of Markdown for people, JSON for programs, and charts."""
+"""The report of an upgrade as files: one HTML page that asks for nothing, or a folder of Markdown, JSON and charts."""
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import io
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from compatstore.errors import StorageError
-from compatstore.html import markdown
-from compatstore.report.charts import picture
-from compatstore.report.content import SectionPart, facts, sections, title_of
+from compatstore.encoders.images import SUFFIXES, read_image
+from compatstore.errors import SourceError, StorageError
+from compatstore.html import Html, element, joined, markdown
+from compatstore.report.charts import chart, picture, style_of
+from compatstore.report.content import Section, SectionPart, ShownQueries, facts, sections, title_of
 from compatstore.report.drawings import Curves
-from compatstore.report.page import to_page
-from compatstore.shown import Table
+from compatstore.shown import Table, html_table
+from compatstore.upgrade.estimates.query_changes import QueryChange, ShownItem
 from compatstore.upgrade.estimates.reporting import UpgradeReport
 
 MARKDOWN, JSON = "report.md", "report.json"
@@ -102,3 +106,185 @@ def _shown(part: SectionPart) -> Iterator[str]:
     elif isinstance(part, Table):
         lines = [part.headings, ["---"] * len(part.headings), *part.rows]
         yield "\n".join("| " + " | ".join(markdown(cell) for cell in line) + " |" for line in lines)
+
+
+# A browser refuses whatever the page itself has not: scripts, and requests of any kind.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_LONGEST = 160  # characters of an item's text
+_VERDICTS: Mapping[bool | None, tuple[str, str, str]] = {
+    True: ("\N{CHECK MARK}", "correct", "good"),
+    False: ("\N{MULTIPLICATION X}", "wrong", "bad"),
+    None: ("", "", "open"),
+}
+
+
+def to_page(report: UpgradeReport) -> str:
+    """Write a report as one page, for any browser, without a network."""
+    told, pictures = sections(report), Thumbnails()
+    title = title_of(report)
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", f"{title} - compatstore"),
+        element("style", Html(style_of("chart.css", "page.css"))),
+    )
+    body = element(
+        "body",
+        element("a", "Skip to the decision", href="#s1", class_="skip"),
+        element("header", element("h1", title), _advice(report.advice), _numbers(report), element("p", facts(report))),
+        element("nav", element("h2", "Contents"), _contents(told), aria_label="Contents"),
+        element("main", *(_section(section, number, pictures) for number, section in enumerate(told, start=1))),
+        element("footer", element("p", "Written by compatstore. Intervals are stated with each table.")),
+    )
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _advice(advice: str) -> Html | None:
+    return element("p", advice, class_="advice") if advice else None
+
+
+def _numbers(report: UpgradeReport) -> Html:
+    """The counts that people look for first."""
+    shown = (
+        ("items", report.rows),
+        ("native", report.native),
+        ("transformed", report.transformed),
+        ("missing", report.missing),
+    )
+    return element(
+        "dl", *(element("div", element("dt", name), element("dd", f"{count:,}")) for name, count in shown), class_="key"
+    )
+
+
+def _contents(told: Sequence[Section]) -> Html:
+    links = [element("a", section.title, href=f"#s{number}") for number, section in enumerate(told, start=1)]
+    return element("ol", *(element("li", link) for link in links))
+
+
+def _section(section: Section, number: int, pictures: Thumbnails) -> Html:
+    parts = [_part(part, f"s{number}-{place}", pictures) for place, part in enumerate(section.parts)]
+    return element(
+        "section", element("h2", section.title, id=f"s{number}-title"), *parts, id=f"s{number}",
+        aria_labelledby=f"s{number}-title",
+    )  # fmt: skip
+
+
+def _part(part: SectionPart, name: str, pictures: Thumbnails) -> Html:
+    if isinstance(part, str):
+        return element("p", part)
+    if isinstance(part, Table):
+        # Who has no mouse scrolls what has the focus.
+        return element(
+            "div", html_table(part), class_="scroll", role="region", tabindex=0, aria_label=part.caption or "Table"
+        )
+    if isinstance(part, ShownQueries):
+        return _neighbours(part, pictures)
+    unit = f"; upwards: {part.y}" if isinstance(part, Curves) else ""
+    return element("figure", chart(part, name), element("figcaption", part.title + unit))
+
+
+def _neighbours(part: ShownQueries, pictures: Thumbnails) -> Html:
+    return element(
+        "div",
+        element("h3", part.heading),
+        *(_query(change, part.criterion, pictures) for change in part.changes),
+        class_="queries",
+    )
+
+
+def _query(change: QueryChange, criterion: str, pictures: Thumbnails) -> Html:
+    known = {item.id for item in change.found_before}
+    figures = f"{criterion} {100 * change.before:.1f} % before, {100 * change.after:.1f} % now"
+    lists = (("Before", change.found_before, None), ("Now", change.found_after, known))
+    return element(
+        "article",
+        element("h4", f"Query {_short(change.query.id)}"),
+        element("div", _item(change.query, pictures), element("p", figures), class_="asks"),
+        *(
+            element("div", element("h5", heading), _list([_found(item, before, pictures) for item in found]))
+            for heading, found, before in lists
+        ),
+        class_="query",
+    )
+
+
+def _list(found: Sequence[Html]) -> Html:
+    """ShownQueries, nearest first; pictures need less room than texts."""
+    if not found:
+        return element("p", "Nothing was found.")
+    return element("ol", *found, class_="pictures" if all("<img" in item for item in found) else None)
+
+
+def _found(item: ShownItem, before: set[str] | None, pictures: Thumbnails) -> Html:
+    """A neighbour, with a sign and a word for what it is worth."""
+    sign, word, kind = _VERDICTS[item.correct]
+    new = element("span", "new", class_="new") if before is not None and item.id not in before else None
+    verdict = element("span", element("span", sign, aria_hidden="true"), f" {word}", class_="verdict") if word else None
+    return element("li", _item(item, pictures), verdict, new, class_=kind)
+
+
+def _item(item: ShownItem, pictures: Thumbnails) -> Html:
+    """An item: its picture or its text, and what is known of it."""
+    uri = pictures.of(item.source)
+    called = " ".join(text for text in (item.label, item.caption) if text)
+    # The id stands beside it: alt says what else is known.
+    picture = element("img", src=uri, alt=_short(called or f"item {item.id}")) if uri else None
+    quoted = None if uri or not item.source else element("span", _short(item.source), class_="text")
+    said = {item.label: "label", item.caption: "caption", item.id: "id"}  # what two columns say is said once
+    known = [element("span", _short(text), class_=kind) for text, kind in said.items() if text]
+    return element("span", joined([picture, quoted, *known]), class_="item")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+SIDE = 96  # pixels
+LARGEST = 4 << 20  # bytes of all pictures of a page; later items are shown by their text
+SMALLEST_SIDE = 48  # smaller pictures are enlarged, with their pixels kept
+
+
+class Thumbnails:
+    """Pictures of items as data: URIs.
+
+    Args:
+        largest: Bytes of all pictures together.
+    """
+
+    def __init__(self, largest: int = LARGEST) -> None:
+        self._left, self._known = largest, dict[str, str]()
+
+    def of(self, source: str) -> str:
+        """The picture of a source as a data: URI; "" where the source is none, cannot be read, or there is no room."""
+        if source not in self._known:
+            self._known[source] = _read(source) if _is_image(source) else ""
+        uri = self._known[source]
+        if len(uri) > self._left:
+            return ""
+        self._left -= len(uri)
+        return uri
+
+
+def _is_image(source: str) -> bool:
+    """Whether a source is a file of an image on this machine, by its name."""
+    parts = urlsplit(source) if "://" in source else None
+    if parts is not None and parts.scheme != "file":
+        return False
+    return Path(source if parts is None else parts.path).suffix.lower() in SUFFIXES
+
+
+def _read(source: str) -> str:
+    try:
+        image = read_image(source)
+    except SourceError:
+        return ""
+    image.thumbnail((SIDE, SIDE))
+    if max(image.size) < SMALLEST_SIDE:
+        times = SIDE // max(image.size)
+        image = image.resize((image.width * times, image.height * times), 0)  # 0: each pixel becomes a square
+    content = io.BytesIO()
+    image.save(content, "JPEG", quality=80)
+    return "data:image/jpeg;base64," + base64.b64encode(content.getvalue()).decode("ascii")

@@ -19,7 +19,7 @@ from compatstore.search.plan import Part, plan_search
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.ids import ADDRESS
-from compatstore.storage.row_changes import read_fragments
+from compatstore.storage.moves import read_fragments
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm, to_floats, to_matrix
 from compatstore.versions import Metric

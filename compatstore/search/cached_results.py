@@ -19,8 +19,8 @@ from compatstore.search.scan import result_columns, whole_columns
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.doubts import kept_cosines
 from compatstore.storage.ids import rows_at
+from compatstore.storage.moves import addresses
 from compatstore.storage.registry import Registry
-from compatstore.storage.row_changes import addresses
 from compatstore.storage.snapshot import Snapshot
 
 _COMPUTED = pa.schema([("_distance", pa.float32()), ("_version", pa.string()), ("_origin", pa.string())])

@@ -19,9 +19,9 @@ from compatstore.in_memory.flat import Chosen, Flat
 from compatstore.in_memory.graph import CacheSettings, Graph
 from compatstore.search.cached_reading import BESIDE, CachedIds, OriginCodes, Reader, Rows
 from compatstore.storage.indexes import NEIGHBOURS
+from compatstore.storage.moves import ChangedFragments, HeldFragment, addresses
+from compatstore.storage.moves import held_fragments as held_now
 from compatstore.storage.recall import GOAL, QUERIES
-from compatstore.storage.row_changes import ChangedFragments, HeldFragment, addresses
-from compatstore.storage.row_changes import held_fragments as held_now
 from compatstore.storage.snapshot import Snapshot
 
 _AT_ONCE = 8192  # vectors that are copied at a time

@@ -1,4 +1,4 @@
-"""The hop: apply a forward transform to every item whose target vector is missing, stale or made by another transform.
+"""Expand and hop: the target's empty columns are added, and filled by a forward transform of the source's vectors.
 
 A first hop and the catch-up of rows that came or changed meanwhile are the same thing: what has to be done is read
 from the table, fragment by fragment (`hop_job.py`, wherever the engine runs it), and committed here, as fragments come
@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from compatstore import next_step
 from compatstore.errors import Interrupted, StorageError
+from compatstore.storage.columns import VersionColumns, widths
 from compatstore.storage.fragment_counts import FragmentCounts
 from compatstore.storage.fragments import (
     Fragment,
@@ -24,12 +25,16 @@ from compatstore.storage.fragments import (
     list_fragments,
     only_lost_rows,
 )
+from compatstore.storage.history import HistoryEntry
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import Registry, edit
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import ATTEMPTS, Conflict, Store, storage_errors
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.engines.engine import LOSSES, Engine, LocalEngine, lost_again_and_again
 from compatstore.upgrade.hop_job import HopJob, HopOutcome, HopRecipe, hop_fragment
 from compatstore.upgrade.progress import Monitor
+from compatstore.upgrade.states import HOP, set_run
 from compatstore.upgrade.transform import Transformer
 
 
@@ -210,3 +215,52 @@ class _Pass:
             raise lost_again_and_again(f"hop fragment {job.fragment.id}")
         if self._stop is None:
             self._hand_out(job.fragment)
+
+
+def columns_for(context: UpgradeContext) -> VersionColumns:
+    """The columns that the target of an upgrade has in the table, or is to get."""
+    registry, schema, record = context.registry, context.snapshot.schema, context.target_record
+    if record.columns is not None:
+        return record.columns
+    version = record.version()
+    if not registry.adopted:
+        return VersionColumns.of(version, tensor=True)
+    ours = set(VersionColumns.of(version).names)  # as an expand that was killed leaves them
+    for other in registry.live:
+        if other.columns is not None and not other.adopted:
+            ours |= set(other.columns.names)
+    avoid = set(widths(field for field in schema if field.name not in ours))
+    return VersionColumns.of(version, avoid=avoid, tensor=True)
+
+
+def expand(context: UpgradeContext) -> RunRecord:
+    """Add the target's empty columns and record the run; from here on, writes go to both versions."""
+    catalog, registry, run, record = context.catalog, context.registry, context.run, context.target_record
+    known = registry.runs.get(run.target)
+    if record.columns is not None and known is not None and known.open:
+        return run if known == run else set_run(catalog, run)
+    columns = columns_for(context)
+    if record.columns is None:
+        # Columns that no version has are dropped by whoever finds them. So these are reserved before they are there,
+        # and what a killed expand or retirement left is not used again: a drop that was decided before the reservation
+        # is of the former columns, and Lance refuses it once there are others of their names.
+        edit(catalog.store, lambda state: state.with_version(replace(state.record(run.target), reserved=True)))
+        catalog.store.drop_columns(columns.names)
+    catalog.store.add_columns(columns.fields)
+    fence = catalog.store.fence_of(run.target)
+    number = 0 if fence is None else fence.number
+    run = replace(run, state=HOP)
+    if not run.begun:  # it is no upgrade that was rolled back and goes on
+        run = replace(run, begun=number, lease=number if record.columns is None else 0)
+
+    def change(state: Registry) -> Registry:
+        former = state.runs.get(run.target)
+        if former is not None and former.path != run.path:  # what was chosen for other vectors
+            state = replace(state, serving={name: one for name, one in state.serving.items() if name != run.target})
+        record = replace(state.record(run.target), columns=columns, retired=False, reserved=False)
+        record = replace(record, input_version=run.source)
+        record = record.without_index()  # that an earlier upgrade built
+        return state.with_version(record).with_run(run)
+
+    edit(catalog.store, change, HistoryEntry("expand", run.target, note=f"from {run.source}"))
+    return run

@@ -21,9 +21,8 @@ from compatstore.upgrade.backfilling.embeddable import Embeddable, count_embedda
 from compatstore.upgrade.backfilling.natives import plan_natives
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate
-from compatstore.upgrade.expand import columns_for
 from compatstore.upgrade.full_backfill import full_backfill_of, reason_of, seconds_to_learn
-from compatstore.upgrade.hop import Hop
+from compatstore.upgrade.hop import Hop, columns_for
 from compatstore.upgrade.indexing import as_the_source
 from compatstore.upgrade.lesson import Learner
 from compatstore.upgrade.precision import PrecisionChoice, choose_precision, sample_source

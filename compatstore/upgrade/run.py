@@ -29,14 +29,13 @@ from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.engines.engine import Engine, LocalEngine
 from compatstore.upgrade.estimates.fusing import require_doubts
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
-from compatstore.upgrade.expand import expand
 from compatstore.upgrade.full_backfill import (
     LearningTakesLonger,
     choose_full_backfill,
     full_backfill_of,
     reason_of,
 )
-from compatstore.upgrade.hop import Hop
+from compatstore.upgrade.hop import Hop, expand
 from compatstore.upgrade.indexing import build_target, refresh_target
 from compatstore.upgrade.int8 import require_int8
 from compatstore.upgrade.learned_serving import has_no_gain, how_searched, serve_as_learned

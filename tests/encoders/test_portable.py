@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.encoders.registry import PortableEncoder
+from compatstore.encoders.specs import PortableEncoder
 
 VECTORS = {"a": [3.0, 4.0, 12.0], "b": [1.0, 0.0, 0.0]}
 

@@ -52,7 +52,6 @@ UPGRADE_LAYERS = [
     "transform",
     "hop_job",
     "hop",
-    "expand",
     "leases",
     "indexing",
     "backfilling",

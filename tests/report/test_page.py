@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from compatstore.html import visible
-from compatstore.report.page import to_page
+from compatstore.report.files import to_page
 
 EMPTY = {"meta", "img", "br", "hr", "line", "polyline", "polygon"}
 ELEMENTS = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from compatstore.report.page import SIDE, Thumbnails
+from compatstore.report.files import SIDE, Thumbnails
 
 
 def picture(path, size=(640, 480)):

@@ -7,7 +7,7 @@ import pytest
 from digit_galleries import DIGITS, IDS, LABELS, gallery_of
 
 import compatstore as cs
-from compatstore.report.page import to_page
+from compatstore.report.files import to_page
 
 NOISY = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 22)).astype(np.float32)
 ITEMS = 500

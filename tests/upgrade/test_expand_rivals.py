@@ -9,7 +9,7 @@ import pytest
 import compatstore as cs
 from compatstore.storage import registry
 from compatstore.storage.store import Store
-from compatstore.upgrade import expand
+from compatstore.upgrade import hop
 
 
 class Meeting:
@@ -17,7 +17,7 @@ class Meeting:
 
     def __init__(self, monkeypatch):
         self.columns_are_there, self.rival_is_done = threading.Event(), threading.Event()
-        edit, drop = expand.edit, Store.drop_columns
+        edit, drop = hop.edit, Store.drop_columns
 
         def slow_edit(store, change, entry=None):
             if entry is not None and entry.step == "expand":
@@ -34,7 +34,7 @@ class Meeting:
                     self.rival_is_done.set()
             return drop(store, chosen)
 
-        monkeypatch.setattr(expand, "edit", slow_edit)
+        monkeypatch.setattr(hop, "edit", slow_edit)
         monkeypatch.setattr(Store, "drop_columns", late_drop)
 
 
@@ -73,7 +73,7 @@ def kill_before_recording(gallery, monkeypatch):
         return registry.edit(store, change)
 
     with monkeypatch.context() as patch:
-        patch.setattr(expand, "edit", killed)
+        patch.setattr(hop, "edit", killed)
         with pytest.raises(KeyboardInterrupt):
             gallery.upgrade("v2")
 

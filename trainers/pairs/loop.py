@@ -18,8 +18,7 @@ import torch
 from torch import nn
 
 from compatstore.errors import InvalidInput
-from compatstore.trainers.pairs.head import Head
-from compatstore.trainers.pairs.two_branch import Prediction, TwoBranch
+from compatstore.trainers.pairs.two_branch import Head, Prediction, TwoBranch
 from compatstore.trainers.training import EpochProgress, OnEpoch, require_finite, warmup_cosine
 
 if TYPE_CHECKING:

@@ -13,11 +13,17 @@ from torch.nn import functional
 from compatstore.artifacts.architecture import Architecture
 from compatstore.boundary import checked_fields
 from compatstore.trainers.head_losses import MarginKind, scaled_cosines
-from compatstore.trainers.pairs.head import UNKNOWN, Head, class_means, given_head, logistic_regression
 from compatstore.trainers.pairs.loop import Batch, Loss, Objective, tensor
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
 from compatstore.trainers.pairs.training import TransformTraining
-from compatstore.trainers.pairs.two_branch import Prediction
+from compatstore.trainers.pairs.two_branch import (
+    UNKNOWN,
+    Head,
+    Prediction,
+    class_means,
+    given_head,
+    logistic_regression,
+)
 from compatstore.trainers.settings import Count, Positive, Share, from_to
 from compatstore.versions import HeadLossKind
 

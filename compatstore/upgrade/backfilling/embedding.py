@@ -14,7 +14,7 @@ from compatstore import next_step
 from compatstore.arrays import Digests, FloatArray, Id, RowNumbers
 from compatstore.encoders import Bill, Encoded, Encoder, Metered, encode_readable, meter, metered
 from compatstore.encoders.protocol import NO_SOURCE, NOT_FINITE, require_same_model
-from compatstore.encoders.registry import PortableEncoder
+from compatstore.encoders.specs import PortableEncoder
 from compatstore.errors import EncoderFailed, InvalidInput, first_offenders
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.throttle import Backoff, Hangs, may_pass, with_retries, within

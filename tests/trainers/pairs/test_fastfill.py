@@ -10,7 +10,7 @@ from compatstore.evaluation import backfill_curve, kendall_tau
 from compatstore.trainers import Pairs
 from lazily import Lazy
 
-heads = Lazy("compatstore.trainers.pairs.head")
+heads = Lazy("compatstore.trainers.pairs.two_branch")
 torch = Lazy("torch")
 
 NETWORK = {"epochs": 30, "branch_width": 32, "mixer_width": 64, "batch_size": 128, "learning_rate": 4e-3}

@@ -13,7 +13,7 @@ from compatstore.trainers.pairs.trainer import agreement
 from lazily import Lazy
 from properties import examples
 
-heads = Lazy("compatstore.trainers.pairs.head")
+heads = Lazy("compatstore.trainers.pairs.two_branch")
 loop = Lazy("compatstore.trainers.pairs.loop")
 losses = Lazy("pytorch_metric_learning.losses")
 reducers = Lazy("pytorch_metric_learning.reducers")

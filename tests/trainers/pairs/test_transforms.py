@@ -10,7 +10,7 @@ from compatstore.trainers import Pairs
 from compatstore.versions import EmbeddingVersion
 from lazily import Lazy
 
-heads = Lazy("compatstore.trainers.pairs.head")
+heads = Lazy("compatstore.trainers.pairs.two_branch")
 loop = Lazy("compatstore.trainers.pairs.loop")
 nn = Lazy("torch.nn")
 torch = Lazy("torch")
