@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate
 from compatstore.upgrade.estimates.sample import REPORT_DRAW, Sample, draw_sample
 from compatstore.upgrade.estimates.trial import Ranked, SampleSettings, rank_on_sample
+from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries
 
@@ -81,7 +82,11 @@ def measure_upgrade(
 
 
 def take_measurement(
-    context: UpgradeContext, terms: Gates, estimated: int, promised: DecisionTable | None = None
+    context: UpgradeContext,
+    terms: Gates,
+    estimated: int,
+    promised: DecisionTable | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Measurement:
     """Let items that the estimate has not seen, or the app's own queries, search what the table has now; read-only.
 
@@ -94,6 +99,7 @@ def take_measurement(
         terms: Sample, labels and figure.
         estimated: Items that the estimate has drawn.
         promised: What was estimated; without labels the same is right here as was there.
+        progress: Called as items are embedded, and as queries search the gallery and the sample.
 
     Returns:
         What was found. The rows of its table are the status quo ("s/s"), the target's vectors as the table has them
@@ -116,7 +122,13 @@ def take_measurement(
             fix=f"Report without measuring: {next_step.call('report', measure=False)}",
         )
     fresh = draw_sample(
-        context, size, labels=terms.labels, seed=run.seed, domain=REPORT_DRAW, estimated=estimated
+        context,
+        size,
+        labels=terms.labels,
+        seed=run.seed,
+        domain=REPORT_DRAW,
+        estimated=estimated,
+        progress=progress,
     ).served_only()
     settings = SampleSettings(
         sample=size, labels=terms.labels, criterion=terms.criterion, seed=run.seed, fused_shares=()
@@ -126,7 +138,7 @@ def take_measurement(
     if promised is not None:
         settings = replace(settings, trust=promised.trust, neighbours=promised.neighbours)
     order = np.arange(len(fresh.native))
-    ranked = rank_on_sample(context, fresh, fresh.served, order, settings, served=True)
+    ranked = rank_on_sample(context, fresh, fresh.served, order, settings, served=True, progress=progress)
     return Measurement(sample=fresh, ranked=ranked)
 
 

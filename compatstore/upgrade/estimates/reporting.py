@@ -18,8 +18,15 @@ from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.details import ReportDetails
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, load_estimate
-from compatstore.upgrade.estimates.measured import Compared, Measurement, as_served, compare, take_measurement
+from compatstore.upgrade.estimates.measured import (
+    Compared,
+    Measurement,
+    as_served,
+    compare,
+    take_measurement,
+)
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
+from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.states import EXPAND
 
@@ -88,6 +95,7 @@ def report_upgrade(
     *,
     measure: bool = True,
     details: Callable[[UpgradeContext, Measurement | None, Gates | None], ReportDetails] | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> UpgradeReport:
     """Report on an upgrade, and measure it where there is something to measure; read-only.
 
@@ -98,6 +106,7 @@ def report_upgrade(
             is measured.
         measure: Whether to measure at all.
         details: Sees what is told query by query; None for nothing.
+        progress: Called as the measurement goes on.
 
     Raises:
         NotFound: There was no such upgrade.
@@ -112,7 +121,9 @@ def report_upgrade(
     seen = (estimate.terms.sample or SAMPLE) if estimate is not None and drew else 0
     both = context.has_both
     promised = None if estimate is None else estimate.table
-    measurement = take_measurement(context, asked, seen, promised) if measure and asked is not None and both else None
+    measurement = None
+    if measure and asked is not None and both:
+        measurement = take_measurement(context, asked, seen, promised, progress)
     measured = None if measurement is None else measurement.table
     compared = () if estimate is None or measured is None else compare(estimate, measured)
     counts, steps = _counts(context), _steps(catalog, run)
