@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from textwrap import shorten
 
 from compatstore import next_step
 from compatstore.evaluation import DecisionRow, DecisionTable
-from compatstore.shown import Table, table, view
+from compatstore.shown import Table, table, view, wrapped
 from compatstore.upgrade.estimates.details import ReportDetails, Subgroups
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate
 from compatstore.upgrade.estimates.gates import Gate
 from compatstore.upgrade.estimates.measured import as_served, what_matters
 from compatstore.upgrade.estimates.query_changes import QueryChange, QueryChanges
 from compatstore.upgrade.estimates.reporting import UpgradeReport
+
+NOTE = 44  # characters of a step's note: the history has the rest
 
 
 @view.register
@@ -25,12 +28,15 @@ def _(result: UpgradeReport) -> Iterator[str | Table]:
     )
     yield table(
         ("at", "step", "rows", "seconds", "note"),
-        [(step.at, step.step, step.rows, step.seconds, step.note) for step in result.history],
+        [
+            (step.at, step.step, step.rows, round(step.seconds, 1), shorten(step.note, NOTE, placeholder=" ..."))
+            for step in result.history
+        ],
     )
     if result.estimate is not None:
         yield from estimate_view(result.estimate)
     if result.measured is not None and result.measured.provenance:
-        yield result.measured.provenance
+        yield from wrapped(result.measured.provenance)
     if result.compared:
         yield ""
         yield table(
@@ -47,7 +53,7 @@ def _(result: UpgradeReport) -> Iterator[str | Table]:
     for item, reason in result.reasons:
         yield f"not embedded: {item}: {reason}"
     if result.advice:
-        yield result.advice
+        yield from wrapped(result.advice)
     if result.measured is None and result.estimate is None:
         yield f"nothing was estimated or measured; measure it: {next_step.call('report', 'TARGET', sample=500)}"
 
@@ -71,17 +77,17 @@ def estimate_view(result: UpgradeEstimate) -> Iterator[str | Table]:
     before = measured.rows[0]
     yield ""
     if measured.provenance:
-        yield measured.provenance
+        yield from wrapped(measured.provenance)
     yield table(
         ("", "way", f"{criterion} %", "of full backfill %"),
         [("", before.name, before.percent_of(criterion), _kept(before, criterion)), *rows],
     )
-    yield (
+    yield from wrapped(
         f"{measured.num_queries} queries, correct by {measured.truth}, intervals of {measured.confidence:.0%}; "
         "> budget taken, * best figure"
     )
-    yield result.promise
-    yield f"{measured.advice.verdict}: {measured.advice.text}"
+    yield from wrapped(result.promise)
+    yield from wrapped(f"{measured.advice.verdict}: {measured.advice.text}")
     yield from gate_lines(result.gates)
 
 
@@ -103,13 +109,13 @@ def details_view(details: ReportDetails, measured: DecisionTable) -> Iterator[st
     """Queries that changed most, and groups of them."""
     if details.changes is not None:
         yield ""
-        yield flips_line(measured, details.changes)
+        yield from wrapped(flips_line(measured, details.changes))
         for shown in (details.changes.worst, details.changes.best):
             if shown:
                 yield changes_table("", shown, details.changes.criterion)
     if details.groups is not None:
         yield ""
-        yield groups_line(details.groups)
+        yield from wrapped(groups_line(details.groups))
         yield groups_table(details.groups)
 
 
