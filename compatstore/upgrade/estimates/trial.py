@@ -171,7 +171,8 @@ def rank_on_sample(
     complete = sample.population == len(sample.places)
     factors, asked = factors_of(context, made), settings.expected_shares != ()
     fusion = context.registry.fusion_served(context.run.target) if served else None
-    if sample.told and not complete and context.run.path:
+    has_target = served or context.run.path != ()
+    if sample.told and not complete and has_target:
         whole = search_whole(
             context,
             sample,
@@ -190,7 +191,7 @@ def rank_on_sample(
     strategies = tuple(
         strategy
         for strategy in rank_strategies(trial, decided, progress=monitor.reach)
-        if context.run.path or "t/h" not in strategy.notation  # what nothing transforms has no such ways
+        if has_target or "t/h" not in strategy.notation  # what nothing transforms has no such ways
     )
     table = replace(decide_between(trial, decided, strategies), provenance=sample.provenance)
     return Ranked(table=table, strategies=strategies, metrics=decided.metrics)
