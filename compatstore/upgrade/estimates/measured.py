@@ -23,6 +23,7 @@ from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries
 
 AS_SERVED = "t/h"  # a trial's row for the vectors that it is given; here they are the table's own
+SERVED, AFTER = "as served", "after a cutover"  # what the row is called that searches use, or are to use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,16 +143,16 @@ def take_measurement(
     return Measurement(sample=fresh, ranked=ranked)
 
 
-def compare(estimate: UpgradeEstimate, measured: DecisionTable) -> tuple[Compared, ...]:
+def compare(estimate: UpgradeEstimate, measured: DecisionTable, called: str = SERVED) -> tuple[Compared, ...]:
     """Set figures of the budget that was taken beside what was measured, as far as both are known.
 
     What was estimated for both versions as one, or by expected distances, is compared with what is served, and what was
-    estimated for the target alone with the target alone.
+    estimated for the target alone with the target alone. `called` is of `called_served`.
     """
     served = as_served(measured) if estimate.terms.serving != "single" else measured.row(AS_SERVED)
     pairs = (
         ("status quo", estimate.table.row("s/s"), measured.row("s/s")),
-        ("as served" if served is as_served(measured) else "target alone", estimate.row, served),
+        (called if served is as_served(measured) else "target alone", estimate.row, served),
         *(("full backfill", row, measured.row("t/t")) for row in estimate.table.rows if row.notation == "t/t"),
     )
     figures = (
@@ -169,12 +170,19 @@ def as_served(measured: DecisionTable) -> DecisionRow:
     return next(iter(others), measured.row(AS_SERVED))
 
 
-def what_matters(measured: DecisionTable) -> tuple[tuple[str, DecisionRow], ...]:
-    """The rows of a measurement after the fact, with what they are."""
+def called_served(context: UpgradeContext) -> str:
+    """What the row of `as_served` is called: before a cutover searches use it only by a fusion of both versions."""
+    registry, target = context.registry, context.run.target
+    now = registry.active == target or registry.fusion_served(target) is not None
+    return SERVED if now else AFTER
+
+
+def what_matters(measured: DecisionTable, called: str = SERVED) -> tuple[tuple[str, DecisionRow], ...]:
+    """The rows of a measurement after the fact, with what they are; `called` is of `called_served`."""
     served, alone = as_served(measured), measured.row(AS_SERVED)
     return (
         ("status quo", measured.row("s/s")),
-        ("as served", served),
+        (called, served),
         *(() if served is alone else (("target alone", alone),)),
         ("full backfill", measured.row("t/t")),
     )

@@ -22,6 +22,7 @@ from compatstore.upgrade.estimates.measured import (
     Compared,
     Measurement,
     as_served,
+    called_served,
     compare,
     take_measurement,
 )
@@ -57,6 +58,7 @@ class UpgradeReport(Shown):
         estimate: What it was expected to give, or None where nothing was estimated.
         measured: What it gives, on items that the estimate has not seen, or None where nothing was measured.
         compared: The two beside each other.
+        served: What the measured row of the upgrade is called: "as served", or "after a cutover" before one.
         waves: Of an upgrade that teaches itself: what each lesson found and promised, oldest first.
         advice: What to do now, by what was measured, or else by what was estimated; "" where nothing was.
         details: What was seen query by query, where that was asked for.
@@ -83,6 +85,7 @@ class UpgradeReport(Shown):
     estimate: UpgradeEstimate | None
     measured: DecisionTable | None
     compared: tuple[Compared, ...]
+    served: str
     waves: tuple[WaveFigures, ...]
     advice: str
     details: ReportDetails | None = None
@@ -125,7 +128,8 @@ def report_upgrade(
     if measure and asked is not None and both:
         measurement = take_measurement(context, asked, seen, promised, progress)
     measured = None if measurement is None else measurement.table
-    compared = () if estimate is None or measured is None else compare(estimate, measured)
+    served = called_served(context)
+    compared = () if estimate is None or measured is None else compare(estimate, measured, served)
     counts, steps = _counts(context), _steps(catalog, run)
     spent, failed = read_account(context) if both else context.ledger.load()
     refusals = read_refusals(context, failed)
@@ -151,6 +155,7 @@ def report_upgrade(
         estimate=estimate,
         measured=measured,
         compared=compared,
+        served=served,
         waves=read_waves(catalog, run.target) if run.teaches else (),
         advice=_advice(run.target, counts[2], estimate, measured, compared),
         details=None if details is None else details(context, measurement, asked),

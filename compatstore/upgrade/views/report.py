@@ -11,7 +11,7 @@ from compatstore.shown import Table, table, view, wrapped
 from compatstore.upgrade.estimates.details import ReportDetails, Subgroups
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate
 from compatstore.upgrade.estimates.gates import Gate
-from compatstore.upgrade.estimates.measured import as_served, what_matters
+from compatstore.upgrade.estimates.measured import SERVED, as_served, what_matters
 from compatstore.upgrade.estimates.query_changes import QueryChange, QueryChanges
 from compatstore.upgrade.estimates.reporting import UpgradeReport
 
@@ -45,9 +45,9 @@ def _(result: UpgradeReport) -> Iterator[str | Table]:
         )
     if result.measured is not None and (not result.compared or result.measured.served("fused")):
         yield ""
-        yield from _measured(result.measured)
+        yield from _measured(result.measured, result.served)
     if result.measured is not None and result.details is not None:
-        yield from details_view(result.details, result.measured)
+        yield from details_view(result.details, result.measured, result.served)
     if result.unbackfillable:
         yield f"{result.embeddable} items can be embedded natively, {result.unbackfillable} cannot:"
     for item, reason in result.reasons:
@@ -58,9 +58,9 @@ def _(result: UpgradeReport) -> Iterator[str | Table]:
         yield f"nothing was estimated or measured; measure it: {next_step.call('report', 'TARGET', sample=500)}"
 
 
-def _measured(result: DecisionTable) -> Iterator[Table]:
+def _measured(result: DecisionTable, called: str) -> Iterator[Table]:
     """What is measured where nothing was estimated."""
-    found = what_matters(result)
+    found = what_matters(result, called)
     names = list(dict.fromkeys(name for _, row in found for name in row.figures))
     rows = [(what, *(row.percent_of(name) for name in names)) for what, row in found]
     yield table(("way", *(f"{name} %" for name in names)), rows)
@@ -105,11 +105,11 @@ def _mark(share: float, result: UpgradeEstimate) -> str:
     return (">" if share == result.share else "") + ("*" if share == result.best else "")
 
 
-def details_view(details: ReportDetails, measured: DecisionTable) -> Iterator[str | Table]:
+def details_view(details: ReportDetails, measured: DecisionTable, called: str) -> Iterator[str | Table]:
     """Queries that changed most, and groups of them."""
     if details.changes is not None:
         yield ""
-        yield from wrapped(flips_line(measured, details.changes))
+        yield from wrapped(flips_line(measured, details.changes, called))
         for shown in (details.changes.worst, details.changes.best):
             if shown:
                 yield changes_table("", shown, details.changes.criterion)
@@ -138,11 +138,11 @@ def changes_table(caption: str, changes: Sequence[QueryChange], criterion: str) 
     )
 
 
-def flips_line(measured: DecisionTable, changes: QueryChanges) -> str:
-    """How many queries rise, fall and flip."""
-    served = as_served(measured)
+def flips_line(measured: DecisionTable, changes: QueryChanges, called: str) -> str:
+    """How many queries rise, fall and flip; `called` is of `called_served`."""
+    served, when = as_served(measured), "As the gallery is served now" if called == SERVED else "After a cutover"
     text = (
-        f"As the gallery is served now, {changes.criterion} of {changes.risen} queries is above that of the status "
+        f"{when}, {changes.criterion} of {changes.risen} queries is above that of the status "
         f"quo, of {changes.fallen} below, of {changes.same} the same."
     )
     if served.flips is None or served.broken is None:
