@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from compatstore.cli.exit_codes import GATE_FAILED
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.progress import progress_bars
+from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.verb import gallery_argument, open_gallery, target_encoder, trust_code_option, verb
 from compatstore.shown import view
 
@@ -82,7 +82,7 @@ def evaluate(
 
     opened = open_gallery(gallery, trust_code=trust_code, target=target)
     if weight is not None:
-        with progress_bars("evaluate"):
+        with progress_bars("evaluate") as bars:
             chosen = opened.evaluate(
                 target,
                 labels=asked.labels,
@@ -90,10 +90,11 @@ def evaluate(
                 criterion=asked.criterion,
                 seed=backfill.seed or 0,
                 weight="best" if weight == "best" else float(click.FLOAT(weight, None, ctx)),
+                progress=onto(bars),
             )
         output.show(chosen, view)
         return
-    with progress_bars("evaluate"):
+    with progress_bars("evaluate") as bars:
         measured = opened.evaluate(
             target,
             labels=asked.labels,
@@ -103,6 +104,7 @@ def evaluate(
             transform=transform,
             order=backfill.order,
             seed=backfill.seed or 0,
+            progress=onto(bars),
         )
     output.show(measured, view)
     judged = check_gates(measured.best_of(asked.serving), asked)
@@ -183,7 +185,8 @@ def report(
         measure=not no_measure,
         details=details if named or out is not None else None,
     )
-    with progress_bars("report"):
+    with progress_bars("report") as bars:
+        tell = partial(tell, progress=onto(bars))
         told = tell(sample=sample)
         if named and told.measured is None:  # nothing was estimated, so no number of items is known
             told = tell(sample=SAMPLE)

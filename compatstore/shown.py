@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
+from textwrap import wrap
 from typing import Any
 
 from compatstore.html import Html, element, visible
@@ -18,7 +19,7 @@ class Table:
     Attributes:
         headings: One for each column.
         rows: Cells of each row.
-        numeric: Whether a column holds numbers, which stand to the right.
+        numeric: True for a column of numbers, which stand to the right; a cell may be empty.
         caption: What the table shows, where it does not stand below a line that says so.
     """
 
@@ -35,7 +36,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = 
         headings=tuple(visible(name) for name in columns),
         rows=tuple(tuple(cell(value) for value in row) for row in cells),
         numeric=tuple(
-            bool(cells) and all(isinstance(row[position], int | float) for row in cells)
+            all(isinstance(row[position], int | float | None) for row in cells)
+            and any(row[position] is not None for row in cells)
             for position in range(len(columns))
         ),
         caption=visible(caption),
@@ -99,6 +101,7 @@ def _records(items: Sequence[Mapping[str, Any]]) -> Table:
 
 
 SHORT = 24  # characters of a cell that is not folded
+WIDTH = 100  # columns of a sentence
 _SCROLLS = "overflow-x:auto;max-width:100%"
 _NUMBER = re.compile(r"(?:[-+]?[0-9][0-9.,]*(?:e[-+]?[0-9]+)? ?%?(?: \([-+0-9.,% to]*\))?|-|)")
 
@@ -111,6 +114,11 @@ def view(result: object) -> Iterator[str | Table]:
         TypeError: There is no view of such a thing.
     """
     raise TypeError(f"no view of {type(result).__name__}")
+
+
+def wrapped(text: str, margin: str = "") -> list[str]:
+    """A sentence as lines of 100 columns at most; those after the first are indented. Not for commands to copy."""
+    return wrap(margin + text, WIDTH, subsequent_indent=f"{margin}  ", break_long_words=False, break_on_hyphens=False)
 
 
 class Shown:

@@ -57,3 +57,24 @@ except compatstore.errors.MissingExtra as error:
 def test_an_unknown_trainer_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'FastFil'"):
         trainers.FastFil  # noqa: B018
+
+
+def test_encoders_are_listed_before_any_is_used():
+    said = subprocess.run(
+        [sys.executable, "-c", "import compatstore as cs; print(*dir(cs.encoders))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert set(cs.encoders.__all__) <= set(said.split())
+    assert "Function" in said.split()
+
+
+@pytest.mark.parametrize("verb", ["get", "search"])
+def test_rows_are_typed_as_arrow_tables(verb):
+    assert getattr(cs.Gallery, verb).__annotations__["return"] == "ArrowTable"
+
+
+def test_a_function_in_an_encoders_place_names_the_encoder_of_functions():
+    with pytest.raises(errors.InvalidInput, match=r"encoders\.Function\(function, dim, fingerprint=\.\.\.\)"):
+        cs.EmbeddingVersion("v1", dim=2, encoder=lambda texts: [[0.0, 1.0] for _ in texts])

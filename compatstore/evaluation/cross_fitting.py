@@ -6,7 +6,7 @@ it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,6 +32,7 @@ class Trial:
         relevance: The correct items.
         sampling: What the items stand for.
         truth: What counts as right, as text for people.
+        progress: Called with the rankings that were made since its last call; None for nothing.
 
     Raises:
         InvalidInput: The criterion is CMC, and the items are a sample, which has few of the very nearest ones.
@@ -42,6 +43,7 @@ class Trial:
     relevance: Relevance
     sampling: Sampling
     truth: str
+    progress: Callable[[int], None] | None = None
 
     def __post_init__(self) -> None:
         if self.settings.criterion != "map" and not self.sample.complete:

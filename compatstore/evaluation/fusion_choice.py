@@ -176,7 +176,10 @@ class FusionTrial(Trial):
         """
         queries, items = len(self.sample.source_queries), len(self.sample.source)
         relevance, blocks = self._blocks(np.arange(queries), native, [fusion])
-        return find_in_blocks(blocks, queries, relevance, [np.arange(items)], self.settings.ks, self.sampling)[0]
+        columns = [np.arange(items)]
+        return find_in_blocks(
+            blocks, queries, relevance, columns, self.settings.ks, self.sampling, progress=self.progress
+        )[0]
 
     def find_expected(self, native: BoolArray) -> QueryFigures | None:
         """What the queries find in the target alone by expected distances; None where nobody knows these.
@@ -237,6 +240,10 @@ class FusionTrial(Trial):
             expected_gain=None if expected is None else self.over(expected, before),
         )
 
+    def num_candidates(self, native_share: float) -> int:
+        """Number of candidates that `fit` compares at a native share."""
+        return len(self._candidates(Fusion(weight=0.0, native_share=native_share)))
+
     def _candidates(self, constants: Fusion) -> list[Fusion]:
         """What is compared, the status quo first.
 
@@ -271,7 +278,16 @@ class FusionTrial(Trial):
         queries, items = len(self.sample.source_queries), len(self.sample.source)
         relevance, blocks = self._blocks(np.arange(queries), native, fusions)
         columns = [np.arange(items) + items * number for number in range(len(fusions))]
-        found = find_in_blocks(blocks, queries, relevance, columns, self.settings.ks, self.sampling, influence=False)
+        found = find_in_blocks(
+            blocks,
+            queries,
+            relevance,
+            columns,
+            self.settings.ks,
+            self.sampling,
+            influence=False,
+            progress=self.progress,
+        )
         return np.array([figures.values for figures in found])
 
     def _surest(self, values: Doubles, allowed: BoolArray) -> int:

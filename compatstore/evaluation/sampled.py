@@ -14,7 +14,7 @@ items around it, half of which are ahead of it and correct as far as those ahead
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,10 +103,11 @@ def find_in_galleries(
     galleries: Sequence[Positions],
     ks: Sequence[int],
     sampling: Sampling = WHOLE,
+    progress: Callable[[int], None] | None = None,
 ) -> list[QueryFigures]:
     """Search several galleries of n items each whose vectors are rows of one table; as `rank_galleries`."""
     columns = [rows[relevance.order] for rows in galleries]
-    return find_in_blocks(distances.blocks(), len(distances.left), relevance, columns, ks, sampling)
+    return find_in_blocks(distances.blocks(), len(distances.left), relevance, columns, ks, sampling, progress=progress)
 
 
 def find_in_blocks(
@@ -118,11 +119,13 @@ def find_in_blocks(
     sampling: Sampling = WHOLE,
     *,
     influence: bool = True,
+    progress: Callable[[int], None] | None = None,
 ) -> list[QueryFigures]:
     """Search several galleries of n items each from distances that come block by block; as `rank_blocks`.
 
     An item at an infinite distance is not found. Without `influence` what the items have to do with the figures is left
-    at zero, as it is of a whole gallery.
+    at zero, as it is of a whole gallery. `progress` is called with the rankings that were made since its last call: one
+    for each query and gallery.
     """
     items, drawn = len(relevance.order), influence and sampling.unseen > 0
     found = [_empty(len(ks) + num_graded(relevance.depth) + 1, queries, items) for _ in columns]
@@ -131,6 +134,8 @@ def find_in_blocks(
             for query, distances in enumerate(block, start=start):
                 for places, result in zip(columns, found, strict=True):
                     _record_whole(result.values[:, query], query, distances[places], relevance, ks)
+                if progress is not None:
+                    progress(len(columns))
         return found
     step = max(_CELLS // items, 1)
     for start, block in blocks:
@@ -142,6 +147,8 @@ def find_in_blocks(
                 near = np.take(block[row : row + step], places, axis=1)
                 near[itself >= 0, itself[itself >= 0]] = np.inf
                 _record(result, rows, near, gains, relevance, ks, sampling, drawn=drawn)
+            if progress is not None:
+                progress(len(rows) * len(columns))
     return [_by_row(result, relevance, sampling) for result in found]
 
 

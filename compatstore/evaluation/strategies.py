@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -71,7 +71,10 @@ def is_expected(notation: str) -> bool:
 
 
 def rank_strategies(
-    sample: EvaluationSample, settings: DecisionSettings, trial: FusionTrial | None = None
+    sample: EvaluationSample,
+    settings: DecisionSettings,
+    trial: FusionTrial | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[ServingStrategy]:
     """Rank by the status quo, naive swap, merges, hop alone, budgets, other ways to search these, and full backfill.
 
@@ -79,11 +82,25 @@ def rank_strategies(
         sample: Queries and items.
         settings: What is compared.
         trial: Of the same sample and criterion, where weights were fitted already: they are not fitted again.
+        progress: Called with the rankings that are made, one for each query and way to search, and their number.
     """
     native = measure(sample.target_queries, sample.native, settings.target_metric)
-    search = _Search(relevance=_correct(sample, native, settings), ks=settings.ks, sampling=_sampling(sample))
+    count = _Count(progress)
+    search = _Search(
+        relevance=_correct(sample, native, settings), ks=settings.ks, sampling=_sampling(sample), progress=count.add
+    )
+    trial = trial or FusionTrial(
+        sample=sample,
+        settings=settings if sample.complete else replace(settings, criterion="map"),
+        relevance=search.relevance,
+        sampling=search.sampling,
+        truth=truth_of(sample, settings),
+        progress=count.add,
+    )
+    count.total = len(sample.source_queries) * _num_searches(sample, settings, trial)
+    count.add(0)
     *budgets, full = _backfills(sample, search, settings)
-    fused = _fused(sample, search, settings, trial)
+    fused = _fused(sample, settings, trial)
     doubted = _by_expected_distance(sample, search, settings)
     strategies = [*_without_transform(sample, native, search, settings), *budgets, *doubted, *fused, full]
     if sample.complete:
@@ -105,6 +122,28 @@ def sampled_neighbours(neighbours: int, weight: float) -> int:
     return max(round(neighbours / weight), min(FEWEST_NEIGHBOURS, neighbours))
 
 
+@dataclass
+class _Count:
+    """Counts rankings for a report of progress."""
+
+    report: Callable[[int, int], None] | None
+    total: int = 0
+    done: int = 0
+
+    def add(self, rankings: int) -> None:
+        self.done += rankings
+        if self.report is not None:
+            self.report(self.done, self.total)
+
+
+def _num_searches(sample: EvaluationSample, settings: DecisionSettings, trial: FusionTrial) -> int:
+    """Number of rankings that `rank_strategies` makes for a query."""
+    plain = 2 + len(_merges(settings)) + len(settings.shares) + 2
+    doubted = 0 if sample.factors is None else len(set(settings.expected_shares))
+    fused = sum(trial.num_candidates(sample.share_of(sample.filled(share))) for share in settings.fused_shares)
+    return plain + doubted + fused + (sample.served is not None)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Search:
     """How all strategies are searched: what is correct, the k of CMC, and what the gallery is a sample of."""
@@ -112,15 +151,16 @@ class _Search:
     relevance: Relevance
     ks: tuple[int, ...]
     sampling: Sampling
+    progress: Callable[[int], None] | None = None
 
     def galleries(self, distances: Distances, rows: Sequence[Positions]) -> list[QueryFigures]:
-        return find_in_galleries(distances, self.relevance, rows, self.ks, self.sampling)
+        return find_in_galleries(distances, self.relevance, rows, self.ks, self.sampling, self.progress)
 
     def blocks(
         self, blocks: Iterable[tuple[int, Doubles]], queries: int, items: int, galleries: int
     ) -> list[QueryFigures]:
         columns = [np.arange(items) + items * number for number in range(galleries)]
-        return find_in_blocks(blocks, queries, self.relevance, columns, self.ks, self.sampling)
+        return find_in_blocks(blocks, queries, self.relevance, columns, self.ks, self.sampling, progress=self.progress)
 
 
 def truth_of(sample: EvaluationSample, settings: DecisionSettings) -> str:
@@ -221,9 +261,7 @@ def _merged(
     sample: EvaluationSample, source: Distances, native: Distances, search: _Search, settings: DecisionSettings
 ) -> list[ServingStrategy]:
     """Native items searched by the target and the others by the source, as one list by each merge."""
-    items, share = len(sample.source), settings.merge_share
-    comparable = settings.source_metric == settings.target_metric
-    merges = [merge for merge in settings.merges if merge != "distance" or comparable]
+    items, share, merges = len(sample.source), settings.merge_share, _merges(settings)
     if not merges:
         return []
     filled = sample.filled(share)
@@ -236,6 +274,12 @@ def _merged(
         ServingStrategy(name=f"{MERGE_NAMES[merge]} {share:.0%}", notation=MERGED, share=share, found=found)
         for merge, found in zip(merges, merged, strict=True)
     ]
+
+
+def _merges(settings: DecisionSettings) -> list[RankMerge]:
+    """The merges that can be made: by distance only where both spaces have one distance."""
+    comparable = settings.source_metric == settings.target_metric
+    return [merge for merge in settings.merges if merge != "distance" or comparable]
 
 
 def _backfills(sample: EvaluationSample, search: _Search, settings: DecisionSettings) -> list[ServingStrategy]:
@@ -280,20 +324,8 @@ def _by_expected_distance(
     ]
 
 
-def _fused(
-    sample: EvaluationSample, search: _Search, settings: DecisionSettings, trial: FusionTrial | None
-) -> list[ServingStrategy]:
+def _fused(sample: EvaluationSample, settings: DecisionSettings, trial: FusionTrial) -> list[ServingStrategy]:
     """Both versions searched as one: by the fusion that is served, and by one chosen for each of some native shares."""
-    if sample.served is None and not settings.fused_shares:
-        return []
-    chosen_by = settings if sample.complete else replace(settings, criterion="map")
-    trial = trial or FusionTrial(
-        sample=sample,
-        settings=chosen_by,
-        relevance=search.relevance,
-        sampling=search.sampling,
-        truth=truth_of(sample, settings),
-    )
     made = [] if sample.served is None else [_as_served(trial, sample.served)]
     constants = trial.constants() if settings.fused_shares else None
     for share in sorted(settings.fused_shares):

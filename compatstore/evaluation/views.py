@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from compatstore.evaluation.decision import DecisionTable
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.merging import Merge
-from compatstore.shown import Table, table, view
+from compatstore.shown import Table, table, view, wrapped
 
 
 @view.register
@@ -26,10 +26,10 @@ def _(result: DecisionTable) -> Iterator[str | Table]:
     ]
     headings = ("way", "query/gallery", *(f"{name} %" for name in names), f"{criterion} gained")
     if result.provenance:
-        yield result.provenance
+        yield from wrapped(result.provenance)
     yield table(headings, rows)
-    yield f"{result.num_queries} queries, correct by {result.truth}, intervals of {result.confidence:.0%}"
-    yield f"{result.advice.verdict}: {result.advice.text}"
+    yield from wrapped(f"{result.num_queries} queries, correct by {result.truth}, intervals of {result.confidence:.0%}")
+    yield from wrapped(f"{result.advice.verdict}: {result.advice.text}")
 
 
 @view.register
@@ -74,4 +74,4 @@ def _(result: Fusion) -> Iterator[str | Table]:
     else:
         yield "price: two embeddings and two searches for a query, until the source is retired"
         if result.choice is not None and result.choice.loss:
-            yield f"without them: {result.choice.loss}"
+            yield from wrapped(f"without them: {result.choice.loss}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal, overload
 
@@ -16,6 +16,7 @@ from compatstore.upgrade.estimates.details import details_of, require_columns
 from compatstore.upgrade.estimates.merging import choose_serving
 from compatstore.upgrade.estimates.reporting import UpgradeReport, report_upgrade
 from compatstore.upgrade.estimates.trial import SampleSettings, try_upgrade
+from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.details import Details
 from compatstore.upgrade.requests.gates import Criterion, Gates
@@ -39,6 +40,7 @@ class MeasuringVerbs(SearchVerbs):
         transform: str | None = None,
         order: str | None = None,
         seed: int = 0,
+        progress: Callable[[Progress], None] | None = None,
     ) -> DecisionTable: ...
 
     @overload
@@ -51,6 +53,7 @@ class MeasuringVerbs(SearchVerbs):
         criterion: Criterion = "map",
         seed: int = 0,
         weight: float | Literal["best"],
+        progress: Callable[[Progress], None] | None = None,
     ) -> Fusion | Merge: ...
 
     def evaluate(
@@ -65,6 +68,7 @@ class MeasuringVerbs(SearchVerbs):
         order: str | None = None,
         seed: int = 0,
         weight: float | Literal["best"] | None = None,
+        progress: Callable[[Progress], None] | None = None,
     ) -> DecisionTable | Fusion | Merge:
         """Measure on a sample what an upgrade gains, with intervals; read-only unless a weight is named.
 
@@ -91,6 +95,7 @@ class MeasuringVerbs(SearchVerbs):
                 shares are chosen too, for a later `upgrade` that backfills. In an upgrade without a hop each item is
                 searched in one space: "best" chooses a merge of the two lists, by distance, by calibrated distance or
                 by reciprocal rank.
+            progress: Called as the sample is embedded, as its queries search, and as weights are chosen.
 
         Raises:
             NotFound: There is no such version. No artifact leads there, and the target has no encoder. With one the
@@ -120,7 +125,7 @@ class MeasuringVerbs(SearchVerbs):
             chosen_on = SampleSettings(
                 sample=1000 if sample is None else sample, labels=labels, criterion=criterion, seed=seed
             )
-            return choose_serving(self._catalog, target, chosen_on, None if weight == "best" else weight)
+            return choose_serving(self._catalog, target, chosen_on, None if weight == "best" else weight, progress)
         try:
             context = resolve_run(self._catalog, target, via=transform, backfill=Backfill(order=order))
         except NotFound as error:
@@ -135,7 +140,7 @@ class MeasuringVerbs(SearchVerbs):
             seed=seed,
             expected_shares=(0.0, *shares),
         )
-        return try_upgrade(context, settings).showing(settings.shares)
+        return try_upgrade(context, settings, progress).showing(settings.shares)
 
     def report(
         self,
@@ -146,6 +151,7 @@ class MeasuringVerbs(SearchVerbs):
         criterion: Criterion = "map",
         measure: bool = True,
         details: Details | None = None,
+        progress: Callable[[Progress], None] | None = None,
     ) -> UpgradeReport:
         """All there is to say of an upgrade, with what was estimated beside what is measured; read-only.
 
@@ -160,6 +166,7 @@ class MeasuringVerbs(SearchVerbs):
             criterion: The figure that decides, where `sample` or queries are named.
             measure: Whether to measure at all.
             details: What to tell query by query, such as the queries that lose most; nothing where it is None.
+            progress: Called as the measurement goes on.
 
         Raises:
             NotFound: There was no such upgrade.
@@ -175,4 +182,4 @@ class MeasuringVerbs(SearchVerbs):
         if details is not None:
             require_columns(details, self._catalog.store.snapshot().schema.names)
         seen = None if details is None else partial(details_of, details=details, search=self.search)
-        return report_upgrade(self._catalog, target, asked, measure=measure, details=seen)
+        return report_upgrade(self._catalog, target, asked, measure=measure, details=seen, progress=progress)

@@ -141,7 +141,7 @@ class UpgradeVerbs(VersionVerbs):
             ('ready', 6, 3)
         """
         if dry_run:
-            return self._plan(target, _id_of(transform), backfill, gates, learn, run)
+            return self._plan(target, _id_of(transform), backfill, gates, learn, run, progress)
         request, asked = _requested(backfill, gates)  # refused before anything is registered or linked
         if isinstance(target, EmbeddingVersion):
             if target.name in self.versions():
@@ -159,7 +159,7 @@ class UpgradeVerbs(VersionVerbs):
         planned = resolved(self._catalog, backfill=request)  # refuses what cannot be before anything is written
         settings = run or RunSettings()
         require_startable(planned, asked, settings, refits=refit is not None)
-        estimate = agree(planned, asked) if asked.asked and not planned.run.teaches else None
+        estimate = agree(planned, asked, progress) if asked.asked and not planned.run.teaches else None
         if estimate is not None and asked.target_quality is not None:
             require_within_reach(planned, estimate)
             request = replace(request, share=estimate.share)
@@ -290,6 +290,7 @@ class UpgradeVerbs(VersionVerbs):
         gates: Gates | None,
         learn: Learn | Refitter | None,
         run: RunSettings | None,
+        progress: Callable[[Progress], None] | None,
     ) -> Plan:
         """What `upgrade` with the same arguments would do and cost; read-only."""
         request, asked = _requested(backfill, gates)
@@ -303,12 +304,12 @@ class UpgradeVerbs(VersionVerbs):
         if asked.serving == "expected":
             require_doubts(context)
         if not asked.asked or context.run.teaches:  # nothing is known before there is something to learn from
-            return make_plan(context, precision, learner, asked)
-        estimate = estimate_upgrade(context, asked)
+            return make_plan(context, precision, learner, asked, progress)
+        estimate = estimate_upgrade(context, asked, progress)
         if asked.target_quality is not None:
             context = context.with_run(replace(context.run, backfill=estimate.share))
             estimate = replace(estimate, gates=(*estimate.gates, *gate_of_reach(context, estimate)))
-        return replace(make_plan(context, precision), estimate=estimate)
+        return replace(make_plan(context, precision, progress=progress), estimate=estimate)
 
 
 def _learning(learn: Learn | Refitter | None) -> tuple[Learn | None, Refitter | None]:

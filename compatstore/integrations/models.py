@@ -50,10 +50,15 @@ class FrameworkModel:
             return None
         return Function(self.documents, dim, fingerprint=self.identity, queries=self.queries)
 
-    def is_of(self, version: EmbeddingVersion) -> bool:
-        """Whether a version, read without its encoders, is this model's."""
+    def is_of(self, version: EmbeddingVersion, given: str = "") -> bool:
+        """True if a version, read without its encoders, is this model's.
+
+        Args:
+            version: The version.
+            given: Fingerprint of the encoder that a version without a model was given later; "" for none.
+        """
         encoder = self.encoder(version.dim)
-        return version.identity == (self.identity if encoder is None else encoder.fingerprint)
+        return (given or version.identity) == (self.identity if encoder is None else encoder.fingerprint)
 
     def measured(self, spec: str = "") -> Function:
         """The model as an encoder of as many values as the embedding of one text has.

@@ -80,7 +80,7 @@ class ServedGallery:
             Incompatible: The gallery has no such version.
         """
         gallery = self.now()
-        found = [name for name in gallery.versions() if self.models[0].is_of(gallery.version(name, encoders=False))]
+        found = [name for name in gallery.versions() if _is_of(gallery, name, self.models[0])]
         if not found:
             new = next_step.made("EmbeddingVersion", "NEW_VERSION", dim=next_step.DIM_FOUND, encoder=next_step.ENCODER)
             upgrade = next_step.both(next_step.call("register", new), next_step.call("upgrade", "NEW_VERSION"))
@@ -89,7 +89,8 @@ class ServedGallery:
                 expected=f"the model of a version that the gallery has ({', '.join(gallery.versions())})",
                 found="another model, whose vectors must not be mixed with theirs",
                 fix=f"Register it, and upgrade to it: {upgrade}, with encoder=as_encoder(...) of this package; or pass "
-                f"the former model first, and this one in models=[...]. Is it the same model? Declare its identity.",
+                f"the former model first, and this one in models=[...]. Is it the same model? Declare its identity, or "
+                f"give it to a version without a model: {_given(gallery)}.",
             )
         return gallery.active if gallery.active in found else found[-1]
 
@@ -100,9 +101,9 @@ class ServedGallery:
 
     def _matched(self, gallery: Gallery) -> Iterable[tuple[str, Encoder]]:
         for name in gallery.versions():
-            version = gallery.version(name, encoders=False)
+            dim = gallery.version(name, encoders=False).dim
             for model in self.models:
-                encoder = model.encoder(version.dim) if model.is_of(version) else None
+                encoder = model.encoder(dim) if _is_of(gallery, name, model) else None
                 if encoder is not None:
                     yield name, encoder
 
@@ -177,6 +178,20 @@ def serve(
         served = ServedGallery(gallery, models, storage_options)
     Documents.of(served.now())
     return served
+
+
+def _is_of(gallery: Gallery, name: str, model: FrameworkModel) -> bool:
+    """True if a version is a model's: the one that it was registered with, or was given later."""
+    given = gallery._catalog.recorded().record(name).encoder_model
+    return model.is_of(gallery.version(name, encoders=False), given)
+
+
+def _given(gallery: Gallery) -> str:
+    """How the active version is given a model."""
+    active = gallery.version(encoders=False)
+    return next_step.call(
+        "register", next_step.made("EmbeddingVersion", active.name, dim=active.dim, encoder=next_step.ENCODER)
+    )
 
 
 def _encoder(gallery: Gallery, version: str) -> Encoder | None:

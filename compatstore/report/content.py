@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from compatstore import next_step
-from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
+from compatstore.evaluation import DecisionTable, Estimate
 from compatstore.evaluation.decision import SAME_SHARE
 from compatstore.report.drawings import Curves, Drawing, Histogram, Intervals, Line, Point
 from compatstore.shown import Table, table
@@ -96,7 +96,7 @@ def _possible(report: UpgradeReport) -> str:
 def _decision(report: UpgradeReport) -> Iterator[SectionPart]:
     """Every way to serve the gallery, as measured, or else as estimated."""
     if report.measured is not None:
-        yield from _ways(report.measured, "measured now", as_served(report.measured).name)
+        yield from _ways(report.measured, "measured now", as_served(report.measured).name, report.served)
         return
     if report.estimate is not None:
         estimated = report.estimate.table
@@ -106,8 +106,8 @@ def _decision(report: UpgradeReport) -> Iterator[SectionPart]:
     yield f"Nothing was estimated or measured: {next_step.call('report', 'TARGET', sample=500)} measures."
 
 
-def _ways(decided: DecisionTable, when: str, marked: str) -> Iterator[SectionPart]:
-    """A decision table, and the gains as a drawing."""
+def _ways(decided: DecisionTable, when: str, marked: str, served: str = "") -> Iterator[SectionPart]:
+    """A decision table, and the gains as a drawing; `served` is what the row that searches use is called, if any."""
     if decided.provenance:
         yield decided.provenance
     yield (
@@ -115,7 +115,7 @@ def _ways(decided: DecisionTable, when: str, marked: str) -> Iterator[SectionPar
         f"intervals of {decided.confidence:.0%}."
     )
     criterion, names = decided.criterion, _metrics(decided)
-    called = {row.name: what for what, row in _named(decided, when)}
+    called = {row.name: what for what, row in what_matters(decided, served)} if served else {}
     yield table(
         ("way", "query/gallery", *(f"{name} %" for name in names), f"{criterion} gained", "of full backfill %"),
         [
@@ -143,11 +143,6 @@ def _ways(decided: DecisionTable, when: str, marked: str) -> Iterator[SectionPar
             rows=gains,
             marked=called.get(marked, marked),
         )
-
-
-def _named(decided: DecisionTable, when: str) -> tuple[tuple[str, DecisionRow], ...]:
-    """Rows of a measurement after the fact that are called by what they are now."""
-    return what_matters(decided) if when == "measured now" else ()
 
 
 def _comparison(report: UpgradeReport) -> Iterator[SectionPart]:
@@ -278,7 +273,7 @@ def _changes(report: UpgradeReport) -> Iterator[SectionPart]:
     changes = None if report.details is None else report.details.changes
     if changes is None or report.measured is None:
         return
-    yield flips_line(report.measured, changes)
+    yield flips_line(report.measured, changes, report.served)
     for which, shown in (("fell most", changes.worst), ("rose most", changes.best)):
         if shown:
             yield changes_table(f"Queries whose {changes.criterion} {which}", shown, changes.criterion)

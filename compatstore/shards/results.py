@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from compatstore import next_step
 from compatstore.errors import CompatStoreError
-from compatstore.shown import Shown, Table, table, view
+from compatstore.shown import Shown, Table, table, view, wrapped
 from compatstore.storage.ledger import Spent
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.run import UpgradeResult
@@ -188,8 +188,15 @@ def _(result: ShardsUpgrade) -> Iterator[str | Table]:
         ],
     )
     yield f"spent: {result.spent.rows} items, {result.spent.seconds:.1f} s, {result.spent.cost:g} in cost"
+    for shard in result.shards:
+        if shard.result is not None and shard.result.full_backfill:
+            yield from wrapped(f"{shard.gallery}: {shard.result.full_backfill}")
+    no_gain = [shard.gallery for shard in result.shards if shard.result is not None and shard.result.has_no_gain]
     if result.failed:
         yield f"{next_step.same()} tries the failed ones again: {next_step.call('upgrade', result.target, on='shards')}"
+    elif no_gain:
+        more = next_step.call("upgrade", result.target, backfill=1.0, on="shards")
+        yield f"next: no gain was measured in {', '.join(no_gain)}: embed more before a cutover: {more}"
     elif result.ready == len(result.shards):
         yield f"next: {next_step.call('cutover', result.target, on='shards')}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from compatstore.upgrade.hop import Hop, columns_for
 from compatstore.upgrade.indexing import as_the_source
 from compatstore.upgrade.lesson import Learner
 from compatstore.upgrade.precision import PrecisionChoice, choose_precision, sample_source
+from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.transform import Transformer, transformer_of
@@ -89,6 +90,7 @@ def make_plan(
     precision: HopPrecisionRequest = "float32",
     learner: Learner | None = None,
     gates: Gates | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Plan:
     """Plan a resolved run: the steps that are left, with rows, bytes and seconds; read-only.
 
@@ -99,13 +101,14 @@ def make_plan(
         precision: Precision of the hop; "auto" tries both on the sample.
         learner: Learns the transform of an upgrade that has no artifact, or None.
         gates: What such an upgrade is to reach.
+        progress: Called as a sample is embedded.
     """
     run = context.run
     target = columns_for(context)
     transformer = transformer_of(context.catalog, run) if run.path else None
     todo = _to_transform(context, transformer)
     choice = choose_precision(context, transformer, precision, todo)
-    possible = _possible(context, transformer)
+    possible = _possible(context, transformer, progress)
     reason = _why_everything(context, learner, gates or Gates(), possible)
     if reason:
         run = replace(run, backfill=1.0, full_backfill=CHOSEN)
@@ -205,7 +208,9 @@ def _seconds_to_look(context: UpgradeContext) -> float:
     return (time.perf_counter() - started) * context.count() / max(int(read.num_rows), 1)
 
 
-def _possible(context: UpgradeContext, transformer: Transformer | None) -> Embeddable | None:
+def _possible(
+    context: UpgradeContext, transformer: Transformer | None, progress: Callable[[Progress], None] | None
+) -> Embeddable | None:
     """What can be embedded at all, by a sample; None where nothing is to be embedded, or all is derived of natives."""
     if not context.run.backfill:
         return None
@@ -216,7 +221,7 @@ def _possible(context: UpgradeContext, transformer: Transformer | None) -> Embed
     done = not budget.share_left(counted.items, counted.native) or counted.native >= counted.most
     if done or budget.ended_by(spent):
         return counted  # nothing is to be embedded any more: no model is loaded to find out how fast it is
-    return probe_embeddable(context, failed["id"].combine_chunks())
+    return probe_embeddable(context, failed["id"].combine_chunks(), progress)
 
 
 def _hop_step(

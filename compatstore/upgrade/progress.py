@@ -19,9 +19,9 @@ class Progress:
     """Where a step is.
 
     Attributes:
-        step: expand, hop, backfill, fold, learn, index.
-        done: Rows done by this process; of "learn" fits and measurements.
-        total: Rows to do, or fits and measurements, as far as known.
+        step: expand, hop, backfill, fold, learn, index; of a plan probe; of a measurement sample, search, rank, choose.
+        done: Rows done by this process; of "learn" fits and measurements, of "rank" queries times ways to search.
+        total: What there is to do, in the same units, as far as known.
         seconds: Time since the step began.
         found: What was found last and what comes next, lines for people; "" before anything was.
         cost: Money that the backfill has used so far, over all calls; None where the step spends none.

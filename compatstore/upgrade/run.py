@@ -292,9 +292,12 @@ def _teach_itself(context: UpgradeContext, controls: Controls, learner: Learner)
     """
     run, backfilled, transformed, ended = serve_as_learned(context, controls.gates), 0, 0, False
     lessons = list[str]()
+    shown: tuple[int, str] | None = None
     while not ended:
         context = context.later(run)
-        controls = replace(controls, found=_picture(context))
+        if shown != (run.learned_at, run.full_backfill):  # not for natives that are made up for within a wave
+            shown = (run.learned_at, run.full_backfill)
+            controls = replace(controls, found=_picture(context))
         wave, everything = wave_of(context, learner), run.full_backfill == CHOSEN
         if everything or wave.full <= LEAST_GROWTH * run.learned_at:  # a handful of new pairs waits for the next wave
             if reached(context, controls.gates):
@@ -364,6 +367,7 @@ def _backfill(context: UpgradeContext, controls: Controls, *, upto: int | None =
     if run.state not in (BACKFILL, CUTOVER, READY):
         run = advance(catalog, run, BACKFILL)
     monitor = controls.monitor("backfill", backfill.allowed(len(choice)))
+    monitor.begin()  # the first batch may load the model
     rows = backfill.embed(choice, monitor)
     run = replace(run, ended_by=backfill.ended_by(choice.lacking))
     if not rows:

@@ -194,16 +194,22 @@ def _repair(context: CheckContext, record: VersionRecord, flaw: Flaw) -> str:
 def check_missing(context: CheckContext) -> Iterator[Finding]:
     """Every item has a vector in the active version, or searches do not find it."""
     active = context.registry.active
-    missing = context.count(unsearchable(context.registry, active))
+    condition = unsearchable(context.registry, active)
+    missing = context.count(condition)
     if not missing:
         return
-    run = context.run(active)
-    embed = f"Embed them: {context.call('upgrade', active, backfill=1.0)}; or write" if run else "Write"
+    run, repair = context.run(active), f"Write them again: {context.call('add', next_step.FILE, upsert=True)}"
+    if run is not None:
+        source = context.registry.record(run.source).columns
+        hopped = run.path and source is not None and context.count(f"({condition}) AND ({source.present})") == missing
+        share = None if hopped else 1.0  # the path makes vectors of the source's, as long as these are there
+        again = context.call("upgrade", active, backfill=share)
+        repair = f"{'Transform' if hopped else 'Embed'} them: {again}; or w{repair[1:]}"
     yield Finding(
         check="missing",
         severity="warning",
         what=f"{missing} items have no vector in {active}: searches do not find them",
-        repair=f"{embed} them again: {context.call('add', next_step.FILE, upsert=True)}",
+        repair=repair,
     )
 
 

@@ -9,16 +9,7 @@ import pyarrow as pa
 import pytest
 
 import compatstore as cs
-from lazily import Lazy
-from toy_models import OLD, vector
-
-haystack = Lazy("haystack", "haystack.components.embedders", "haystack.dataclasses", "haystack.document_stores.types")
-langchain_models = Lazy("langchain_models")
-llama_index = Lazy("llama_index.core.schema")
-llamaindex_models = Lazy("llamaindex_models")
-of_haystack = Lazy("compatstore.integrations.haystack")
-of_langchain = Lazy("compatstore.integrations.langchain")
-of_llamaindex = Lazy("compatstore.integrations.llamaindex")
+from tests.framework_stores import FRAMEWORKS
 
 # Names that mean something to a gallery, to Lance, to SQL or to a framework.
 KEYS = [
@@ -47,78 +38,6 @@ SCALARS = [
     "[1]",
     "é\n",
 ]
-
-
-class LangChain:
-    def __init__(self, path):
-        self._store = of_langchain.CompatStoreVectorStore(langchain_models.Toy(OLD), path)
-
-    @staticmethod
-    def encoder():
-        return of_langchain.as_encoder(langchain_models.Toy(OLD))
-
-    def write(self, documents):
-        texts, metadatas = zip(*documents.values(), strict=True)
-        self._store.add_texts(texts, list(metadatas), ids=list(documents))
-
-    def delete(self, names):
-        self._store.delete(names)
-
-    def read(self, names):
-        return {one.id: (one.page_content, one.metadata) for one in self._store.get_by_ids(names)}
-
-
-class Haystack:
-    def __init__(self, path):
-        self._store = of_haystack.CompatStoreDocumentStore(path, self._embedders())
-
-    @staticmethod
-    def _embedders():
-        def embed(text):
-            return vector(text, OLD)
-
-        return of_haystack.Embedders(
-            haystack.MockDocumentEmbedder(embedding_fn=embed), haystack.MockTextEmbedder(embedding_fn=embed)
-        )
-
-    @classmethod
-    def encoder(cls):
-        return of_haystack.as_encoder(cls._embedders())
-
-    def write(self, documents):
-        made = [haystack.Document(id=name, content=text, meta=metadata) for name, (text, metadata) in documents.items()]
-        self._store.write_documents(made, haystack.DuplicatePolicy.OVERWRITE)
-
-    def delete(self, names):
-        self._store.delete_documents(names)
-
-    def read(self, names):
-        found = self._store.filter_documents({"field": "id", "operator": "in", "value": names})
-        return {one.id: (one.content, one.meta) for one in found}
-
-
-class LlamaIndex:
-    def __init__(self, path):
-        self._store = of_llamaindex.LlamaIndexVectorStore(llamaindex_models.OLD, path)
-
-    @staticmethod
-    def encoder():
-        return of_llamaindex.as_encoder(llamaindex_models.OLD)
-
-    def write(self, documents):
-        made = [
-            llama_index.TextNode(id_=name, text=text, metadata=metadata) for name, (text, metadata) in documents.items()
-        ]
-        self._store.add(made)
-
-    def delete(self, names):
-        self._store.delete_nodes(names)
-
-    def read(self, names):
-        return {one.node_id: (one.text, one.metadata) for one in self._store.get_nodes(names)}
-
-
-FRAMEWORKS = {"langchain": LangChain, "haystack": Haystack, "llamaindex": LlamaIndex}
 
 
 def a_value(draw, depth=0):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import pytest
 from lint.tree import ROOT, RUNNABLE, assert_none, page, planted_page, read_pages, read_sources
 
 FILE = re.compile(r"(?<![\w./<-])(?:[\w-]+/)*[\w-]+\.py\b")
@@ -43,6 +45,20 @@ def long_lines(pages):
         for number, line in enumerate(each.text.splitlines(), 1):
             if len(line) > LONGEST and not line.startswith("|"):
                 yield f"{each.place}:{number}: {len(line)} characters"
+
+
+def bars_in_code(pages):
+    """Bars in code within tables: sites print the backslash that keeps a row together on GitHub."""
+    for each in pages:
+        for number, line in enumerate(each.text.splitlines(), 1):
+            if line.startswith("|") and any("\\|" in code for code in CODE.findall(line)):
+                yield f"{each.place}:{number}: a bar in code"
+
+
+def copied_prompts(style):
+    """Prompts and output of sessions that the copy button of the site takes along."""
+    hidden = re.findall(r"\[data-md-copying\] :is\(([^)]*)\) { display: none; }", style)
+    return [f"docs/site.css: {kind} is copied" for kind in (".gp", ".go") if kind not in " ".join(hidden).split(", ")]
 
 
 def broken_links(pages):
@@ -100,6 +116,17 @@ def test_lines_have_at_most_120_characters():
     assert_none(long_lines(read_pages()))
 
 
+def test_no_table_has_a_bar_in_code():
+    assert_none(bars_in_code(read_pages()))
+
+
+def test_the_copy_button_leaves_prompts_and_output_out():
+    assert_none(copied_prompts((ROOT / "docs/site.css").read_text()))
+    material = pytest.importorskip("material")
+    scripts = (Path(material.__file__).parent / "templates/assets/javascripts").glob("bundle.*.js")
+    assert "data-md-copying" in next(scripts).read_text(), "the theme marks by it what is copied"
+
+
 def test_links_lead_somewhere():
     assert_none(broken_links(read_pages()))
 
@@ -134,6 +161,7 @@ PLANTED = [
     (fences_of_no_block, "```\na\n```\n\n  ```\nb\n  ```\n\n~~~\nc\n~~~\n", [5, 7, 9, 11]),
     (fences_of_no_block, "```python title=a\nb\n```\n", [1]),
     (long_lines, f"short\n{'a' * 121}\n| {'a' * 121} |\n", [2]),
+    (bars_in_code, "| `a|b` |\n| `a\\|b` | c |\n`a\\|b`\n| a\\|b |\n", [2]),
     (broken_links, "[a](tutorial.md#b), [c](https://d.e)\n[f](gone.md)\n", [2]),
     (lambda pages: missing_files(pages, read_sources()), "`cli/app.py`, `app.py --json`\n`gallery/app.py`\n", [2]),
 ]
@@ -147,6 +175,7 @@ def test_each_rule_finds_a_planted_offender():
     assert list(misplaced_files(planted_page("| a | b |\n| `cli` | c | `app.py`, `gone.py` |\n"))) == [
         "docs/planted.md:2: cli has no gone.py"
     ]
+    assert copied_prompts("[data-md-copying] :is(.gp) { display: none; }") == ["docs/site.css: .go is copied"]
     assert readme_commands(planted_page("<!-- command: a -->\n```\nb\n```\n<!-- command: c -->\nd\n")) == [("a", "b")]
     guide = planted_page("$ compatstore adopt a\n$ compatstore upgrade b\n")
     assert unshown_lines(planted_page("```\ncompatstore adopt a\n```\n"), guide)

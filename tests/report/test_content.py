@@ -33,11 +33,13 @@ def test_all_that_was_measured_is_told(pictured):
     ]
     [ways] = of(said["Decision"], Table)
     assert [row[0] for row in ways.rows] == [
-        {"hop alone": "as served"}.get(row.name, row.name) for row in pictured.measured.rows if row.figures
+        {"hop alone": pictured.served}.get(row.name, row.name) for row in pictured.measured.rows if row.figures
     ]
     [gains] = of(said["Decision"], Intervals)
-    assert gains.marked == "as served"
-    assert dict(gains.rows)["as served"].value == pytest.approx(100 * pictured.measured.row("t/h").gains["map"].value)
+    assert gains.marked == pictured.served
+    assert dict(gains.rows)[pictured.served].value == pytest.approx(
+        100 * pictured.measured.row("t/h").gains["map"].value
+    )
     [worst, best] = of(said["Queries that rise and fall"], ShownQueries)
     assert (len(worst.changes), len(best.changes)) == (3, 2)
     [histogram] = of(said["Predicted errors of transformed vectors"], Histogram)

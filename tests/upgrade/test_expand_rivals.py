@@ -13,11 +13,19 @@ from compatstore.upgrade import hop
 
 
 class Meeting:
-    """Stops the upgrade between adding its columns and recording them, until a rival has dropped what is unused."""
+    """Stops the upgrade between adding its columns and recording them, until a rival has dropped what is unused.
 
-    def __init__(self, monkeypatch):
+    The rival waits for the columns before it drops, or before it decides what is unused.
+    """
+
+    def __init__(self, monkeypatch, waits_before):
         self.columns_are_there, self.rival_is_done = threading.Event(), threading.Event()
-        edit, drop = hop.edit, Store.drop_columns
+        edit, drop, unused = hop.edit, Store.drop_columns, registry.Registry.unused
+
+        def late_decision(state, names):
+            if waits_before == "deciding" and threading.current_thread().name == "rival":
+                assert self.columns_are_there.wait(60)
+            return unused(state, names)
 
         def slow_edit(store, change, entry=None):
             if entry is not None and entry.step == "expand":
@@ -27,7 +35,7 @@ class Meeting:
 
         def late_drop(store, chosen):
             if threading.current_thread().name == "rival":
-                assert self.columns_are_there.wait(60)
+                assert waits_before == "deciding" or self.columns_are_there.wait(60)
                 try:
                     return drop(store, chosen)
                 finally:
@@ -36,14 +44,16 @@ class Meeting:
 
         monkeypatch.setattr(hop, "edit", slow_edit)
         monkeypatch.setattr(Store, "drop_columns", late_drop)
+        monkeypatch.setattr(registry.Registry, "unused", late_decision)
 
 
+@pytest.mark.parametrize("waits_before", ["dropping", "deciding"])
 @pytest.mark.parametrize("verb", ["optimize", "retire"])
-def test_a_rival_that_drops_what_is_unused_leaves_them(upgradable, linear, monkeypatch, verb):
+def test_a_rival_that_drops_what_is_unused_leaves_them(upgradable, linear, monkeypatch, verb, waits_before):
     path = upgradable._catalog.store.location.uri
     if verb == "retire":  # of a version before: v0 -> v1 -> v2
         upgradable.register(cs.EmbeddingVersion("v0", dim=3, metric="l2"))
-    meeting, failures = Meeting(monkeypatch), []
+    meeting, failures = Meeting(monkeypatch, waits_before), []
 
     def rival():
         gallery = cs.Gallery.open(path)

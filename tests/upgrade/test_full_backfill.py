@@ -184,9 +184,10 @@ def test_natives_that_an_app_deletes_between_calls_bring_about_no_round_of_their
 
 
 def test_natives_that_an_app_deletes_within_a_round_are_made_up_for_before_it_is_learned_from(world, tmp_path):
-    gallery, learn, deleted = world.gallery(tmp_path), Counted(), []
+    gallery, learn, deleted, told = world.gallery(tmp_path), Counted(), [], []
 
     def delete_some(progress):
+        told.append(progress.found)
         if progress.step == "backfill" and progress.done == 80 and not deleted:
             native = natives(gallery)[:4]
             if len(native) == 4:
@@ -199,3 +200,6 @@ def test_natives_that_an_app_deletes_within_a_round_are_made_up_for_before_it_is
     assert (result.ended_by, result.missing) == ("backfill", 0)
     assert len(natives(gallery)) == round(0.9 * (ITEMS - 4))
     assert all(later >= 1.5 * earlier for earlier, later in zip(learn.lessons, learn.lessons[1:], strict=False))
+    waves = [found.splitlines()[0] for found in dict.fromkeys(told) if found]
+    assert waves
+    assert len(waves) == len(set(waves)), "each wave is told once"

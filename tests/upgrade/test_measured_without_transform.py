@@ -66,6 +66,22 @@ def test_it_is_measured_after_a_full_backfill(gallery, moment):
     assert gallery.search(both, k=1, serving="fused")["id"].to_pylist() == ["3"]
 
 
+@pytest.mark.parametrize("criterion", ["map", "cmc@1", "cmc@5"])
+def test_plans_and_reports_measure_it_too(gallery, criterion):
+    terms = {"labels": "label", "sample": N, "criterion": criterion}
+    before = gallery.evaluate("v2", **terms)
+    assert (before.advice.verdict, before.advice.row) == ("upgrade", "full backfill")
+    gallery.upgrade("v2", backfill=1.0)
+    report = gallery.report("v2", **terms)
+    for way, found in (("s/s", "status quo"), ("t/t", "full backfill")):
+        known = before.row(way).figures[criterion].value
+        assert report.measured.row(way).figures[criterion].value == pytest.approx(known), found
+    full = pytest.approx(before.row("t/t").figures[criterion].value)
+    assert report.measured.row("t/h").figures[criterion].value == full
+    again = gallery.upgrade("v2", backfill=1.0, gates=cs.Gates(require=(f"{criterion}>=0.01",), **terms), dry_run=True)
+    assert again.estimate.row.figures[criterion].value == full
+
+
 def test_without_an_encoder_the_artifact_is_asked_for(tmp_path):
     gallery = cs.Gallery.create(str(tmp_path / "g.lance"), cs.EmbeddingVersion("v1", dim=8, metric="l2"))
     gallery.add({"id": IDS, "vector": SOURCE})

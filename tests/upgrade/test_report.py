@@ -11,6 +11,8 @@ from digit_galleries import DIGITS, IDS, gallery_of
 
 import compatstore as cs
 from compatstore.report.files import write_report
+from compatstore.report.page import to_page
+from compatstore.shown import view
 from compatstore.upgrade import resolve
 
 NOISY = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 22)).astype(np.float32)
@@ -46,8 +48,25 @@ def test_what_was_estimated_stands_beside_what_other_items_measure(upgraded):
     assert kept.estimated == report.estimate.row.kept["map"]
     assert kept.measured.value != kept.estimated.value  # other items
     assert sum(row.agrees for row in report.compared) >= len(report.compared) - 1
-    assert compared["as served: map"].measured.value > compared["status quo: map"].measured.value
+    assert compared["after a cutover: map"].measured.value > compared["status quo: map"].measured.value
     assert report.advice == "Nothing that was measured speaks against it."
+
+
+@pytest.mark.full
+def test_before_a_cutover_nothing_is_called_served(upgraded):
+    """Searches go on in the source: what was measured of the target is what they find after a cutover."""
+    before = upgraded.report(details=cs.Details())
+    upgraded.cutover("v2")
+    after = upgraded.report(details=cs.Details())
+    for report, called, said in (
+        (before, "after a cutover", "After a cutover, map of "),
+        (after, "as served", "As the gallery is served now, map of "),
+    ):
+        assert report.served == called
+        assert f"{called}: map" in [row.what for row in report.compared]
+        assert any(isinstance(part, str) and part.startswith(said) for part in view(report))
+        assert called in to_page(report)
+    assert "as served" not in to_page(before)
 
 
 @pytest.mark.full

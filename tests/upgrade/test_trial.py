@@ -45,6 +45,36 @@ def test_natives_in_the_table_serve_where_there_is_no_encoder(tmp_path):
     assert table.num_queries == len(SOME) // 2
 
 
+def reached_by(call, **settings):
+    """Step -> the (done, total) that it reported, in order."""
+    steps = {}
+
+    def note(progress):
+        steps.setdefault(progress.step, []).append((progress.done, progress.total))
+
+    call("v2", progress=note, **settings)
+    return steps
+
+
+def test_progress_says_what_is_embedded_and_how_far_the_queries_are(tmp_path):
+    gallery = gallery_of(tmp_path, SOME[:, ::9], SOME)
+    measured = reached_by(gallery.evaluate, labels="digit", sample=160)
+    assert list(measured) == ["sample", "search", "rank"]
+    assert measured["sample"] == [(0, 160), (64, 160), (128, 160), (160, 160)]
+    assert measured["search"][-1] == (2 * len(SOME), 2 * len(SOME))
+    gallery.upgrade("v2", backfill=0.5)
+    fused = reached_by(gallery.evaluate, sample=160, weight="best")
+    assert (list(fused), fused["choose"][-1]) == (["sample", "choose"], (3, 3))
+    reported = reached_by(gallery.report, labels="digit", sample=len(SOME))
+    assert list(reported) == ["sample", "rank"]
+    assert reported["sample"][-1] == (len(SOME) // 2, len(SOME) // 2)
+    for steps in (measured, fused, reported):
+        for step, found in steps.items():
+            assert found == sorted(found), step
+            assert {total for _, total in found} == {found[-1][0]}, step
+    assert len(reported["rank"]) > 100  # a gallery as a whole is ranked query by query
+
+
 def test_what_cannot_be_tried_says_what_is_missing(tmp_path):
     gallery = gallery_of(tmp_path, SOME[:, ::9], SOME, encoder=False)
     with pytest.raises(cs.errors.UpgradeError, match="encoders="):

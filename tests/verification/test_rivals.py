@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import threading
 import time
 
 import numpy as np
 import pytest
 
 import compatstore as cs
+from compatstore.upgrade import expand
 from states import BATCHES, open_with_encoder
 
 
@@ -19,6 +21,27 @@ def rival(path, seconds):
         gallery.upgrade("v2", backfill=cs.Backfill(share=0.25, write_mode="rewrite_columns"), run=BATCHES)
         gallery.abort("v2") if rounds % 2 else gallery.retire("v2")
         rounds += 1
+
+
+def test_columns_that_an_upgrade_is_about_to_record_are_no_finding(at, monkeypatch):
+    path, edit = at("upgradable"), expand.edit
+    columns_are_there, looked = threading.Event(), threading.Event()
+
+    def slow_edit(store, change, entry=None):
+        if entry is not None and entry.step == "expand":
+            columns_are_there.set()
+            assert looked.wait(60)
+        return edit(store, change, entry)
+
+    monkeypatch.setattr(expand, "edit", slow_edit)
+    thread = threading.Thread(target=lambda: open_with_encoder(path).upgrade("v2"))
+    thread.start()
+    try:
+        assert columns_are_there.wait(60)
+        assert open_with_encoder(path).maintenance.verify().clean
+    finally:
+        looked.set()
+        thread.join()
 
 
 @pytest.mark.full

@@ -18,6 +18,7 @@ import compatstore as cs
 from compatstore.cli.app import app
 from compatstore.storage.registry import KEY
 from galleries import SOURCE, artifact, items
+from states import open_with_encoder
 
 STATES = ("upgradable", "ready", "cutover", "retired")
 
@@ -141,6 +142,17 @@ class TestRows:
         )
         found = the_finding(path, "missing")
         assert (found.severity, found.what) == ("warning", "1 items have no vector in v2: searches do not find them")
+
+    def test_items_that_the_upgrade_transforms_are_not_all_to_be_embedded(self, at):
+        path = at("cutover")
+        row = lance.dataset(path).to_table(filter="number = 7")
+        names = [name for name in row.column_names if not name.startswith("v2")]
+        row = row.select(names).set_column(names.index("id"), row.schema.field("id"), pa.array(["x"]))
+        lance.write_dataset(row, path, mode="append")
+        found = the_finding(path, "missing")
+        assert found.repair.startswith('Transform them: gallery.upgrade("v2"); or write them again: ')
+        carry_out(path, found.repair, gallery=open_with_encoder(path))
+        assert verify(path).clean
 
     def test_an_id_that_occurs_twice(self, at):
         path = at("cutover")

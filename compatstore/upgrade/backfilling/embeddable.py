@@ -5,7 +5,7 @@ Items without a source are counted in the table and not listed beside it: there 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from compatstore.storage.ledger import Spent
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
 from compatstore.upgrade.backfilling.pricing import expected_price
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.run_settings import RunSettings
 
@@ -116,17 +117,24 @@ def ask_embeddable(context: UpgradeContext, refused: ArrowArray) -> tuple[Embedd
     return counted, ids
 
 
-def probe_embeddable(context: UpgradeContext, refused: ArrowArray) -> Embeddable:
+def probe_embeddable(
+    context: UpgradeContext, refused: ArrowArray, progress: Callable[[Progress], None] | None = None
+) -> Embeddable:
     """Count what can be embedded as `ask_embeddable`, and embed a random sample to see; nothing is kept.
 
-    Nothing is embedded by an encoder that is paid for: it is asked what the sample would cost.
+    Nothing is embedded by an encoder that is paid for: it is asked what the sample would cost. `progress` is called
+    after each batch.
     """
     counted, ids = ask_embeddable(context, refused)
     encoder = context.catalog.encoder(context.run.target)
     if encoder is not None and isinstance(encoder, Metered):
         return replace(counted, price=expected_price(context, encoder, ids))
     picked = np.random.default_rng(context.run.seed).permutation(len(ids))[:MOST_PROBED]
-    made = list(_embed(context, ids.take(pa.array(picked))))
+    made, monitor = list[Embedded](), Monitor("probe", len(picked), progress)
+    monitor.begin()  # the first batch may load the model
+    for each in _embed(context, ids.take(pa.array(picked))):
+        made.append(each)
+        monitor.advance(len(each.batch.ids))
     if not made:
         return counted
     last = made[-1]

@@ -9,7 +9,7 @@ that needs more of them is refused.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,7 @@ from compatstore.upgrade.estimates.gates import (
     require_passed,
 )
 from compatstore.upgrade.estimates.trial import BUDGETS, FUSED_SHARES, TRUST, SampleSettings, try_upgrade
+from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries
@@ -105,7 +106,9 @@ class UpgradeEstimate(Shown):
         )
 
 
-def estimate_upgrade(context: UpgradeContext, terms: Gates) -> UpgradeEstimate:
+def estimate_upgrade(
+    context: UpgradeContext, terms: Gates, progress: Callable[[Progress], None] | None = None
+) -> UpgradeEstimate:
     """Estimate every budget on a sample and choose the smallest that is sure of the target quality; read-only.
 
     Raises:
@@ -127,7 +130,7 @@ def estimate_upgrade(context: UpgradeContext, terms: Gates) -> UpgradeEstimate:
     items = context.count(context.source.present)
     checked = asked if terms.target_quality is None else None
     require_measurable(terms, checked, complete=settings.sample >= items)
-    table = try_upgrade(context, settings)
+    table = try_upgrade(context, settings, progress)
     share = asked if terms.target_quality is None else _smallest(table, terms)
     return UpgradeEstimate(
         terms=terms,
@@ -141,7 +144,7 @@ def estimate_upgrade(context: UpgradeContext, terms: Gates) -> UpgradeEstimate:
     )
 
 
-def agree(context: UpgradeContext, terms: Gates) -> UpgradeEstimate:
+def agree(context: UpgradeContext, terms: Gates, progress: Callable[[Progress], None] | None = None) -> UpgradeEstimate:
     """Estimate an upgrade, or load the estimate that it began with, and refuse to go on where a gate fails.
 
     Raises:
@@ -151,7 +154,7 @@ def agree(context: UpgradeContext, terms: Gates) -> UpgradeEstimate:
     known = load_estimate(context.catalog, run.target)
     if known is not None and known.holds_for(run, terms, begun=run_of(context.registry, run.target) is not None):
         return known
-    estimate = estimate_upgrade(context, terms)
+    estimate = estimate_upgrade(context, terms, progress)
     picked = () if terms.target_quality is None else (gate_of_advice(estimate.table, terms.serving),)
     require_passed(run.target, (*estimate.gates, *picked))
     return estimate

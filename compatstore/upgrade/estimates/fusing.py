@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -30,6 +30,7 @@ from compatstore.upgrade.estimates.trial import (
     made_of,
     order_of_sample,
 )
+from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import column_of
 from compatstore.upgrade.states import require_open, run_of
@@ -39,7 +40,12 @@ SAMPLE = 1000
 SHARES = (0.25, 0.5, 0.75, 1.0)  # native shares that weights are chosen for, beside the gallery's own
 
 
-def choose_fusion(context: UpgradeContext, settings: SampleSettings, weight: float | None = None) -> Fusion:
+def choose_fusion(
+    context: UpgradeContext,
+    settings: SampleSettings,
+    weight: float | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Fusion:
     """Choose a weight for the native share that the gallery has, and for larger ones; read-only.
 
     The sample is embedded in the target and not kept, except for items that are native already.
@@ -48,12 +54,13 @@ def choose_fusion(context: UpgradeContext, settings: SampleSettings, weight: flo
         context: The upgrade.
         settings: Sample and criterion.
         weight: Take this weight; the sample gives the constants, and what the weight gains.
+        progress: Called as items are embedded, and after each native share that a weight is chosen for.
 
     Raises:
         UpgradeError: Too few items can be embedded natively.
         InvalidInput: There is no such column of labels, or the criterion is CMC and the sample not the whole gallery.
     """
-    sample = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed)
+    sample = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed, progress=progress)
     native = sample.served.valid & (sample.served.origin == NATIVE)
     made = made_of(context, sample)
     urgent = order_of_sample(context, sample, made) if context.run.path else np.arange(len(sample.places))
@@ -69,7 +76,10 @@ def choose_fusion(context: UpgradeContext, settings: SampleSettings, weight: flo
         return replace(named, measured=trial.measure(native, named))
     larger = [other for other in SHARES if other > share + SAME_SHARE]
     masks = [native, *(trial.sample.filled(other, native) for other in larger)]
-    fitted = [trial.fit(mask, constants, against_target=True).fusion for mask in masks]
+    fitted, monitor = list[Fusion](), Monitor("choose", len(masks), progress)
+    for mask in masks:
+        fitted.append(trial.fit(mask, constants, against_target=True).fusion)
+        monitor.advance(1)
     choices = tuple(
         replace(choice, native_share=there)
         for fusion, there in zip(fitted, (share, *larger), strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,10 +18,12 @@ from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate
 from compatstore.upgrade.estimates.sample import REPORT_DRAW, Sample, draw_sample
 from compatstore.upgrade.estimates.trial import Ranked, SampleSettings, rank_on_sample
+from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries
 
 AS_SERVED = "t/h"  # a trial's row for the vectors that it is given; here they are the table's own
+SERVED, AFTER = "as served", "after a cutover"  # what the row is called that searches use, or are to use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +83,11 @@ def measure_upgrade(
 
 
 def take_measurement(
-    context: UpgradeContext, terms: Gates, estimated: int, promised: DecisionTable | None = None
+    context: UpgradeContext,
+    terms: Gates,
+    estimated: int,
+    promised: DecisionTable | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Measurement:
     """Let items that the estimate has not seen, or the app's own queries, search what the table has now; read-only.
 
@@ -94,6 +100,7 @@ def take_measurement(
         terms: Sample, labels and figure.
         estimated: Items that the estimate has drawn.
         promised: What was estimated; without labels the same is right here as was there.
+        progress: Called as items are embedded, and as queries search the gallery and the sample.
 
     Returns:
         What was found. The rows of its table are the status quo ("s/s"), the target's vectors as the table has them
@@ -116,7 +123,13 @@ def take_measurement(
             fix=f"Report without measuring: {next_step.call('report', measure=False)}",
         )
     fresh = draw_sample(
-        context, size, labels=terms.labels, seed=run.seed, domain=REPORT_DRAW, estimated=estimated
+        context,
+        size,
+        labels=terms.labels,
+        seed=run.seed,
+        domain=REPORT_DRAW,
+        estimated=estimated,
+        progress=progress,
     ).served_only()
     settings = SampleSettings(
         sample=size, labels=terms.labels, criterion=terms.criterion, seed=run.seed, fused_shares=()
@@ -126,20 +139,20 @@ def take_measurement(
     if promised is not None:
         settings = replace(settings, trust=promised.trust, neighbours=promised.neighbours)
     order = np.arange(len(fresh.native))
-    ranked = rank_on_sample(context, fresh, fresh.served, order, settings, served=True)
+    ranked = rank_on_sample(context, fresh, fresh.served, order, settings, served=True, progress=progress)
     return Measurement(sample=fresh, ranked=ranked)
 
 
-def compare(estimate: UpgradeEstimate, measured: DecisionTable) -> tuple[Compared, ...]:
+def compare(estimate: UpgradeEstimate, measured: DecisionTable, called: str = SERVED) -> tuple[Compared, ...]:
     """Set figures of the budget that was taken beside what was measured, as far as both are known.
 
     What was estimated for both versions as one, or by expected distances, is compared with what is served, and what was
-    estimated for the target alone with the target alone.
+    estimated for the target alone with the target alone. `called` is of `called_served`.
     """
     served = as_served(measured) if estimate.terms.serving != "single" else measured.row(AS_SERVED)
     pairs = (
         ("status quo", estimate.table.row("s/s"), measured.row("s/s")),
-        ("as served" if served is as_served(measured) else "target alone", estimate.row, served),
+        (called if served is as_served(measured) else "target alone", estimate.row, served),
         *(("full backfill", row, measured.row("t/t")) for row in estimate.table.rows if row.notation == "t/t"),
     )
     figures = (
@@ -157,12 +170,19 @@ def as_served(measured: DecisionTable) -> DecisionRow:
     return next(iter(others), measured.row(AS_SERVED))
 
 
-def what_matters(measured: DecisionTable) -> tuple[tuple[str, DecisionRow], ...]:
-    """The rows of a measurement after the fact, with what they are."""
+def called_served(context: UpgradeContext) -> str:
+    """What the row of `as_served` is called: before a cutover searches use it only by a fusion of both versions."""
+    registry, target = context.registry, context.run.target
+    now = registry.active == target or registry.fusion_served(target) is not None
+    return SERVED if now else AFTER
+
+
+def what_matters(measured: DecisionTable, called: str = SERVED) -> tuple[tuple[str, DecisionRow], ...]:
+    """The rows of a measurement after the fact, with what they are; `called` is of `called_served`."""
     served, alone = as_served(measured), measured.row(AS_SERVED)
     return (
         ("status quo", measured.row("s/s")),
-        ("as served", served),
+        (called, served),
         *(() if served is alone else (("target alone", alone),)),
         ("full backfill", measured.row("t/t")),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from compatstore import next_step
@@ -22,11 +23,18 @@ from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.fusing import SHARES, STEP, choose_fusion, fusable, native_share, save_fusion
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
 from compatstore.upgrade.estimates.trial import SampleSettings, as_evaluation_sample, decision_settings
+from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.queries import column_of
 from compatstore.upgrade.states import require_open, run_of
 
 
-def choose_serving(catalog: Catalog, target: str, settings: SampleSettings, weight: float | None) -> Fusion | Merge:
+def choose_serving(
+    catalog: Catalog,
+    target: str,
+    settings: SampleSettings,
+    weight: float | None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Fusion | Merge:
     """Choose how both versions of an upgrade under way are searched as one, and store it.
 
     Raises:
@@ -36,18 +44,20 @@ def choose_serving(catalog: Catalog, target: str, settings: SampleSettings, weig
     context = fusable(catalog, target)
     whole = not context.count(f"({context.source.present}) AND ({context.target.native}) IS NOT TRUE")
     if context.run.path or whole:
-        fusion = choose_fusion(context, settings, weight)
+        fusion = choose_fusion(context, settings, weight, progress)
         save_fusion(catalog, context.run, fusion, column_of(settings.labels))
         return fusion
     if weight is not None:
         asked = f"weigh {context.run.source} and {target}"
         raise InvalidInput(asked, expected="an upgrade with a hop", found="one that transforms nothing")
-    merge = choose_merge(context, settings)
+    merge = choose_merge(context, settings, progress)
     save_merge(catalog, context.run, merge, column_of(settings.labels))
     return merge
 
 
-def choose_merge(context: UpgradeContext, settings: SampleSettings) -> Merge:
+def choose_merge(
+    context: UpgradeContext, settings: SampleSettings, progress: Callable[[Progress], None] | None = None
+) -> Merge:
     """Choose a merge for the native share that the gallery has, and for larger ones; read-only.
 
     The sample is embedded in the target and not kept, except for items that are native already. Larger native shares
@@ -56,13 +66,15 @@ def choose_merge(context: UpgradeContext, settings: SampleSettings) -> Merge:
     Args:
         context: The upgrade, without a hop.
         settings: Sample and criterion.
+        progress: Called as items are embedded.
 
     Raises:
         UpgradeError: Too few items can be embedded natively, or queries are adapted to another version than the source.
         InvalidInput: There is no such column of labels, or the criterion is CMC and the sample not the whole gallery.
     """
     bridge = _bridge(context)
-    sample = _usable(context, draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed))
+    drawn = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed, progress=progress)
+    sample = _usable(context, drawn)
     part_queries = _part_queries(context, bridge, sample)
     found = VectorForm.of(context.registry.record(context.run.source)).searchable(part_queries)
     sample, part_queries = sample.asking(found), part_queries[found]  # a search refuses the others

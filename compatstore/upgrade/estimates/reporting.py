@@ -18,8 +18,16 @@ from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.details import ReportDetails
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, load_estimate
-from compatstore.upgrade.estimates.measured import Compared, Measurement, as_served, compare, take_measurement
+from compatstore.upgrade.estimates.measured import (
+    Compared,
+    Measurement,
+    as_served,
+    called_served,
+    compare,
+    take_measurement,
+)
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
+from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.states import EXPAND
 
@@ -50,6 +58,7 @@ class UpgradeReport(Shown):
         estimate: What it was expected to give, or None where nothing was estimated.
         measured: What it gives, on items that the estimate has not seen, or None where nothing was measured.
         compared: The two beside each other.
+        served: What the measured row of the upgrade is called: "as served", or "after a cutover" before one.
         waves: Of an upgrade that teaches itself: what each lesson found and promised, oldest first.
         advice: What to do now, by what was measured, or else by what was estimated; "" where nothing was.
         details: What was seen query by query, where that was asked for.
@@ -76,6 +85,7 @@ class UpgradeReport(Shown):
     estimate: UpgradeEstimate | None
     measured: DecisionTable | None
     compared: tuple[Compared, ...]
+    served: str
     waves: tuple[WaveFigures, ...]
     advice: str
     details: ReportDetails | None = None
@@ -88,6 +98,7 @@ def report_upgrade(
     *,
     measure: bool = True,
     details: Callable[[UpgradeContext, Measurement | None, Gates | None], ReportDetails] | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> UpgradeReport:
     """Report on an upgrade, and measure it where there is something to measure; read-only.
 
@@ -98,6 +109,7 @@ def report_upgrade(
             is measured.
         measure: Whether to measure at all.
         details: Sees what is told query by query; None for nothing.
+        progress: Called as the measurement goes on.
 
     Raises:
         NotFound: There was no such upgrade.
@@ -112,9 +124,12 @@ def report_upgrade(
     seen = (estimate.terms.sample or SAMPLE) if estimate is not None and drew else 0
     both = context.has_both
     promised = None if estimate is None else estimate.table
-    measurement = take_measurement(context, asked, seen, promised) if measure and asked is not None and both else None
+    measurement = None
+    if measure and asked is not None and both:
+        measurement = take_measurement(context, asked, seen, promised, progress)
     measured = None if measurement is None else measurement.table
-    compared = () if estimate is None or measured is None else compare(estimate, measured)
+    served = called_served(context)
+    compared = () if estimate is None or measured is None else compare(estimate, measured, served)
     counts, steps = _counts(context), _steps(catalog, run)
     spent, failed = read_account(context) if both else context.ledger.load()
     refusals = read_refusals(context, failed)
@@ -140,6 +155,7 @@ def report_upgrade(
         estimate=estimate,
         measured=measured,
         compared=compared,
+        served=served,
         waves=read_waves(catalog, run.target) if run.teaches else (),
         advice=_advice(run.target, counts[2], estimate, measured, compared),
         details=None if details is None else details(context, measurement, asked),

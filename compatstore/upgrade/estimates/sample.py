@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -29,9 +29,11 @@ from compatstore.upgrade.estimates.asked import (
     ask,
     found_first,
 )
+from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.requests.queries import Queries, column_of
 from compatstore.upgrade.transform import transformer_of
 
+EMBED_ROWS = 64  # items that are embedded at once
 CERTAIN_PARTS = 3  # of a sample for queries one part is correct for them, one is found first, and one is drawn
 ESTIMATE_DRAW, REPORT_DRAW = "estimate", "report"
 
@@ -124,6 +126,7 @@ def draw_sample(
     domain: str = ESTIMATE_DRAW,
     estimated: int = 0,
     embed: bool = True,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Sample:
     """Draw items at random and embed them natively; the vectors of items that are native in the table are reused.
 
@@ -140,6 +143,7 @@ def draw_sample(
         estimated: Items that the estimate with the same seed has drawn, such as 2000; these are left out.
         embed: Whether items are embedded where the app's own queries ask; else those that are not native stay without
             a native vector.
+        progress: Called after each batch that is embedded.
 
     Raises:
         UpgradeError: Too few items can be queries.
@@ -152,14 +156,14 @@ def draw_sample(
     ids = everything.column(key).combine_chunks()
     order = np.argsort(-random_scores(ids, domain, seed), kind="stable")
     if isinstance(labels, Queries):
-        return _sample_for_queries(context, labels, ids, order, size, seed, embed=embed)
+        return _sample_for_queries(context, labels, ids, order, size, seed, progress, embed=embed)
     if estimated:
         before = np.argsort(-random_scores(ids, ESTIMATE_DRAW, seed), kind="stable")[:estimated]
         order = order[~np.isin(order, before)]
     places = order[:size]
     rows = _read(context, ids.take(places))
     classes = None if column is None else classes_of(everything.column(column))
-    return _sample(context, rows, places, classes, len(ids))
+    return _sample(context, rows, places, classes, len(ids), progress)
 
 
 def _sample_for_queries(
@@ -169,6 +173,7 @@ def _sample_for_queries(
     order: Positions,
     size: int,
     seed: int,
+    progress: Callable[[Progress], None] | None,
     *,
     embed: bool,
 ) -> Sample:
@@ -190,7 +195,7 @@ def _sample_for_queries(
     served = _served(context.target_record.columns, context.target_record.dim, rows)
     native, embedded = served.vectors.copy(), served.valid & (served.origin == NATIVE)
     if embed:
-        native, embedded = _embed(context, rows, served)
+        native, embedded = _embed(context, rows, served, progress)
     return Sample(
         ids=rows.column(context.registry.id_column).combine_chunks(),
         places=places[usable],
@@ -258,7 +263,12 @@ def _read(context: UpgradeContext, ids: ArrowArray) -> ArrowTable:
 
 
 def _sample(
-    context: UpgradeContext, rows: ArrowTable, places: Positions, classes: Positions | None, population: int
+    context: UpgradeContext,
+    rows: ArrowTable,
+    places: Positions,
+    classes: Positions | None,
+    population: int,
+    progress: Callable[[Progress], None] | None,
 ) -> Sample:
     """Embed what was read, and say which items are queries."""
     catalog, run, key = context.catalog, context.run, context.registry.id_column
@@ -266,7 +276,7 @@ def _sample(
     usable = np.flatnonzero(_findable(context, source))
     drawn, rows, places, source = len(places), rows.take(usable), places[usable], source.take(usable)
     served = _served(context.target_record.columns, context.target_record.dim, rows)
-    native, embedded = _embed(context, rows, served)
+    native, embedded = _embed(context, rows, served, progress)
     labelled = np.ones(len(places), bool) if classes is None else classes[places] >= 0
     lessons = lessons_of(context, source, rows.column(key))
     asks = embedded & labelled & ~lessons.seen
@@ -312,7 +322,9 @@ def _findable(context: UpgradeContext, source: VersionValues) -> BoolArray:
     return findable
 
 
-def _embed(context: UpgradeContext, rows: ArrowTable, served: VersionValues) -> tuple[FloatArray, BoolArray]:
+def _embed(
+    context: UpgradeContext, rows: ArrowTable, served: VersionValues, progress: Callable[[Progress], None] | None = None
+) -> tuple[FloatArray, BoolArray]:
     """Native vectors of the rows that have one or can be given one, and which these are."""
     native, known = served.vectors.copy(), served.valid & (served.origin == NATIVE)
     todo = np.flatnonzero(~known)
@@ -321,9 +333,14 @@ def _embed(context: UpgradeContext, rows: ArrowTable, served: VersionValues) -> 
     if encoder is not None and column is not None and len(todo):
         inputs = rows.column(column).take(todo).to_pylist()
         there = [i for i, value in enumerate(inputs) if value is not None]
-        encoded = encode_readable(encoder, [inputs[i] for i in there])
-        good = todo[[there[i] for i in encoded.readable]]
-        native[good], known[good] = encoded.vectors, True
+        monitor = Monitor("sample", len(there), progress)
+        monitor.begin()  # the first batch may load the model
+        for start in range(0, len(there), EMBED_ROWS):
+            batch = there[start : start + EMBED_ROWS]
+            encoded = encode_readable(encoder, [inputs[i] for i in batch])
+            good = todo[[batch[i] for i in encoded.readable]]
+            native[good], known[good] = encoded.vectors, True
+            monitor.advance(len(batch))
     return native, known
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from compatstore.evaluation.whole import FusedWay, Passing, WholeFigures, WholeS
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.passing import GalleryPass
 from compatstore.upgrade.estimates.sample import Sample
+from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.versions import Metric
 
 SOURCE_WAYS = ("s/s", "t/s")
@@ -28,10 +29,12 @@ class Streaming:
     Args:
         passing: The gallery.
         search: The queries.
+        monitor: Progress, over both readings of the table.
     """
 
     passing: GalleryPass
     search: WholeSearch
+    monitor: Monitor
 
     def figures(self, ks: tuple[int, ...]) -> WholeFigures:
         """Search it; the table is read twice.
@@ -39,10 +42,12 @@ class Streaming:
         Args:
             ks: The k of CMC@k.
         """
+        self.monitor.begin()
         return self.search.run(self._batches, ks)
 
     def _batches(self) -> Iterator[Passing]:
         for batch in self.passing.batches(self.search.batch_rows):
+            self.monitor.advance(len(batch.places))
             ways = (TARGET_WAY, EXPECTED)
             yield Passing(
                 places=batch.places,
@@ -63,6 +68,7 @@ def search_whole(
     fusion: Fusion | None,
     seed: int,
     doubted: bool = False,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Streaming:
     """Let the queries of a sample search all items that have a vector in the source; read-only.
 
@@ -75,6 +81,7 @@ def search_whole(
         fusion: How both versions are searched as one, where what is served is searched by that too.
         seed: Of the items that stand for large classes.
         doubted: Search the target by expected distances too.
+        progress: Called after each batch of the gallery.
     """
     queries, nothing = sample.target_queries, np.full(sample.population, -1)
     classes = nothing if sample.classes is None else sample.classes
@@ -96,4 +103,8 @@ def search_whole(
         fused={} if fusion is None else {FUSED_WAY: FusedWay(source="s/s", target=TARGET_WAY, fusion=fusion)},
     )
     doubted = doubted or (fusion is not None and fusion.expected)
-    return Streaming(passing=GalleryPass.of(context, served=served, doubted=doubted), search=search)
+    return Streaming(
+        passing=GalleryPass.of(context, served=served, doubted=doubted),
+        search=search,
+        monitor=Monitor("search", 2 * sample.population, progress),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -24,6 +25,7 @@ from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
 from compatstore.upgrade.estimates.streaming import SOURCE_WAYS, TARGET_WAY, search_whole
+from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.requests.gates import require_judged
 from compatstore.upgrade.requests.queries import Queries
 from compatstore.upgrade.transform import transformer_of
@@ -101,7 +103,9 @@ class Ranked:
         return figures
 
 
-def try_upgrade(context: UpgradeContext, settings: SampleSettings) -> DecisionTable:
+def try_upgrade(
+    context: UpgradeContext, settings: SampleSettings, progress: Callable[[Progress], None] | None = None
+) -> DecisionTable:
     """Measure an upgrade on items of the gallery before, or while, it runs.
 
     Items that are native in the target already are taken as they are, the others are embedded for the trial and
@@ -113,6 +117,7 @@ def try_upgrade(context: UpgradeContext, settings: SampleSettings) -> DecisionTa
     Args:
         context: The upgrade, resolved: the path and the order of the backfill.
         settings: Size of the sample and what decides.
+        progress: Called as items are embedded, and as queries search the gallery and the sample.
 
     Without an artifact the source is compared with the target alone: what is native is there, or is embedded here.
 
@@ -120,14 +125,14 @@ def try_upgrade(context: UpgradeContext, settings: SampleSettings) -> DecisionTa
         UpgradeError: Too few items could be embedded natively.
         InvalidInput: There is no such column of labels, or too few items.
     """
-    sample = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed)
+    sample = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed, progress=progress)
     made = made_of(context, sample)
     if not context.run.path:
         alone = replace(settings, shares=(), fused_shares=(), expected_shares=())
-        return rank_on_sample(context, sample, made, np.arange(len(sample.places)), alone).table
+        return rank_on_sample(context, sample, made, np.arange(len(sample.places)), alone, progress=progress).table
     urgent = order_of_sample(context, sample, made)
     shares = tuple(sorted({*BUDGETS, *settings.shares}))
-    return rank_on_sample(context, sample, made, urgent, replace(settings, shares=shares)).table
+    return rank_on_sample(context, sample, made, urgent, replace(settings, shares=shares), progress=progress).table
 
 
 def made_of(context: UpgradeContext, sample: Sample) -> VersionValues:
@@ -148,6 +153,7 @@ def rank_on_sample(
     settings: SampleSettings,
     *,
     served: bool = False,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Ranked:
     """Let the queries of a sample search its items, and the whole gallery where nothing has to be embedded for that.
 
@@ -159,12 +165,14 @@ def rank_on_sample(
         settings: What decides.
         served: Whether `made` is what the table has in the target now, rather than a hop. Then the fusion that
             the gallery is served with is measured too, where there is one.
+        progress: Called as queries search the gallery and the sample.
     """
     metrics, whole, decided = _metrics(context), None, decision_settings(context, settings)
     complete = sample.population == len(sample.places)
     factors, asked = factors_of(context, made), settings.expected_shares != ()
     fusion = context.registry.fusion_served(context.run.target) if served else None
-    if sample.told and not complete and context.run.path:
+    has_target = served or context.run.path != ()
+    if sample.told and not complete and has_target:
         whole = search_whole(
             context,
             sample,
@@ -174,14 +182,16 @@ def rank_on_sample(
             fusion=fusion,
             seed=settings.seed,
             doubted=asked and factors is not None,
+            progress=progress,
         ).figures(KS)
     native = sample.served.valid & (sample.served.origin == NATIVE)
     now = None if fusion is None else ServedFusion(fusion=fusion, native=native)
     trial = replace(as_evaluation_sample(sample, made.vectors, urgent), whole=whole, served=now, factors=factors)
+    monitor = Monitor("rank", 0, progress)
     strategies = tuple(
         strategy
-        for strategy in rank_strategies(trial, decided)
-        if context.run.path or "t/h" not in strategy.notation  # what nothing transforms has no such ways
+        for strategy in rank_strategies(trial, decided, progress=monitor.reach)
+        if has_target or "t/h" not in strategy.notation  # what nothing transforms has no such ways
     )
     table = replace(decide_between(trial, decided, strategies), provenance=sample.provenance)
     return Ranked(table=table, strategies=strategies, metrics=decided.metrics)

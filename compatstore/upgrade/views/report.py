@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from textwrap import shorten
 
 from compatstore import next_step
 from compatstore.evaluation import DecisionRow, DecisionTable
-from compatstore.shown import Table, table, view
+from compatstore.shown import Table, table, view, wrapped
 from compatstore.upgrade.estimates.details import ReportDetails, Subgroups
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate
 from compatstore.upgrade.estimates.gates import Gate
-from compatstore.upgrade.estimates.measured import as_served, what_matters
+from compatstore.upgrade.estimates.measured import SERVED, as_served, what_matters
 from compatstore.upgrade.estimates.query_changes import QueryChange, QueryChanges
 from compatstore.upgrade.estimates.reporting import UpgradeReport
+
+NOTE = 44  # characters of a step's note: the history has the rest
 
 
 @view.register
@@ -25,12 +28,15 @@ def _(result: UpgradeReport) -> Iterator[str | Table]:
     )
     yield table(
         ("at", "step", "rows", "seconds", "note"),
-        [(step.at, step.step, step.rows, step.seconds, step.note) for step in result.history],
+        [
+            (step.at, step.step, step.rows, round(step.seconds, 1), shorten(step.note, NOTE, placeholder=" ..."))
+            for step in result.history
+        ],
     )
     if result.estimate is not None:
         yield from estimate_view(result.estimate)
     if result.measured is not None and result.measured.provenance:
-        yield result.measured.provenance
+        yield from wrapped(result.measured.provenance)
     if result.compared:
         yield ""
         yield table(
@@ -39,22 +45,22 @@ def _(result: UpgradeReport) -> Iterator[str | Table]:
         )
     if result.measured is not None and (not result.compared or result.measured.served("fused")):
         yield ""
-        yield from _measured(result.measured)
+        yield from _measured(result.measured, result.served)
     if result.measured is not None and result.details is not None:
-        yield from details_view(result.details, result.measured)
+        yield from details_view(result.details, result.measured, result.served)
     if result.unbackfillable:
         yield f"{result.embeddable} items can be embedded natively, {result.unbackfillable} cannot:"
     for item, reason in result.reasons:
         yield f"not embedded: {item}: {reason}"
     if result.advice:
-        yield result.advice
+        yield from wrapped(result.advice)
     if result.measured is None and result.estimate is None:
         yield f"nothing was estimated or measured; measure it: {next_step.call('report', 'TARGET', sample=500)}"
 
 
-def _measured(result: DecisionTable) -> Iterator[Table]:
+def _measured(result: DecisionTable, called: str) -> Iterator[Table]:
     """What is measured where nothing was estimated."""
-    found = what_matters(result)
+    found = what_matters(result, called)
     names = list(dict.fromkeys(name for _, row in found for name in row.figures))
     rows = [(what, *(row.percent_of(name) for name in names)) for what, row in found]
     yield table(("way", *(f"{name} %" for name in names)), rows)
@@ -71,17 +77,17 @@ def estimate_view(result: UpgradeEstimate) -> Iterator[str | Table]:
     before = measured.rows[0]
     yield ""
     if measured.provenance:
-        yield measured.provenance
+        yield from wrapped(measured.provenance)
     yield table(
         ("", "way", f"{criterion} %", "of full backfill %"),
         [("", before.name, before.percent_of(criterion), _kept(before, criterion)), *rows],
     )
-    yield (
+    yield from wrapped(
         f"{measured.num_queries} queries, correct by {measured.truth}, intervals of {measured.confidence:.0%}; "
         "> budget taken, * best figure"
     )
-    yield result.promise
-    yield f"{measured.advice.verdict}: {measured.advice.text}"
+    yield from wrapped(result.promise)
+    yield from wrapped(f"{measured.advice.verdict}: {measured.advice.text}")
     yield from gate_lines(result.gates)
 
 
@@ -99,17 +105,17 @@ def _mark(share: float, result: UpgradeEstimate) -> str:
     return (">" if share == result.share else "") + ("*" if share == result.best else "")
 
 
-def details_view(details: ReportDetails, measured: DecisionTable) -> Iterator[str | Table]:
+def details_view(details: ReportDetails, measured: DecisionTable, called: str) -> Iterator[str | Table]:
     """Queries that changed most, and groups of them."""
     if details.changes is not None:
         yield ""
-        yield flips_line(measured, details.changes)
+        yield from wrapped(flips_line(measured, details.changes, called))
         for shown in (details.changes.worst, details.changes.best):
             if shown:
                 yield changes_table("", shown, details.changes.criterion)
     if details.groups is not None:
         yield ""
-        yield groups_line(details.groups)
+        yield from wrapped(groups_line(details.groups))
         yield groups_table(details.groups)
 
 
@@ -132,11 +138,11 @@ def changes_table(caption: str, changes: Sequence[QueryChange], criterion: str) 
     )
 
 
-def flips_line(measured: DecisionTable, changes: QueryChanges) -> str:
-    """How many queries rise, fall and flip."""
-    served = as_served(measured)
+def flips_line(measured: DecisionTable, changes: QueryChanges, called: str) -> str:
+    """How many queries rise, fall and flip; `called` is of `called_served`."""
+    served, when = as_served(measured), "As the gallery is served now" if called == SERVED else "After a cutover"
     text = (
-        f"As the gallery is served now, {changes.criterion} of {changes.risen} queries is above that of the status "
+        f"{when}, {changes.criterion} of {changes.risen} queries is above that of the status "
         f"quo, of {changes.fallen} below, of {changes.same} the same."
     )
     if served.flips is None or served.broken is None:

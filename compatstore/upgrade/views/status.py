@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from textwrap import wrap
 
 from compatstore import next_step
-from compatstore.shown import Table, figures, table, view
+from compatstore.shown import Table, figures, table, view, wrapped
 from compatstore.storage.ledger import Spent
 from compatstore.upgrade.estimates.waves import WaveFigures, Waves
 from compatstore.upgrade.plan import Plan
@@ -23,10 +22,7 @@ def status_view(result: Status) -> Iterator[str | Table]:
         yield f"{result.missing} items have no vector in {result.active}: searches do not find them"
     yield table(
         ("version", "state", "dim", "metric", "native", "transformed", "missing", "encoder"),
-        [
-            (v.name, v.state, v.dim, v.metric, v.native, v.transformed, v.missing, encoder_cell(v))
-            for v in result.versions
-        ],
+        [(v.name, v.state, v.dim, v.metric, *_counts(v), encoder_cell(v)) for v in result.versions],
     )
     for version in result.versions:
         if version.bridged:
@@ -35,6 +31,11 @@ def status_view(result: Status) -> Iterator[str | Table]:
             yield f"searches in {version.name} rank their first {version.expected} candidates by expected distances"
     for run in result.upgrades:
         yield from _run(run)
+
+
+def _counts(version: VersionStatus) -> tuple[int | None, ...]:
+    """Native, transformed and missing items; none of a version that has no vectors any more."""
+    return (None, None, None) if version.state == "retired" else (version.native, version.transformed, version.missing)
 
 
 @view.register
@@ -69,9 +70,9 @@ def _serving(run: RunStatus) -> Iterator[str]:
     else:
         yield f"  searched by one version; weight of {run.target} in a fusion: {run.weight:.4g}"
     if run.choice is not None:
-        yield f"    weight {run.choice}"
+        yield from wrapped(f"weight {run.choice}", "    ")
         if run.serving == "fused" and run.choice.loss:
-            yield f"    retiring {run.source} ends it: {run.choice.loss}"
+            yield from wrapped(f"retiring {run.source} ends it: {run.choice.loss}", "    ")
 
 
 def _doing(run: RunStatus) -> str:
@@ -101,9 +102,6 @@ def encoder_cell(version: VersionStatus) -> str:
     return f"{kind}:{rest[:12]}" if kind == "stored" else version.encoder or "none"
 
 
-WIDTH = 100  # columns of a line
-
-
 @view.register
 def _(result: UpgradeResult) -> Iterator[str | Table]:
     """What an upgrade did, and what comes next."""
@@ -127,9 +125,9 @@ def done_view(result: UpgradeResult) -> Iterator[str | Table]:
     yield from spent_lines(result.spent, result.ended_by)
     yield from waves_view(result.waves)
     if result.full_backfill:
-        yield result.full_backfill
+        yield from wrapped(result.full_backfill)
     for lesson in result.lessons:  # the history has the rest
-        yield from wrap(f"learned: {lesson.split('; ')[0]}", WIDTH, subsequent_indent="  ")
+        yield from wrapped(f"learned: {lesson.split('; ')[0]}")
     if result.served:
         yield result.served
     if result.num_unbackfillable:
@@ -143,10 +141,12 @@ def _(result: Plan) -> Iterator[str | Table]:
     via = f" by {' then '.join(result.path)}" if result.path else ""
     yield f"{result.source} -> {result.target}{via}, {result.rows} items"
     rows = [
-        (step.name, step.rows, step.bytes, None if step.seconds is None else round(step.seconds, 1), step.note)
+        (step.name, step.rows, step.bytes, None if step.seconds is None else round(step.seconds, 1))
         for step in result.steps
     ]
-    yield table(("step", "rows", "bytes", "seconds", "what"), rows) if rows else "nothing is left to do"
+    yield table(("step", "rows", "bytes", "seconds"), rows) if rows else "nothing is left to do"
+    for step in result.steps:
+        yield from wrapped(f"{step.name}: {step.note}")
     yield from figures(result.quality)
     if result.estimate is not None:
         yield from estimate_view(result.estimate)

@@ -1,0 +1,69 @@
+"""What people read of an upgrade has lines of 100 columns; commands to copy alone may be longer."""
+
+from __future__ import annotations
+
+import pytest
+
+import compatstore as cs
+from compatstore.cli.output import natural_width
+from compatstore.shown import view, wrapped
+from tests.taught_galleries import FIRST, World
+
+WIDTH = 100
+
+
+@pytest.fixture(scope="module")
+def gallery(tmp_path_factory):
+    """A gallery whose upgrade has learned from a quarter of its items, without labels."""
+    gallery = World().gallery(tmp_path_factory.mktemp("lines"))
+    gallery.upgrade("v2", backfill=0.25, learn=FIRST)
+    return gallery
+
+
+def plan_of(gallery):
+    later = cs.EmbeddingVersion("v3", dim=20, metric="cosine", encoder=gallery.version("v2").encoder)
+    return gallery.upgrade(later, backfill=0.25, learn=FIRST, dry_run=True)
+
+
+def is_command(part):
+    return isinstance(part, str) and part.startswith("next: ")
+
+
+def is_figures(part):
+    """True for a table of figures with intervals, as wide as it has figures."""
+    return not isinstance(part, str) and "query/gallery" in part.headings
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        plan_of,
+        lambda gallery: gallery.upgrade("v2", backfill=0.25, learn=FIRST),
+        lambda gallery: gallery.status(),
+        lambda gallery: gallery.evaluate("v2", sample=200),
+        lambda gallery: gallery.evaluate("v2", sample=200, labels="label"),
+        lambda gallery: gallery.report("v2", details=cs.Details(by="label")),
+    ],
+    ids=["plan", "upgrade", "status", "evaluate", "evaluate by labels", "report"],
+)
+def test_lines_are_no_longer(gallery, look):
+    result = look(gallery)
+    wide = [part for part in view(result) if natural_width(part) > WIDTH]
+    assert [part for part in wide if not is_command(part) and not is_figures(part)] == []
+
+
+def test_a_retired_version_lacks_no_vectors(upgradable):
+    upgradable.upgrade("v2")
+    upgradable.cutover("v2")
+    upgradable.retire("v1")
+    (versions,) = [part for part in view(upgradable.status()) if not isinstance(part, str)]
+    places = [versions.headings.index(name) for name in ("native", "transformed", "missing")]
+    found = {row[0]: [row[place] for place in places] for row in versions.rows}
+    assert found == {"v1": ["", "", ""], "v2": ["0", "10", "0"]}
+    assert all(versions.numeric[place] for place in places)
+
+
+def test_a_sentence_keeps_its_words_and_its_margin():
+    lines = wrapped(f"{'word ' * 60}end-of-it", "    ")
+    assert {line[:4] for line in lines} == {"    "}
+    assert " ".join(" ".join(lines).split()) == f"{'word ' * 60}end-of-it"
