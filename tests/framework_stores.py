@@ -15,7 +15,9 @@ of_llamaindex = Lazy("compatstore.integrations.llamaindex")
 
 
 class LangChain:
-    """A store with the models of some sizes, that of the app first."""
+    """A store with the models of some sizes, that of the app first; `columns` is what it needs in an app's table."""
+
+    columns = ()
 
     def __init__(self, path, sizes=(OLD,)):
         first, *others = map(langchain_models.Toy, sizes)
@@ -42,6 +44,8 @@ class LangChain:
 
 class Haystack:
     """The same of Haystack."""
+
+    columns = ()
 
     def __init__(self, path, sizes=(OLD,)):
         first, *others = map(self._embedders, sizes)
@@ -80,6 +84,8 @@ class Haystack:
 
 class LlamaIndex:
     """The same of LlamaIndex."""
+
+    columns = ("llama_index_node", "llama_index_document")
 
     def __init__(self, path, sizes=(OLD,)):
         first, *others = map(self._model, sizes)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import compatstore as cs
-from compatstore.errors import CompatStoreWarning, FingerprintMismatch, TableChanged
+from compatstore.errors import CompatStoreWarning, Incompatible, TableChanged
 from lazily import Lazy
 from tests.framework_stores import FRAMEWORKS
 from toy_models import NEW, OLD
@@ -50,6 +50,8 @@ def an_app_table(folder, framework):
     vectors = np.asarray(framework.encoder().encode(list(TEXTS.values())), np.float32)
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
     rows = pa.table({"id": list(TEXTS), "text": list(TEXTS.values()), "vector": column})
+    for name in framework.columns:
+        rows = rows.append_column(name, pa.nulls(len(rows), pa.string()))
     lancedb.connect(folder).create_table("notes", rows, mode="overwrite")
     return f"{folder}#notes", vectors.shape[1]
 
@@ -72,7 +74,7 @@ def upgraded(folder, framework, share=1.0):
 
 def test_a_version_without_a_model_is_given_the_stores_own(framework, tmp_path):
     address, gallery = adopted(tmp_path, framework)
-    with pytest.raises(FingerprintMismatch):
+    with pytest.raises(Incompatible):
         framework(address)
     gallery.register(
         cs.EmbeddingVersion("v1", dim=framework.encoder().dim, metric="cosine", encoder=framework.encoder())
@@ -82,7 +84,7 @@ def test_a_version_without_a_model_is_given_the_stores_own(framework, tmp_path):
 
 def test_a_search_that_both_models_should_answer_says_that_one_does(framework, tmp_path):
     address, gallery, _ = upgraded(tmp_path, framework)
-    gallery.fuse("v2", weight=0.5, sample=60)
+    gallery.evaluate("v2", weight=0.5, sample=60)
     gallery.cutover("v2", serving="fused")
     with pytest.warns(CompatStoreWarning, match="v1 has no encoder here: this search is answered by v2 alone"):
         assert framework(address, [NEW]).search(TEXTS["doc7"]) == "doc7"
