@@ -52,8 +52,7 @@ def read_record(kind: type[Record], values: Any, name: str, made: Mapping[str, A
 
     Args:
         kind: A dataclass whose fields are text, numbers, truth values, `None`, `Literal`s, dataclasses, tuples and
-            mappings of these, or one of several of these. With an attribute `LEAVES_OUT` that is true, fields that it
-            does not have are left out. An attribute `STORED_AS` says which fields have another name in the object.
+            mappings of these, or one of several of these.
         values: The object.
         name: What to call it in messages.
         made: Fields that are no JSON any more, by their names; of any type.
@@ -64,12 +63,10 @@ def read_record(kind: type[Record], values: Any, name: str, made: Mapping[str, A
     if not isinstance(values, dict):
         raise Malformed(f"{name} is {_shown(values)}, not an object")
     hints, made = _hints(kind), made or {}  # type: ignore[arg-type]
-    fields = {_stored_names(kind).get(field, field): field for field in hints}
-    unknown = sorted(set(values) - set(fields))
-    if unknown and not getattr(kind, "LEAVES_OUT", False):
+    unknown = sorted(set(values) - set(hints))
+    if unknown:
         raise Malformed(f"{name} has the unknown field {_shown(unknown[0])}")
-    given = {key: value for key, value in values.items() if key in fields and fields[key] not in made}
-    fitted = {fields[key]: _fit(value, hints[fields[key]], f"{name}.{key}") for key, value in given.items()}
+    fitted = {key: _fit(value, hints[key], f"{name}.{key}") for key, value in values.items() if key not in made}
     try:
         return kind(**fitted, **made)
     except (TypeError, ValueError) as error:  # a field is missing, or the dataclass says what else is wrong
@@ -77,24 +74,12 @@ def read_record(kind: type[Record], values: Any, name: str, made: Mapping[str, A
 
 
 def to_document(value: Any) -> Any:
-    """A dataclass as `read_record` reads it back: dictionaries, lists and plain values.
-
-    A field that `STORED_AS` names has its stored name: with `STORED_AS = {"input_hash": "basis"}` the field
-    `input_hash` is written as "basis".
-    """
+    """A dataclass as `read_record` reads it back: dictionaries, lists and plain values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        stored = _stored_names(type(value))
-        names = [field.name for field in dataclasses.fields(value)]
-        return {stored.get(name, name): to_document(getattr(value, name)) for name in names}
+        return {field.name: to_document(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {key: to_document(item) for key, item in value.items()}
     return [to_document(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _stored_names(kind: type) -> Mapping[str, str]:
-    """Field -> key, of the fields whose key in JSON is another word."""
-    names: Mapping[str, str] = getattr(kind, "STORED_AS", {})
-    return names
 
 
 @cache

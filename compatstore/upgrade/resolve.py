@@ -20,7 +20,7 @@ from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.backfilling.pricing import expected_price
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.lesson import Learner
-from compatstore.upgrade.requests.backfill import Backfill, write_mode_of
+from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.states import EXPAND, ROLLED_BACK, run_of
 
 
@@ -55,7 +55,6 @@ def resolve_run(
     asked = backfill or Backfill()
     run = asked.applied_to(run, _price(catalog, run, asked))
     factors(run.policy)
-    write_mode_of(run)
     context = UpgradeContext.of(catalog, run, snapshot)
     if learner is not None and _is_to_learn(context, via):
         first = min(learner.first_rows(context.count()) / max(context.count(), 1), 1.0)

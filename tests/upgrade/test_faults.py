@@ -26,7 +26,7 @@ from states import BATCHES, IDS, natives, open_with_encoder, target
 pytestmark = pytest.mark.full
 
 MODES = ("move_rows", "rewrite_columns")
-COLUMNS = ["id", "number", "v1", "v1__side", "v2", "v2__origin", "v2__uncertainty", "v2__basis"]
+COLUMNS = ["id", "number", "v1", "v1__side", "v2", "v2__origin", "v2__uncertainty", "v2__input_hash"]
 
 
 def contents(path):

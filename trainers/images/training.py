@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from contextlib import nullcontext
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -206,29 +206,20 @@ class ImageTraining:
         saved = None
         if checkpoint is not None:
             # Neither the number of reading processes nor the interval of saves changes the result.
-            settings, defaults = deciding_settings(self)
+            settings = deciding_settings(self)
             belongs_to = {"trainer": type(self).__name__, **settings, "images": images.fingerprint, "source": source}
-            every = self.checkpoint_steps
-            saved = Checkpoint(path=Path(checkpoint), every=every, belongs_to=belongs_to, defaults=defaults)
+            saved = Checkpoint(path=Path(checkpoint), every=self.checkpoint_steps, belongs_to=belongs_to)
         return train(objective, batches, self, progress, saved)
 
 
-def deciding_settings(settings: ImageTraining) -> tuple[dict[str, object], dict[str, object]]:
-    """List the settings that decide the result of a training, and the defaults of those that have one; JSON-able.
+def deciding_settings(settings: ImageTraining) -> dict[str, object]:
+    """List the settings that decide the result of a training; JSON-able.
 
     Neither the number of reading processes nor the interval of saves changes the result. Of weights to start from the
     content counts, and not the place.
     """
-    decide = [part for part in fields(settings) if part.name not in ("workers", "checkpoint_steps")]
-    values, defaults = asdict(settings), dict[str, object]()
-    for part in decide:
-        if part.default is not MISSING:
-            defaults[part.name] = part.default
-        elif part.default_factory is not MISSING:
-            made = part.default_factory()
-            defaults[part.name] = asdict(made) if is_dataclass(made) and not isinstance(made, type) else made
-    values["pretrained"] = weights_digest(settings.pretrained)
-    return {part.name: values[part.name] for part in decide}, defaults
+    values = asdict(settings) | {"pretrained": weights_digest(settings.pretrained)}
+    return {name: value for name, value in values.items() if name not in ("workers", "checkpoint_steps")}
 
 
 def encoder_of(

@@ -42,7 +42,7 @@ class Account:
         ledger: Where it is kept.
         budget: What may be spent.
         spent: What was, so far.
-        failed: Arrow table of id, basis, reason: items that could not be embedded.
+        failed: Arrow table of id, input_hash, reason: items that could not be embedded.
         patience: Items that may fail in a row.
         proven: Says whether the target has native vectors already; asked where it matters.
 
@@ -230,7 +230,7 @@ def open_account(context: UpgradeContext, patience: int) -> Account:
 
 
 def read_account(context: UpgradeContext) -> tuple[Spent, ArrowTable]:
-    """What a run has spent, and the items that it tried in vain: Arrow table of id, basis, reason; read-only.
+    """What a run has spent, and the items that it tried in vain: Arrow table of id, input_hash, reason; read-only.
 
     Items without a source are not among them: nothing is tried with them.
     """
@@ -318,5 +318,5 @@ def still_failed(context: UpgradeContext, failed: ArrowTable) -> ArrowTable:
     native = pc.equal(rows[origin], NATIVE).fill_null(False).to_numpy()
     if not rows.num_rows:
         return failed.slice(0, 0)
-    same = (positions >= 0) & (input_hash[positions] == failed["basis"].to_numpy()) & ~native[positions]
+    same = (positions >= 0) & (input_hash[positions] == failed["input_hash"].to_numpy()) & ~native[positions]
     return failed.filter(pa.array(np.asarray(same)))

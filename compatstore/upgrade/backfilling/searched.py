@@ -172,7 +172,7 @@ class SearchedItems:
             if session is None or (session.run.identity, session.model) != (run.identity, model):
                 session = self._sessions[run.target] = _Session(run, model)
                 with suppress(StorageError):  # `verify` tells of a damaged account; a search can do without
-                    failed = ledger_of(self._catalog, registry, run).load()[1].select(["id", "basis"]).to_pydict()
+                    failed = ledger_of(self._catalog, registry, run).load()[1].select(["id", "input_hash"]).to_pydict()
                     session.failed.update(dict.fromkeys(zip(*failed.values(), strict=True), PROVEN))
             session.run = run
             return session

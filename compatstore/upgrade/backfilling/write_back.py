@@ -32,7 +32,6 @@ from compatstore.upgrade.backfilling.staged_natives import StagedNatives
 from compatstore.upgrade.backfilling.write_modes import NativeRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.leases.lease import lease_in
-from compatstore.upgrade.requests.backfill import write_mode_of
 from compatstore.upgrade.states import run_of
 
 Key: TypeAlias = tuple[Id, int]  # of an item as it was read: its id and its input hash
@@ -117,7 +116,7 @@ def _write(context: UpgradeContext, natives: Mapping[Key, Native]) -> None:
 
 def _rows_move(context: UpgradeContext) -> bool:
     """Whether rows may be written again with their natives in them; never those of an app, unless it was asked for."""
-    mode = write_mode_of(context.run)
+    mode = context.run.write_mode
     allowed = mode == "move_rows" or (mode == "auto" and not context.registry.adopted)
     return allowed and unmovable(context.snapshot) is None
 

@@ -166,26 +166,6 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
     trainers.Independent(dim=4, width=2, epochs=2, checkpoint_steps=7).fit(images(), checkpoint=path)
 
 
-@pytest.mark.parametrize(("earlier", "precision"), [("no", "float32"), ("bf16", "bfloat16")])
-def test_a_checkpoint_that_names_the_precision_as_before_is_continued(
-    tmp_path: Path, earlier: str, precision: str
-) -> None:
-    short, path = trainers.Independent(dim=4, width=2, epochs=3, precision=precision), tmp_path / "training.safetensors"
-    with pytest.raises(Stopped):
-        short.fit(images(), checkpoint=path, progress=stop_after(2))
-    with safe_open(path, "pt") as file:
-        text = file.metadata()["compatstore"]
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    description = json.loads(text)
-    assert description["belongs_to"]["precision"] == precision
-    description["belongs_to"]["precision"] = earlier
-    safetensors.save_file(tensors, path, metadata={"compatstore": json.dumps(description)})
-    seen: list[int] = []
-    resumed = short.fit(images(), checkpoint=path, progress=lambda at: seen.append(at.epoch))
-    assert seen == [3]
-    assert resumed.encoder.fingerprint == short.fit(images()).encoder.fingerprint
-
-
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path, share: float) -> None:
     short, path = trainers.Independent(dim=4, width=2, epochs=1, warmup_epochs=0), tmp_path / "training.safetensors"
