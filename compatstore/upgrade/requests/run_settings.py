@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-from compatstore.artifacts.network import HopPrecisionRequest
+from compatstore.artifacts.network import PrecisionRequest
 from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput
 
@@ -23,9 +23,8 @@ class RunSettings:
     Args:
         device: Where the hop's network runs: cpu (the default) or cuda, which needs torch.
         precision: Precision of the hop: float32; bfloat16, which needs torch and is faster on processors that have it
-            and slower on others (a warning says so); auto, which tries both on rows of the gallery and takes bfloat16
-            where it is faster and the cosines with float32's vectors are at least 0.999; or int8, on the CPU, which
-            needs the extra onnx, says what it changes, and is refused where the mean cosine is below 0.999.
+            and slower on others (a warning says so); or auto, which tries both on rows of the gallery and takes bfloat16
+            where it is faster and the cosines with float32's vectors are at least 0.999.
         batch_rows: Items that go through the encoder at once. By default as many as take about 10 s, 1024 at most
             (1 s where the pace is held).
         retries: Further tries after the encoder raised, with growing waits. Then the batch is taken apart to find
@@ -54,7 +53,7 @@ class RunSettings:
     """
 
     device: str | None = field(default=None, metadata={"unit": "DEVICE"})
-    precision: HopPrecisionRequest = "float32"
+    precision: PrecisionRequest = "float32"
     batch_rows: int | None = field(default=None, metadata={"unit": "ITEMS"})
     retries: int = field(default=3, metadata={"unit": "TRIES"})
     encoder_timeout: float | None = field(default=None, metadata={"unit": "SECONDS"})
@@ -115,8 +114,8 @@ def require_precision(asked: str) -> None:
     Raises:
         InvalidInput: It does not.
     """
-    if asked not in get_args(HopPrecisionRequest):
-        names = ", ".join(get_args(HopPrecisionRequest))
+    if asked not in get_args(PrecisionRequest):
+        names = ", ".join(get_args(PrecisionRequest))
         raise InvalidInput("choose the precision of a hop", expected=f"one of {names}", found=repr(asked))
 
 
