@@ -208,23 +208,6 @@ def test_prices_are_those_of_the_upgrade(gallery):
     assert gallery.status().upgrades[0].searched.cost == pytest.approx(6.0)
 
 
-@pytest.mark.full
-def test_traffic_orders_the_backfill(gallery, model):
-    none = cs.Cascade(candidates="source", first=12, per_query=0)
-    often = ask(gallery, 0, none)[:12]
-    for _ in range(3):
-        ask(gallery, 0, none)
-    ask(gallery, 30, none)
-    assert gallery.maintenance.write_back().rows == 0
-    gallery.upgrade("v2", backfill=cs.Backfill(share=12 / ITEMS, order="traffic"))
-    assert sorted(
-        gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()
-    ) == sorted(often)
-    assert Path(gallery._catalog.store.location.uri, "_compatstore", "traffic-v2.arrow").exists()
-    gallery.retire("v2")
-    assert not Path(gallery._catalog.store.location.uri, "_compatstore", "traffic-v2.arrow").exists()
-
-
 VICTIM = """
 import sys
 sys.path[:0] = {path!r}

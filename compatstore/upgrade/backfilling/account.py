@@ -22,7 +22,6 @@ from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.ids import find
 from compatstore.storage.ledger import Ledger, Spent, without
-from compatstore.storage.traffic import Traffic
 from compatstore.upgrade.backfilling.embeddable import count_embeddable, sourceless
 from compatstore.upgrade.backfilling.embedding import Embedded
 from compatstore.upgrade.context import UpgradeContext
@@ -284,9 +283,8 @@ def _without_source(context: UpgradeContext, limit: int | None = None) -> ArrowT
 
 def forget_account(catalog: Catalog, target: str) -> None:
     """Remove the account of a target that is dropped."""
-    store, id_type = catalog.store, id_arrow_type(catalog.registry())
-    Ledger(store.location, target, id_type, "", store.fence_of(target)).clear()
-    Traffic(store.location, target, id_type, "").clear()
+    store = catalog.store
+    Ledger(store.location, target, id_arrow_type(catalog.registry()), "", store.fence_of(target)).clear()
 
 
 def unbackfillable(catalog: Catalog, target: str) -> ArrowTable:

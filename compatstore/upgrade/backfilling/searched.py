@@ -35,7 +35,7 @@ from compatstore.upgrade.requests.run_settings import RunSettings
 
 WRITE_ROWS, WRITE_SECONDS = 256, 10.0
 MOST_BYTES = 64 * 2**20  # of vectors in memory
-MOST_REMEMBERED = 100_000  # items that cannot be embedded; items that were candidates
+MOST_REMEMBERED = 100_000  # items that cannot be embedded
 PATIENCE = 2.0  # seconds that a search waits for an encoder whose rate limit is reached
 PROVEN = 2  # failures after which an item is not tried again
 
@@ -64,7 +64,6 @@ class _Session:
     kept: OrderedDict[Key, Native] = field(default_factory=OrderedDict)  # the least used first
     waiting: dict[Key, Native] = field(default_factory=dict)
     failed: Counter[Key] = field(default_factory=Counter)
-    seen: Counter[Id] = field(default_factory=Counter)
     spent: int = 0  # by searches that write nothing
     since: float = field(default_factory=time.monotonic)
 
@@ -115,8 +114,6 @@ class SearchedItems:
         inputs = inputs_of(embedder.encoder, ids, given)
         wanting = [row for row in np.flatnonzero(~native).tolist() if ids[row] is not None]
         with self._lock:
-            if budget.write_back:
-                _count(session, [ids[row] for row in wanting])
             usable = [row for row in wanting if inputs[row] is not None]
             chosen = _chosen(session, keys, usable, queries, budget.per_query)
         if chosen:
@@ -132,7 +129,7 @@ class SearchedItems:
         with self._lock:
             return any(
                 len(session.waiting) >= WRITE_ROWS
-                or ((session.waiting or session.seen) and time.monotonic() - session.since > WRITE_SECONDS)
+                or (session.waiting and time.monotonic() - session.since > WRITE_SECONDS)
                 for session in self._sessions.values()
             )
 
@@ -150,14 +147,9 @@ class SearchedItems:
         with self._writing:
             for session in list(self._sessions.values()):
                 with self._lock:
-                    waiting, seen, session.seen = dict(session.waiting), session.seen, Counter()
-                    session.since = time.monotonic()
-                try:
-                    written += write_natives(self._catalog, session.run, session.model, waiting, seen)
-                except BaseException:
-                    with self._lock:
-                        _count(session, seen.elements())
-                    raise
+                    waiting, session.since = dict(session.waiting), time.monotonic()
+                if waiting:
+                    written += write_natives(self._catalog, session.run, session.model, waiting)
                 with self._lock:
                     for key in waiting:
                         session.waiting.pop(key, None)
@@ -250,13 +242,6 @@ def _batch(chosen: list[int], ids: list[Id], inputs: list[Any], hashes: Digests,
         input_hash=hashes[chosen],
         side_inputs=[side[row] for row in chosen] if side else [],
     )
-
-
-def _count(session: _Session, ids: Any) -> None:
-    """Count items that were candidates; where there are too many, those seen once are forgotten."""
-    session.seen.update(ids)
-    if len(session.seen) > MOST_REMEMBERED:
-        session.seen = Counter({item: times for item, times in session.seen.items() if times > 1})
 
 
 def _keep(session: _Session, made: Embedded, *, write_back: bool) -> None:

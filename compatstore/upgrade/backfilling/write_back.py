@@ -19,7 +19,7 @@ import numpy as np
 
 from compatstore.arrays import FloatArray, Id
 from compatstore.errors import LeaseHeld
-from compatstore.storage.catalog import Catalog, id_arrow_type
+from compatstore.storage.catalog import Catalog
 from compatstore.storage.deltas import UNINDEXED_ROWS, update_index
 from compatstore.storage.lease_files import Fence
 from compatstore.storage.lease_table import LeaseTable
@@ -27,7 +27,6 @@ from compatstore.storage.location import Location
 from compatstore.storage.moves import unmovable
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
-from compatstore.storage.traffic import Traffic
 from compatstore.upgrade.backfilling.staged_natives import StagedNatives
 from compatstore.upgrade.backfilling.write_modes import NativeRows
 from compatstore.upgrade.context import UpgradeContext
@@ -64,17 +63,14 @@ class WrittenBack:
     waiting: int
 
 
-def write_natives(
-    catalog: Catalog, run: RunRecord, model: str, natives: Mapping[Key, Native], seen: Mapping[Id, int]
-) -> int:
-    """Write native vectors, and how often items were candidates.
+def write_natives(catalog: Catalog, run: RunRecord, model: str, natives: Mapping[Key, Native]) -> int:
+    """Write native vectors.
 
     Args:
         catalog: The gallery.
         run: The upgrade as it was when they were made.
         model: The model that made them.
         natives: By item.
-        seen: Times that items were candidates.
 
     Returns:
         Vectors that are durable; 0 where the upgrade is over, and they are not needed any more.
@@ -98,7 +94,6 @@ def write_natives(
         if _current(catalog.registry(), run, model) is not None:
             raise
         return 0  # the target's columns were dropped meanwhile
-    Traffic(location, run.target, id_arrow_type(context.registry), run.identity).add(seen)
     return len(items)
 
 

@@ -159,10 +159,9 @@ class Backfill(Budget):
 
     Args:
         order: Order of the backfill: random (the default), spread (random, and from all kinds of items in proportion;
-            the default where an upgrade teaches itself), sigma, spread-then-sigma (a tenth by spread, then by sigma),
-            spread-sigma (from all kinds of items in proportion, of each the most uncertain first; spread-sigma:category
-            for the classes of a column), entropy, margin, least-confidence, traffic (what was a candidate of searches
-            by a cascade most often), a column of numbers (column:views), or a product of these (sigma*traffic).
+            the default where an upgrade teaches itself), sigma, spread-sigma (from all kinds of items in proportion, of
+            each the most uncertain first; spread-sigma:category for the classes of a column), or a column of numbers
+            (column:views).
         seed: Seed of the order, and of the sample of an estimate.
         write_mode: How native vectors are stored. move_rows writes the rows that get one a second time, with the
             vector; rewrite_columns leaves every row where it is and rewrites the target's columns at the end; auto (the
