@@ -46,16 +46,13 @@ def fct(size: Size, seed: int) -> FCT:
     )
 
 
-def fastfill(
-    size: Size, seed: int, loss: AlignmentLoss = "l2+disc", uncertainty: bool = True, inverse_lambda: float = 1.0
-) -> FastFill:
+def fastfill(size: Size, seed: int, loss: AlignmentLoss = "l2+disc", uncertainty: bool = True) -> FastFill:
     """FastFill at the size of the run, its losses as in the paper."""
     return FastFill(
         scale=64.0,
         disc_weight=1.0,
         loss=loss,
         uncertainty=uncertainty,
-        inverse_lambda=inverse_lambda,
         epochs=size.epochs,
         batch_size=size.batch_size,
         branch_width=size.branch_width,
@@ -96,8 +93,11 @@ def _ablation(loss: AlignmentLoss, uncertainty: bool, *orders: str) -> Method:
 
 
 def _sweep(inverse_lambda: float) -> Method:
+    swept = type("FastFill", (FastFill,), {"inverse_lambda": inverse_lambda})
+
     def trainer(size: Size, seed: int) -> FastFill:
-        return fastfill(size, seed, inverse_lambda=inverse_lambda)
+        made: FastFill = swept(**vars(fastfill(size, seed)))
+        return made
 
     return Method(name=f"FastFill 1/lambda {inverse_lambda:g}", trainer=trainer, orders=(RANDOM, SIGMA))
 

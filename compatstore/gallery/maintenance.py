@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from compatstore.arrays import ArrowTable
 from compatstore.gallery.core import verbs
-from compatstore.in_memory.graph import CacheSettings
 from compatstore.ingest import metadata as metadata_columns
 from compatstore.search.cached_reading import CacheSize, cache_size
 from compatstore.storage import registry as registry_module
@@ -150,7 +149,7 @@ class Maintenance:
         """
         unregister(self._catalog, version)
 
-    def cache_size(self, version: str | None = None, *, settings: CacheSettings | None = None) -> CacheSize:
+    def cache_size(self, version: str | None = None) -> CacheSize:
         """What `Gallery.cache` with the same arguments would take in memory; read-only, no vector is read.
 
         Raises:
@@ -160,7 +159,7 @@ class Maintenance:
             >>> gallery.maintenance.cache_size().rows
             6
         """
-        return cache_size(self._catalog, version or self._catalog.recorded().active, settings or CacheSettings())
+        return cache_size(self._catalog, version or self._catalog.recorded().active)
 
     def write_back(self) -> WrittenBack:
         """Write the native vectors that cascades of this process have made into the gallery.

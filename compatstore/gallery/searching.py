@@ -13,7 +13,6 @@ from compatstore import search as searching
 from compatstore.arrays import ArrowTable, FloatArray
 from compatstore.errors import CompatStoreError
 from compatstore.gallery.core import GalleryCore, verbs
-from compatstore.in_memory.graph import CacheSettings
 from compatstore.search import Cascade, Expected
 from compatstore.search.cache import Cache, CachedServing
 from compatstore.storage.app_columns import refuse_distance
@@ -142,7 +141,6 @@ class SearchVerbs(GalleryCore):
         version: str | None = None,
         *,
         max_bytes: int | None = None,
-        settings: CacheSettings | None = None,
         serving: CachedServing | None = None,
     ) -> Cache:
         """Keep a version's vectors in memory, in a graph (HNSW) that finds nearly all of the nearest items fast.
@@ -153,7 +151,6 @@ class SearchVerbs(GalleryCore):
         Args:
             version: The active one by default.
             max_bytes: Memory that it may take, now and as the gallery grows; None for any.
-            settings: How the graph is built and searched.
             serving: `Expected` ranks the first candidates by expected distances, "single" does not. By default as
                 `cutover` has chosen for the version, and from the next search on as a later one chooses.
 
@@ -172,7 +169,7 @@ class SearchVerbs(GalleryCore):
             ['a', 'd']
         """
         name = version or self._catalog.recorded().active
-        return Cache(self._catalog, name, max_bytes, settings or CacheSettings(), serving)
+        return Cache(self._catalog, name, max_bytes, serving)
 
     def _search_cascade(
         self,

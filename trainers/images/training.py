@@ -40,7 +40,6 @@ from compatstore.trainers.images.recorded import recorded
 from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, Rule, at_least, require_settings
 from compatstore.trainers.training import EpochProgress, OnEpoch, require_finite, warmup_cosine
 
-ImageOptimiser = Literal["sgd", "adamw"]
 Batches = DataLoader[tuple[torch.Tensor, torch.Tensor]]
 # Of training alone: gradients are scaled into the range of float16.
 TrainingPrecision = Literal[PrecisionRequest, "float16"]
@@ -54,7 +53,6 @@ class ImageTraining:
     Args:
         epochs: Passes over the images, >= 1.
         batch_size: Images a step, >= 2.
-        optimiser: "adamw", or "sgd" with Nesterov momentum 0.9.
         learning_rate: Its peak, > 0.
         weight_decay: >= 0.
         warmup_epochs: Epochs of linear rise from 0, before the cosine back to 0, from 0 to `epochs`; fractions are
@@ -88,7 +86,6 @@ class ImageTraining:
 
     epochs: Count = 30
     batch_size: BatchRows = 64
-    optimiser: ImageOptimiser = "adamw"
     learning_rate: Positive = 2e-3
     weight_decay: NotNegative = 5e-2
     warmup_epochs: NotNegative = 2.0
@@ -336,10 +333,7 @@ def _optimiser(objective: nn.Module, settings: ImageTraining, *, fused: bool) ->
         if parameter.requires_grad:
             groups.setdefault(rate_of(parameter), []).append(parameter)
     trained = [{"params": parameters, "scale": scale} for scale, parameters in groups.items()]
-    rate, decay = settings.learning_rate, settings.weight_decay
-    if settings.optimiser == "sgd":
-        return torch.optim.SGD(trained, rate, 0.9, weight_decay=decay, nesterov=True, fused=fused)
-    return torch.optim.AdamW(trained, rate, weight_decay=decay, fused=fused)
+    return torch.optim.AdamW(trained, settings.learning_rate, weight_decay=settings.weight_decay, fused=fused)
 
 
 def _set_rate(optimiser: AcceleratedOptimizer, settings: ImageTraining, step: int, steps_per_epoch: int) -> None:

@@ -28,6 +28,7 @@ from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.requests.backfill import Budget, Limit
 
 REASONS_SHOWN = 20
+FAILURES_IN_A_ROW = 500  # items, with none embedded in between, after which a run ends
 
 
 class Account:
@@ -42,7 +43,6 @@ class Account:
         budget: What may be spent.
         spent: What was, so far.
         failed: Arrow table of id, input_hash, reason: items that could not be embedded.
-        patience: Items that may fail in a row.
         proven: Says whether the target has native vectors already; asked where it matters.
 
     Attributes:
@@ -56,12 +56,11 @@ class Account:
         budget: Budget,
         spent: Spent,
         failed: ArrowTable,
-        patience: int,
         *,
         proven: Callable[[], bool],
     ) -> None:
         self._proven, self._billed = proven, spent.tokens > 0
-        self._ledger, self.budget, self.spent, self.failed, self._patience = ledger, budget, spent, failed, patience
+        self._ledger, self.budget, self.spent, self.failed = ledger, budget, spent, failed
         self._tried: set[Id] = set()
         self._listed: set[Id] = set(failed["id"].to_pylist())
         self._doubtful = failed.schema.empty_table()
@@ -165,7 +164,7 @@ class Account:
         self._list(without(self.failed, ids), self._rows(made, certain))
         if rows:
             self._clear_doubt()
-        elif self._doubtful.num_rows >= self._patience:
+        elif self._doubtful.num_rows >= FAILURES_IN_A_ROW:
             raise self._embeds_nothing()
         return again
 
@@ -213,19 +212,18 @@ class Account:
             expected="an encoder and sources of which some work",
             found=f"{self._doubtful.num_rows} items that failed in a row and none embedded: {first}",
             fix="Check that the sources can be reached from here. None of these items is listed as unbackfillable; "
-            f"{next_step.same()} goes on from here. If they are broken indeed, allow more: "
-            f"{next_step.option('failures_in_a_row', within='RunSettings')}.",
+            f"{next_step.same()} goes on from here.",
         )
 
 
-def open_account(context: UpgradeContext, patience: int) -> Account:
+def open_account(context: UpgradeContext) -> Account:
     """The account of a run; failures of items that changed since, or are native or gone, are left out."""
     spent, failed = read_account(context)
 
     def proven() -> bool:
         return context.store.count(context.target.native) > 0
 
-    return Account(context.ledger, Budget.of(context.run), spent, failed, patience, proven=proven)
+    return Account(context.ledger, Budget.of(context.run), spent, failed, proven=proven)
 
 
 def read_account(context: UpgradeContext) -> tuple[Spent, ArrowTable]:

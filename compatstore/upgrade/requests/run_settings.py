@@ -30,7 +30,6 @@ class RunSettings:
         retries: Further tries after the encoder raised, with growing waits. Then the batch is taken apart to find
             the items that are at fault.
         encoder_timeout: Seconds that the encoder may take for a batch before the run ends with an error.
-        failures_in_a_row: Items that may fail with none embedded in between before the run ends with an error.
         retry_unbackfillable: Try again what could not be embedded before.
         throttle: Items a second at most.
         latency_bound: Milliseconds of the app's search latency above which the backfill slows down.
@@ -48,8 +47,8 @@ class RunSettings:
 
     Examples:
         >>> night = cs.RunSettings(throttle=50.0, retries=5, encoder_timeout=120.0)
-        >>> night.failures_in_a_row
-        500
+        >>> night.retries
+        5
     """
 
     device: str | None = field(default=None, metadata={"unit": "DEVICE"})
@@ -57,7 +56,6 @@ class RunSettings:
     batch_rows: int | None = field(default=None, metadata={"unit": "ITEMS"})
     retries: int = field(default=3, metadata={"unit": "TRIES"})
     encoder_timeout: float | None = field(default=None, metadata={"unit": "SECONDS"})
-    failures_in_a_row: int = field(default=500, metadata={"unit": "ITEMS"})
     retry_unbackfillable: bool = False
     throttle: float | None = field(default=None, metadata={"unit": "ITEMS/S"})
     latency_bound: float | None = field(default=None, metadata={"unit": "MS"})
@@ -72,7 +70,7 @@ class RunSettings:
         require_fields(self)
         require_precision(self.precision)
         self._require_engine()
-        for name in ("batch_rows", "encoder_timeout", "throttle", "latency_bound", "failures_in_a_row"):
+        for name in ("batch_rows", "encoder_timeout", "throttle", "latency_bound"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise InvalidInput("set up a backfill", expected=f"{name} > 0", found=f"{value}")
