@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Id, Positions
+from compatstore.artifacts.numpy_runner import one_thread_each
 from compatstore.digests import digest_half
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.columns import VersionColumns
@@ -26,7 +27,7 @@ from compatstore.upgrade.progress import Monitor, Progress
 SAMPLE = 3_000  # rows of a column that are looked at
 FEWEST_ROWS = 600  # of a sample that is looked at: ten for each neighbourhood
 NEIGHBOURHOODS, BEGINNINGS, STEPS, DRAWS = 60, 12, 4, 4
-WIDEST = 64  # values that are compared: of longer vectors the directions in which the sample varies most
+WIDEST = 128  # values that are compared: of longer vectors the directions in which the sample varies most
 FEWEST = 4  # neighbourhoods of a part: two to learn from and two to evaluate
 # Limits of a sign, chosen in docs/results/two_models.md.
 TOLD_APART, SAME_RANK, OUTSIDE = 0.94, 0.6, 1.6
@@ -77,16 +78,21 @@ def find_mixture(
     if len(vectors) < FEWEST_ROWS:
         return None
     rng = np.random.default_rng(seed)
-    rows = _directions(vectors)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
+    rows = unit
+    if rows.shape[1] > WIDEST:
+        rows = unit @ np.linalg.eigh(unit.T @ unit)[1][:, -WIDEST:]
     places = neighbourhoods(rows, rng)
     monitor = Monitor("two models", BEGINNINGS, progress)
     monitor.begin()
     found = dict[bytes, Mixture]()
-    for begun in _beginnings(rows, places):
-        chosen = _grown(rows, places, begun, rng)
-        if chosen is not None and chosen.tobytes() not in found:
-            found[chosen.tobytes()] = _compared(rows, places, chosen, rng)
-        monitor.advance(1)
+    with one_thread_each():  # products this small take several times the processor's time in several threads
+        for begun in _beginnings(rows, places):
+            chosen = _grown(rows, places, begun, rng)
+            if chosen is not None and chosen.tobytes() not in found:
+                found[chosen.tobytes()] = _compared(unit, rows, places, chosen, rng)
+            monitor.advance(1)
     monitor.finish()
     return max(found.values(), key=_order, default=None)
 
@@ -130,15 +136,6 @@ def _order(one: Mixture) -> tuple[bool, float, float]:
     if one.found:
         return True, one.outside, one.told_apart
     return False, float(one.rank_ratio >= SAME_RANK) + float(one.outside >= OUTSIDE), one.told_apart
-
-
-def _directions(vectors: FloatArray) -> FloatArray:
-    """Rows of unit length, of at most `WIDEST` values."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: FloatArray = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
-    if unit.shape[1] > WIDEST:
-        unit = unit @ np.linalg.eigh(unit.T @ unit)[1][:, -WIDEST:]
-    return unit
 
 
 def neighbourhoods(rows: FloatArray, rng: np.random.Generator) -> Positions:
@@ -198,14 +195,16 @@ def _grown(rows: FloatArray, places: Positions, chosen: BoolArray, rng: np.rando
     return chosen if chosen[places].mean() <= 1 / 2 else ~chosen
 
 
-def _compared(rows: FloatArray, places: Positions, chosen: BoolArray, rng: np.random.Generator) -> Mixture:
+def _compared(
+    unit: FloatArray, rows: FloatArray, places: Positions, chosen: BoolArray, rng: np.random.Generator
+) -> Mixture:
     part = chosen[places]
     draws = [_held_out(rows, places, chosen, rng) for _ in range(DRAWS)]
     own = np.mean([(draw[part] > 0).mean() for draw in draws]), np.mean([(draw[~part] < 0).mean() for draw in draws])
     others = rng.permutation(np.flatnonzero(~part))[: part.sum()]
     return Mixture(
         told_apart=float(min(own)),
-        rank_ratio=effective_rank(rows[part]) / effective_rank(rows[others]),
+        rank_ratio=effective_rank(unit[part]) / effective_rank(unit[others]),
         outside=float(np.mean([_outside(rows, places, chosen, rng) for _ in range(DRAWS)])),
         part=part,
     )
@@ -270,7 +269,7 @@ class _Gaussian:
 def effective_rank(rows: FloatArray) -> float:
     """Participation ratio of the variances, (their sum)^2 / sum of squares: in how many directions rows vary."""
     centred = (rows - rows.mean(axis=0)).astype(np.float64)
-    products = centred.T @ centred
+    products = centred @ centred.T if len(centred) < centred.shape[1] else centred.T @ centred
     squares = float((products**2).sum())
     return float(np.trace(products) ** 2 / squares) if squares else 0.0
 

@@ -210,8 +210,8 @@ def test_a_cascade_ranks_as_its_definition_says(state, seed, metric, dtype, way,
         reference = Reference(gallery, world)
         before = set(reference.native)
         for _ in range(2):
-            found = gallery.search(queries, k, columns=["id"], serving=cascade)
-            assert results(found) == reference.search(way, cascade, k)
+            expected = reference.search(way, cascade, k)
+            assert results(gallery.search(queries, k, columns=["id"], serving=cascade)) == expected
             assert sum(map(len, world.model.calls)) <= in_all
             assert (
                 set(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist())

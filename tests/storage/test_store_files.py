@@ -85,7 +85,7 @@ def test_staged_batches_are_durable_and_go_away(store):
 def test_a_staging_whose_removal_was_killed_is_empty_and_can_be_used_again(store):
     staging = Staging(store.location, "v2", 3, pa.string())
     staging.append(["a"], np.ones((1, 3), np.float32), np.array([7], np.uint64))
-    shutil.rmtree(Path(store.location.child(FOLDER, "staged-v2.lance", "_versions")))
+    shutil.rmtree(Path(store.location.child(FOLDER, "staged-v2-0.lance", "_versions")))
     assert len(staging) == 0
     staging.append(["b"], np.zeros((1, 3), np.float32), np.array([8], np.uint64))
     assert staging.read().ids.to_pylist() == ["b"]
