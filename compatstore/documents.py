@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import types
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from compatstore.boundary import from_outside
+
 LARGEST = 8 << 20  # bytes; parsed, a document takes some thirty times as much
 DEEPEST = 32
 WIDEST = 1 << 20  # values of a vector or of a layer
+
+_ODD = re.compile(r"\\u[dD]|\d{19}")  # what half a surrogate pair and a whole number beyond 64 bits begin with
+_TEXTS, _BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"'), re.compile(r"[\[\]{}]")
 
 Record = TypeVar("Record")
 _PLAIN = (str, int, float, bool)
@@ -40,11 +46,22 @@ def parse(content: bytes | str, largest: int = LARGEST) -> Any:
     if len(content) > largest:
         raise Malformed(f"{len(content)} bytes, more than {largest}")
     try:
-        values = json.loads(content if isinstance(content, str) else content.decode())
+        text = content if isinstance(content, str) else content.decode()
+        values = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Malformed(f"no JSON: {error}") from error
-    _require_plain(values, "it", DEEPEST)
+    if _ODD.search(text) or not text.isascii() or _depth(text) > DEEPEST:
+        _require_plain(values, "it", DEEPEST)
     return values
+
+
+def _depth(text: str) -> int:
+    """Levels of JSON, at least: brackets in texts do not count."""
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(_TEXTS.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest + 1
 
 
 def read_record(kind: type[Record], values: Any, name: str, made: Mapping[str, Any] | None = None) -> Record:
@@ -68,7 +85,8 @@ def read_record(kind: type[Record], values: Any, name: str, made: Mapping[str, A
         raise Malformed(f"{name} has the unknown field {_shown(unknown[0])}")
     fitted = {key: _fit(value, hints[key], f"{name}.{key}") for key, value in values.items() if key not in made}
     try:
-        return kind(**fitted, **made)
+        with from_outside():
+            return kind(**fitted, **made)
     except (TypeError, ValueError) as error:  # a field is missing, or the dataclass says what else is wrong
         raise Malformed(f"{name}: {error}") from error
 

@@ -49,6 +49,7 @@ def verbs(path: str = "Gallery") -> Callable[[Part], Part]:
     return make
 
 
+@verbs()
 class GalleryCore:
     """A catalog, and what verbs of several parts need of it."""
 

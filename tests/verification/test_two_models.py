@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -38,9 +40,21 @@ def test_a_tenth_of_another_models_rows_is_found_without_any_order(models):
         assert range_of(found.part) is None
 
 
+def test_half_and_half_of_two_models_is_found_within_seconds(models):
+    for seed, (own, other) in enumerate((models, models[::-1])):
+        foreign = np.random.default_rng(seed).random(len(own)) < 0.5
+        began = time.process_time()
+        found = find_mixture(np.where(foreign[:, None], other, own), seed=seed)
+        assert time.process_time() - began < 5
+        assert found.found
+        same = (found.part == foreign).mean()
+        assert max(same, 1 - same) > 0.95
+        assert not find_mixture(own, seed=seed).found
+
+
 @pytest.mark.full
 def test_a_range_of_another_models_rows_is_found_and_named(models):
-    own, other = models
+    other, own = models
     foreign = some(len(own), range(900, 1_080))
     found = find_mixture(np.where(foreign[:, None], other, own))
     assert found.found
