@@ -99,20 +99,6 @@ def test_with_more_steps_than_an_epoch_has_some_epochs_are_saved_and_the_last(tm
     assert saved == [0, 2 * steps, 2 * steps, 4 * steps, 5 * steps]
 
 
-def test_a_setting_that_came_later_counts_as_its_default(tmp_path: Path) -> None:
-    short, path = trainers.Independent(dim=4, width=2, epochs=2, batch_size=16), tmp_path / "training.safetensors"
-    fingerprint = short.fit(images(), checkpoint=path).encoder.fingerprint
-    with safe_open(path, "pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        description = json.loads(file.metadata()["compatstore"])
-    for later in ("optimiser", "augmentation", "architecture"):
-        del description["belongs_to"][later]
-    safetensors.save_file(tensors, path, {"compatstore": json.dumps(description)})
-    assert short.fit(images(), checkpoint=path).encoder.fingerprint == fingerprint
-    with pytest.raises(Incompatible, match="optimiser 'sgd'; found 'adamw'"):
-        trainers.Independent(dim=4, width=2, epochs=2, batch_size=16, optimiser="sgd").fit(images(), checkpoint=path)
-
-
 def test_a_finished_training_is_not_repeated(tmp_path: Path) -> None:
     short = trainers.Independent(dim=4, width=2, epochs=2)
     path = tmp_path / "new folder" / "training.safetensors"
