@@ -213,7 +213,7 @@ def test_the_order_does_not_depend_on_where_items_stand(moved, seed):
 
 
 def test_the_random_order_is_what_it_always_was():
-    """Galleries in the middle of a backfill rely on it: a later release must go on with the same order."""
+    """Galleries in the middle of a backfill rely on it, and so do the figures of the documents."""
     scores = random_scores(IDS, "backfill", 5)
     assert (
         hashlib.sha256(np.argsort(-scores, kind="stable").astype("<i8").tobytes()).hexdigest()[:16]
