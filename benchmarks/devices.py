@@ -3,8 +3,7 @@
     python -m benchmarks.devices SET.npz [SET.npz ...] [--widths 256 2048] [--epochs 20] [--fresh]
 
 Trains h of FCT on half of the pairs of each set (benchmarks.pairs.embedded), exports it, and transforms the other half:
-by the gallery's own NumPy runner, by torch in bfloat16, which is what a hop in that precision runs, by onnxruntime, and
-in int8 as a hop does, whose scales are fixed, of a sample of the gallery.
+by the gallery's own NumPy runner, by torch in bfloat16, which is what a hop in that precision runs, and by onnxruntime.
 Rows per second of the processor, in one thread, the runners by turns, medians; the largest difference of a value from
 the NumPy runner's, and cosines between the two. The native target vector of each of these items asks for what was made
 of the others: CMC-1 and mAP, and by how much they differ from NumPy's, with the standard error over queries.
@@ -34,12 +33,10 @@ import compatstore as cs
 from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
 from compatstore.arrays import Doubles, FloatArray
 from compatstore.artifacts import Artifact
-from compatstore.devices.fixed_int8 import calibrated
 from compatstore.devices.runner import DeviceModel
 from compatstore.trainers import FCT, Pairs
-from compatstore.upgrade.int8 import SAMPLED
 
-RUNNERS = ("NumPy", "bfloat16", "float32", "int8", "int8 hop")
+RUNNERS = ("NumPy", "bfloat16", "float32", "int8")
 COLUMNS = (
     "set",
     "h",
@@ -102,18 +99,16 @@ def lines(data: EmbeddedSet, branch: int, mixer: int, epochs: int, repeats: int,
     whole = cs.export(artifact, folder / "h.onnx", overwrite=True)
     small = cs.export(artifact, folder / "h8.onnx", int8=True, vectors=read, overwrite=True)
     models = [DeviceModel(folder / name) for name in ("h.onnx", "h8.onnx")]
-    some = np.random.default_rng(0).permutation(len(read))[: SAMPLED // 2]
-    fixed = calibrated(artifact, read[some])
     ways: list[Callable[[], Any]] = [
         lambda: artifact.apply(read),
         lambda: artifact.apply(read, precision="bfloat16"),
-        *(lambda m=model: m.apply(read) for model in (*models, fixed)),
+        *(lambda m=model: m.apply(read) for model in models),
     ]
     with threadpoolctl.threadpool_limits(1):
         speeds = rates(ways, len(read), repeats)
     made = [way().vectors for way in ways]
     own, weights = made[0], sum(tensor.nbytes for tensor in artifact.tensors.values())
-    sizes = [weights, weights, whole.bytes, small.bytes, small.bytes]
+    sizes = [weights, weights, whole.bytes, small.bytes]
     found = [ranks(target[rest], vectors, data.labels[rest]) for vectors in made]
     table = []
     for name, vectors, speed, size, its in zip(RUNNERS, made, speeds, sizes, found, strict=True):

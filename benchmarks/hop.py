@@ -2,11 +2,10 @@
 
     python benchmarks/hop.py [--rows 100000] [--dim 128] [--repeats 3]
 
-Prints rows per second of both, of the hop in bfloat16 and in int8, of the clock and of the processor's seconds, the
+Prints rows per second of both, of the hop in bfloat16, of the clock and of the processor's seconds, the
 ratios and their bounds, the peak memory, and the bytes that the hop wrote; and how much of each hop it takes to read
 the source's vectors, which is all that one pass for two targets would save of the second hop. Run it with two sizes to
-see that memory does not grow with the gallery. int8 measures its loss and quantises the network first, which is in its
-time.
+see that memory does not grow with the gallery.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ import numpy as np
 
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
-from compatstore.artifacts.network import HopPrecision
+from compatstore.artifacts.network import Precision
 from compatstore.errors import CompatStoreWarning
 from compatstore.verification.environment import bfloat16_speed
 
@@ -34,7 +33,7 @@ BOUND = 0.90
 BFLOAT16_BOUND = 2.5
 MEMORY_BOUND = 2 << 30
 BATCH = 512
-FASTER: tuple[HopPrecision, ...] = ("bfloat16", "int8")
+FASTER: tuple[Precision, ...] = ("bfloat16",)
 
 
 def network(dim: int) -> tuple[Architecture, dict[str, np.ndarray]]:

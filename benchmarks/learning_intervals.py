@@ -108,7 +108,7 @@ def measured(path: Path, seed: int, options: argparse.Namespace) -> list[Record]
     if options.expected:
         taken = replace(taken, gates=replace(taken.gates, serving="expected"))
     with tempfile.TemporaryDirectory() as folder:
-        taught = TaughtGallery(data, taken, seed, folder, folds=options.folds)
+        taught = TaughtGallery(data, taken, seed, folder)
         for natives in WAVES:
             wave = taught.lesson(natives)
             for kind, interval, true in shown_and_true(taught, wave):

@@ -67,7 +67,7 @@ class Case:
         rows = read_rows(snapshot, "id", ids)
         keys = rows["id"].to_pylist()
         vectors = np.random.default_rng(len(keys)).normal(size=(len(keys), self.dim)).astype(np.float32)
-        return keys, vectors, rows["v2__basis"].to_numpy()
+        return keys, vectors, rows["v2__input_hash"].to_numpy()
 
     def look(self) -> None:
         """Count the files that appeared since the last look."""

@@ -1,7 +1,7 @@
 """What the engine ray costs: the same hops by the local engine and by a local Ray with a worker for each core.
 
     python -m benchmarks.ray_hop [--rows 40000] [--dim 64] [--fragments 4 64] [--repeats 3]
-        [--precision float32|bfloat16|int8]
+        [--precision float32|bfloat16]
 
 Hops `rows` and twice as many, in few and in many fragments, in turn by both engines. Prints the time that Ray takes to
 start, the seconds of each hop (medians), by how much a fragment and a row make a hop by Ray longer than one by the
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--fragments", type=int, nargs=2, default=[4, 64])
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--precision", choices=("float32", "bfloat16", "int8"), default="float32")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     arguments = parser.parse_args()
     few, many = arguments.fragments
     shapes = [(arguments.rows, few), (arguments.rows, many), (2 * arguments.rows, few)]

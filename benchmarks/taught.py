@@ -135,7 +135,6 @@ def add_options(parser: argparse.ArgumentParser, *, items: int, queries: int) ->
     parser.add_argument("--asked", type=Path, help="queries that are no items, of which --told judge the upgrade")
     parser.add_argument("--told", type=int, default=500, help="queries that judge the upgrade")
     parser.add_argument("--criterion", default="ndcg@10", help="the figure that these judge by")
-    parser.add_argument("--folds", type=int, default=cs.Learn().folds, help="parts that the pairs are cut into")
     parser.add_argument("--jobs", type=int, default=1, help="galleries that are measured at once")
 
 
@@ -149,7 +148,7 @@ def setting_of(options: argparse.Namespace) -> str:
     told = LABELS if options.labels else ALONE
     if options.asked:
         told = f"{AskedSet.load(options.asked).name} told, {options.criterion}"
-    return told if options.folds == cs.Learn().folds else f"{told}, {options.folds} folds"
+    return told
 
 
 def drawn(data: EmbeddedSet, seed: int, options: argparse.Namespace) -> Draw:
@@ -187,6 +186,12 @@ def factors_of(gallery: cs.Gallery, target: str, ids: Sequence[str] | Sequence[i
     return factors
 
 
+class WholeBudget(cs.Learn):
+    """Embeds all that the budget allows, whatever it gains."""
+
+    least_gain = None
+
+
 class TaughtGallery:
     """A gallery on disk that is upgraded from one share to the next.
 
@@ -195,11 +200,10 @@ class TaughtGallery:
         draw: Which of its items are in the gallery, and what judges the upgrade.
         seed: Of the upgrade.
         folder: Where the gallery is made.
-        folds: Parts that the pairs of a lesson are cut into.
     """
 
-    def __init__(self, data: EmbeddedSet, draw: Draw, seed: int, folder: str, *, folds: int = cs.Learn().folds) -> None:
-        self.data, self.draw, self.seed, self.folds = data, draw, seed, folds
+    def __init__(self, data: EmbeddedSet, draw: Draw, seed: int, folder: str) -> None:
+        self.data, self.draw, self.seed = data, draw, seed
         self.ids = [id_of(row) for row in draw.rows]
         native = dict(zip(self.ids, self.vectors(TARGET), strict=True))
         source, target = (self._version(*names) for names in (("v1", SOURCE), (NEW, TARGET)))
@@ -223,7 +227,7 @@ class TaughtGallery:
 
     def lesson(self, natives: int) -> WaveFigures:
         """Upgrade to a number of natives that ends a wave, 100 or a double of it; what its lesson found."""
-        learner = cs.Learn(first=100, least_gain=None, folds=self.folds)
+        learner = WholeBudget(first=100)
         budget = cs.Backfill(share=natives / len(self.ids), seed=self.seed)
         wave = self.gallery.upgrade(NEW, backfill=budget, gates=self.draw.gates, learn=learner).waves[-1]
         if wave.native != natives:

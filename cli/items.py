@@ -12,7 +12,7 @@ from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import progress_bars
 from compatstore.cli.settings import Options
 from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
-from compatstore.errors import CompatStoreError, InvalidInput, LeaseHeld, SourceError, StorageError
+from compatstore.errors import CompatStoreError, InvalidInput, SourceError
 from compatstore.paths import exists
 from compatstore.shown import Table, table
 
@@ -141,7 +141,7 @@ def search(
 ) -> None:
     """Find the items nearest to a query.
 
-    Give one of --image, --text, --vector and --id. The options from --candidates on are those of --serving cascade.
+    Give one of --image, --text, --vector and --id. --first and --in-all are those of --serving cascade.
     """
     from compatstore.search import COMPUTED, Expected
     from compatstore.storage.indexes import SearchSettings
@@ -163,8 +163,6 @@ def search(
     query = image or text or (_vectors(vector) if vector is not None else _stored(opened, str(id), version, asked))
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
     found = opened.search(query, k, version, where, chosen, serving=asked, settings=settings)
-    if serving == "cascade" and cascade.write_back:
-        _write_back(opened, output)
     if chosen is not None and not set(chosen).isdisjoint(COMPUTED):
         found = found.select([name for name in chosen if name in found.column_names])
     output.show(found, _found)
@@ -257,17 +255,6 @@ def _vectors(path: str) -> list[Any]:
 
     # As lists they are vectors whatever their shape; an array could be an image.
     return list(read_array(path, "vector", "vectors", "query", "queries").tolist())
-
-
-def _write_back(gallery: Gallery, output: Output) -> None:
-    """Write what the search has embedded; the results are shown in any case."""
-    try:
-        written = gallery.maintenance.write_back()
-    except (LeaseHeld, StorageError) as error:
-        output.note(f"what was embedded is not written: {error}")
-        return
-    if written.rows:
-        output.note(f"{written.rows} items were embedded natively and written back")
 
 
 def _stored(gallery: Gallery, item: str, version: str | None, serving: Serving | Cascade | Expected | None) -> Any:

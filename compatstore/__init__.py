@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from compatstore.devices.export import export
     from compatstore.errors import CompatStoreError
     from compatstore.gallery import Gallery
-    from compatstore.in_memory.graph import CacheSettings
     from compatstore.in_memory.nearest import ExactNeighbours, nearest_neighbours
     from compatstore.notebook import ShowProgress
     from compatstore.search.cache import Cache, Nearest
@@ -38,7 +37,6 @@ __all__ = [
     "Artifact",
     "Backfill",
     "Cache",
-    "CacheSettings",
     "CacheSize",
     "Cascade",
     "CompatStoreError",
@@ -70,7 +68,6 @@ _HOMES = {
     "Artifact": "compatstore.artifacts",
     "Backfill": "compatstore.upgrade.requests.backfill",
     "Cache": "compatstore.search.cache",
-    "CacheSettings": "compatstore.in_memory.graph",
     "CacheSize": "compatstore.search.cached_reading",
     "Cascade": "compatstore.search.cascade",
     "CompatStoreError": "compatstore.errors",

@@ -2,6 +2,7 @@
 
 `checked` wraps a function or a class of verbs, `require_fields` is called by a dataclass of settings. A value of
 another type is refused there with one error, before any code of ours works with it; NumPy's scalars become Python's.
+What a public function calls and makes is not checked again, but for what `from_outside` reads.
 Nothing is turned into another error, and a `CompatStoreError` leaves without the frames of this package. What a
 signature leaves open (`Any`, arrays, items) is read by whoever turns it into arrays, within `foreign` where another
 library does the reading.
@@ -14,7 +15,8 @@ import inspect
 import os
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from functools import cache, wraps
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -32,6 +34,23 @@ _BARE = "__compatstore_bare__"
 _NO_NUMBERS = (bool, np.bool_, np.timedelta64)  # what Python or NumPy takes for a number, and we do not
 LONGEST = 120  # characters of a value in a message
 MOST_ITEMS = 10_000_000
+
+
+_inside = ContextVar("inside a public function", default=False)
+
+
+@contextmanager
+def _marked(*, inside: bool) -> Iterator[None]:
+    token = _inside.set(inside)
+    try:
+        yield
+    finally:
+        _inside.reset(token)
+
+
+def from_outside() -> AbstractContextManager[None]:
+    """Within it what is made is checked, also inside a public function: what a file or a table says may be anything."""
+    return _marked(inside=False)
 
 
 class Unfit(Exception):  # noqa: N818  (a signal from a checker, never seen by users)
@@ -119,11 +138,14 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
+        if _inside.get():
+            return function(*args, **options)
         if not many:
             _require_known(options, function, signature)
         try:
             args, options = fit(args, options)
-            return function(*args, **options)
+            with _marked(inside=True):
+                return function(*args, **options)
         except CompatStoreError as error:
             cut(error)
             raise
@@ -138,6 +160,8 @@ def checked_fields(settings: Made) -> Made:
 
     @wraps(make)
     def call(self: Any, *args: Any, **options: Any) -> None:
+        if _inside.get():
+            return make(self, *args, **options)
         _require_known(options, make, signature)
         try:
             make(self, *args, **options)
@@ -187,6 +211,8 @@ def require_fields(settings: Any) -> None:
     Raises:
         InvalidInput: A field is of another type, or no number at all.
     """
+    if _inside.get():
+        return
     kind = type(settings)
     for name, checker in _field_checkers(kind).items():  # type: ignore[arg-type]
         value = getattr(settings, name)

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import types
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from compatstore.boundary import from_outside
+
 LARGEST = 8 << 20  # bytes; parsed, a document takes some thirty times as much
 DEEPEST = 32
 WIDEST = 1 << 20  # values of a vector or of a layer
+
+_ODD = re.compile(r"\\u[dD]|\d{19}")  # what half a surrogate pair and a whole number beyond 64 bits begin with
+_TEXTS, _BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"'), re.compile(r"[\[\]{}]")
 
 Record = TypeVar("Record")
 _PLAIN = (str, int, float, bool)
@@ -40,11 +46,22 @@ def parse(content: bytes | str, largest: int = LARGEST) -> Any:
     if len(content) > largest:
         raise Malformed(f"{len(content)} bytes, more than {largest}")
     try:
-        values = json.loads(content if isinstance(content, str) else content.decode())
+        text = content if isinstance(content, str) else content.decode()
+        values = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Malformed(f"no JSON: {error}") from error
-    _require_plain(values, "it", DEEPEST)
+    if _ODD.search(text) or not text.isascii() or _depth(text) > DEEPEST:
+        _require_plain(values, "it", DEEPEST)
     return values
+
+
+def _depth(text: str) -> int:
+    """Levels of JSON, at least: brackets in texts do not count."""
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(_TEXTS.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest + 1
 
 
 def read_record(kind: type[Record], values: Any, name: str, made: Mapping[str, Any] | None = None) -> Record:
@@ -52,8 +69,7 @@ def read_record(kind: type[Record], values: Any, name: str, made: Mapping[str, A
 
     Args:
         kind: A dataclass whose fields are text, numbers, truth values, `None`, `Literal`s, dataclasses, tuples and
-            mappings of these, or one of several of these. With an attribute `LEAVES_OUT` that is true, fields that it
-            does not have are left out. An attribute `STORED_AS` says which fields have another name in the object.
+            mappings of these, or one of several of these.
         values: The object.
         name: What to call it in messages.
         made: Fields that are no JSON any more, by their names; of any type.
@@ -64,37 +80,24 @@ def read_record(kind: type[Record], values: Any, name: str, made: Mapping[str, A
     if not isinstance(values, dict):
         raise Malformed(f"{name} is {_shown(values)}, not an object")
     hints, made = _hints(kind), made or {}  # type: ignore[arg-type]
-    fields = {_stored_names(kind).get(field, field): field for field in hints}
-    unknown = sorted(set(values) - set(fields))
-    if unknown and not getattr(kind, "LEAVES_OUT", False):
+    unknown = sorted(set(values) - set(hints))
+    if unknown:
         raise Malformed(f"{name} has the unknown field {_shown(unknown[0])}")
-    given = {key: value for key, value in values.items() if key in fields and fields[key] not in made}
-    fitted = {fields[key]: _fit(value, hints[fields[key]], f"{name}.{key}") for key, value in given.items()}
+    fitted = {key: _fit(value, hints[key], f"{name}.{key}") for key, value in values.items() if key not in made}
     try:
-        return kind(**fitted, **made)
+        with from_outside():
+            return kind(**fitted, **made)
     except (TypeError, ValueError) as error:  # a field is missing, or the dataclass says what else is wrong
         raise Malformed(f"{name}: {error}") from error
 
 
 def to_document(value: Any) -> Any:
-    """A dataclass as `read_record` reads it back: dictionaries, lists and plain values.
-
-    A field that `STORED_AS` names has its stored name: with `STORED_AS = {"input_hash": "basis"}` the field
-    `input_hash` is written as "basis".
-    """
+    """A dataclass as `read_record` reads it back: dictionaries, lists and plain values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        stored = _stored_names(type(value))
-        names = [field.name for field in dataclasses.fields(value)]
-        return {stored.get(name, name): to_document(getattr(value, name)) for name in names}
+        return {field.name: to_document(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {key: to_document(item) for key, item in value.items()}
     return [to_document(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _stored_names(kind: type) -> Mapping[str, str]:
-    """Field -> key, of the fields whose key in JSON is another word."""
-    names: Mapping[str, str] = getattr(kind, "STORED_AS", {})
-    return names
 
 
 @cache

@@ -81,7 +81,7 @@ REFUSED_VERBS = {
 WRITING_CALLS = {
     *("create", "adopt", "open", "add", "update", "delete", "register"),
     *("upgrade", "cutover", "rollback", "abort", "retire"),
-    *("maintenance.drop_columns", "maintenance.index", "maintenance.unregister", "maintenance.write_back"),
+    *("maintenance.drop_columns", "maintenance.index", "maintenance.unregister"),
     *("artifacts.link", "artifacts.unlink", "maintenance", "aio"),
 }
 

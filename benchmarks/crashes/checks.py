@@ -203,10 +203,10 @@ def _made_by(state: State, origin: str) -> Callable[[list[str]], np.ndarray]:
 
 def _input_hash_fits(table: Any, sources: list[str], kind: Kind, row: int) -> bool:
     """Whether the input hash of a row says that its target vector belongs to what stands beside it."""
-    if "v2__basis" not in table.schema.names or kind.vector not in table.schema.names:
+    if "v2__input_hash" not in table.schema.names or kind.vector not in table.schema.names:
         return True
     now = InputHashes.of(source_vector(sources[row])[None], np.ones(1, bool), pa.array([sources[row]]))
-    stored = np.array([table["v2__basis"][row].as_py() or 0], np.uint64)
+    stored = np.array([table["v2__input_hash"][row].as_py() or 0], np.uint64)
     return bool(now.fit(stored, np.array([table["v2__origin"][row].as_py() == "native"]))[0])
 
 

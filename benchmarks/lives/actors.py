@@ -345,7 +345,7 @@ class Manager(Actor):
 
     def _learn(self) -> Any:
         if not self.scene.linked:
-            return cs.Learn(first=40, candidates=CLOSED_FORMS[:3], folds=2)
+            return cs.Learn(first=40, candidates=CLOSED_FORMS[:3])
         return self.draw.choice((None, None, LeastSquares(lambda: None)))
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from benchmarks.orders import BY_HEAD, COSINE_SCALE, order, true_loss
 from benchmarks.pairs.embedded import MIDDLE, SOURCE, TARGET
 from benchmarks.pairs.journal import Record
-from benchmarks.pairs.methods import HEAD_ORDERS, ORACLE, Method
+from benchmarks.pairs.methods import ORACLE, Method
 from benchmarks.pairs.scenario import Scenario, retrieval
 from benchmarks.pairs.settings import Size
 from compatstore.arrays import Doubles, FloatArray
@@ -21,8 +22,7 @@ from compatstore.trainers import FastFill, Pairs
 from compatstore.trainers.pairs.loop import Batch
 from compatstore.trainers.pairs.pairs import unit_length
 from compatstore.trainers.pairs.two_branch import Prediction
-from compatstore.upgrade.backfilling.policies import order, true_loss
-from compatstore.upgrade.backfilling.policy_inputs import COSINE_SCALE, ArrayRows
+from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 
 Order = npt.NDArray[np.intp]
 
@@ -99,15 +99,14 @@ def order_of(name: str, trial: Scenario, pairs: Pairs, hopped: Transformed) -> O
     """Order the gallery of a trial, most urgent first: (gallery,)."""
     if name == ORACLE:
         return np.argsort(-true_loss(hopped.vectors, trial.data.vectors[TARGET][trial.gallery]), kind="stable")
-    logits = _logits(pairs, hopped.vectors) if name in HEAD_ORDERS else None
+    logits = _logits(pairs, hopped.vectors) if name in BY_HEAD else None
     rows = ArrayRows(
         ids=trial.gallery.tolist(),
         sigma2=hopped.uncertainty,
-        logits=logits,
         source=trial.data.vectors[SOURCE][trial.gallery],
         columns={"class": trial.data.labels[trial.gallery]},
     )
-    return order(name, rows, trial.seed)
+    return order(name, rows, trial.seed, logits)
 
 
 def _class_losses(trial: Scenario, pairs: Pairs, vectors: FloatArray) -> Doubles | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from benchmarks.orders import BY_HEAD
 from benchmarks.pairs.settings import Size
 from compatstore.trainers import FCT, FastFill, Residual, Ridge
 from compatstore.trainers.pairs.fastfill import AlignmentLoss
@@ -12,7 +13,6 @@ from compatstore.trainers.pairs.trainer import PairTrainer
 
 RANDOM, SIGMA, ORACLE = "random", "sigma", "oracle"
 SPREAD_SIGMA, CLASS_SIGMA = "spread-sigma", "spread-sigma:class"
-HEAD_ORDERS = ("entropy", "margin", "least-confidence")
 INVERSE_LAMBDAS = (0.01, 0.03, 0.1, 0.3, 3.0, 10.0)
 
 
@@ -46,16 +46,13 @@ def fct(size: Size, seed: int) -> FCT:
     )
 
 
-def fastfill(
-    size: Size, seed: int, loss: AlignmentLoss = "l2+disc", uncertainty: bool = True, inverse_lambda: float = 1.0
-) -> FastFill:
+def fastfill(size: Size, seed: int, loss: AlignmentLoss = "l2+disc", uncertainty: bool = True) -> FastFill:
     """FastFill at the size of the run, its losses as in the paper."""
     return FastFill(
         scale=64.0,
         disc_weight=1.0,
         loss=loss,
         uncertainty=uncertainty,
-        inverse_lambda=inverse_lambda,
         epochs=size.epochs,
         batch_size=size.batch_size,
         branch_width=size.branch_width,
@@ -96,8 +93,11 @@ def _ablation(loss: AlignmentLoss, uncertainty: bool, *orders: str) -> Method:
 
 
 def _sweep(inverse_lambda: float) -> Method:
+    swept = type("FastFill", (FastFill,), {"inverse_lambda": inverse_lambda})
+
     def trainer(size: Size, seed: int) -> FastFill:
-        return fastfill(size, seed, inverse_lambda=inverse_lambda)
+        made: FastFill = swept(**vars(fastfill(size, seed)))
+        return made
 
     return Method(name=f"FastFill 1/lambda {inverse_lambda:g}", trainer=trainer, orders=(RANDOM, SIGMA))
 
@@ -105,7 +105,7 @@ def _sweep(inverse_lambda: float) -> Method:
 # FCT is the ablation "L2 alone, in random order": the networks and schedules are one.
 METHODS = (
     Method(name="FCT", trainer=fct, orders=(RANDOM, ORACLE)),
-    Method(name="FastFill", trainer=fastfill, orders=(RANDOM, SIGMA, *HEAD_ORDERS, ORACLE)),
+    Method(name="FastFill", trainer=fastfill, orders=(RANDOM, SIGMA, *BY_HEAD, ORACLE)),
     Method(name="Residual", trainer=residual, orders=(RANDOM, SIGMA, ORACLE)),
     Method(name="Residual l2 + sigma", trainer=_residual_by_distance, orders=(RANDOM, SIGMA)),
     Method(name="Ridge", trainer=ridge, orders=(RANDOM,)),
@@ -116,7 +116,7 @@ METHODS = (
 )
 SWEEP = tuple(_sweep(value) for value in INVERSE_LAMBDAS)
 # The two losses made of one size: on unit vectors by a lower scale of ArcFace, on others by a smaller target space.
-BALANCE_UNIT = Method(name="FastFill balanced", trainer=_low_scale, orders=(RANDOM, SIGMA, *HEAD_ORDERS, ORACLE))
+BALANCE_UNIT = Method(name="FastFill balanced", trainer=_low_scale, orders=(RANDOM, SIGMA, *BY_HEAD, ORACLE))
 BALANCE = Method(name="FastFill balanced", trainer=fastfill, orders=BALANCE_UNIT.orders, target_scale=0.1)
 
 
@@ -136,7 +136,5 @@ FIXED_SCALES = tuple(_scaled(scale) for scale in (64.0, 16.0, 4.0))  # on unit v
 CHOSEN = (
     Method(name="FCT", trainer=fct, orders=(RANDOM,)),
     Method(name="Residual by distance", trainer=_residual_by_distance, orders=(RANDOM, SIGMA)),
-    Method(
-        name="FastFill default", trainer=by_default, orders=(RANDOM, SIGMA, SPREAD_SIGMA, CLASS_SIGMA, *HEAD_ORDERS)
-    ),
+    Method(name="FastFill default", trainer=by_default, orders=(RANDOM, SIGMA, SPREAD_SIGMA, CLASS_SIGMA, *BY_HEAD)),
 )

@@ -79,8 +79,8 @@ class Side:
         return cls(dim=version.side_dim, fingerprint=version.side_fingerprint, dtype=version.side_dtype)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-able values; floats go without saying, as in manifests from before there were bits."""
-        return {name: value for name, value in asdict(self).items() if (name, value) != ("dtype", "float32")}
+        """Return JSON-able values."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +102,7 @@ class Manifest:
         libraries: Library -> version that made it.
         weights_sha256: Digest of the weights file.
         created: UTC time, ISO 8601.
-        seen: How many source vectors it has learned from; their digests lie beside the weights. None where nobody said,
-            as in artifacts of earlier releases.
+        seen: How many source vectors it has learned from; their digests lie beside the weights. None where nobody said.
         format: Version of this layout.
     """
 
@@ -128,8 +127,6 @@ class Manifest:
         values["networks"] = {name: network.to_dict() for name, network in self.networks.items()}
         values["side_source"] = self.side_source and self.side_source.to_dict()
         values["side_target"] = self.side_target and self.side_target.to_dict()
-        if self.seen is None:  # so that the ids of earlier artifacts stay what they are
-            del values["seen"]
         return values
 
     @property

@@ -20,12 +20,6 @@ from compatstore.errors import InvalidInput
 Precision = Literal["float32", "bfloat16"]
 """Of a network's products. Not float16: its range ends at 65,504, so a hop would lose rows with larger values."""
 
-HopPrecision = Literal[Precision, "int8"]
-"""Of a hop: int8 runs the artifact as an ONNX model whose scales are fixed for the gallery."""
-
-HopPrecisionRequest = Literal["auto", HopPrecision]
-"""A precision of a hop, or the better one of float32 and bfloat16 on this machine."""
-
 PrecisionRequest = Literal["auto", Precision]
 """A precision, or the better one on this machine."""
 

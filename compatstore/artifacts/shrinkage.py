@@ -39,7 +39,7 @@ class Shrinkage:
         found = network.get(FIGURE) if isinstance(network, Mapping) else None
         if found is None:
             return None
-        return cls(tuple(found["log_sigma2"]), tuple(found["factors"]), found["exponent"], found.get("level", 1.0))
+        return cls(tuple(found["log_sigma2"]), tuple(found["factors"]), found["exponent"], found["level"])
 
     def figure(self) -> dict[str, Any]:
         """JSON-able values, as `of` reads them."""

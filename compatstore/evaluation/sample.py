@@ -13,7 +13,6 @@ from compatstore.errors import InvalidInput
 from compatstore.evaluation.curve import as_permutation, native_count
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.judgements import Judgements
-from compatstore.evaluation.merging import RankMerge
 from compatstore.evaluation.metrics import require_ranks
 from compatstore.evaluation.relevance import require_length
 from compatstore.evaluation.sampled import GRADED
@@ -192,9 +191,6 @@ class DecisionSettings:
             by the criterion, or by mAP where the items are a sample. Each takes about as long as eight budgets.
         expected_shares: Shares of natives at which the target is also searched by expected distances, in [0, 1], where
             the sample has factors.
-        merges: How native rows, searched by the target, and the others, searched by the source, become one list; by
-            distance only where both spaces have one distance. See `mixed_blocks`.
-        merge_share: Share of the gallery that is native in these merges, in (0, 1].
         source_metric: Distance of the source's space.
         target_metric: Distance of the target's space.
         neighbours: Without labels: the target's nearest items that are right for a query, in the whole gallery. In a
@@ -222,8 +218,6 @@ class DecisionSettings:
     shares: tuple[float, ...] = (0.1, 0.25, 0.5)
     fused_shares: tuple[float, ...] = ()
     expected_shares: tuple[float, ...] = ()
-    merges: tuple[RankMerge, ...] = ("distance", "calibrated", "reciprocal rank")
-    merge_share: float = 0.25
     source_metric: Metric = "l2"
     target_metric: Metric = "l2"
     neighbours: int = 10
@@ -247,7 +241,6 @@ class DecisionSettings:
                 "expected_shares from 0 to 1",
                 f"{self.expected_shares}",
             ),
-            (0 < self.merge_share <= 1, "a merge_share above 0, up to 1", f"{self.merge_share}"),
             (0 < self.trust <= 1, "a trust above 0, up to 1", f"{self.trust}"),
             (0 < self.confidence < 1, "a confidence between 0 and 1", f"{self.confidence}"),
             (self.resamples > 1, "2 resamples or more", f"{self.resamples}"),

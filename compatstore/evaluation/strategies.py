@@ -26,6 +26,7 @@ from compatstore.evaluation.sampled import QueryFigures, Sampling, find_in_block
 from compatstore.evaluation.whole import WholeFigures
 
 FEWEST_NEIGHBOURS = 5
+MERGE_SHARE = 0.25  # of the gallery, that is native in a merge of both versions
 _BLOCK_CELLS = 2**21  # distances of a block, over all merges
 PRICE = "two embeddings and two searches for a query, the source's vectors are kept"
 MERGED = "s/s+t/t"  # each item is searched in one space; in a fusion every item in both
@@ -261,9 +262,7 @@ def _merged(
     sample: EvaluationSample, source: Distances, native: Distances, search: _Search, settings: DecisionSettings
 ) -> list[ServingStrategy]:
     """Native items searched by the target and the others by the source, as one list by each merge."""
-    items, share, merges = len(sample.source), settings.merge_share, _merges(settings)
-    if not merges:
-        return []
+    items, share, merges = len(sample.source), MERGE_SHARE, _merges(settings)
     filled = sample.filled(share)
     few = few_queries(len(source.left), items)
     near, far = (distances.by(_BLOCK_CELLS // (items * len(merges))) for distances in (source, native))
@@ -278,8 +277,8 @@ def _merged(
 
 def _merges(settings: DecisionSettings) -> list[RankMerge]:
     """The merges that can be made: by distance only where both spaces have one distance."""
-    comparable = settings.source_metric == settings.target_metric
-    return [merge for merge in settings.merges if merge != "distance" or comparable]
+    always: list[RankMerge] = ["calibrated", "reciprocal rank"]
+    return ["distance", *always] if settings.source_metric == settings.target_metric else always
 
 
 def _backfills(sample: EvaluationSample, search: _Search, settings: DecisionSettings) -> list[ServingStrategy]:

@@ -47,7 +47,6 @@ FORMER = {
         "unbackfillable",
         "unregister",
         "verify",
-        "write_back",
     )
 }
 

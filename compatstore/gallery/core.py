@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 from compatstore.arrays import ArrowSchema
 from compatstore.boundary import checked
 from compatstore.encoders import Encoder
+from compatstore.errors import CompatStoreWarning, first_offenders
 from compatstore.ingest.metadata import declared_fields
 from compatstore.storage.catalog import LEASE_TERM, Catalog
 from compatstore.storage.create import adopt_table, create_table
@@ -16,7 +18,9 @@ from compatstore.storage.location import locate
 from compatstore.storage.recall import measure_index
 from compatstore.storage.registry import Registry
 from compatstore.storage.store import Store
+from compatstore.upgrade.progress import Progress
 from compatstore.upkeep.tend import tend
+from compatstore.verification.two_models import foreign_items
 from compatstore.versions import EmbeddingVersion
 
 Part = TypeVar("Part", bound=type)
@@ -45,6 +49,7 @@ def verbs(path: str = "Gallery") -> Callable[[Part], Part]:
     return make
 
 
+@verbs()
 class GalleryCore:
     """A catalog, and what verbs of several parts need of it."""
 
@@ -156,12 +161,14 @@ class OpeningVerbs(GalleryCore):
         source: str | None = None,
         again: bool = False,
         storage_options: dict[str, str] | None = None,
+        progress: Callable[[Progress], None] | None = None,
     ) -> Self:
         """Take over an existing Lance or LanceDB table in place.
 
         No data file is rewritten and no column renamed; the app that owns the table goes on using it as before.
         Like the app's own, the table's ids are not declared as its key, so of two concurrent `add` calls with one new
-        id both can succeed.
+        id both can succeed. A sample of the vectors is looked at for parts that another model has made, which takes at
+        most seconds; it warns if there is one.
 
         Args:
             gallery: The table: a path, a URI, `DATABASE#TABLE` or a LanceDB table object.
@@ -173,6 +180,7 @@ class OpeningVerbs(GalleryCore):
             again: Forget the versions, upgrades and history of the gallery that the table was, as after the app has
                 overwritten it. Columns of its versions that are still there stay as the app's.
             storage_options: What the object store needs.
+            progress: Called as vectors of two models are looked for.
 
         Raises:
             NotFound: There is no table.
@@ -192,4 +200,12 @@ class OpeningVerbs(GalleryCore):
             opened = cls(Catalog(store))
             opened._catalog.keep_models(version)
             measure_index(store, version.name)
+            found = foreign_items(store, opened._catalog.registry().columns(version.name), id, progress)
+            if found is not None:
+                share, ids = found
+                told = (
+                    f"{share:.0%} of {vector} look as if another model had made them, such as those of "
+                    f"{first_offenders(ids)}; embed them again by one model, or keep each model in its own column"
+                )
+                warnings.warn(told, CompatStoreWarning, stacklevel=2)
         return opened

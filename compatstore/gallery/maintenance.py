@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING
 
 from compatstore.arrays import ArrowTable
 from compatstore.gallery.core import verbs
-from compatstore.in_memory.graph import CacheSettings
 from compatstore.ingest import metadata as metadata_columns
 from compatstore.search.cached_reading import CacheSize, cache_size
 from compatstore.storage import registry as registry_module
 from compatstore.storage.history import HistoryEntry
 from compatstore.upgrade.backfilling.account import unbackfillable
-from compatstore.upgrade.backfilling.write_back import WrittenBack
 from compatstore.upkeep.index import ManagedIndex
 from compatstore.upkeep.optimize import Optimized, optimize
 from compatstore.upkeep.removal import unregister
-from compatstore.upkeep.tend import tend
 from compatstore.verification import Verification, verify
 
 if TYPE_CHECKING:
@@ -29,7 +26,7 @@ class Maintenance:
     """Operations that keep a gallery sound, fast and small; `Gallery.maintenance` gives it."""
 
     def __init__(self, gallery: SearchVerbs) -> None:
-        self._catalog, self._searched = gallery._catalog, gallery._searched
+        self._catalog = gallery._catalog
 
     def verify(self, *, embed: bool = False) -> Verification:
         """Check table, registry, artifacts, tags and indexes against each other; read-only, in bounded memory.
@@ -150,7 +147,7 @@ class Maintenance:
         """
         unregister(self._catalog, version)
 
-    def cache_size(self, version: str | None = None, *, settings: CacheSettings | None = None) -> CacheSize:
+    def cache_size(self, version: str | None = None) -> CacheSize:
         """What `Gallery.cache` with the same arguments would take in memory; read-only, no vector is read.
 
         Raises:
@@ -160,26 +157,4 @@ class Maintenance:
             >>> gallery.maintenance.cache_size().rows
             6
         """
-        return cache_size(self._catalog, version or self._catalog.recorded().active, settings or CacheSettings())
-
-    def write_back(self) -> WrittenBack:
-        """Write the native vectors that cascades of this process have made into the gallery.
-
-        Searches do so by themselves, beside the search, once many vectors wait; before a process ends it writes the
-        last ones by this call. Where columns are rewritten and no row moves, as in an adopted table, the vectors are
-        staged beside the table, and the next `upgrade` brings them in.
-
-        Returns:
-            How many vectors were written, and how many wait yet.
-
-        Raises:
-            LeaseHeld: Another process works on the upgrade; the vectors wait until that is over.
-            StorageError: The table cannot be written; the vectors wait.
-
-        Examples:
-            >>> gallery.maintenance.write_back()
-            WrittenBack(rows=0, waiting=0)
-        """
-        written = self._searched.write_back()
-        tend(self._catalog, count=True)
-        return written
+        return cache_size(self._catalog, version or self._catalog.recorded().active)

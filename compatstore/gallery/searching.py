@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from compatstore import search as searching
-from compatstore.arrays import ArrowTable, FloatArray
-from compatstore.errors import CompatStoreError
+from compatstore.arrays import ArrowTable
 from compatstore.gallery.core import GalleryCore, verbs
-from compatstore.in_memory.graph import CacheSettings
 from compatstore.search import Cascade, Expected
 from compatstore.search.cache import Cache, CachedServing
 from compatstore.storage.app_columns import refuse_distance
-from compatstore.storage.catalog import Catalog
 from compatstore.storage.indexes import SearchSettings
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.search_account import read_spent
-from compatstore.upgrade.backfilling.searched import SearchBudget, SearchedItems
 from compatstore.upgrade.estimates.below import warning_of
-from compatstore.upkeep.tend import tend
 
 _Served = searching.SearchPlan | searching.FusionPlan | searching.ExpectedPlan
 
@@ -31,11 +23,6 @@ _Served = searching.SearchPlan | searching.FusionPlan | searching.ExpectedPlan
 @verbs()
 class SearchVerbs(GalleryCore):
     """Searching. A part of `compatstore.Gallery`."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        super().__init__(catalog)
-        self._searched = SearchedItems(catalog)
-        self._writing: Future[None] | None = None
 
     def search(
         self,
@@ -102,7 +89,7 @@ class SearchVerbs(GalleryCore):
         named = searching.result_columns(registry, snapshot.schema, columns)
         wanted = searching.whole_columns(named)
         if isinstance(plan, searching.CascadePlan):
-            found = self._search_cascade(registry, snapshot, plan, queries, wanted)
+            found = searching.search_cascade(self._catalog, snapshot, plan, queries, wanted)
         elif isinstance(plan, searching.ExpectedPlan):
             found = searching.search_expected(self._catalog, snapshot, plan, queries, wanted)
         elif isinstance(plan, searching.FusionPlan):
@@ -142,7 +129,6 @@ class SearchVerbs(GalleryCore):
         version: str | None = None,
         *,
         max_bytes: int | None = None,
-        settings: CacheSettings | None = None,
         serving: CachedServing | None = None,
     ) -> Cache:
         """Keep a version's vectors in memory, in a graph (HNSW) that finds nearly all of the nearest items fast.
@@ -153,7 +139,6 @@ class SearchVerbs(GalleryCore):
         Args:
             version: The active one by default.
             max_bytes: Memory that it may take, now and as the gallery grows; None for any.
-            settings: How the graph is built and searched.
             serving: `Expected` ranks the first candidates by expected distances, "single" does not. By default as
                 `cutover` has chosen for the version, and from the next search on as a later one chooses.
 
@@ -172,33 +157,7 @@ class SearchVerbs(GalleryCore):
             ['a', 'd']
         """
         name = version or self._catalog.recorded().active
-        return Cache(self._catalog, name, max_bytes, settings or CacheSettings(), serving)
-
-    def _search_cascade(
-        self,
-        registry: Registry,
-        snapshot: Any,
-        plan: searching.CascadePlan,
-        queries: Mapping[str, FloatArray],
-        columns: Sequence[str],
-    ) -> Any:
-        """Search by a cascade, and have what it embedded written beside the searches once it is worth a commit."""
-        asked = plan.cascade
-        budget = SearchBudget(per_query=asked.per_query, in_all=asked.in_all, write_back=asked.write_back)
-
-        def embed(found: searching.Candidates) -> FloatArray:
-            return self._searched.embed(registry, plan.run, found.rows, found.queries, found.native, budget)
-
-        result = searching.search_cascade(self._catalog, snapshot, plan, queries, columns, embed)
-        if self._searched.due and (self._writing is None or self._writing.done()):
-            self._writing = _beside().submit(self._write_back_quietly)
-        return result
-
-    def _write_back_quietly(self) -> None:
-        """Write what waits; where it cannot be written now, it waits for a later search."""
-        with suppress(CompatStoreError):
-            self._searched.write_back()
-            tend(self._catalog, count=True)
+        return Cache(self._catalog, name, max_bytes, serving)
 
     def _warned(self, registry: Registry, plan: _Served) -> _Served:
         """The same plan, with what was measured to be below the status quo."""
@@ -224,9 +183,3 @@ class SearchVerbs(GalleryCore):
         else:
             plan = searching.plan_serving(self._catalog, registry, query, k, version, where, serving)
         return plan if settings is None else plan.using(settings)
-
-
-@cache
-def _beside() -> ThreadPoolExecutor:
-    """The thread that writes what searches embedded; a process that ends waits for it."""
-    return ThreadPoolExecutor(1, thread_name_prefix="compatstore-write-back")

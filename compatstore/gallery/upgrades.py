@@ -158,7 +158,7 @@ class UpgradeVerbs(VersionVerbs):
         resolved = partial(resolve_run, target=target, via=via, holdout=holdout, learner=learner)
         planned = resolved(self._catalog, backfill=request)  # refuses what cannot be before anything is written
         settings = run or RunSettings()
-        require_startable(planned, asked, settings, refits=refit is not None)
+        require_startable(planned, asked)
         estimate = agree(planned, asked, progress) if asked.asked and not planned.run.teaches else None
         if estimate is not None and asked.target_quality is not None:
             require_within_reach(planned, estimate)

@@ -6,60 +6,25 @@ the others and does not return them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from compatstore.arrays import FloatArray, RowNumbers
-from compatstore.boundary import checked_fields, require_fields
-from compatstore.errors import InvalidInput
 from compatstore.in_memory.flat import Chosen, Exact, Flat
 from compatstore.in_memory.nearest import as_distances, load_faiss, metric_number
 from compatstore.versions import Metric
 
+NEIGHBOURS = 16  # of a vector in the graph, twice as many in its lowest layer: `m` in the paper
+BUILDING_BREADTH = 80  # candidates for these neighbours: `ef_construction` in the paper
 BREADTHS = (24, 32, 64, 128, 256, 512, 1024)  # the first is enough for 10 neighbours and the query itself
-MOST_BREADTH = 1_000_000
 # Compared with all that count, where these are few, or few of all: the graph would walk over many that do not count.
 FEW, FEW_OF = 2_048, 20
 
 
-@checked_fields
-@dataclass(frozen=True, kw_only=True)
-class CacheSettings:
-    """How a graph is built and searched; the names are those of the paper.
-
-    Args:
-        m: Neighbours of a vector in the graph, from 4 to 128; twice as many in its lowest layer.
-        ef_construction: Candidates for these neighbours, from 8 to 10,000.
-        ef_search: Candidates of a search, >= 1; None measures which of 16, 32, ..., 1,024 finds 97 % of the 10 nearest,
-            with items of the gallery as queries.
-
-    Raises:
-        InvalidInput: A number is out of its range.
-
-    Examples:
-        >>> cs.CacheSettings(m=32, ef_search=128).m
-        32
-    """
-
-    m: int = 16
-    ef_construction: int = 80
-    ef_search: int | None = None
-
-    def __post_init__(self) -> None:
-        require_fields(self)
-        bounds = {"m": (4, 128), "ef_construction": (8, 10_000), "ef_search": (1, MOST_BREADTH)}
-        for name, (least, most) in bounds.items():
-            value = getattr(self, name)
-            if value is not None and not least <= value <= most:
-                asked = f"build a graph with {name}={value}"
-                raise InvalidInput(asked, expected=f"a number from {least} to {most}", found=f"{value}")
-
-
-def graph_bytes(rows: int, dim: int, settings: CacheSettings) -> int:
+def graph_bytes(rows: int) -> int:
     """About what the graph of that many vectors takes in memory, without the vectors themselves."""
-    links = 2 * settings.m + settings.m / (settings.m - 1)  # each layer has 1/m of the vectors of the one below it
+    links = 2 * NEIGHBOURS + NEIGHBOURS / (NEIGHBOURS - 1)  # each layer has 1/m of the vectors of the one below it
     return int(rows * (4 * links + 4 + 8))  # and of each vector its highest layer, and where its links begin
 
 
@@ -69,24 +34,23 @@ class Graph:
     Args:
         dim: Values of a vector.
         metric: "l2", "cosine" or "dot".
-        settings: How it is built; its `ef_search` is that of `search`, and may be set later.
         rows: Vectors that memory is taken for at once; where more are added, FAISS doubles what it has.
 
     Attributes:
         recall: Share of the nearest vectors that `search` finds, as `measure` has seen it, in [0, 1].
     """
 
-    def __init__(self, dim: int, metric: Metric, settings: CacheSettings, rows: int) -> None:
+    def __init__(self, dim: int, metric: Metric, rows: int) -> None:
         faiss: Any = load_faiss()
-        self._dim, self._metric, self._settings, self._capacity = dim, metric, settings, rows
+        self._dim, self._metric, self._capacity = dim, metric, rows
         self._faiss, self._count = faiss, 0
-        self._index: Any = faiss.IndexHNSWFlat(dim, settings.m, metric_number(metric))
-        self._index.hnsw.efConstruction = settings.ef_construction
+        self._index: Any = faiss.IndexHNSWFlat(dim, NEIGHBOURS, metric_number(metric))
+        self._index.hnsw.efConstruction = BUILDING_BREADTH
         self._stored: Any = faiss.downcast_index(self._index.storage)
         for memory, size in ((self._stored.codes, 4 * dim * rows), (self._index.hnsw.neighbors, self._links(rows))):
             memory.resize(size)  # an empty vector of C++ takes exactly what it is asked for, and keeps it
             memory.resize(0)
-        self.breadth = settings.ef_search or BREADTHS[0]
+        self.breadth = BREADTHS[0]
         self.recall = 1.0
 
     def __len__(self) -> int:
@@ -147,7 +111,7 @@ class Graph:
         return distances, places
 
     def measure(self, sample: int, neighbours: int, goal: float) -> None:
-        """Measure what searches find and, where the settings name no breadth, take the least that finds enough.
+        """Measure what searches find, and take the least breadth that finds enough.
 
         Args:
             sample: Vectors drawn at random, which are the queries.
@@ -159,7 +123,7 @@ class Graph:
             return
         queries = self._all()[places]
         truth = _others(self.exact().search(queries, neighbours + 1)[1], places, neighbours)
-        for breadth in BREADTHS if self._settings.ef_search is None else (self._breadth,):
+        for breadth in BREADTHS:
             self.breadth = breadth
             found = _others(self.search(queries, neighbours + 1)[1], places, neighbours)
             hits = sum(len(mine & exact) for mine, exact in zip(found, truth, strict=True))
@@ -174,14 +138,14 @@ class Graph:
         return values.reshape(len(self), self._dim)
 
     def _links(self, rows: int) -> int:
-        return graph_bytes(rows, self._dim, self._settings) // 4 - 3 * rows
+        return graph_bytes(rows) // 4 - 3 * rows
 
     def _capacity_with(self, more: int) -> int:
         needed = len(self) + more
         return self._capacity if needed <= self._capacity else max(2 * self._capacity, needed)
 
     def _bytes_of(self, rows: int) -> int:
-        return 4 * self._dim * rows + graph_bytes(rows, self._dim, self._settings)
+        return 4 * self._dim * rows + graph_bytes(rows)
 
 
 def _others(found: RowNumbers, own: RowNumbers, neighbours: int) -> list[frozenset[int]]:

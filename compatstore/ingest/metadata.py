@@ -176,7 +176,7 @@ def drop(catalog: Catalog, names: Sequence[str]) -> list[str]:
             fix=f"A version's columns go with it: {next_step.call('retire', 'VERSION')}. Ids and sources stay.",
         )
     for run in registry.runs.values():
-        ordered = [factor.strip().removeprefix("column:") for factor in run.policy.split("*")]
+        ordered = [run.policy.removeprefix("column:")]
         wanted = [name for name in names if run.open and name in ordered]
         if wanted:
             other = next_step.made("Backfill", order="random")

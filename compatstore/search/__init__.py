@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from compatstore.evaluation.fusion import Serving
-from compatstore.search.cascade import Cascade, CascadePlan, plan_cascade
-from compatstore.search.cascade_ranking import Candidates, search_cascade
+from compatstore.search.cascade import Cascade, CascadePlan, plan_cascade, search_cascade
 from compatstore.search.condition import joined
 from compatstore.search.execute import COMPUTED, as_queries, execute
 from compatstore.search.expected import Expected, ExpectedPlan, plan_expected, search_expected
@@ -19,7 +18,6 @@ QueryPlan: TypeAlias = SearchPlan | FusionPlan | CascadePlan | ExpectedPlan
 
 __all__ = [
     "COMPUTED",
-    "Candidates",
     "Cascade",
     "CascadePlan",
     "Expected",

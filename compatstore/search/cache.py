@@ -20,7 +20,6 @@ import pyarrow as pa
 from compatstore.arrays import ArrowTable, FloatArray
 from compatstore.boundary import bare, checked, fitted
 from compatstore.errors import CompatStoreError, InvalidInput
-from compatstore.in_memory.graph import CacheSettings
 from compatstore.in_memory.nearest import load_faiss
 from compatstore.search.cached_reading import (
     CachedIds,
@@ -92,7 +91,6 @@ class Cache:
         catalog: Catalog,
         version: str,
         max_bytes: int | None,
-        settings: CacheSettings,
         serving: CachedServing | None,
     ) -> None:
         if not (serving is None or serving == "single" or isinstance(serving, Expected)):
@@ -100,12 +98,12 @@ class Cache:
                 f"keep {version} in memory", expected='serving: "single", Expected or None', found=f"{serving!r:.200}"
             )
         load_faiss()
-        self._catalog, self._version, self._settings, self._max_bytes = catalog, version, settings, max_bytes
+        self._catalog, self._version, self._max_bytes = catalog, version, max_bytes
         self._serving = serving
         self._following = threading.Lock()
         self._searching = _SharedLock()
         self._state: CacheState | None = None
-        self._require(0, cache_size(catalog, version, settings).total)
+        self._require(0, cache_size(catalog, version).total)
         self._state = self._read(None, catalog.store.snapshot())
 
     def __repr__(self) -> str:
@@ -266,7 +264,7 @@ class Cache:
         state = self._open()
         rows = state.held[number]
         if len(rows.ids) > 2 * rows.count:
-            self._put(number, rows.rebuilt(self._settings))
+            self._put(number, rows.rebuilt())
         while len(self._open().held[number].tail):
             state = self._open()
             rows = state.held[number]
@@ -305,10 +303,10 @@ class Cache:
             reader = Reader(part, registry.id_column)
             rows, others = earlier.get(reader.kept()), sum(rows.bytes for rows in held)
             if rows is None:
-                size = size_of(reader, snapshot, self._settings)
+                size = size_of(reader, snapshot)
                 self._require(others, size.total)
                 ids = as_ids(pa.array([], snapshot.schema.field(registry.id_column).type))
-                held.append(CachedRows.empty(reader, ids, self._settings, size.rows).built(snapshot))
+                held.append(CachedRows.empty(reader, ids, size.rows).built(snapshot))
             else:
                 held.append(rows.following(snapshot, partial(self._require, others)))
         served = plan_served(self._catalog, registry, plan, self._serving)
@@ -365,7 +363,7 @@ class Cache:
 
     @property
     def ef_search(self) -> int:
-        """Candidates of a search: those of the settings, or the fewest that were measured to find enough."""
+        """Candidates of a search: the fewest that were measured to find enough."""
         return max(rows.graph.breadth for rows in self._open().held)
 
     def __len__(self) -> int:

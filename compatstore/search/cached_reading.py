@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowBatch, BoolArray, Digests, FloatArray
-from compatstore.in_memory.graph import CacheSettings, graph_bytes
+from compatstore.in_memory.graph import graph_bytes
 from compatstore.in_memory.nearest import as_compared
 from compatstore.search.execute import query_of_part
 from compatstore.search.plan import Part, plan_search
@@ -216,7 +216,7 @@ class CacheSize:
         return f"{self.rows} items in {in_mebibytes(self.total)}: {parts}"
 
 
-def cache_size(catalog: Catalog, version: str, settings: CacheSettings) -> CacheSize:
+def cache_size(catalog: Catalog, version: str) -> CacheSize:
     """What a cache of a version would take; reads the ids of the items, no vectors.
 
     Raises:
@@ -226,20 +226,18 @@ def cache_size(catalog: Catalog, version: str, settings: CacheSettings) -> Cache
     registry = catalog.recorded(snapshot)
     plan = plan_search(registry, version, 1, None)
     catalog.require(snapshot, *(part.version for part in plan.parts))
-    sizes = [size_of(Reader(part, registry.id_column), snapshot, settings) for part in plan.parts]
+    sizes = [size_of(Reader(part, registry.id_column), snapshot) for part in plan.parts]
     names = ("rows", "vectors", "graph", "ids", "beside")
     return CacheSize(**{name: sum(getattr(size, name) for size in sizes) for name in names})
 
 
-def size_of(reader: Reader, snapshot: Snapshot, settings: CacheSettings) -> CacheSize:
+def size_of(reader: Reader, snapshot: Snapshot) -> CacheSize:
     """What the rows of one part would take."""
     rows = ids = 0
     for batch in snapshot.to_batches(columns=[reader.id_column], filter=reader.condition):
         rows, ids = rows + batch.num_rows, ids + id_bytes(batch[reader.id_column])
     dim = reader.part.columns.dim
-    return CacheSize(
-        rows=rows, vectors=4 * dim * rows, graph=graph_bytes(rows, dim, settings), ids=ids, beside=BESIDE * rows
-    )
+    return CacheSize(rows=rows, vectors=4 * dim * rows, graph=graph_bytes(rows), ids=ids, beside=BESIDE * rows)
 
 
 def in_mebibytes(size: int) -> str:

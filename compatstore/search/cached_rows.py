@@ -16,7 +16,7 @@ import numpy as np
 
 from compatstore.arrays import BoolArray, Digests, FloatArray, RowNumbers
 from compatstore.in_memory.flat import Chosen, Flat
-from compatstore.in_memory.graph import CacheSettings, Graph
+from compatstore.in_memory.graph import Graph
 from compatstore.search.cached_reading import BESIDE, CachedIds, OriginCodes, Reader, Rows
 from compatstore.storage.indexes import NEIGHBOURS
 from compatstore.storage.moves import ChangedFragments, HeldFragment, addresses
@@ -64,7 +64,7 @@ class CachedRows:
     id_bytes: int
 
     @classmethod
-    def empty(cls, reader: Reader, ids: CachedIds, settings: CacheSettings, rows: int) -> CachedRows:
+    def empty(cls, reader: Reader, ids: CachedIds, rows: int) -> CachedRows:
         """No rows yet, and memory for some in the graph."""
         dim = reader.part.columns.dim
         return cls(
@@ -75,7 +75,7 @@ class CachedRows:
             origins=np.zeros(0, np.uint16),
             sigma2=np.zeros(0, np.float32),
             live=np.zeros(0, bool),
-            graph=Graph(dim, reader.metric, settings, rows),
+            graph=Graph(dim, reader.metric, rows),
             tail=Flat(np.zeros((0, dim), np.float32), reader.metric),
             id_bytes=0,
         )
@@ -232,10 +232,10 @@ class CachedRows:
         left = self.tail.vectors(slice(count, None))
         return replace(self, tail=Flat(left if len(left) else left.copy(), self.reader.metric))
 
-    def rebuilt(self, settings: CacheSettings) -> CachedRows:
+    def rebuilt(self) -> CachedRows:
         """The same in a graph of its own that holds nothing but the rows that count."""
         places = np.flatnonzero(self.live)
-        graph = Graph(self.reader.part.columns.dim, self.reader.metric, settings, len(places))
+        graph = Graph(self.reader.part.columns.dim, self.reader.metric, len(places))
         graph.breadth, graph.recall = self.graph.breadth, self.graph.recall
         for start in range(0, len(places), _AT_ONCE):
             graph.add(self._vectors(places[start : start + _AT_ONCE]))

@@ -1,79 +1,69 @@
 """A cascade: the first candidates of a search are embedded natively and ranked by the target's own vectors.
 
-Any search of an upgrade finds the candidates: in the source's column, in the target's with its transformed vectors, or
-fused. Of each query's first n those without a native vector are embedded by the target's model, all in one call of the
-encoder, and these n are ranked by their exact distance in the target's space. The rest stay behind them, in their
-order. An item that is not embedded, as its source cannot be read or the budget is spent, keeps its place: of the
-candidates A B C D with B not embedded, B stays the second, and A, C and D share the other places.
+The search that serves a query finds its candidates. Of each query's first n those without a native vector are embedded
+by the target's model, all in one call of the encoder, and these n are ranked by their exact distance in the target's
+space. The rest stay behind them, in their order. An item that is not embedded, as its source cannot be read or the
+budget is spent, keeps its place: of the candidates A B C D with B not embedded, B stays the second, and A, C and D
+share the other places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from compatstore import next_step
+from compatstore.arrays import ArrowTable, Doubles, FloatArray
 from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput, UpgradeError
-from compatstore.evaluation.fusion import Fusion
-from compatstore.search.execute import is_vectors
-from compatstore.search.expected import Expected, ExpectedPlan, plan_expected
-from compatstore.search.fusion import FusionPlan, plan_fused
-from compatstore.search.plan import Part, SearchPlan, part_of, plan_search
+from compatstore.evaluation.fusion import distances_to
+from compatstore.search.execute import execute, is_vectors, query_of_part
+from compatstore.search.expected import ExpectedPlan, search_expected
+from compatstore.search.fusion import FusionPlan, search_fused
+from compatstore.search.plan import Part, SearchPlan, part_of
 from compatstore.search.serving import plan_serving, versions_of
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.doubts import FIRST
+from compatstore.storage.columns import NATIVE
 from compatstore.storage.indexes import SearchSettings
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
-
-CandidateSearch = Literal["source", "target", "fused", "expected"]
-Rank = Literal["target", "fused"]
+from compatstore.storage.snapshot import Snapshot
+from compatstore.storage.vector_form import VectorForm, to_matrix, to_strings
+from compatstore.upgrade.backfilling.searched import embed_candidates
+from compatstore.upkeep.tend import tend
 
 
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Cascade:
-    """Candidates of a search that are embedded natively for it, within a budget.
+    """Candidates of a search that are embedded natively for it, within a budget, and kept.
 
     Args:
-        candidates: Search that finds the candidates: the source's, the target's (the vectors that the hop made), the
-            fused one, the target's by expected distances, or by default the one that serves the query without a
-            cascade.
-        first: Candidates of each query that are ranked by native vectors, >= 1.
-        per_query: Items that are embedded for a query at most, >= 0. Those that have a native vector cost nothing.
+        first: Candidates of each query that are ranked by native vectors, >= 1. Those that have one cost nothing.
         in_all: Items that searches embed for an upgrade at most, in all processes together, >= 0.
-        rank: What ranks the first candidates: the target's distance, or the fused one of both native vectors.
-        write_back: Whether native vectors are written into the gallery, and what was spent beside it. Else a search
-            writes nothing: vectors and budget are those of this process.
 
     Raises:
-        InvalidInput: A number is out of its range, or a word is none of those.
+        InvalidInput: A number is out of its range.
 
     Examples:
-        >>> cs.Cascade(first=50, per_query=10).in_all
+        >>> cs.Cascade(first=50).in_all
         10000
     """
 
-    candidates: CandidateSearch | None = None
     first: int = 10
-    per_query: int = 10
     in_all: int = 10_000
-    rank: Rank = "target"
-    write_back: bool = True
 
     def __post_init__(self) -> None:
         require_fields(self)
-        words = (("candidates", get_args(CandidateSearch), self.candidates), ("rank", get_args(Rank), self.rank))
-        for name, known, word in words:
-            if word is not None and word not in known:
-                raise InvalidInput("make a Cascade", expected=f"{name}: one of {', '.join(known)}", found=repr(word))
-        for name, least in (("first", 1), ("per_query", 0), ("in_all", 0)):
+        for name, least in (("first", 1), ("in_all", 0)):
             if getattr(self, name) < least:
-                raise InvalidInput(
-                    "make a Cascade", expected=f"{name} >= {least}", found=f"{name}={getattr(self, name)}"
-                )
+                found = f"{name}={getattr(self, name)}"
+                raise InvalidInput("make a Cascade", expected=f"{name} >= {least}", found=found)
 
 
 @dataclass(frozen=True)
@@ -86,8 +76,7 @@ class CascadePlan:
         candidates: The search that finds them.
         target: The target's column.
         source: The source's column.
-        cascade: What was asked for.
-        fusion: Ranks the first candidates; None where the target's distance does.
+        cascade: The request.
         spent: Items that searches have embedded for the upgrade so far.
     """
 
@@ -97,8 +86,7 @@ class CascadePlan:
     target: Part
     source: Part
     cascade: Cascade
-    fusion: Fusion | None
-    spent: int
+    spent: int = 0
 
     @property
     def version(self) -> str:
@@ -113,8 +101,7 @@ class CascadePlan:
     @property
     def versions(self) -> tuple[str, ...]:
         """Versions that queries are needed in."""
-        ranked = (self.target.version,) if self.fusion is None else (self.source.version, self.target.version)
-        return tuple(dict.fromkeys([*self.candidates.versions, *ranked]))
+        return tuple(dict.fromkeys([*self.candidates.versions, self.target.version]))
 
     def using(self, settings: SearchSettings) -> CascadePlan:
         """The same plan, with other settings of the indexes."""
@@ -122,19 +109,12 @@ class CascadePlan:
 
     def __str__(self) -> str:
         asked, target = self.cascade, self.target
-        by = f"{target.metric} in {target.version}"
-        if self.fusion is not None:
-            by = f"both native vectors, weight {self.fusion.weight:.4g} of {target.version}"
-        kept = "written back as native vectors" if asked.write_back else "kept in this process, not written"
-        left = max(asked.in_all - self.spent, 0)
-        return "\n".join(
-            [
-                str(self.candidates),
-                f"  cascade: the first {asked.first} are embedded natively in {target.version} and ranked by {by}; "
-                f"{self.k} results",
-                f"  price: at most {asked.per_query} encodings for a query in one call of the encoder, {left} of "
-                f"{asked.in_all} left in all; {kept}",
-            ]
+        return (
+            f"{self.candidates}\n"
+            f"  cascade: the first {asked.first} are embedded natively in {target.version} and ranked by "
+            f"{target.metric} in {target.version}; {self.k} results\n"
+            f"  price: at most {asked.first} encodings for a query in one call of the encoder, "
+            f"{max(asked.in_all - self.spent, 0)} of {asked.in_all} left in all; written back as native vectors"
         )
 
 
@@ -149,23 +129,23 @@ def plan_cascade(
 ) -> CascadePlan | SearchPlan | FusionPlan | ExpectedPlan:
     """Plan a cascade; read-only.
 
-    Where the upgrade is over (retired, rolled back, aborted) it is the search without one: nothing can be written back
+    If the upgrade is over (retired, rolled back, aborted), it is the search without one: nothing can be written back
     and no target serves.
 
     Args:
         catalog: The gallery.
         registry: Its state.
-        query: What `Gallery.search` takes; of the target at least, and of the source where candidates are found or
-            ranked by it. None for a source that every version can embed.
+        query: What `Gallery.search` takes; of the target at least, and of the source if it finds the candidates. None
+            for a source that every version can embed.
         k: Results wanted.
         version: Version of the query; the active one by default.
         where: The caller's conditions.
-        cascade: What is asked for.
+        cascade: The request.
 
     Raises:
-        InvalidInput: The query does not fit what is asked for, or a condition is not one expression.
+        InvalidInput: The query is of other versions than are needed, or a condition is not one expression.
         NotFound: There is no such version, or nothing to search with its queries.
-        UpgradeError: There was no upgrade, no fusion was chosen, or the target has no encoder here.
+        UpgradeError: There was no upgrade, or the target has no encoder here.
     """
     names = versions_of(registry, query, version)
     name = version or (names[0] if len(names) == 1 else registry.active)
@@ -173,22 +153,12 @@ def plan_cascade(
     if not names and query is not None and is_vectors(query, registry.record(name).dim):
         known = (name,)
     run = _run_of(registry, known, name)
-    if not run.open or any(registry.record(each).columns is None for each in (run.source, run.target)):
+    records = [registry.record(each) for each in (run.source, run.target)]
+    if not run.open or any(record.columns is None for record in records):
         return plan_serving(catalog, registry, query, k, version, where, None)
-    fetched = max(k, cascade.first)
-    found: SearchPlan | FusionPlan | ExpectedPlan
-    if cascade.candidates is None:
-        found = plan_serving(catalog, registry, query, fetched, version, where, None)
-    elif cascade.candidates == "expected":
-        hopped = plan_search(registry, run.target, fetched, where)
-        found = plan_expected(catalog, registry, hopped, Expected(first=max(fetched, FIRST)))
-    elif cascade.candidates == "fused":
-        found = plan_fused(registry, run.source, run.target, _fusion_of(registry, run), fetched, where)
-    else:
-        found = plan_search(registry, getattr(run, cascade.candidates), fetched, where)
-    fusion = _fusion_of(registry, run).at(1.0) if cascade.rank == "fused" else None
-    source, target = (part_of(registry.record(each), registry.columns(each)) for each in (run.source, run.target))
-    plan = CascadePlan(k, run, found, target, source, cascade, fusion, 0)
+    found = plan_serving(catalog, registry, query, max(k, cascade.first), version, where, None)
+    source, target = (part_of(record, registry.columns(record.name)) for record in records)
+    plan = CascadePlan(k, run, found, target, source, cascade)
     missing = [each for each in plan.versions if known and each not in known]
     if missing:
         raise InvalidInput(
@@ -230,13 +200,86 @@ def _run_of(registry: Registry, known: Sequence[str], name: str) -> RunRecord:
     return max(runs, key=lambda run: (run.open, run.started_at))
 
 
-def _fusion_of(registry: Registry, run: RunRecord) -> Fusion:
-    fusion = registry.fusion_of(run.target)
-    if fusion is None:
-        raise UpgradeError(
-            f"search by a cascade, fused in {run.source} and {run.target}",
-            expected="a fusion that was chosen for the upgrade",
-            found="none",
-            fix=f"Choose one: {next_step.call('evaluate', run.target, weight='best')}",
-        )
-    return fusion
+def search_cascade(
+    catalog: Catalog,
+    snapshot: Snapshot,
+    plan: CascadePlan,
+    queries: Mapping[str, FloatArray],
+    columns: Sequence[str],
+) -> ArrowTable:
+    """Search by a cascade, and write what was embedded into the gallery.
+
+    Args:
+        catalog: The gallery.
+        snapshot: The table version that the plan was made for.
+        plan: From `plan_cascade`.
+        queries: Version -> (q, dim) float32, the same q queries in each version.
+        columns: Columns to return.
+
+    Returns:
+        Arrow table as `execute` gives it. Items that are ranked by native vectors have the target as `_version`,
+        "native" as `_origin` and as `_distance` that of the target; the others what the search gave that found them.
+
+    Raises:
+        InvalidInput: The versions have different numbers of queries, the condition is no valid SQL for this table, or a
+            query has length 0, under cosine.
+    """
+    registry, target = catalog.recorded(snapshot), plan.target
+    if len({len(queries[name]) for name in plan.versions}) > 1:
+        found = ", ".join(f"{len(queries[name])} of {name}" for name in plan.versions)
+        raise InvalidInput("search by a cascade", expected="the same queries in each version", found=found)
+    asked = query_of_part(catalog, target, queries[target.version])[:, : target.columns.dim]
+    read = [registry.id_column, *plan.source.columns.hashed_names(registry.source_column), target.columns.vector]
+    read += [target.columns.origin] if target.columns.origin else []
+    rows = _candidates(catalog, snapshot, plan, queries, list(dict.fromkeys([*columns, *read])))
+    n = rows.num_rows
+    numbers = rows["_query"].to_numpy().astype(np.int64) if "_query" in rows.column_names else np.zeros(n, np.int64)
+    ranks = np.arange(n) - np.searchsorted(numbers, numbers)  # of each row for its query, from 0
+    first = np.flatnonzero(ranks < plan.cascade.first)
+    vectors = _native_vectors(catalog, snapshot, plan, rows.take(pa.array(first)))
+    distances = np.full(n, np.nan)
+    searchable = VectorForm(target.columns.dtype, target.metric).searchable(vectors)
+    for number in np.unique(numbers[first]):
+        mine, query = np.flatnonzero(searchable & (numbers[first] == number)), asked[number]
+        constant = np.float64(1.0) if target.metric != "l2" else query.astype(np.float64) @ query
+        distances[first[mine]] = distances_to(query, vectors[mine], target.metric) + constant
+    order, known = np.arange(n), np.flatnonzero(~np.isnan(distances))
+    order[known] = known[np.lexsort((ranks[known], distances[known], numbers[known]))]
+    order = order[ranks < plan.k]
+    return _results(rows.take(pa.array(order)), target.version, columns, distances[order])
+
+
+def _candidates(
+    catalog: Catalog, snapshot: Snapshot, plan: CascadePlan, queries: Mapping[str, FloatArray], columns: Sequence[str]
+) -> ArrowTable:
+    """The candidates of all queries, each query's nearest first."""
+    if isinstance(plan.candidates, FusionPlan):
+        return search_fused(catalog, snapshot, plan.candidates, queries, columns)
+    if isinstance(plan.candidates, ExpectedPlan):
+        return search_expected(catalog, snapshot, plan.candidates, queries, columns)
+    return execute(catalog, snapshot, plan.candidates, queries, columns)
+
+
+def _native_vectors(catalog: Catalog, snapshot: Snapshot, plan: CascadePlan, rows: ArrowTable) -> FloatArray:
+    """Native vectors of candidates, those of the table and those that are made now: (n, dim), NaN if there is none."""
+    columns = plan.target.columns
+    vectors, native = to_matrix(rows[columns.vector], columns.dim)
+    if columns.origin:
+        native = native & (to_strings(rows[columns.origin]) == NATIVE)
+    made = embed_candidates(catalog, snapshot, plan.run, rows, native, plan.cascade.in_all)
+    if np.isfinite(made).any():
+        tend(catalog)
+    return np.where(native[:, None], vectors, made)
+
+
+def _results(rows: ArrowTable, version: str, columns: Sequence[str], distances: Doubles) -> ArrowTable:
+    """The rows in order, with what is computed as of the vectors that ranked them."""
+    mine = pa.array(~np.isnan(distances))
+    computed = {
+        "_distance": pc.if_else(mine, pa.array(distances.astype(np.float32)), rows["_distance"]),
+        "_version": pc.if_else(mine, version, rows["_version"]),
+        "_origin": pc.if_else(mine, NATIVE, rows["_origin"]),
+    }
+    if "_query" in rows.column_names:
+        computed["_query"] = rows["_query"]
+    return pa.Table.from_arrays([*(rows[name] for name in columns), *computed.values()], [*columns, *computed])

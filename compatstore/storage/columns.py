@@ -8,9 +8,9 @@ the column would have the width of another: neither l2, cosine nor dot changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,8 +60,7 @@ class VersionColumns:
         origin: Column that says how each vector came about: `native`, or the id of the artifact that made it. None
             for an adopted column, whose vectors are all native.
         uncertainty: Column of sigma^2 of transformed vectors, or None.
-        input_hash: Column of the digest of what a vector was made from (see `row_digests.py`), or None. The column
-            is `<version>__basis`, its earlier name.
+        input_hash: Column of the digest of what a vector was made from (see `row_digests.py`), or None.
         side: Column of the side-information, or None.
         side_dim: Values of the side-information, or None.
         side_dtype: "float32", or "bits": eight values to a byte.
@@ -69,8 +68,6 @@ class VersionColumns:
         tensor: Whether vectors and float32 side-information are stored as tensors, as an upgrade adds them, in place of
             lists.
     """
-
-    STORED_AS: ClassVar[Mapping[str, str]] = {"input_hash": "basis"}
 
     vector: str
     dim: int
@@ -114,7 +111,7 @@ class VersionColumns:
             dtype=version.dtype,
             origin=f"{name}__origin",
             uncertainty=f"{name}__uncertainty",
-            input_hash=f"{name}__basis",
+            input_hash=f"{name}__input_hash",
             side=None if side_dim is None else f"{name}__side",
             side_dim=side_dim,
             side_dtype=version.side_dtype,

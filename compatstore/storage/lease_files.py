@@ -36,7 +36,7 @@ class Fence:
 
 
 LEDGER, STAGED = ("ledger", ".arrow"), ("staged", ".lance")
-_NAME = re.compile(r"(?P<kind>ledger|staged)-(?P<target>[^-]+)(-(?P<number>\d+))?(?P<suffix>\.arrow|\.lance)")
+_NAME = re.compile(r"(?P<kind>ledger|staged)-(?P<target>[^-]+)-(?P<number>\d+)(?P<suffix>\.arrow|\.lance)")
 
 
 class LeaseFiles:
@@ -46,8 +46,7 @@ class LeaseFiles:
         location: The gallery.
         kind: `LEDGER` or `STAGED`.
         target: The upgrade's target.
-        fence: The lease that is written under. Without one all leases' files are read, and what is written has the
-            name that it had in releases without numbers, which counts as the first.
+        fence: The lease that is written under; None for those who only read, who read all leases' files.
 
     Attributes:
         files: The folder.
@@ -83,7 +82,7 @@ class LeaseFiles:
 
     def _named(self, number: int) -> str:
         kind, suffix = self._kind
-        return f"{kind}-{self._target}-{number}{suffix}" if number else f"{kind}-{self._target}{suffix}"
+        return f"{kind}-{self._target}-{number}{suffix}"
 
 
 def last_number(location: Location, target: str) -> int:
@@ -101,4 +100,4 @@ def target_of(name: str, kind: tuple[str, str]) -> str | None:
 
 def _number(name: str, kind: tuple[str, str], target: str) -> int | None:
     found = _NAME.fullmatch(name)
-    return int(found["number"] or 0) if found is not None and target_of(name, kind) == target else None
+    return int(found["number"]) if found is not None and target_of(name, kind) == target else None

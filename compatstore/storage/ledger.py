@@ -31,7 +31,7 @@ from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 
 _SPENT, _RUN = b"spent", b"run"
-_ARROW, _SEAL = b"ARROW1", 32
+_SEAL = 32  # bytes of a SHA-256
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ class Ledger:
     ) -> None:
         self._location, self._run, self.target = location, run, target
         self._files = LeaseFiles(location, LEDGER, target, fence)
-        self._schema = pa.schema([("id", id_type), ("basis", pa.uint64()), ("reason", pa.string())])
+        self._schema = pa.schema([("id", id_type), ("input_hash", pa.uint64()), ("reason", pa.string())])
 
     def load(self) -> tuple[Spent, ArrowTable]:
-        """What was spent, and the items that could not be embedded: Arrow table of id, basis, reason.
+        """What was spent, and the items that could not be embedded: Arrow table of id, input_hash, reason.
 
         The input hash is that of the item as it was tried. Nothing where no backfill of this run has been.
 
@@ -141,7 +141,7 @@ class Ledger:
             self._files.files.delete(name)
 
     def rows(self, ids: Sequence[Id], input_hash: Digests, reasons: Sequence[str]) -> ArrowTable:
-        """Items that could not be embedded, as an Arrow table of id, basis, reason."""
+        """Items that could not be embedded, as an Arrow table of id, input_hash, reason."""
         columns = [pa.array(list(ids), self._schema.field("id").type), pa.array(input_hash), pa.array(list(reasons))]
         return pa.table(
             [column.cast(field.type) for column, field in zip(columns, self._schema, strict=True)], self._schema
@@ -154,9 +154,7 @@ def sealed(content: bytes) -> bytes:
 
 
 def unsealed(data: bytes) -> bytes:
-    """The content of a file that ends with its SHA-256; ledgers of earlier releases end as Arrow files do."""
-    if data.endswith(_ARROW):
-        return data
+    """The content of a file that ends with its SHA-256."""
     content = data[:-_SEAL]
     if hashlib.sha256(content).digest() != data[-_SEAL:]:
         raise ValueError("content of another SHA-256 than was written")

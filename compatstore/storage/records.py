@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, Literal
 
 from compatstore.derivation import Derivation
 from compatstore.encoders.protocol import Encoder
@@ -13,6 +12,8 @@ from compatstore.evaluation.merging import Merge
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.indexes import SearchSettings
 from compatstore.versions import OUTSIDE, EmbeddingVersion, HeadLoss
+
+WriteMode = Literal["auto", "move_rows", "rewrite_columns"]
 
 STORED = "stored:"  # begins the spec of a model that is kept beside the table; its SHA-256 follows
 
@@ -44,8 +45,6 @@ class VersionRecord:
             are the model's own.
         derivation: The steps from that model's vectors to this version's.
     """
-
-    STORED_AS: ClassVar[Mapping[str, str]] = {"input_version": "basis_of"}
 
     name: str
     dim: int
@@ -196,11 +195,11 @@ class RunRecord:
         max_cost: Money that it may cost, or None.
         price_per_item: Money that embedding an item costs, or None where that is not known.
         ended_by: The limit that ended the backfill, or "".
-        natives: How natives are stored: "rows", "columns", or "auto" for what writes less.
+        write_mode: How natives are stored.
         holdout: Share of the backfill that is drawn at random, for a refit to be judged by; 0 where none was asked for.
         refit_of: Id of the artifact that a refit took the place of in the path, or "".
         refit_at: Native items when a refit was last tried.
-        begun: Number of the lease under which it began, 0 where an earlier release began it.
+        begun: Number of the lease under which it began.
         lease: Number of the first lease whose staged natives count: that under which the target's columns were made, or
             which last folded what was staged.
         reads: What the backfill's encoder embeds items from: their "source" or their "id"; "" before any backfill.
@@ -210,8 +209,6 @@ class RunRecord:
         full_backfill: Of an upgrade that teaches itself: "open" if its limits allow everything to be embedded instead,
             should that take less time than learning; "chosen" once that was decided; "" otherwise.
     """
-
-    LEAVES_OUT: ClassVar[bool] = True  # earlier releases kept more in a run
 
     target: str
     source: str
@@ -227,7 +224,7 @@ class RunRecord:
     max_cost: float | None = None
     price_per_item: float | None = None
     ended_by: str = ""
-    natives: str = "auto"
+    write_mode: WriteMode = "auto"
     holdout: float = 0.0
     refit_of: str = ""
     refit_at: int = 0
@@ -247,11 +244,7 @@ class RunRecord:
     @property
     def identity(self) -> str:
         """What tells the upgrade from an earlier one to the same target, which may have begun in the same second."""
-        return f"{self.started_at}, lease {self.begun}" if self.begun else self.started_at
-
-    def is_called(self, began: str) -> bool:
-        """Whether a record names this upgrade: by its identity or, as earlier releases did, by when it began."""
-        return began in (self.identity, self.started_at)
+        return f"{self.started_at}, lease {self.begun}"
 
 
 @dataclass(frozen=True)
@@ -262,8 +255,7 @@ class ServingRecord:
 
     Attributes:
         target: Version upgraded to.
-        began: `RunRecord.identity` of the upgrade that it was chosen for, in earlier releases `started_at`; it holds
-            for no later one.
+        began: `RunRecord.identity` of the upgrade that it was chosen for; it holds for no later one.
         fusion: Weight and constants.
         labels: Column of labels that the weight was chosen by, or None.
         serving: Whether searches that do not name a way take the fusion.
@@ -282,8 +274,7 @@ class MergeRecord:
 
     Attributes:
         target: Version upgraded to.
-        began: `RunRecord.identity` of the upgrade that it was chosen for, in earlier releases `started_at`; it holds
-            for no later one.
+        began: `RunRecord.identity` of the upgrade that it was chosen for; it holds for no later one.
         merge: Merge, calibration and what they were chosen on.
         labels: Column of labels that the merge was chosen by, or None.
     """

@@ -180,7 +180,7 @@ class Registry:
     def fusion_of(self, target: str) -> Fusion | None:
         """How both versions of an open upgrade are searched as one; None where nothing was chosen for it."""
         run, serving = self.runs.get(target), self.serving.get(target)
-        if run is None or serving is None or not run.open or not run.is_called(serving.began):
+        if run is None or serving is None or not run.open or serving.began != run.identity:
             return None
         return serving.fusion
 
@@ -204,7 +204,7 @@ class Registry:
     def merge_of(self, target: str) -> Merge | None:
         """How the two parts of an open upgrade are merged; None where nothing was chosen for them as they are."""
         run, merging = self.runs.get(target), self.merging.get(target)
-        if run is None or merging is None or not run.open or run.path or not run.is_called(merging.began):
+        if run is None or merging is None or not run.open or run.path or merging.began != run.identity:
             return None
         bridge = bridge_to(self, target)
         return merging.merge if merging.merge.bridge == (bridge.id if bridge is not None else "") else None

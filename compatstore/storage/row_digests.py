@@ -91,12 +91,12 @@ CHECK = "check"
 
 
 def checked(rows: ArrowTable) -> ArrowTable:
-    """Staged rows (`id`, `basis`, which is the input hash, `vector`, perhaps `side`) with their digests in a column."""
+    """Staged rows (`id`, `input_hash`, `vector`, perhaps `side`) with their digests in a column."""
     return rows.append_column(pa.field(CHECK, pa.uint64()), pa.array(_digests(rows), pa.uint64()))
 
 
 def require_unchanged(rows: ArrowTable, address: str) -> ArrowTable:
-    """Rows that were read, once each is what `checked` was given; those of earlier releases have no digest.
+    """Rows that were read, once each is what `checked` was given.
 
     Args:
         rows: An Arrow table.
@@ -105,10 +105,9 @@ def require_unchanged(rows: ArrowTable, address: str) -> ArrowTable:
     Raises:
         StorageError: Some are not.
     """
-    if CHECK not in rows.schema.names:
-        return rows
     rows = rows.combine_chunks()
-    damaged = int((rows[CHECK].to_numpy() != _digests(rows)).sum())
+    known = CHECK in rows.schema.names
+    damaged = int((rows[CHECK].to_numpy() != _digests(rows)).sum()) if known else len(rows)
     if damaged:
         raise StorageError(
             f"read vectors staged in {address}",
@@ -126,7 +125,7 @@ def removal(address: str) -> str:
 
 def _digests(rows: ArrowTable) -> Digests:
     """(n,) uint64 of whole rows; a change of a single value never goes unseen."""
-    digests = hash_values(rows["id"]) ^ mix(rows["basis"].to_numpy())
+    digests = hash_values(rows["id"]) ^ mix(rows["input_hash"].to_numpy())
     for name in ("vector", "side"):
         if name in rows.schema.names:
             # Null lists are zeros here, as they are wherever staged rows are read.

@@ -70,7 +70,7 @@ class Staged:
                 mine = np.flatnonzero((rows >= first) & (rows < end))
                 if len(mine):
                     taken = require_unchanged(table.take((rows[mine] - first).tolist()), address)
-                    for name in set(dims) & set(taken.column_names):  # earlier releases staged vectors alone
+                    for name in dims:
                         values[name][mine] = to_matrix(taken[name], dims[name])[0]
             first = end
         return values["vector"], values.get("side")
@@ -105,7 +105,7 @@ class Staging:
         self._dim, self._side_dim = dim, side_dim
         lists = {"vector": dim} | ({} if side_dim is None else {"side": side_dim})
         vectors = [pa.field(name, pa.list_(pa.float32(), size)) for name, size in lists.items()]
-        keys = [pa.field("id", id_type), pa.field("basis", pa.uint64()), pa.field(ADDRESS, pa.int64())]
+        keys = [pa.field("id", id_type), pa.field("input_hash", pa.uint64()), pa.field(ADDRESS, pa.int64())]
         self._schema = pa.schema([*keys, *vectors])
         self._stored = self._schema.append(pa.field(CHECK, pa.uint64()))
 
@@ -147,7 +147,6 @@ class Staging:
         name = self._files.own
         before = self._open(name) if self._is_table(name) else None
         uri, mode = self._files.files.address(name), "create" if before is None else "append"
-        table = table if before is None else table.select(before.schema.names)
         written = write_fragments(table, uri, mode=mode, storage_options=self._options)
         for file in (file for fragment in written for file in fragment.files):
             require_whole(self._location, f"{FOLDER}/{name}/data/{file.path}")
@@ -169,12 +168,10 @@ class Staging:
         input_hash, addresses = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
         for table in tables:
             with storage_errors(f"read vectors staged beside {self._location.name}"):
-                names = [name for name in ("id", "basis", ADDRESS) if name in table.schema.names]
-                keys = table.to_table(columns=names).combine_chunks()
+                keys = table.to_table(columns=["id", "input_hash", ADDRESS]).combine_chunks()
             ids.append(keys["id"].combine_chunks().cast(ids[0].type))
-            input_hash.append(keys["basis"].to_numpy())
-            known = ADDRESS in names  # earlier releases staged none
-            addresses.append(keys[ADDRESS].to_numpy() if known else np.full(len(keys), UNKNOWN))
+            input_hash.append(keys["input_hash"].to_numpy())
+            addresses.append(keys[ADDRESS].to_numpy())
         return Staged(
             pa.concat_arrays(ids),
             np.concatenate(input_hash),

@@ -85,7 +85,7 @@ class HopRecipe:
             advance: Told how many live rows of a batch were made, remade or cleared.
         """
         batches = self._read(snapshot, fragment)
-        # In bfloat16 and int8 products are so fast that what is done beside them shows: two batches at a time fill each
+        # In bfloat16 products are so fast that what is done beside them shows: two batches at a time fill each
         # other's gaps, and what is derived takes one core. In float32 the products of one batch keep all cores busy.
         transformer = self.transformer
         at_once = 2 if transformer is not None and (transformer.exact or transformer.precision != "float32") else 1

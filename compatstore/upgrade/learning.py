@@ -416,7 +416,7 @@ def _take(
     def change(registry: Registry) -> Registry:
         open_run = require_open(registry, run.target)
         known = registry.serving.get(run.target)
-        same = known is not None and open_run.is_called(known.began)
+        same = known is not None and known.began == open_run.identity
         serving = known.serving if known is not None and same else "single"
         if record is not None:
             registry = registry.with_artifact(record)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from compatstore.artifacts.network import HopPrecisionRequest
+from compatstore.artifacts.network import PrecisionRequest
 from compatstore.evaluation.curve import native_count
 from compatstore.shown import Shown
 from compatstore.storage import indexes
@@ -87,7 +87,7 @@ class Plan(Shown):
 
 def make_plan(
     context: UpgradeContext,
-    precision: HopPrecisionRequest = "float32",
+    precision: PrecisionRequest = "float32",
     learner: Learner | None = None,
     gates: Gates | None = None,
     progress: Callable[[Progress], None] | None = None,
@@ -236,9 +236,7 @@ def _hop_step(
     transformer = choice.applied_to(transformer)
     chain = " then ".join(f"{artifact.short_id}" for artifact in transformer.artifacts)
     seconds = _per_row(context, transformer) * todo
-    note = f"transform {context.run.source} by {chain} in {choice.precision}" + (
-        f", {choice.loss}" if choice.loss else ""
-    )
+    note = f"transform {context.run.source} by {chain} in {choice.precision}"
     if transformer.exact:
         derived = ", then ".join(artifact.manifest.method for artifact in transformer.artifacts)
         note = f"derive of {context.run.source}: {derived}; exact, without an encoder, and natives stay native"

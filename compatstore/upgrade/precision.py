@@ -1,4 +1,4 @@
-"""The precision that a hop runs in: float32, bfloat16, the faster of the two on this machine, or int8."""
+"""The precision that a hop runs in: float32, bfloat16, or the faster of the two on this machine."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from compatstore.artifacts.network import HopPrecision, HopPrecisionRequest
-from compatstore.devices.fixed_int8 import FixedInt8
+from compatstore.artifacts.network import Precision, PrecisionRequest
 from compatstore.storage.columns import VersionValues
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.int8 import prepare_int8, require_int8
 from compatstore.upgrade.requests.run_settings import require_precision
 from compatstore.upgrade.transform import Transformer
 
@@ -45,29 +43,23 @@ class PrecisionChoice:
     """The precision of one hop.
 
     Args:
-        precision: "float32", "bfloat16" or "int8".
+        precision: "float32" or "bfloat16".
         warning: Why the precision that was asked for is a bad choice here; "" where it is not.
-        int8: The artifact in int8, for that precision; else None.
-        loss: What int8 changes, as a phrase; "" for other precisions.
     """
 
-    precision: HopPrecision
+    precision: Precision
     warning: str = ""
-    int8: FixedInt8 | None = None
-    loss: str = ""
 
     def applied_to(self, transformer: Transformer) -> Transformer:
         """The hop in this precision."""
-        return replace(transformer, precision=self.precision, int8=self.int8)
+        return replace(transformer, precision=self.precision)
 
 
 def choose_precision(
     context: UpgradeContext,
     transformer: Transformer | None,
-    asked: HopPrecisionRequest,
+    asked: PrecisionRequest,
     rows: int,
-    *,
-    keep: bool = False,
 ) -> PrecisionChoice:
     """Try both precisions on rows of the source where the answer can matter.
 
@@ -76,22 +68,13 @@ def choose_precision(
         transformer: Its hop, or None where nothing is transformed.
         asked: "float32" is never tried. "auto" takes bfloat16 where it is at least 1.1 times as fast and no output's
             cosine with float32's is below 0.999. "bfloat16" is taken, with a warning where it is slower or less exact.
-            "int8" is always measured, but where nothing is to be transformed; a mean cosine below 0.999 is refused, and
-            of a smallest one below that it is warned.
         rows: Rows that are to be transformed; of fewer than 32,768 bfloat16 is not tried.
-        keep: Whether to record the scales of int8; nothing else is written.
 
     Returns:
         The precision to run in, and what to warn of.
-
-    Raises:
-        InvalidInput: int8 changes too much, or the artifact cannot be run so.
-        MissingExtra: `onnx` or `onnxruntime` is not installed, for int8.
     """
     require_precision(asked)
-    if asked == "int8":
-        return _int8(context, transformer, keep)
-    taken: HopPrecision = "bfloat16" if asked == "bfloat16" else "float32"
+    taken: Precision = "bfloat16" if asked == "bfloat16" else "float32"
     if transformer is None or asked == "float32" or rows < FEWEST_ROWS:
         return PrecisionChoice(precision=taken)
     if asked == "auto" and find_spec("torch") is None:
@@ -103,18 +86,6 @@ def choose_precision(
     if asked == "auto":
         return PrecisionChoice(precision="bfloat16" if trial.gains else "float32")
     return PrecisionChoice(precision="bfloat16", warning=_warning(trial))
-
-
-def _int8(context: UpgradeContext, transformer: Transformer | None, keep: bool) -> PrecisionChoice:
-    if transformer is None:
-        return PrecisionChoice(precision="float32")
-    require_int8(transformer.artifacts, transformer.device, relearns=False)
-    prepared = prepare_int8(context, transformer, keep=keep)
-    if prepared is None:
-        return PrecisionChoice(precision="float32")
-    int8, record = prepared
-    warning = "" if record.cosine_min >= CLOSE else f"the hop in int8 changes vectors: {record}"
-    return PrecisionChoice(precision="int8", warning=warning, int8=int8, loss=f"{record}")
 
 
 def try_precisions(transformer: Transformer, sample: VersionValues) -> PrecisionTrial:

@@ -6,7 +6,6 @@ origin is another one is to be hopped again, which any hop of the run does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -183,17 +182,9 @@ class _AsHopped:
         values[self.picked] = self.hopped
         return values
 
-    def by_logits(self, score: Callable[[FloatArray], Doubles]) -> Doubles:
-        """(n,) float64, as the table has them now."""
-        return self.table.by_logits(score)
-
     def column(self, name: str) -> Doubles:
         """(n,) float64, a column of the user's numbers."""
         return self.table.column(name)
-
-    def traffic(self) -> Doubles:
-        """(n,) float64, number of searches that each item was a candidate of, as it is now."""
-        return self.table.traffic()
 
     def cells(self, seed: int) -> npt.NDArray[np.int64]:
         """(n,) int64, cells of the source's vectors."""

@@ -15,12 +15,12 @@ from compatstore.storage.history import now
 from compatstore.storage.records import OPEN, ArtifactRecord, RunRecord
 from compatstore.storage.registry import Registry, bridge_to
 from compatstore.storage.snapshot import Snapshot
-from compatstore.upgrade.backfilling.policies import SPREAD, factors, require_readable
+from compatstore.upgrade.backfilling.policies import SPREAD, require_policy, require_readable
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.backfilling.pricing import expected_price
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.lesson import Learner
-from compatstore.upgrade.requests.backfill import Backfill, write_mode_of
+from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.states import EXPAND, ROLLED_BACK, run_of
 
 
@@ -54,8 +54,7 @@ def resolve_run(
     run = run_of(registry, target) or _begin(catalog, snapshot, target, via)
     asked = backfill or Backfill()
     run = asked.applied_to(run, _price(catalog, run, asked))
-    factors(run.policy)
-    write_mode_of(run)
+    require_policy(run.policy)
     context = UpgradeContext.of(catalog, run, snapshot)
     if learner is not None and _is_to_learn(context, via):
         first = min(learner.first_rows(context.count()) / max(context.count(), 1), 1.0)

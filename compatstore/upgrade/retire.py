@@ -12,7 +12,6 @@ from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.fragment_counts import forget_counts
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import first_of, named
-from compatstore.storage.int8_scales import forget_int8
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry, drop_unused, edit, unsearchable
 from compatstore.storage.staging import Staging
@@ -164,7 +163,6 @@ def drop_leftovers(catalog: Catalog, record: VersionRecord) -> tuple[str, ...]:
     Staging(store.location, record.name, record.dim, id_arrow_type(registry), fence=fence).clear()
     forget_account(catalog, record.name)
     forget_counts(catalog.store, record.name)
-    forget_int8(catalog.store.location, record.name)
     catalog.store.untag(tag_of(record.name))
     return unused
 

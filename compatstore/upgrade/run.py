@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from compatstore.artifacts.network import HopPrecision
-from compatstore.devices.fixed_int8 import FixedInt8
+from compatstore.artifacts.network import Precision
 from compatstore.errors import CompatStoreError, CompatStoreWarning
 from compatstore.evaluation.curve import native_count
 from compatstore.shown import Shown
@@ -37,7 +36,6 @@ from compatstore.upgrade.full_backfill import (
 )
 from compatstore.upgrade.hop import Hop, expand
 from compatstore.upgrade.indexing import build_target, refresh_target
-from compatstore.upgrade.int8 import require_int8
 from compatstore.upgrade.learned_serving import has_no_gain, how_searched, serve_as_learned
 from compatstore.upgrade.learning import GAIN, learn, left_to_transform, reached, require_known, require_reached
 from compatstore.upgrade.lesson import LEAST_GROWTH, Learner, wave_of
@@ -67,7 +65,6 @@ class Controls:
         learner: Learns the transform of an upgrade that has no artifact from what it embeds, or None.
         gates: What such an upgrade is to reach.
         found: What its last lesson found, told with all progress.
-        int8: The hop's artifact in int8, once `run_upgrade` has found out that it runs so.
     """
 
     progress: Callable[[Progress], None] | None = None
@@ -78,7 +75,6 @@ class Controls:
     learner: Learner | None = None
     gates: Gates = field(default_factory=Gates)
     found: str = ""
-    int8: FixedInt8 | None = None
 
     def monitor(self, step: str, total: int) -> Monitor:
         """A monitor for one step."""
@@ -103,7 +99,7 @@ class UpgradeResult(Shown):
         unbackfillable: (id, reason) of items that cannot be embedded natively, the first ones.
         num_unbackfillable: How many there are.
         seconds: Time taken.
-        precision: What the hop ran in: "float32", "bfloat16" or "int8".
+        precision: What the hop ran in: "float32" or "bfloat16".
         warnings: What speaks against how this call was made.
         lessons: What an upgrade that teaches itself has found in this call, a sentence for each lesson.
         waves: What it has found after each wave, in all calls.
@@ -123,7 +119,7 @@ class UpgradeResult(Shown):
     unbackfillable: tuple[tuple[str, str], ...]
     num_unbackfillable: int
     seconds: float
-    precision: HopPrecision = "float32"
+    precision: Precision = "float32"
     warnings: tuple[str, ...] = ()
     lessons: tuple[str, ...] = ()
     waves: tuple[WaveFigures, ...] = ()
@@ -132,27 +128,18 @@ class UpgradeResult(Shown):
     has_no_gain: bool = False
 
 
-def require_startable(
-    context: UpgradeContext, gates: Gates, settings: RunSettings | None = None, *, refits: bool = False
-) -> None:
+def require_startable(context: UpgradeContext, gates: Gates) -> None:
     """Refuse to begin what cannot be finished; read-only.
 
     Args:
         context: The upgrade, resolved.
         gates: What it is to reach.
-        settings: How it is to run.
-        refits: Whether its transform is to be corrected as it goes on.
 
     Raises:
         UpgradeError: A backfill without an encoder; or searches are to go by expected distances, and the transform was
             not measured for that.
-        InvalidInput: The upgrade teaches itself, and a gate is of a figure that it cannot tell; or its hop cannot be in
-            int8, as was asked for.
-        MissingExtra: `onnx` or `onnxruntime` is not installed, for int8.
+        InvalidInput: The upgrade teaches itself, and a gate is of a figure that it cannot tell.
     """
-    if settings is not None and settings.precision == "int8":
-        artifacts = tuple(map(context.catalog.artifact, context.run.path))
-        require_int8(artifacts, settings.device, relearns=refits or context.run.teaches)
     if context.run.teaches:
         require_known(context, gates)
     if gates.serving == "expected":
@@ -183,7 +170,7 @@ def run_upgrade(context: UpgradeContext, controls: Controls) -> UpgradeResult:
 
 def _run_expanded(context: UpgradeContext, controls: Controls, started: float) -> UpgradeResult:
     choice = _choose(context, controls)
-    controls = replace(controls, settings=replace(controls.settings, precision=choice.precision), int8=choice.int8)
+    controls = replace(controls, settings=replace(controls.settings, precision=choice.precision))
     transformed = _hop(context, controls)
     if context.run.state not in (READY, CUTOVER):
         build_target(context.later(), controls.progress, controls.should_stop)
@@ -233,7 +220,7 @@ def _choose(context: UpgradeContext, controls: Controls) -> PrecisionChoice:
     if context.run.path:
         transformer = transformer_of(context.catalog, context.run, device=asked.device)
     rows = context.count(context.target.missing)
-    choice = choose_precision(context, transformer, asked.precision, rows, keep=True)
+    choice = choose_precision(context, transformer, asked.precision, rows)
     if choice.warning:
         warnings.warn(choice.warning, CompatStoreWarning, stacklevel=2)
     return choice
@@ -254,12 +241,8 @@ def catch_up(context: UpgradeContext, controls: Controls) -> int:
 def _hop_of(context: UpgradeContext, controls: Controls) -> Hop:
     transformer, settings = None, controls.settings
     if context.run.path:
-        precision: HopPrecision = "float32" if settings.precision == "auto" else settings.precision
-        if precision == "int8" and controls.int8 is None:
-            precision = "float32"
-        transformer = transformer_of(
-            context.catalog, context.run, device=settings.device, precision=precision, int8=controls.int8
-        )
+        precision: Precision = "float32" if settings.precision == "auto" else settings.precision
+        transformer = transformer_of(context.catalog, context.run, device=settings.device, precision=precision)
     return Hop.of(context, transformer, controls.engine)
 
 

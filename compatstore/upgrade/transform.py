@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import BoolArray, FloatArray
-from compatstore.artifacts import Artifact, Transformed
-from compatstore.artifacts.network import HopPrecision
-from compatstore.devices.fixed_int8 import FixedInt8
+from compatstore.artifacts import Artifact
+from compatstore.artifacts.network import Precision
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE, VersionValues
 from compatstore.storage.records import RunRecord
@@ -24,16 +23,14 @@ class Transformer:
     Args:
         artifacts: In the order in which they are applied.
         device: "cpu" or "cuda"; None takes the CPU.
-        precision: "float32", or "bfloat16" or "int8" where speed matters more than the last digits.
+        precision: "float32", or "bfloat16" where speed matters more than the last digits.
         form: How the target keeps what is made; None where it is not kept.
-        int8: The one artifact in int8, for that precision; else None.
     """
 
     artifacts: tuple[Artifact, ...]
     device: str | None = None
-    precision: HopPrecision = "float32"
+    precision: Precision = "float32"
     form: VectorForm | None = None
-    int8: FixedInt8 | None = None
 
     @property
     def origin(self) -> str:
@@ -83,7 +80,7 @@ class Transformer:
             read = None
             if artifact.manifest.side_source is not None:
                 read, valid = side, valid & side_valid
-            made = self._made(artifact, vectors, read)
+            made = artifact.apply(vectors, read, device=self.device, precision=self.precision)
             uncertainty, side, side_valid = made.uncertainty, None, np.zeros(n, bool)
             vectors, finite = _finite(made.vectors)
             valid = valid & finite
@@ -108,24 +105,17 @@ class Transformer:
         if rows.any():
             target.put(rows, self.apply(source.take(rows)))
 
-    def _made(self, artifact: Artifact, vectors: FloatArray, side: FloatArray | None) -> Transformed:
-        if self.precision != "int8":
-            return artifact.apply(vectors, side, device=self.device, precision=self.precision)
-        assert self.int8 is not None
-        return self.int8.apply(vectors, side)
-
 
 def transformer_of(
     catalog: Catalog,
     run: RunRecord,
     *,
     device: str | None = None,
-    precision: HopPrecision = "float32",
-    int8: FixedInt8 | None = None,
+    precision: Precision = "float32",
 ) -> Transformer:
     """The transformer of an upgrade; its artifacts are loaded and verified."""
     artifacts = tuple(catalog.artifact(artifact_id) for artifact_id in run.path)
-    return Transformer(artifacts, device, precision, VectorForm.of(catalog.registry().record(run.target)), int8)
+    return Transformer(artifacts, device, precision, VectorForm.of(catalog.registry().record(run.target)))
 
 
 def _finite(rows: FloatArray) -> tuple[FloatArray, BoolArray]:

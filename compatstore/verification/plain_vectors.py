@@ -25,10 +25,9 @@ from compatstore.storage.lancedb_functions import function_of
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.verification.environment import Diagnosis, Level
 from compatstore.verification.plain_columns import IDS, PlainColumns
-from compatstore.verification.two_models import TOLD_APART, Mixture, find_mixture, range_of
+from compatstore.verification.two_models import SAMPLE, TOLD_APART, Mixture, distinct, find_mixture, range_of
 from compatstore.versions import EmbeddingVersion
 
-SAMPLE = 4_000  # rows in which two models are looked for
 MOST_DIGESTS = 4 << 20  # that are held; 32 MiB
 UNIT = 1e-3  # how far a length may be from 1
 NAMED = 5
@@ -150,7 +149,7 @@ class VectorTally:
                 *(p for p, r in zip(self._places, self._sample, strict=True) if r.shape[1] == self.dim),
             ]
         )
-        kept = np.sort(np.unique(digest_half(rows), return_index=True)[1])
+        kept = distinct(rows)
         return rows[kept], places[kept]
 
 
@@ -310,13 +309,12 @@ def _two_models(
         known = np.array([at for at, value in enumerate(keys) if value is not None], np.intp)
         by_order = sorted(known.tolist(), key=lambda at: keys[at])
         rows, places, sampled = rows[by_order], places[by_order], sampled[by_order]
-    found = find_mixture(rows, ordered=order is not None, progress=progress)
+    found = find_mixture(rows, progress=progress)
     topic = f"two models{of}"
     if found is None:
         return Diagnosis(topic=topic, level="ok", what=f"not judged: {len(rows)} distinct vectors are too few")
     if not found.found:
-        what = f"no sign of them in {len(rows)} distinct vectors; ranges of {order} were compared" if order else ""
-        return Diagnosis(topic=topic, level="ok", what=what or f"no sign of them in {len(rows)} distinct vectors")
+        return Diagnosis(topic=topic, level="ok", what=f"no sign of them in {len(rows)} distinct vectors")
     what = (
         f"a part of {found.share:.0%} of {name} is told from the rest by its spectrum: {found.told_apart:.1%} of rows "
         f"whose neighbours were not learned from, {TOLD_APART:.0%} are a sign of another model"

@@ -17,7 +17,6 @@ from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.row_digests import removal
 from compatstore.storage.staging import Staging, staged_version
-from compatstore.storage.traffic import Traffic
 from compatstore.upgrade.leases.lease import lease_in, leases_in
 from compatstore.upgrade.leases.stop_request import requests_in
 from compatstore.upgrade.states import STATES, tag_of
@@ -166,18 +165,12 @@ def _staged(severity: Severity, what: str, repair: str) -> Finding:
 
 
 def check_accounts(context: CheckContext) -> Iterator[Finding]:
-    """What an upgrade has spent, and could not embed, and what searches asked for, can be read."""
+    """What an upgrade has spent, and could not embed, can be read."""
     for run in context.registry.runs.values():
         try:
             ledger_of(context.catalog, context.registry, run).load()
         except StorageError as error:
             what = f"what the upgrade to {run.target} has spent cannot be read: {error.found}"
-            yield Finding(check="accounts", severity="error", what=what, repair=error.fix)
-        id_type = id_arrow_type(context.registry)
-        try:
-            Traffic(context.catalog.store.location, run.target, id_type, run.identity).load()
-        except StorageError as error:
-            what = f"how often items of {run.target} were candidates cannot be read: {error.found}"
             yield Finding(check="accounts", severity="error", what=what, repair=error.fix)
 
 

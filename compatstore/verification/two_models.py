@@ -1,41 +1,36 @@
-"""Signs that vectors of two models stand in one column: parts whose difference goes beyond what the items are about.
+"""Signs that vectors of two models stand in one column: a part whose difference goes beyond what the items are about.
 
-Any column falls into parts: photos of cats lie elsewhere than photos of ships. So a part is judged by what it holds for
-items that it was not learned from. Each part is a set of neighbourhoods (some sixty to a sample). A Gaussian is fitted
-to half of the neighbourhoods of the part and one to half of the rest's, with equally many rows, and the rows of all
-other neighbourhoods are told apart by them. What tells cats from ships does not tell their other neighbours apart;
-another model's mean and spectrum stand in every one of its vectors. A single large class passes that test too, so the
-part must also be as manifold as the rest: the participation ratio of its variances is at least `SAME_RANK` of theirs.
-And it must lie where the rest hardly varies, in units of the rest's own variances: a class uses its model's directions.
+Any column falls into parts: photos of cats lie elsewhere than photos of ships. So a part is evaluated by what it holds
+for items that it was not learned from. A sample is cut into sixty neighbourhoods, and parts grow of a few of them. A
+Gaussian is fitted to half of the neighbourhoods of a part and one to half of the rest's, and the rows of the other
+neighbourhoods are told apart by them. What tells cats from ships does not tell their other neighbours apart; another
+model's mean and spectrum stand in every one of its vectors. A single large class passes that test too, so the part must
+also vary in as many directions as the rest, and lie where the rest hardly varies: a class uses its model's directions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
-from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions, RowNumbers
+from compatstore.arrays import BoolArray, Doubles, FloatArray, Id, Positions
+from compatstore.artifacts.runners import one_thread_each
+from compatstore.digests import digest_half
+from compatstore.storage.columns import VersionColumns
+from compatstore.storage.store import Store
+from compatstore.storage.vector_form import to_matrix
 from compatstore.upgrade.progress import Monitor, Progress
 
-STEP = "two models"  # of its progress
-NEIGHBOURHOODS = 60
-FEWEST_ROWS = 600  # of a sample that is judged at all: ten rows a neighbourhood
-LEAST_SHARE = 0.03  # of the rows, in a part; a smaller one has too few neighbourhoods to learn from
-FEWEST = 4  # neighbourhoods of a part: two to learn from and two to judge by
-WIDEST = 384  # values; longer vectors are projected onto as many directions at random
-SEEDS, STEPS, SPLITS = 12, 3, 4
-SHRUNK = 0.3  # share of the mean variance in each covariance: of few rows, most variances are 0 otherwise
-TOLD_APART = 0.94  # of the rows of either side, at least; chosen in docs/results/two_models.md
-SAME_RANK = 0.6
-OUTSIDE = 1.6
-SLIGHTLY_SHRUNK = 0.05  # for spectra of many rows: what tells models apart is where the rest hardly varies
-NEAREST, FARTHEST = 0.2, 0.8  # quantiles of the part's and the rest's neighbourhoods
-RANGES = 10
-MOVES = 2  # of the ends of a range
-AXES = 4  # along which neighbourhoods are divided at the largest gap
-WITHIN = 0.9  # share of a part's rows that a range must hold to be named
+SAMPLE = 3_000  # rows of a column that are looked at
+FEWEST_ROWS = 600  # of a sample that is looked at: ten for each neighbourhood
+NEIGHBOURHOODS, BEGINNINGS, STEPS, DRAWS = 60, 12, 4, 4
+WIDEST = 128  # values that are compared: of longer vectors the directions in which the sample varies most
+FEWEST = 4  # neighbourhoods of a part: two to learn from and two to evaluate
+# Limits of a sign, chosen in docs/results/two_models.md.
+TOLD_APART, SAME_RANK, OUTSIDE = 0.94, 0.6, 1.6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,56 +40,95 @@ class Mixture:
     Attributes:
         told_apart: Share of rows of unseen neighbourhoods that are assigned to their own side, the smaller one of both
             sides, in [0, 1].
-        share: Share of the rows in the part, in [0, 0.5].
         rank_ratio: Effective rank of the part over that of as many rows of the rest.
         outside: How far the part lies outside the rest's spectrum: squared lengths of its rows in units of the rest's
-            variances, of the part's nearest neighbourhoods over those of the rest's farthest, which were left out.
-        part: (n,) bool, the rows of the part.
-        by_range: Whether the part is a range of the rows' order.
+            variances, over those of rows of the rest that were left out.
+        part: (n,) bool, the rows of the part, at most half of them.
     """
 
     told_apart: float
-    share: float
     rank_ratio: float
     outside: float
     part: BoolArray
-    by_range: bool = False
 
     @property
     def found(self) -> bool:
-        """Whether this is a sign of two models."""
+        """True if this is a sign of two models."""
         return self.told_apart >= TOLD_APART and self.rank_ratio >= SAME_RANK and self.outside >= OUTSIDE
+
+    @property
+    def share(self) -> float:
+        """Share of the rows in the part, in [0, 0.5]."""
+        return float(self.part.mean())
 
 
 def find_mixture(
-    vectors: FloatArray,
-    *,
-    ordered: bool = False,
-    seed: int = 0,
-    progress: Callable[[Progress], None] | None = None,
+    vectors: FloatArray, *, seed: int = 0, progress: Callable[[Progress], None] | None = None
 ) -> Mixture | None:
     """Look for a part that another model has made.
 
     Args:
-        vectors: (n, dim) float32, finite and not zero, without repeats; only directions count.
-        ordered: Whether the rows are in an order that means something, such as that of their dates.
+        vectors: (n, dim) float32, a sample, finite and not zero, without repeats; only directions count.
         seed: Of the draws.
         progress: Called after each part that was compared with the rest.
 
     Returns:
-        The part that is least like the rest, or None where none could be judged.
+        The part that is least like the rest, or None if there are too few rows or no part could be compared.
     """
     if len(vectors) < FEWEST_ROWS:
         return None
     rng = np.random.default_rng(seed)
-    rows = _directions(vectors, rng)
-    monitor = Monitor(STEP, SEEDS + AXES + (2 * RANGES - 3 if ordered else 0), progress)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
+    rows = unit
+    if rows.shape[1] > WIDEST:
+        rows = unit @ np.linalg.eigh(unit.T @ unit)[1][:, -WIDEST:]
+    places = neighbourhoods(rows, rng)
+    monitor = Monitor("two models", BEGINNINGS, progress)
     monitor.begin()
-    found = list(_by_neighbourhoods(rows, rng, monitor))
-    if ordered:
-        found += _by_ranges(rows, rng, monitor)
+    found = dict[bytes, Mixture]()
+    with one_thread_each():  # products this small take several times the processor's time in several threads
+        for begun in _beginnings(rows, places):
+            chosen = _grown(rows, places, begun, rng)
+            if chosen is not None and chosen.tobytes() not in found:
+                found[chosen.tobytes()] = _compared(unit, rows, places, chosen, rng)
+            monitor.advance(1)
     monitor.finish()
-    return max(found, key=_order, default=None)
+    return max(found.values(), key=_order, default=None)
+
+
+def foreign_items(
+    store: Store, columns: VersionColumns, key: str, progress: Callable[[Progress], None] | None = None
+) -> tuple[float, list[Id]] | None:
+    """Look for a part that another model has made in a sample of a table's vectors; read-only.
+
+    Args:
+        store: The table.
+        columns: Where the vectors are.
+        key: Column of the ids.
+        progress: As of `find_mixture`.
+
+    Returns:
+        The part's share of the sample and its ids, or None if there is no sign of one.
+    """
+    snapshot = store.snapshot()
+    rows = snapshot.count_rows()
+    if rows < FEWEST_ROWS:
+        return None
+    drawn = np.sort(np.random.default_rng(0).choice(rows, min(SAMPLE, rows), replace=False))
+    taken = snapshot.take(drawn.tolist(), columns=[key, columns.vector])
+    vectors, valid = to_matrix(taken[columns.vector], columns.dim)
+    sound = np.flatnonzero(valid & np.isfinite(vectors).all(axis=1) & vectors.any(axis=1))
+    sound = sound[distinct(vectors[sound])]
+    found = find_mixture(vectors[sound], progress=progress)
+    if found is None or not found.found:
+        return None
+    return found.share, taken[key].take(pa.array(sound[found.part])).to_pylist()
+
+
+def distinct(vectors: FloatArray) -> Positions:
+    """The first of each of several rows that are equal to the precision of float16: (n, dim) -> (m,) positions."""
+    return np.sort(np.unique(digest_half(vectors), return_index=True)[1])
 
 
 def _order(one: Mixture) -> tuple[bool, float, float]:
@@ -104,114 +138,17 @@ def _order(one: Mixture) -> tuple[bool, float, float]:
     return False, float(one.rank_ratio >= SAME_RANK) + float(one.outside >= OUTSIDE), one.told_apart
 
 
-def range_of(part: BoolArray) -> tuple[int, int] | None:
-    """First and last position of the shortest range with `WITHIN` of a part's rows; None where others are many in it.
-
-    Args:
-        part: (n,) bool, in the rows' order.
-    """
-    places = np.flatnonzero(part)
-    held = max(1, round(WITHIN * len(places)))
-    spans = places[held - 1 :] - places[: len(places) - held + 1]
-    first = int(np.argmin(spans))
-    start, stop = int(places[first]), int(places[first + held - 1])
-    return (start, stop) if part[start : stop + 1].mean() >= WITHIN else None
-
-
-def _directions(vectors: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Rows of unit length, of at most `WIDEST` values."""
-    if vectors.shape[1] > WIDEST:
-        directions = np.linalg.qr(rng.standard_normal((vectors.shape[1], WIDEST)))[0]
-        vectors = vectors @ directions.astype(np.float32)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: FloatArray = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
-    return unit
-
-
-def _by_neighbourhoods(rows: FloatArray, rng: np.random.Generator, monitor: Monitor) -> Iterator[Mixture]:
-    """Parts that begin with neighbours of one another and grow to all that is more like them than like the rest."""
-    places = neighbourhoods(rows, rng)
-    count = int(places.max()) + 1
-    sizes = np.bincount(places, minlength=count)
-    centres = np.stack([rows[places == place].mean(axis=0) for place in range(count)])
-    unit = centres / np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    alike = unit @ unit.T
-    seen = set[bytes]()
-    for begun in _beginnings(alike, sizes):
-        monitor.advance(1)
-        chosen = _grown(rows, places, begun, rng)
-        if chosen is None:
-            continue
-        if sizes[chosen].sum() > len(rows) / 2:
-            chosen = ~chosen
-        if sizes[chosen].sum() >= LEAST_SHARE * len(rows) and chosen.tobytes() not in seen:
-            seen.add(chosen.tobytes())
-            yield _judged(rows, places, chosen, rng)
-
-
-def _beginnings(alike: FloatArray, sizes: Positions) -> Iterator[BoolArray]:
-    """Neighbourhoods to begin with: a few that are near each other, and sides of the largest gaps between them all."""
-    count, rows = len(alike), sizes.sum()
-    for seed in _spread(alike, min(SEEDS, count)):
-        nearest = np.argsort(-alike[seed], kind="stable")
-        first = int(np.searchsorted(np.cumsum(sizes[nearest]), 2 * LEAST_SHARE * rows)) + 1
-        yield _chosen(count, nearest[: max(FEWEST, first)])
-    for along in np.linalg.eigh(alike)[1][:, : -AXES - 1 : -1].T:
-        order = np.argsort(along)
-        gaps = np.diff(along[order])
-        shares = np.cumsum(sizes[order])[:-1] / rows
-        gaps[(shares < LEAST_SHARE) | (shares > 1 - LEAST_SHARE)] = -1
-        yield _chosen(count, order[: int(np.argmax(gaps)) + 1])
-
-
-def _by_ranges(rows: FloatArray, rng: np.random.Generator, monitor: Monitor) -> Iterator[Mixture]:
-    """Ranges of the order: tenths, and all before or after a tenth, each moved to where rows are more like it."""
-    tenth = np.arange(len(rows)) * RANGES // len(rows)
-    parts = [tenth == one for one in range(RANGES)]
-    parts += [tenth < one if 2 * one <= RANGES else tenth >= one for one in range(2, RANGES - 1)]
-
-    def cut(part: BoolArray) -> tuple[Positions, BoolArray]:
-        places = np.empty(len(rows), np.intp)
-        inner = neighbourhoods(rows[part], rng, max(2 * FEWEST, round(NEIGHBOURHOODS * part.mean())))
-        outer = neighbourhoods(rows[~part], rng)
-        places[part], places[~part] = inner, outer + inner.max() + 1
-        chosen = _chosen(int(places.max()) + 1, np.arange(inner.max() + 1))
-        return places, chosen
-
-    for begun in parts:
-        monitor.advance(1)
-        part = begun
-        for _ in range(MOVES):
-            places, chosen = cut(part)
-            moved = _likeliest_range(_held_out(rows, places, chosen, rng))
-            if not LEAST_SHARE <= moved.mean() <= 1 - LEAST_SHARE or (moved == part).all():
-                break
-            part = moved
-        part = part if part.mean() <= 1 / 2 else ~part
-        yield _judged(rows, *cut(part), rng, by_range=True)
-
-
-def _likeliest_range(likelier: Doubles) -> BoolArray:
-    """The range in which rows that are more like the part outnumber the others by most: (n,) -> (n,) bool."""
-    sums = np.concatenate([[0.0], np.cumsum(np.sign(likelier))])
-    lowest = np.minimum.accumulate(sums)
-    stop = int(np.argmax(sums - lowest))
-    start = int(np.argmin(sums[: stop + 1]))
-    return (np.arange(len(likelier)) >= start) & (np.arange(len(likelier)) < stop)
-
-
-def neighbourhoods(rows: FloatArray, rng: np.random.Generator, count: int = NEIGHBOURHOODS) -> Positions:
+def neighbourhoods(rows: FloatArray, rng: np.random.Generator) -> Positions:
     """Cut rows in two again and again, the largest piece first: (n, dim) -> (n,) numbers of pieces from 0.
 
     No piece has more than three times the rows of the mean piece, however much closer together some rows are than
     others: another model may put all of its vectors into a narrow cone.
     """
     pieces = [np.arange(len(rows))]
-    while len(pieces) < count:
-        largest = max(range(len(pieces)), key=lambda number: len(pieces[number]))
-        rows_of = pieces.pop(largest)
-        side = _halved(rows[rows_of], rng)
-        pieces += [rows_of[side], rows_of[~side]]
+    while len(pieces) < NEIGHBOURHOODS:
+        largest = pieces.pop(max(range(len(pieces)), key=lambda number: len(pieces[number])))
+        side = _halved(rows[largest], rng)
+        pieces += [largest[side], largest[~side]]
     places = np.empty(len(rows), np.intp)
     for number, piece in enumerate(pieces):
         places[piece] = number
@@ -219,7 +156,7 @@ def neighbourhoods(rows: FloatArray, rng: np.random.Generator, count: int = NEIG
 
 
 def _halved(rows: FloatArray, rng: np.random.Generator) -> BoolArray:
-    """One side of two: two means, or the lower half along their difference where one side is nearly empty."""
+    """One side of two: two means, or the lower half along their difference if one side is nearly empty."""
     first = rows[rng.integers(len(rows))]
     second = rows[np.argmax(((rows - first) ** 2).sum(axis=1))]
     for _ in range(6):
@@ -233,74 +170,71 @@ def _halved(rows: FloatArray, rng: np.random.Generator) -> BoolArray:
     return side
 
 
-def _spread(alike: FloatArray, count: int) -> list[int]:
-    """Neighbourhoods far from each other: each next one is the least like those before."""
-    found = [int(alike.mean(axis=0).argmin())]
-    nearest = alike[found[0]].copy()
-    while len(found) < count:
-        found.append(int(nearest.argmin()))
-        nearest = np.maximum(nearest, alike[found[-1]])
-    return found
+def _beginnings(rows: FloatArray, places: Positions) -> list[BoolArray]:
+    """Parts to begin with: neighbourhoods that are the least like each other, each with its nearest ones."""
+    centres = np.stack([rows[places == place].mean(axis=0) for place in range(NEIGHBOURHOODS)])
+    unit = centres / np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    alike = unit @ unit.T
+    seeds = [int(alike.mean(axis=0).argmin())]
+    while len(seeds) < BEGINNINGS:
+        seeds.append(int(alike[seeds].max(axis=0).argmin()))
+    nearest = np.argsort(-alike[seeds], axis=1, kind="stable")[:, :FEWEST]
+    return [np.isin(np.arange(NEIGHBOURHOODS), some) for some in nearest]
 
 
 def _grown(rows: FloatArray, places: Positions, chosen: BoolArray, rng: np.random.Generator) -> BoolArray | None:
     """Neighbourhoods that are more like the part than like the rest, by those of both that they were not fitted to."""
     for _ in range(STEPS):
-        if min(chosen.sum(), (~chosen).sum()) < FEWEST:
-            return None
         likelier = _held_out(rows, places, chosen, rng)
-        now = np.array([np.median(likelier[places == place]) > 0 for place in range(len(chosen))])
+        now = np.array([np.median(likelier[places == place]) > 0 for place in range(NEIGHBOURHOODS)])
+        if min(now.sum(), (~now).sum()) < FEWEST:
+            return None
         if (now == chosen).all():
             break
         chosen = now
-    return chosen if min(chosen.sum(), (~chosen).sum()) >= FEWEST else None
+    return chosen if chosen[places].mean() <= 1 / 2 else ~chosen
 
 
-def _judged(
-    rows: FloatArray, places: Positions, chosen: BoolArray, rng: np.random.Generator, *, by_range: bool = False
+def _compared(
+    unit: FloatArray, rows: FloatArray, places: Positions, chosen: BoolArray, rng: np.random.Generator
 ) -> Mixture:
     part = chosen[places]
-    draws = [_held_out(rows, places, chosen, rng) for _ in range(SPLITS)]
+    draws = [_held_out(rows, places, chosen, rng) for _ in range(DRAWS)]
     own = np.mean([(draw[part] > 0).mean() for draw in draws]), np.mean([(draw[~part] < 0).mean() for draw in draws])
-    outside = float(np.mean([_outside(rows, places, chosen, rng) for _ in range(SPLITS)]))
     others = rng.permutation(np.flatnonzero(~part))[: part.sum()]
-    ratio = effective_rank(rows[part][: len(others)]) / effective_rank(rows[others])
     return Mixture(
         told_apart=float(min(own)),
-        share=float(part.mean()),
-        rank_ratio=ratio,
-        outside=outside,
+        rank_ratio=effective_rank(unit[part]) / effective_rank(unit[others]),
+        outside=float(np.mean([_outside(rows, places, chosen, rng) for _ in range(DRAWS)])),
         part=part,
-        by_range=by_range,
     )
-
-
-def _outside(rows: FloatArray, places: Positions, chosen: BoolArray, rng: np.random.Generator) -> float:
-    """How far the part is outside the spectrum of one half of the rest, over how far the other half is."""
-    rest = rng.permutation(np.flatnonzero(~chosen))
-    fitted, left_out = np.split(rest, [len(rest) // 2])
-    density = _Gaussian.of(rows[np.isin(places, fitted)], SLIGHTLY_SHRUNK)
-    far = [
-        np.array([np.median(density.squares(rows[places == place])) for place in side])
-        for side in (np.flatnonzero(chosen), left_out)
-    ]
-    return float(np.quantile(far[0], NEAREST) / np.quantile(far[1], FARTHEST))
 
 
 def _held_out(rows: FloatArray, places: Positions, chosen: BoolArray, rng: np.random.Generator) -> Doubles:
     """Log p(row | part) - log p(row | rest), each row by neighbourhoods other than its own: (n,) float64."""
-    found = np.empty(len(rows))
-    learned = np.zeros(len(chosen), bool)
+    found, learned = np.empty(len(rows)), np.zeros(len(chosen), bool)
     for side in (chosen, ~chosen):
         members = rng.permutation(np.flatnonzero(side))
         learned[members[: len(members) // 2]] = True
     for half in (learned, ~learned):
-        inside, outside = (np.flatnonzero((half & side)[places]) for side in (chosen, ~chosen))
-        fewest = min(len(inside), len(outside))
-        densities = [_Gaussian.of(rows[rng.permutation(side)[:fewest]]) for side in (inside, outside)]
-        judged = ~half[places]
-        found[judged] = densities[0].of_rows(rows[judged]) - densities[1].of_rows(rows[judged])
+        inside, outside = (rng.permutation(np.flatnonzero((half & side)[places])) for side in (chosen, ~chosen))
+        fewest, left = min(len(inside), len(outside)), ~half[places]
+        near, far = (_Gaussian.of(rows[side[:fewest]], 0.3) for side in (inside, outside))
+        found[left] = near.log_density(rows[left]) - far.log_density(rows[left])
     return found
+
+
+def _outside(rows: FloatArray, places: Positions, chosen: BoolArray, rng: np.random.Generator) -> float:
+    """How far the part is outside the spectrum of one half of the rest, over how far the other half is.
+
+    Of the part the nearest neighbourhoods count, of the rest the farthest.
+    """
+    fitted, left_out = np.array_split(rng.permutation(np.flatnonzero(~chosen)), 2)
+    squares = _Gaussian.of(rows[np.isin(places, fitted)], 0.05).squares(rows)
+    part, rest = (
+        [np.median(squares[places == place]) for place in side] for side in (np.flatnonzero(chosen), left_out)
+    )
+    return float(np.quantile(part, 0.2) / np.quantile(rest, 0.8))
 
 
 @dataclass(frozen=True)
@@ -312,17 +246,16 @@ class _Gaussian:
     log_volume: float
 
     @classmethod
-    def of(cls, rows: FloatArray, shrunk_by: float = SHRUNK) -> _Gaussian:
+    def of(cls, rows: FloatArray, shrunk_by: float) -> _Gaussian:
+        """Fit one; `shrunk_by` is the share of the mean variance: of few rows, most variances are 0 otherwise."""
         mean = rows.mean(axis=0)
         centred = (rows - mean).astype(np.float64)
         covariance = centred.T @ centred / len(rows)
         variance = max(float(np.trace(covariance)) / len(covariance), 1e-12)
-        shrunk = (1 - shrunk_by) * covariance + shrunk_by * variance * np.eye(len(covariance))
-        root = np.linalg.cholesky(shrunk)
-        whitening = np.linalg.inv(root).T.astype(np.float32)
-        return cls(mean, whitening, float(np.log(np.diag(root)).sum()))
+        root = np.linalg.cholesky((1 - shrunk_by) * covariance + shrunk_by * variance * np.eye(len(covariance)))
+        return cls(mean, np.linalg.inv(root).T.astype(np.float32), float(np.log(np.diag(root)).sum()))
 
-    def of_rows(self, rows: FloatArray) -> Doubles:
+    def log_density(self, rows: FloatArray) -> Doubles:
         """Log density of rows, but for a constant: (n, dim) -> (n,)."""
         return -0.5 * self.squares(rows) - self.log_volume
 
@@ -341,7 +274,15 @@ def effective_rank(rows: FloatArray) -> float:
     return float(np.trace(products) ** 2 / squares) if squares else 0.0
 
 
-def _chosen(count: int, members: RowNumbers | Positions) -> BoolArray:
-    chosen = np.zeros(count, bool)
-    chosen[members] = True
-    return chosen
+def range_of(part: BoolArray) -> tuple[int, int] | None:
+    """First and last position of the shortest range with 0.9 of a part's rows; None if others are many in it.
+
+    Args:
+        part: (n,) bool, in the rows' order.
+    """
+    places = np.flatnonzero(part)
+    held = max(1, round(0.9 * len(places)))
+    spans = places[held - 1 :] - places[: len(places) - held + 1]
+    first = int(np.argmin(spans))
+    start, stop = int(places[first]), int(places[first + held - 1])
+    return (start, stop) if part[start : stop + 1].mean() >= 0.9 else None

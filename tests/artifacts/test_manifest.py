@@ -78,10 +78,9 @@ def test_values_and_bits_are_not_each_other(v1, v2):
         linear(Space(dim=6), Space(dim=4), side_source=Side(dim=8)).check(bits, v2)
 
 
-def test_how_side_information_is_stored_is_remembered_and_floats_go_without_saying(tmp_path):
+def test_how_side_information_is_stored_is_remembered(tmp_path):
     for dtype in ("float32", "bits"):
         made = linear(Space(dim=6), Space(dim=4), side_source=Side(dim=8, dtype=dtype))
         made.save(tmp_path / dtype)
         again = Artifact.load(tmp_path / dtype)
         assert (again.id, again.manifest.side_source) == (made.id, Side(dim=8, dtype=dtype))
-        assert ("dtype" in again.manifest.to_dict()["side_source"]) == (dtype == "bits")

@@ -73,13 +73,12 @@ def test_merges_by_distance_are_measured_where_both_spaces_have_one_distance():
     data = trial()
     merges = [row.name for row in decide(data).rows[2:5]]
     assert merges == ["distance merge 25%", "calibrated merge 25%", "rank merge 25%"]
-    apart = decide(data, DecisionSettings(target_metric="cosine", merge_share=0.5))
-    assert [row.name for row in apart.rows[2:4]] == ["calibrated merge 50%", "rank merge 50%"]
+    apart = decide(data, DecisionSettings(target_metric="cosine"))
+    assert [row.name for row in apart.rows[2:4]] == ["calibrated merge 25%", "rank merge 25%"]
     alike = decide(replace(data, source_queries=data.target_queries, source=data.native))
     full = alike.row("t/t").figures["map"].value
     for name in merges[:2]:  # two parts of one space are one gallery, whose calibration is about the identity
         assert alike.row(name).figures["map"].value == pytest.approx(full, abs=0.01)
-    assert decide(data, DecisionSettings(merges=())).rows[2].name == "hop alone"
 
 
 def test_gains_and_flips_are_against_the_status_quo_query_by_query():
@@ -173,7 +172,6 @@ def test_what_is_no_trial_is_refused(change, said):
     [
         {"criterion": "cmc@7"},
         {"shares": (0.0, 0.5)},
-        {"merge_share": 0.0},
         {"confidence": 1.0},
         {"resamples": 1},
         {"ks": (0,)},

@@ -179,7 +179,7 @@ def whole_of(world):
     return search.run(batches, KS)
 
 
-CHOSEN = DecisionSettings(depth=DEPTH, merges=(), shares=(0.5,), resamples=200)
+CHOSEN = DecisionSettings(depth=DEPTH, shares=(0.5,), resamples=200)
 
 
 @pytest.mark.full

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import compatstore as cs
 from compatstore.in_memory import graph as graphs
 from compatstore.in_memory.flat import Chosen
-from compatstore.in_memory.graph import CacheSettings, Graph, graph_bytes
+from compatstore.in_memory.graph import Graph, graph_bytes
 
 
 @pytest.fixture
@@ -17,15 +16,16 @@ def walks(monkeypatch):
     monkeypatch.setattr(graphs, "FEW", 0)
 
 
-def made(vectors, metric="l2", rows=None, **options):
-    found = Graph(vectors.shape[1], metric, CacheSettings(**options), len(vectors) if rows is None else rows)
+def made(vectors, metric="l2", breadth=None):
+    found = Graph(vectors.shape[1], metric, len(vectors))
     found.add(vectors)
+    found.breadth = breadth or found.breadth
     return found
 
 
 def test_it_returns_only_what_was_chosen(walks, vectors):
     stored = vectors(3000, 8)
-    graph = made(stored, ef_search=64)
+    graph = made(stored, breadth=64)
     mask = np.random.default_rng(1).random(3000) < 0.5
     distances, places = graph.search(vectors(40, 8, seed=2), 10, Chosen(mask, np.arange(3000)))
     assert mask[places].all()
@@ -36,7 +36,7 @@ def test_it_returns_only_what_was_chosen(walks, vectors):
 
 def test_as_many_are_found_as_there_are_also_among_equal_vectors(walks):
     stored = np.repeat(np.eye(4, dtype=np.float32), 500, axis=0)
-    graph = made(stored, ef_search=16)
+    graph = made(stored, breadth=16)
     for chosen in (None, Chosen(np.arange(2000) % 3 > 0, np.arange(2000))):
         distances, places = graph.search(np.eye(4, dtype=np.float32), 200, chosen)
         assert places.shape == (4, 200)
@@ -47,10 +47,10 @@ def test_as_many_are_found_as_there_are_also_among_equal_vectors(walks):
 
 def test_the_memory_is_what_was_said():
     stored = np.random.default_rng(0).normal(size=(5000, 32)).astype(np.float32)
-    graph = made(stored, m=12)
+    graph = made(stored)
     index = graph._index
     links = 4 * index.hnsw.neighbors.size() + 8 * index.hnsw.offsets.size() + 4 * index.hnsw.levels.size()
-    assert graph.bytes == stored.nbytes + graph_bytes(5000, 32, CacheSettings(m=12))
+    assert graph.bytes == stored.nbytes + graph_bytes(5000)
     assert graph.bytes == pytest.approx(stored.nbytes + links, rel=0.02)
     said = graph.bytes_with(1)
     graph.add(stored[:1])
@@ -62,14 +62,8 @@ def test_the_breadth_is_the_least_that_finds_enough(walks):
     graph = made(stored)
     graph.measure(100, 10, 0.99)
     assert graph.recall >= 0.99
-    assert graph.breadth > 16
-    named = made(stored, ef_search=16)
-    named.measure(100, 10, 0.9)
-    assert named.breadth == 16
-    assert 0 < named.recall < graph.recall
-
-
-@pytest.mark.parametrize("options", [{"m": 3}, {"m": 129}, {"ef_construction": 7}, {"ef_search": 0}])
-def test_settings_out_of_range_are_refused(options):
-    with pytest.raises(cs.errors.InvalidInput, match=f"{next(iter(options))}="):
-        CacheSettings(**options)
+    assert graph.breadth > graphs.BREADTHS[0]
+    fewer = made(stored)
+    fewer.measure(100, 10, 0.1)
+    assert fewer.breadth == graphs.BREADTHS[0]
+    assert 0 < fewer.recall < graph.recall

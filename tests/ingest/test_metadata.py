@@ -65,7 +65,7 @@ REFUSED = [
         "_origin",
         "_query",
         "v1__origin",
-        "v1__basis",
+        "v1__input_hash",
         "v1__x",
         "v2",
         "v2__side",
@@ -194,7 +194,9 @@ def test_dropped_columns_are_gone_and_can_come_again(gallery):
     assert gallery.maintenance.verify().clean
 
 
-@pytest.mark.parametrize("names", [["id"], ["source"], ["v1"], ["v1__origin"], ["number", "v2__basis"], ["nothing"]])
+@pytest.mark.parametrize(
+    "names", [["id"], ["source"], ["v1"], ["v1__origin"], ["number", "v2__input_hash"], ["nothing"]]
+)
 def test_what_is_no_metadata_is_not_dropped(upgradable, tmp_path, files, names):
     upgradable.upgrade("v2")
     before = files(tmp_path)
@@ -211,7 +213,7 @@ def test_a_column_that_orders_a_backfill_is_not_dropped(upgradable):
     assert upgradable.maintenance.drop_columns(["number"]) == []
 
 
-def test_a_gallery_that_an_earlier_release_let_in_a_backtick_is_repaired(gallery):
+def test_a_gallery_with_a_backtick_in_a_columns_name_is_repaired(gallery):
     gallery._catalog.store.add_columns([pa.field("a`b", pa.int64())])
     with pytest.raises(cs.CompatStoreError):
         gallery.add({"id": IDS, "vector": VECTORS})

@@ -10,6 +10,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.errors import SourceError
+from compatstore.upgrade.backfilling import account
 
 NAN = float("nan")
 
@@ -71,13 +72,14 @@ def test_a_column_of_nan_alone_is_no_text(gallery, seeing, column):
     assert seeing.seen == []
 
 
-def test_a_whole_backfill_lists_them_however_many_come_in_a_row(tmp_path, seeing):
+def test_a_whole_backfill_lists_them_however_many_come_in_a_row(tmp_path, seeing, monkeypatch):
+    monkeypatch.setattr(account, "FAILURES_IN_A_ROW", 5)
     gallery = cs.Gallery.create(str(tmp_path / "g.lance"), cs.EmbeddingVersion("v1", dim=2))
     sources = ["x", None, *[None] * 120, "y"]
     ids = [f"{number:03}" for number in range(len(sources))]
     gallery.add({"id": ids, "vector": [[1.0, float(n)] for n in range(len(ids))], "source": sources})
     gallery.register(seeing.version("v2"))
-    gallery.upgrade("v2", backfill=1.0, run=cs.RunSettings(failures_in_a_row=5, batch_rows=4))
+    gallery.upgrade("v2", backfill=1.0, run=cs.RunSettings(batch_rows=4))
     assert sorted(seeing.seen) == ["x", "y"]
     assert sorted(gallery.maintenance.unbackfillable("v2")["id"].to_pylist()) == ids[1:-1]
 

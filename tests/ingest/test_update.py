@@ -19,7 +19,7 @@ def halfway(upgradable):
 
 
 def test_metadata_changes_and_nothing_else(halfway):
-    columns = ["id", "source", "v1", "v2", "v2__origin", "v2__basis"]
+    columns = ["id", "source", "v1", "v2", "v2__origin", "v2__input_hash"]
     before = halfway.get(list("abcdefghij"), columns).to_pylist()
     assert halfway.update({"id": ["b", "a"], "number": [20, 10], "label": ["y", "x"]}) == 2
     assert halfway.get(list("abcdefghij"), columns).to_pylist() == before

@@ -178,7 +178,7 @@ def test_a_pipeline_is_stored_and_built_again(store):
     pipeline.add_component("retriever", ours.CompatStoreEmbeddingRetriever(store, top_k=1))
     pipeline.connect("text_embedder.embedding", "retriever.query_embedding")
     text = pipeline.dumps()
-    for name in ("DocumentStore", "EmbeddingRetriever"):  # as pipelines of earlier releases name them
+    for name in ("DocumentStore", "EmbeddingRetriever"):  # as stored pipelines name them
         assert f"type: compatstore.integrations.haystack.CompatStore{name}\n" in text
     again = haystack.Pipeline.loads(text, allowed_modules=TRUSTED)
     assert again.dumps() == text

@@ -156,7 +156,7 @@ def test_classes_extend_each_other_at_most_twice():
 def test_all_settings_of_fastfill_stand_in_one_place():
     from compatstore.trainers import FastFill
 
-    assert len(dataclasses.fields(FastFill)) == 26
+    assert len(dataclasses.fields(FastFill)) == 22
     assert_none(scattered_settings(FastFill))
 
 

@@ -62,7 +62,6 @@ UPGRADE_LAYERS = [
     "full_backfill",
     "learned_serving",
     "learning",
-    "int8",
     "precision",
     "resolve",
     "plan",

@@ -186,10 +186,11 @@ def test_after_any_writes(tmp_path_factory, writes, metric, dtype, id_type, k, s
 @pytest.mark.full
 def test_a_graph_that_is_walked_follows_deletions_and_changes(tmp_path, vectors, monkeypatch):
     monkeypatch.setattr(graphs, "FEW", 0)
+    monkeypatch.setattr(graphs, "BREADTHS", (64,))
     gallery = cs.Gallery.create(str(tmp_path / "g.lance"), cs.EmbeddingVersion("v1", dim=8, metric="l2"))
     ids, stored = np.array([f"i{n}" for n in range(3000)]), vectors(3000, 8)
     gallery.add({"id": ids, "vector": stored})
-    with gallery.cache(settings=cs.CacheSettings(ef_search=64)) as cache:
+    with gallery.cache() as cache:
         assert cache.recall > 0.95
         gallery.delete(ids[::2].tolist())
         gallery.add({"id": ids[1::6], "vector": -stored[1::6]}, upsert=True)
@@ -317,11 +318,12 @@ def test_threads_search_while_rows_are_put_into_the_graph(tmp_path, vectors, mon
     from concurrent.futures import ThreadPoolExecutor
 
     monkeypatch.setattr(graphs, "FEW", 0)
+    monkeypatch.setattr(graphs, "BREADTHS", (64,))
     monkeypatch.setattr(caches, "AT_ONCE", 20)
     gallery = cs.Gallery.create(str(tmp_path / "g.lance"), cs.EmbeddingVersion("v1", dim=8, metric="l2"))
     stored = vectors(1500, 8)
     gallery.add({"id": [f"i{n}" for n in range(500)], "vector": stored[:500]})
-    with gallery.cache(settings=cs.CacheSettings(ef_search=64)) as cache, ThreadPoolExecutor(3) as threads:
+    with gallery.cache() as cache, ThreadPoolExecutor(3) as threads:
         gallery.add({"id": [f"i{n}" for n in range(500, 1500)], "vector": stored[500:]})
         synced = threads.submit(cache.sync)
         found = [threads.submit(cache.nearest, stored[n], 1) for n in range(0, 1500, 7)]

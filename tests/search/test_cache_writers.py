@@ -48,7 +48,7 @@ def test_no_result_has_an_item_that_was_deleted_or_changed(tmp_path, monkeypatch
         [sys.executable, "-c", WRITER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     results, latest, done = [], [], threading.Event()
-    with gallery.cache(settings=cs.CacheSettings(ef_search=32)) as cache, writer:
+    with gallery.cache() as cache, writer:
 
         def search(seed):
             asked = np.random.default_rng(seed)

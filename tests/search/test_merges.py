@@ -188,7 +188,7 @@ def test_every_merge_ranks_as_the_reference_does(worlds, state, seed, merge, cal
     snapshot = catalog.store.snapshot()
     registry = catalog.recorded(snapshot)
     chosen = Merge(merge=merge, calibration=calibration, bridge=world.bridge)
-    registry = registry.with_merging(MergeRecord("v2", registry.runs["v2"].started_at, chosen))
+    registry = registry.with_merging(MergeRecord("v2", registry.runs["v2"].identity, chosen))
     of_one = plan_search(registry, "v2", k, where)
     plan = of_one if world.kind else plan_merged(registry, "v1", "v2", chosen, k, where)
     assert plan.merge == merge

@@ -95,7 +95,7 @@ DAMAGES = {
     "vector renamed": (lambda table: rename(table, "vector", "emb"), "column vector of v1 is gone", "called emb now"),
     "vector dropped": (lambda table: drop(table, "vector"), "column vector of v1 is gone", "restore()"),
     "ours renamed": (lambda table: rename(table, "v2", "ours"), "column v2 of v2 is gone", "is called ours now"),
-    "ours dropped": (lambda table: drop(table, "v2__basis"), "column v2__basis of v2 is gone", "retire"),
+    "ours dropped": (lambda table: drop(table, "v2__input_hash"), "column v2__input_hash of v2 is gone", "retire"),
 }  # fmt: skip
 
 

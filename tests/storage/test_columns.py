@@ -47,7 +47,7 @@ def test_values_come_back_as_they_went_in(n, dim, avoid, side, seed):
     assert back.origin[back.valid].tolist() == ["native"] * int(values.valid.sum())
     np.testing.assert_array_equal(back.uncertainty[back.valid], values.uncertainty[values.valid])
     np.testing.assert_array_equal(back.input_hash[back.valid], values.input_hash[values.valid])
-    assert table["v__origin"].null_count == table["v__basis"].null_count == n - values.valid.sum()
+    assert table["v__origin"].null_count == table["v__input_hash"].null_count == n - values.valid.sum()
     if side_dim is not None:
         np.testing.assert_array_equal(back.side_valid, values.side_valid)
         np.testing.assert_array_equal(back.side[back.side_valid], values.side[values.side_valid])

@@ -6,7 +6,6 @@ import json
 import threading
 from pathlib import Path
 
-import lance
 import pytest
 
 import compatstore as cs
@@ -76,13 +75,6 @@ def test_steps_of_many_writers_at_once_fill_pages_without_loss(store, gallery):
     assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) >= 2 * PAGE
     assert gallery.maintenance.verify().clean
-
-
-def test_entries_of_an_earlier_release_can_be_read(store, gallery):
-    """They knew fewer fields."""
-    early = {"step": "hop", "version": "v2", "at": "2026-01-01T00:00:00+00:00", "who": "ann", "number": 2}
-    lance.dataset(store.location.uri).update_config({f"{PREFIX}000002": json.dumps(early)})
-    assert gallery.maintenance.history()[-1] == HistoryEntry(**early)
 
 
 @pytest.mark.full

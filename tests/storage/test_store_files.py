@@ -85,7 +85,7 @@ def test_staged_batches_are_durable_and_go_away(store):
 def test_a_staging_whose_removal_was_killed_is_empty_and_can_be_used_again(store):
     staging = Staging(store.location, "v2", 3, pa.string())
     staging.append(["a"], np.ones((1, 3), np.float32), np.array([7], np.uint64))
-    shutil.rmtree(Path(store.location.child(FOLDER, "staged-v2.lance", "_versions")))
+    shutil.rmtree(Path(store.location.child(FOLDER, "staged-v2-0.lance", "_versions")))
     assert len(staging) == 0
     staging.append(["b"], np.zeros((1, 3), np.float32), np.array([8], np.uint64))
     assert staging.read().ids.to_pylist() == ["b"]
@@ -101,18 +101,18 @@ def lost():
 
 
 def test_each_lease_stages_in_a_table_of_its_own(store):
-    def staging(number, require=lambda: None, side_dim=None):
+    def staging(number, require=lambda: None):
         fence = None if number is None else Fence("v2", number, require)
-        return Staging(store.location, "v2", 2, pa.string(), side_dim, fence)
+        return Staging(store.location, "v2", 2, pa.string(), 1, fence)
 
     def stage(into, item, **side):
         into.append([item], np.full((1, 2), len(item), np.float32), np.array([1], np.uint64), **side)
 
-    stage(staging(None), "a")  # as an earlier release names it
+    stage(staging(8), "a")
     stage(staging(9), "bb")
-    stage(staging(10, side_dim=1), "ccc", side=np.ones((1, 1), np.float32))
+    stage(staging(10), "ccc", side=np.ones((1, 1), np.float32))
     assert [len(staging(number)) for number in (None, 9, 10)] == [3, 2, 3]
-    staged = staging(10, side_dim=1).read()
+    staged = staging(10).read()
     assert staged.ids.to_pylist() == ["a", "bb", "ccc"]
     assert staged.read(np.array([2, 0, 1]))[0].tolist() == [[3, 3], [1, 1], [2, 2]]
     np.testing.assert_array_equal(staged.read(np.array([2, 0]))[1], [[1], [np.nan]])
@@ -133,7 +133,7 @@ def test_the_ledger_of_the_latest_lease_counts(store):
     def spend(number, rows, **how):
         ledger(number, **how).save(Spent(rows=rows), ledger(number).rows([], np.zeros(0, np.uint64), []))
 
-    spend(None, 100)
+    spend(8, 100)
     spend(9, 200)
     assert ledger(10).load()[0].rows == 200, "the next lease begins with what the one before it spent"
     spend(10, 300)

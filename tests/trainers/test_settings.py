@@ -19,7 +19,7 @@ from compatstore.trainers.settings import require_settings
         ("FCT", {"device": "gpu"}, "device cpu, cuda or cuda:<n>", "device='gpu'"),
         ("Ridge", {"penalties": (1.0, -1.0)}, "penalties of one value or more, each >= 0", "penalties=(1.0, -1.0)"),
         ("Auto", {"candidates": ()}, "candidates of one value or more", "candidates=()"),
-        ("Refit", {"folds": 11}, "folds from 2 to 10", "folds=11"),
+        ("Refit", {"farthest": 1.1}, "farthest from 0 to 1", "farthest=1.1"),
         ("BCT", {"dim": 4, "warmup_epochs": 31.0}, "warmup_epochs from 0 to epochs", "warmup_epochs=31.0"),
         ("SimCLR", {"temperature": 0.0}, "temperature > 0", "temperature=0.0"),
         ("Augmentation", {"largest_crop": 0.3}, "largest_crop >= smallest_crop", "largest_crop=0.3"),
@@ -38,7 +38,7 @@ def test_a_setting_of_another_type_is_refused_before_its_range_is_read():
 
 
 def test_none_has_no_range():
-    assert trainers.FCT(clip_norm=None, warmup_epochs=None, device=None).clip_norm is None
+    assert trainers.FCT(warmup_epochs=None, device=None).warmup_epochs is None
 
 
 def test_rules_on_several_fields_are_reported_by_the_first_that_they_name():

@@ -10,7 +10,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.errors import EncoderFailed, InvalidInput, NotFound, SourceError, StorageError
-from compatstore.upgrade.backfilling import throttle
+from compatstore.upgrade.backfilling import account, throttle
 from compatstore.upgrade.requests.run_settings import RunSettings
 
 ITEMS = 300
@@ -237,13 +237,14 @@ def test_an_encoder_that_fails_on_everything_ends_the_run_and_lists_nothing(gall
 
 
 @pytest.mark.full
-def test_sources_that_all_fail_end_the_run_and_none_is_listed(gallery, model):
+def test_sources_that_all_fail_end_the_run_and_none_is_listed(gallery, model, monkeypatch):
     def misbehave(sources):
         raise SourceError("read", dict.fromkeys(range(len(sources)), "no such file"))
 
     model.misbehave = misbehave
-    with pytest.raises(EncoderFailed, match=r"60 items that failed in a row.*no such file.*failures_in_a_row"):
-        gallery.upgrade("v2", backfill=1.0, run=RunSettings(batch_rows=20, failures_in_a_row=50))
+    monkeypatch.setattr(account, "FAILURES_IN_A_ROW", 50)
+    with pytest.raises(EncoderFailed, match=r"60 items that failed in a row.*no such file"):
+        gallery.upgrade("v2", backfill=1.0, run=RunSettings(batch_rows=20))
     with pytest.raises(EncoderFailed, match="none embedded"):
         gallery.upgrade("v2", backfill=0.01)
     assert gallery.maintenance.unbackfillable("v2").num_rows == 0

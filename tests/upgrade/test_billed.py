@@ -235,7 +235,7 @@ def test_searches_are_charged_what_was_billed(tmp_path):
         upgrade(gallery, backfill=cs.Backfill(max_rows=1))
         before = server.tokens
         query = {"v1": np.ones(4, np.float32), "v2": embedding_of("item 3", 32)}
-        gallery.search(query, k=5, serving=cs.Cascade(candidates="source", first=40, per_query=40))
+        gallery.search(query, k=5, serving=cs.Cascade(first=40))
         searched = gallery.status().upgrades[0].searched
         assert searched.rows > 30
         assert searched.cost == pytest.approx((server.tokens - before) * 20 / 1e6)

@@ -20,10 +20,7 @@ from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
 from galleries import make, split
 
-POLICIES = [
-    *("random", "sigma", "column:number", "traffic", "sigma*traffic"),
-    *("spread", "spread-sigma", "spread-then-sigma"),
-]
+POLICIES = ["random", "sigma", "column:number", "spread", "spread-sigma"]
 
 
 @pytest.fixture(scope="module")

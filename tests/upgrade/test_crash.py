@@ -110,7 +110,7 @@ def test_the_harness_sees_a_stale_vector_that_no_input_hash_tells_of(cut_over):
     honest = replace(state, table=replace_first_row(state.table, **changed))
     assert violations(honest, known, OWN) == []
     now = InputHashes.of(vector[None], np.ones(1, bool), pa.array([f"{item}/1"]))
-    lying = replace(state, table=replace_first_row(state.table, **changed, v2__basis=int(now.transformed[0])))
+    lying = replace(state, table=replace_first_row(state.table, **changed, v2__input_hash=int(now.transformed[0])))
     assert violations(lying, known, OWN) == [
         f"1 target vectors belong to an earlier source and no input hash tells: {item}"
     ]

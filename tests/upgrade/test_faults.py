@@ -19,6 +19,7 @@ import pytest
 import compatstore as cs
 from compatstore.encoders import Function
 from compatstore.errors import CorruptArtifact, EncoderFailed, Interrupted, InvalidInput
+from compatstore.upgrade.backfilling import account
 from confined import read_only, run_confined, writable
 from galleries import SOURCE, artifact, items
 from states import BATCHES, IDS, natives, open_with_encoder, target
@@ -26,7 +27,7 @@ from states import BATCHES, IDS, natives, open_with_encoder, target
 pytestmark = pytest.mark.full
 
 MODES = ("move_rows", "rewrite_columns")
-COLUMNS = ["id", "number", "v1", "v1__side", "v2", "v2__origin", "v2__uncertainty", "v2__basis"]
+COLUMNS = ["id", "number", "v1", "v1__side", "v2", "v2__origin", "v2__uncertainty", "v2__input_hash"]
 
 
 def contents(path):
@@ -122,11 +123,12 @@ FAULTS = {
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_an_encoder_that_fails(at, undisturbed, mode, fault):
+def test_an_encoder_that_fails(at, undisturbed, mode, fault, monkeypatch):
+    monkeypatch.setattr(account, "FAILURES_IN_A_ROW", 10)
     path = at("upgradable")
     error, says = FAULTS[fault]
     gallery = cs.Gallery.open(path, encoders={"v2": Faulty(fault)})
-    settings = replace(BATCHES, retries=0, failures_in_a_row=10, encoder_timeout=0.3 if fault is hangs else None)
+    settings = replace(BATCHES, retries=0, encoder_timeout=0.3 if fault is hangs else None)
     with pytest.raises(error, match=says) as raised:
         upgrade(gallery, mode, run=settings)
     assert_told_and_sound(path, raised.value, "backfill")
@@ -161,7 +163,7 @@ class Files:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_sources_that_vanish_with_their_disk(tmp_path, mode):
+def test_sources_that_vanish_with_their_disk(tmp_path, mode, monkeypatch):
     (tmp_path / "files").mkdir()
     files = Files(tmp_path / "files")
     whole, path = tmp_path / "whole.lance", tmp_path / "g.lance"
@@ -173,7 +175,8 @@ def test_sources_that_vanish_with_their_disk(tmp_path, mode):
         if progress.step == "backfill" and files.folder.exists():
             files.folder.rename(tmp_path / "elsewhere")
 
-    settings = replace(BATCHES, retries=0, failures_in_a_row=20)
+    monkeypatch.setattr(account, "FAILURES_IN_A_ROW", 20)
+    settings = replace(BATCHES, retries=0)
     with pytest.raises(EncoderFailed, match="no such file") as raised:
         upgrade(gallery, mode, run=settings, progress=unmount)
     assert_told_and_sound(path, raised.value, "backfill")

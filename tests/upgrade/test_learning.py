@@ -254,7 +254,7 @@ def test_networks_through_a_head_are_judged_however_far_they_are_from_the_native
         classes=classes,
     )
     tried = []
-    taught = cs.Learn(folds=2).teach(lesson, lambda done, total, _: tried.append((done, total)))
+    taught = cs.Learn().teach(lesson, lambda done, total, _: tried.append((done, total)))
     names = [one.name for one in taught]
     assert len([name for name in names if "scale=8.0" in name]) == 2
     assert len(names) == 5

@@ -95,7 +95,8 @@ def test_embedding_ends_where_more_is_sure_to_gain_nothing(world, tmp_path):
     result = gallery.upgrade("v2", backfill=budget, learn=learn)
     assert (result.backfilled, result.ended_by, result.state) == (100, "gain", "ready")
     assert gallery.upgrade("v2", backfill=budget, learn=learn).backfilled == 0
-    whole = gallery.upgrade("v2", backfill=budget, learn=replace(learn, least_gain=None))
+    learner = type("Whole", (cs.Learn,), {"least_gain": None})(first=100, candidates=(Procrustes(),))
+    whole = gallery.upgrade("v2", backfill=budget, learn=learner)
     assert (whole.backfilled, whole.ended_by) == (100, "backfill")
 
 

@@ -150,9 +150,9 @@ class Owner(RuleBasedStateMachine):
     def target_vectors_are_what_their_origin_says(self):
         if "v2" not in lance.dataset(self.path).schema.names:
             return
-        table = lance.dataset(self.path).to_table(columns=["id", "v2", "v2__origin", "v2__basis"])
+        table = lance.dataset(self.path).to_table(columns=["id", "v2", "v2__origin", "v2__input_hash"])
         for row in table.to_pylist():
-            assert (row["v2"] is None) == (row["v2__origin"] is None) == (row["v2__basis"] is None)
+            assert (row["v2"] is None) == (row["v2__origin"] is None) == (row["v2__input_hash"] is None)
             if row["v2"] is not None:
                 assert row["v2__origin"] == self.h.short_id
         if self.up_to_date:

@@ -85,7 +85,7 @@ def assert_native(row):
     np.testing.assert_array_equal(np.float32(row["v2"]), native_of([row["id"]])[0])
     assert row["v2__origin"] == "native"
     assert row["v2__uncertainty"] is None
-    assert row["v2__basis"] is not None
+    assert row["v2__input_hash"] is not None
 
 
 @pytest.mark.full
@@ -230,7 +230,7 @@ def test_an_app_that_writes_meanwhile_loses_nothing(gallery):
     assert {key: row["number"] for key, row in rows.items()} == expected
     input_hash = {i: int(b) for i, b in zip(*hashes_now(gallery), strict=True)}
     fresh = [
-        row for row in rows.values() if row["v2__origin"] == "native" and row["v2__basis"] == input_hash[row["id"]]
+        row for row in rows.values() if row["v2__origin"] == "native" and row["v2__input_hash"] == input_hash[row["id"]]
     ]
     assert len(fresh) > 100
     for row in fresh:
@@ -265,7 +265,7 @@ def test_a_killed_process_leaves_each_native_once_or_not_at_all(gallery):
         rows = table_of(gallery)
         assert rows.keys() == before.keys()
         for row in rows.values():
-            present = [row[name] is not None for name in ("v2", "v2__origin", "v2__basis")]
+            present = [row[name] is not None for name in ("v2", "v2__origin", "v2__input_hash")]
             assert all(present)
             if row["v2__origin"] == "native":
                 assert_native(row)

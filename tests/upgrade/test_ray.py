@@ -116,16 +116,6 @@ def test_the_content_is_that_of_the_local_engine_bit_for_bit(fresh, seen, local)
     assert opened(path).status().table_version == before, "a finished upgrade does nothing"
 
 
-def test_a_hop_in_int8_is_that_of_the_local_engine_bit_for_bit(fresh, cluster):
-    found = {}
-    for engine in ("local", "ray"):
-        path = fresh(engine)
-        report = opened(path).upgrade("v2", run=cs.RunSettings(engine=engine, precision="int8"))
-        assert report.precision == "int8"
-        found[engine] = content(path)
-    assert found["local"] == found["ray"]
-
-
 def busy_workers():
     """Processes of this test's cluster that are at a job of the engine; Ray's own are called ray:: as well."""
     found = []

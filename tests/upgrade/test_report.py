@@ -10,8 +10,7 @@ import pytest
 from digit_galleries import DIGITS, IDS, gallery_of
 
 import compatstore as cs
-from compatstore.report.files import write_report
-from compatstore.report.page import to_page
+from compatstore.report.files import to_page, write_report
 from compatstore.shown import view
 from compatstore.upgrade import resolve
 

@@ -1,4 +1,4 @@
-"""What a call asks of an upgrade: typed requests, kept by the run, recorded under the words of earlier releases."""
+"""What a call asks of an upgrade: typed requests, kept by the run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 import compatstore as cs
 from compatstore.errors import InvalidInput
 from compatstore.storage.records import RunRecord
-from compatstore.upgrade.requests.backfill import write_mode_of
 
 RUN = RunRecord(
     target="v2",
@@ -30,18 +29,9 @@ def test_requests_are_frozen_and_name_their_fields(request_type):
     assert all(field.kw_only for field in dataclasses.fields(request_type))
 
 
-@pytest.mark.parametrize(
-    ("mode", "recorded"), [("auto", "auto"), ("move_rows", "rows"), ("rewrite_columns", "columns"), (None, "auto")]
-)
-def test_a_write_mode_is_recorded_under_the_word_of_earlier_releases(mode, recorded):
-    run = cs.Backfill(write_mode=mode).applied_to(RUN)
-    assert run.natives == recorded
-    assert write_mode_of(run) == (mode or "auto")
-
-
 def test_what_a_call_does_not_name_stays_as_the_run_has_it():
     first = cs.Backfill(share=0.25, order="sigma", seed=7, write_mode="move_rows").applied_to(RUN)
-    assert (first.backfill, first.policy, first.seed, first.natives) == (0.25, "sigma", 7, "rows")
+    assert (first.backfill, first.policy, first.seed, first.write_mode) == (0.25, "sigma", 7, "move_rows")
     assert cs.Backfill().applied_to(first) == first
     assert cs.Backfill(max_rows=5).applied_to(first) == dataclasses.replace(first, backfill=1.0, max_rows=5)
 
@@ -69,8 +59,3 @@ def test_a_request_that_makes_no_sense_is_refused_when_it_is_made(make, said):
     with pytest.raises(InvalidInput) as raised:
         make()
     assert said in str(raised.value)
-
-
-def test_a_run_with_an_unknown_word_for_its_write_mode_is_refused():
-    with pytest.raises(InvalidInput, match="one of auto, rows, columns; found 'quickly'"):
-        write_mode_of(dataclasses.replace(RUN, natives="quickly"))

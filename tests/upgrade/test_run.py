@@ -170,7 +170,7 @@ def test_retire_drops_what_the_version_needs_and_refuses_the_active_one(gallery)
     with pytest.raises(cs.errors.UpgradeError, match="is what searches use"):
         gallery.retire("v1")
     gallery.cutover("v2")
-    assert gallery.retire("v1").dropped == ("v1", "v1__origin", "v1__uncertainty", "v1__basis", "v2__basis")
+    assert gallery.retire("v1").dropped == ("v1", "v1__origin", "v1__uncertainty", "v1__input_hash", "v2__input_hash")
     assert gallery.retire("v1").changed is False
     with pytest.raises(cs.errors.UpgradeError, match=r"one upgrade.*none"):
         gallery.rollback()
@@ -188,7 +188,7 @@ def test_a_retire_that_was_killed_is_finished_by_the_next_one(gallery):
 
     edit(gallery._catalog.store, lambda registry: _without(registry, "v1"))
     assert "v1" in lance.dataset(gallery.status().gallery).schema.names
-    assert gallery.retire("v1").dropped == ("v1", "v1__origin", "v1__uncertainty", "v1__basis", "v2__basis")
+    assert gallery.retire("v1").dropped == ("v1", "v1__origin", "v1__uncertainty", "v1__input_hash", "v2__input_hash")
 
 
 @pytest.mark.full

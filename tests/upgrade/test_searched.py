@@ -17,14 +17,13 @@ import pytest
 
 import compatstore as cs
 from compatstore.storage.location import locate
-from compatstore.upgrade.backfilling import searched
 from compatstore.upgrade.backfilling.search_account import charge, read_spent
 from compatstore.upgrade.leases.holding import hold_lease
 
 ITEMS, SHORT, LONG = 60, 4, 6
 IDS = [f"item-{number:03d}" for number in range(ITEMS)]
 SOURCE = np.random.default_rng(0).normal(size=(ITEMS, SHORT)).astype(np.float32)
-WIDE = cs.Cascade(candidates="source", first=12, per_query=12)
+WIDE = cs.Cascade(first=12)
 
 
 def native_of(item, version=0):
@@ -73,87 +72,82 @@ def run_of(gallery):
     return gallery._catalog.registry().runs["v2"]
 
 
+def native_ids(gallery):
+    return gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()
+
+
 def assert_right(gallery, version=lambda item: 0):
     """Each native vector is the model's of the item as it is."""
-    natives = gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()
+    natives = native_ids(gallery)
     expected = [native_of(item, version(item)) for item in natives]
     if natives:
         assert np.array_equal(gallery.vectors(natives, "v2"), expected)
     return natives
 
 
-def test_what_was_embedded_is_native_once_it_is_written(gallery, model):
+def test_what_was_embedded_is_native_when_the_search_returns(gallery, model):
     found = ask(gallery)
-    assert gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist() == []
-    written = gallery.maintenance.write_back()
-    assert (written.rows, written.waiting) == (12, 0)
     assert sorted(assert_right(gallery)) == sorted(found)
     other = cs.Gallery.open(gallery._catalog.store.location.uri, encoders={"v2": model})
     assert ask(other) == found
     assert model.items == 12
-    assert gallery.maintenance.write_back().rows == 0
     assert gallery.maintenance.verify().clean
 
 
-def test_an_item_that_was_changed_or_deleted_meanwhile_gets_no_wrong_vector(gallery, model):
+@pytest.mark.parametrize("mode", ["move_rows", "rewrite_columns"])
+def test_what_was_embedded_once_is_not_embedded_again(gallery, model, mode):
+    gallery.upgrade("v2", backfill=cs.Backfill(share=0.0, write_mode=mode))
     found = ask(gallery)
-    gone, changed = found[0], found[1]
-    gallery.delete([gone])
-    gallery.add({"id": [changed], "vector": SOURCE[[IDS.index(changed)]], "source": [f"{changed}/1"]}, upsert=True)
-    gallery.maintenance.write_back()
-    natives = assert_right(gallery, lambda item: int(item == changed))
-    assert gone not in natives
-    assert set(natives) - {changed} == set(found) - {gone, changed}
+    assert ask(gallery) == found
+    assert model.items == gallery.status().upgrades[0].searched.rows == 12
+    gallery.upgrade("v2")
+    assert sorted(assert_right(gallery)) == sorted(found)
+    assert model.items == 12
 
 
 @pytest.mark.full
 def test_an_item_that_changes_while_it_is_embedded_gets_no_wrong_vector(gallery, model):
-    (first,) = ask(gallery, k=1, cascade=cs.Cascade(candidates="source", first=1, per_query=0))
+    first, gone = ask(gallery, k=2, cascade=cs.Cascade(first=2, in_all=0))
 
     def change():
         model.before = lambda: None
         gallery.add({"id": [first], "vector": SOURCE[[IDS.index(first)]] + 1, "source": [f"{first}/2"]}, upsert=True)
+        gallery.delete([gone])
 
     model.before = change
     ask(gallery)
-    gallery.maintenance.write_back()
-    assert_right(gallery, lambda item: 2 * (item == first))
+    natives = assert_right(gallery, lambda item: 2 * (item == first))
+    assert not {first, gone} & set(natives)
     ask(gallery)
-    gallery.maintenance.write_back()
     assert_right(gallery, lambda item: 2 * (item == first))
+    assert gallery.maintenance.verify().clean
 
 
-def test_while_a_manager_works_vectors_wait_and_searches_do_not(gallery, model):
+def test_while_a_manager_works_nothing_is_embedded(gallery, model):
+    embedded = ask(gallery)
     with hold_lease(gallery._catalog, "v2", "upgrade"):
-        found = ask(gallery)
-        with pytest.raises(cs.errors.LeaseHeld, match="write back what searches embedded in v2"):
-            gallery.maintenance.write_back()
-        assert gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist() == []
-        assert ask(gallery) == found
-    assert model.items == 12
-    assert gallery.maintenance.write_back().rows == 12
+        found = ask(gallery, 30)
+        assert sorted(native_ids(gallery)) == sorted(embedded)
+        assert ask(gallery) == embedded
+    assert model.items == gallery.status().upgrades[0].searched.rows == 12
+    assert ask(gallery, 30) != found
     assert_right(gallery)
 
 
 @pytest.mark.full
-def test_a_manager_is_not_kept_waiting(gallery, model):
-    ask(gallery)
-    assert gallery.upgrade("v2", backfill=0.5).backfilled == ITEMS // 2
-    assert gallery.maintenance.write_back().waiting == 0
-    assert_right(gallery)
+def test_a_manager_who_begins_while_a_search_embeds_loses_nothing_and_is_not_kept_waiting(gallery, model):
+    def begin():
+        model.before = lambda: None
+        gallery.upgrade("v2", backfill=0.5)
 
-
-def test_many_vectors_are_written_beside_the_searches(gallery, model, monkeypatch):
-    monkeypatch.setattr(searched, "WRITE_ROWS", 12)
+    model.before = begin
     ask(gallery)
-    gallery._writing.result()
-    assert len(assert_right(gallery)) == 12
-    assert gallery.maintenance.write_back().rows == 0
+    assert len(assert_right(gallery)) >= ITEMS // 2
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.mark.full
-def test_searches_and_writers_side_by_side(gallery, model, monkeypatch):
-    monkeypatch.setattr(searched, "WRITE_ROWS", 6)
+def test_searches_and_writers_side_by_side(gallery, model):
     ending = threading.Event()
 
     def write():
@@ -169,7 +163,6 @@ def test_searches_and_writers_side_by_side(gallery, model, monkeypatch):
         list(threads.map(lambda row: ask(gallery, row), range(24)))
         ending.set()
         times = writing.result()
-    gallery.maintenance.write_back()
     sources = dict(zip(IDS, gallery.get(IDS, ["source"])["source"].to_pylist(), strict=True))
     assert times
     assert_right(gallery, lambda item: int(sources[item].split("/")[1]))
@@ -185,7 +178,7 @@ def test_the_limit_in_all_holds_over_processes_and_is_of_one_upgrade(gallery, mo
     assert read_spent(location, run).rows == 40
     assert charge(location, run, -5, 40) == -5
     assert gallery.status().upgrades[0].searched.rows == 35
-    ask(gallery, cascade=cs.Cascade(candidates="source", first=12, per_query=12, in_all=40))
+    ask(gallery, cascade=cs.Cascade(first=12, in_all=40))
     assert model.items == 5
     gallery.abort("v2")
     gallery.upgrade("v2")
@@ -193,12 +186,15 @@ def test_the_limit_in_all_holds_over_processes_and_is_of_one_upgrade(gallery, mo
 
 
 @pytest.mark.full
-def test_vectors_of_an_upgrade_that_is_over_are_dropped(gallery):
+def test_vectors_of_an_upgrade_that_is_over_are_dropped(gallery, model):
+    def abort():
+        model.before = lambda: None
+        gallery.abort("v2")
+
+    model.before = abort
     ask(gallery)
-    gallery.abort("v2")
-    assert gallery.maintenance.write_back() == type(gallery.maintenance.write_back())(rows=0, waiting=0)
     gallery.upgrade("v2")
-    assert gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist() == []
+    assert native_ids(gallery) == []
     assert gallery.maintenance.verify().clean
 
 
@@ -208,37 +204,17 @@ def test_prices_are_those_of_the_upgrade(gallery):
     assert gallery.status().upgrades[0].searched.cost == pytest.approx(6.0)
 
 
-@pytest.mark.full
-def test_traffic_orders_the_backfill(gallery, model):
-    none = cs.Cascade(candidates="source", first=12, per_query=0)
-    often = ask(gallery, 0, none)[:12]
-    for _ in range(3):
-        ask(gallery, 0, none)
-    ask(gallery, 30, none)
-    assert gallery.maintenance.write_back().rows == 0
-    gallery.upgrade("v2", backfill=cs.Backfill(share=12 / ITEMS, order="traffic"))
-    assert sorted(
-        gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()
-    ) == sorted(often)
-    assert Path(gallery._catalog.store.location.uri, "_compatstore", "traffic-v2.arrow").exists()
-    gallery.retire("v2")
-    assert not Path(gallery._catalog.store.location.uri, "_compatstore", "traffic-v2.arrow").exists()
-
-
 VICTIM = """
 import sys
 sys.path[:0] = {path!r}
 import numpy as np
 import compatstore as cs
-from compatstore.upgrade.backfilling import searched
 from test_searched import IDS, LONG, SOURCE, Model, native_of, ask
-searched.WRITE_ROWS = 3
 gallery = cs.Gallery.open({uri!r}, encoders={{"v2": Model()}})
-cascade = cs.Cascade(candidates="source", first=3, per_query=3)
+cascade = cs.Cascade(first=3)
 print("ready", flush=True)
 for row in {rows!r}:
     ask(gallery, row, cascade, 3)
-    gallery.maintenance.write_back()
 """
 
 
@@ -263,5 +239,4 @@ def test_a_process_that_is_killed_while_it_writes_leaves_a_sound_gallery(gallery
     assert len(assert_right(gallery)) <= spent
     assert len(gallery) == ITEMS
     ask(gallery)
-    gallery.maintenance.write_back()
     assert gallery.maintenance.verify().clean

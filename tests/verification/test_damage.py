@@ -226,7 +226,7 @@ TAMPERED = {
     "a dimension as text": (("versions", "v2", "dim"), "40"),
     "a path as name": (("runs", "v2", "target"), "../../x"),
     "a field too many": (("versions", "v1", "colour"), "red"),
-    "an unknown basis": (("versions", "v2", "basis_of"), "v9"),
+    "an unknown input version": (("versions", "v2", "input_version"), "v9"),
     "an unknown state": (("runs", "v2", "state"), "asleep"),
     "an unknown source": (("runs", "v2", "source"), "v9"),
     "an unlinked artifact": (("runs", "v2", "path"), ["0" * 64]),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.upgrade import expand
+from compatstore.upgrade import hop
 from states import BATCHES, open_with_encoder
 
 
@@ -24,7 +24,7 @@ def rival(path, seconds):
 
 
 def test_columns_that_an_upgrade_is_about_to_record_are_no_finding(at, monkeypatch):
-    path, edit = at("upgradable"), expand.edit
+    path, edit = at("upgradable"), hop.edit
     columns_are_there, looked = threading.Event(), threading.Event()
 
     def slow_edit(store, change, entry=None):
@@ -33,7 +33,7 @@ def test_columns_that_an_upgrade_is_about_to_record_are_no_finding(at, monkeypat
             assert looked.wait(60)
         return edit(store, change, entry)
 
-    monkeypatch.setattr(expand, "edit", slow_edit)
+    monkeypatch.setattr(hop, "edit", slow_edit)
     thread = threading.Thread(target=lambda: open_with_encoder(path).upgrade("v2"))
     thread.start()
     try:

@@ -16,7 +16,10 @@ from click.testing import CliRunner
 
 import compatstore as cs
 from compatstore.cli.app import app
+from compatstore.storage.lease_files import Fence
+from compatstore.storage.location import locate
 from compatstore.storage.registry import KEY
+from compatstore.storage.staging import Staging
 from galleries import SOURCE, artifact, items
 from states import open_with_encoder
 
@@ -42,7 +45,7 @@ def carry_out(path, repair, **known):
 
 def test_a_repair_of_the_program_is_a_command(at):
     path = at("retired")
-    lance.dataset(path).add_columns([pa.field("v1__basis", pa.uint64())])
+    lance.dataset(path).add_columns([pa.field("v1__input_hash", pa.uint64())])
     shown = CliRunner().invoke(app, ["verify", path, "--json"])
     (found,) = json.loads(shown.stdout)["findings"]
     words = shlex.split(found["repair"].removeprefix("Drop them: "))
@@ -232,8 +235,8 @@ class TestFiles:
     def test_natives_that_are_staged(self, at, tmp_path):
         path = at("ready")
         staged = Path(path, "_compatstore", "staged-v2-9.lance")
-        table = {"id": ["item-000001"], "basis": pa.array([1], pa.uint64()), "vector": pa.array([[0.0] * 40])}
-        lance.write_dataset(pa.table(table), staged)
+        stage = Staging(locate(path), "v2", 40, pa.string(), fence=Fence("v2", 9, lambda: None))
+        stage.append(["item-000001"], np.zeros((1, 40), np.float32), np.array([1], np.uint64))
         assert (the_finding(path, "staged natives").severity, verify(path).clean) == ("note", True)
         shutil.copytree(staged, tmp_path / "kept")
         cs.Gallery.open(path).retire("v2")
@@ -286,10 +289,10 @@ class TestColumns:
 
     def test_what_a_killed_retire_leaves(self, at):
         path = at("retired")
-        lance.dataset(path).add_columns([pa.field("v1__basis", pa.uint64())])
+        lance.dataset(path).add_columns([pa.field("v1__input_hash", pa.uint64())])
         lance.dataset(path).tags.create("compatstore-v1", 1)
         columns, tag = verify(path).findings
-        assert (columns.check, columns.what) == ("unused columns", "v1__basis: no version uses them")
+        assert (columns.check, columns.what) == ("unused columns", "v1__input_hash: no version uses them")
         assert (tag.check, tag.what) == ("tags", "tag compatstore-v1 pins a version without vectors")
         assert columns.repair.partition(": ")[2] == tag.repair.partition(": ")[2]
         carry_out(path, columns.repair)

@@ -10,23 +10,23 @@ import torch
 from torchvision.transforms import v2
 
 from compatstore.boundary import checked_fields
-from compatstore.trainers.settings import Count, NotNegative, Positive, Rule, require_settings
+from compatstore.trainers.settings import Count, Positive, Rule, require_settings
 
+_DEGREES = 10.0  # of rotation and shear, at most
+_JITTER = 0.2  # relative change of brightness and contrast, at most
+_BLUR = 0.7  # deviation of the Gaussian blur in pixels, at most
+_NOISE = 0.05  # deviation of the Gaussian noise, where pixels run from 0 to 1
 _CROP = Rule("above 0 to 1", lambda value: 0 < value <= 1)
 
 
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Augmentation:
-    """A random crop, a small affine map, blur and noise; a flip and colour changes only where asked for.
+    """A random crop, a small affine map, changes of brightness, blur and noise; a flip only where asked for.
 
     Args:
         smallest_crop: Least share of the area that a crop keeps, above 0 to 1.
         largest_crop: Largest share, from `smallest_crop` to 1.
-        degrees: Largest rotation and shear, in degrees.
-        blur: Largest deviation of the Gaussian blur, in pixels; 0 for none.
-        noise: Deviation of the Gaussian noise, where pixels run from 0 to 1; 0 for none.
-        jitter: Largest relative change of brightness and contrast; 0 for none.
         flip: Mirror half of the images. Digits and letters must not be mirrored.
         group: Images that share one draw of the parameters: torchvision draws once a call, and one call an image
             is slow on small images. 1 for the most variety.
@@ -37,10 +37,6 @@ class Augmentation:
 
     smallest_crop: Annotated[float, _CROP] = 0.6
     largest_crop: Annotated[float, _CROP] = 1.0
-    degrees: NotNegative = 10.0
-    blur: NotNegative = 0.7
-    noise: NotNegative = 0.05
-    jitter: NotNegative = 0.2
     flip: bool = False
     group: Count = 4
 
@@ -57,13 +53,11 @@ class Augmentation:
     def _transform(self, size: int) -> v2.Compose:
         bilinear = v2.InterpolationMode.BILINEAR
         steps: list[v2.Transform] = [
-            v2.RandomAffine(self.degrees, shear=self.degrees, interpolation=bilinear),
+            v2.RandomAffine(_DEGREES, shear=_DEGREES, interpolation=bilinear),
             v2.RandomResizedCrop(size, (self.smallest_crop, self.largest_crop), ratio=(0.85, 1.18)),
         ]
         steps += [v2.RandomHorizontalFlip()] if self.flip else []
-        steps += [v2.ColorJitter(self.jitter, self.jitter)] if self.jitter else []
-        steps += [v2.GaussianBlur(3, (0.1, max(self.blur, 0.1)))] if self.blur else []
-        steps += [v2.GaussianNoise(sigma=self.noise)] if self.noise else []
+        steps += [v2.ColorJitter(_JITTER, _JITTER), v2.GaussianBlur(3, (0.1, _BLUR)), v2.GaussianNoise(sigma=_NOISE)]
         return v2.Compose(steps)
 
 

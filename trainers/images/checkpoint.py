@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,6 @@ from compatstore.errors import CorruptArtifact, Incompatible, InvalidInput
 from compatstore.paths import is_file, is_folder, refused
 
 FORMAT = "compatstore.training.1"
-
-# Precisions as checkpoints of earlier versions name them.
-_EARLIER = {"no": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 State = dict[str, torch.Tensor]
 
@@ -51,13 +48,11 @@ class Checkpoint:
         every: Steps between two saves; None saves after each epoch only. Epochs that are longer than that are saved
             at their end too; of shorter ones those in which such a step falls, at their end.
         belongs_to: What has to be the same to continue, JSON-able: trainer, settings, data, source model.
-        defaults: Of settings, JSON-able. A file of an earlier version may lack a setting, which had this value then.
     """
 
     path: Path
     every: int | None
     belongs_to: Mapping[str, Any]
-    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def within_epoch(self, step: int, steps: int) -> bool:
         """Whether to save after this step, from 1, of a training with epochs of `steps`, before the epoch's end."""
@@ -134,9 +129,8 @@ class Checkpoint:
         raise self.corrupt(f"format {written_as!r:.60}")
 
     def _require_same(self, found: Mapping[str, Any]) -> None:
-        expected, defaults = (json.loads(json.dumps(values)) for values in (self.belongs_to, self.defaults))
-        found = defaults | _renamed(found)
-        differ = [name for name in expected | found if expected.get(name) != found.get(name)]
+        expected = json.loads(json.dumps(self.belongs_to))
+        differ = [name for name in {**expected, **found} if expected.get(name) != found.get(name)]
         if differ:
             raise Incompatible(
                 f"continue from {self.path}",
@@ -149,11 +143,6 @@ class Checkpoint:
         """Make the error for a file that is not a checkpoint of this format."""
         fix = "Remove the file to start from the beginning."
         return CorruptArtifact(f"continue from {self.path}", expected=f"format {FORMAT}", found=found, fix=fix)
-
-
-def _renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a checkpoint by their present names."""
-    return {name: _EARLIER.get(value, value) if name == "precision" else value for name, value in settings.items()}
 
 
 class Resumable:

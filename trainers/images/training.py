@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from contextlib import nullcontext
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -40,7 +40,6 @@ from compatstore.trainers.images.recorded import recorded
 from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, Rule, at_least, require_settings
 from compatstore.trainers.training import EpochProgress, OnEpoch, require_finite, warmup_cosine
 
-ImageOptimiser = Literal["sgd", "adamw"]
 Batches = DataLoader[tuple[torch.Tensor, torch.Tensor]]
 # Of training alone: gradients are scaled into the range of float16.
 TrainingPrecision = Literal[PrecisionRequest, "float16"]
@@ -54,7 +53,6 @@ class ImageTraining:
     Args:
         epochs: Passes over the images, >= 1.
         batch_size: Images a step, >= 2.
-        optimiser: "adamw", or "sgd" with Nesterov momentum 0.9.
         learning_rate: Its peak, > 0.
         weight_decay: >= 0.
         warmup_epochs: Epochs of linear rise from 0, before the cosine back to 0, from 0 to `epochs`; fractions are
@@ -88,7 +86,6 @@ class ImageTraining:
 
     epochs: Count = 30
     batch_size: BatchRows = 64
-    optimiser: ImageOptimiser = "adamw"
     learning_rate: Positive = 2e-3
     weight_decay: NotNegative = 5e-2
     warmup_epochs: NotNegative = 2.0
@@ -206,29 +203,20 @@ class ImageTraining:
         saved = None
         if checkpoint is not None:
             # Neither the number of reading processes nor the interval of saves changes the result.
-            settings, defaults = deciding_settings(self)
+            settings = deciding_settings(self)
             belongs_to = {"trainer": type(self).__name__, **settings, "images": images.fingerprint, "source": source}
-            every = self.checkpoint_steps
-            saved = Checkpoint(path=Path(checkpoint), every=every, belongs_to=belongs_to, defaults=defaults)
+            saved = Checkpoint(path=Path(checkpoint), every=self.checkpoint_steps, belongs_to=belongs_to)
         return train(objective, batches, self, progress, saved)
 
 
-def deciding_settings(settings: ImageTraining) -> tuple[dict[str, object], dict[str, object]]:
-    """List the settings that decide the result of a training, and the defaults of those that have one; JSON-able.
+def deciding_settings(settings: ImageTraining) -> dict[str, object]:
+    """List the settings that decide the result of a training; JSON-able.
 
     Neither the number of reading processes nor the interval of saves changes the result. Of weights to start from the
     content counts, and not the place.
     """
-    decide = [part for part in fields(settings) if part.name not in ("workers", "checkpoint_steps")]
-    values, defaults = asdict(settings), dict[str, object]()
-    for part in decide:
-        if part.default is not MISSING:
-            defaults[part.name] = part.default
-        elif part.default_factory is not MISSING:
-            made = part.default_factory()
-            defaults[part.name] = asdict(made) if is_dataclass(made) and not isinstance(made, type) else made
-    values["pretrained"] = weights_digest(settings.pretrained)
-    return {part.name: values[part.name] for part in decide}, defaults
+    values = asdict(settings) | {"pretrained": weights_digest(settings.pretrained)}
+    return {name: value for name, value in values.items() if name not in ("workers", "checkpoint_steps")}
 
 
 def encoder_of(
@@ -345,10 +333,7 @@ def _optimiser(objective: nn.Module, settings: ImageTraining, *, fused: bool) ->
         if parameter.requires_grad:
             groups.setdefault(rate_of(parameter), []).append(parameter)
     trained = [{"params": parameters, "scale": scale} for scale, parameters in groups.items()]
-    rate, decay = settings.learning_rate, settings.weight_decay
-    if settings.optimiser == "sgd":
-        return torch.optim.SGD(trained, rate, 0.9, weight_decay=decay, nesterov=True, fused=fused)
-    return torch.optim.AdamW(trained, rate, weight_decay=decay, fused=fused)
+    return torch.optim.AdamW(trained, settings.learning_rate, weight_decay=settings.weight_decay, fused=fused)
 
 
 def _set_rate(optimiser: AcceleratedOptimizer, settings: ImageTraining, step: int, steps_per_epoch: int) -> None:

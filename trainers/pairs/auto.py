@@ -53,7 +53,6 @@ class Auto:
         k: Neighbours of the recall, >= 1.
         queries: Most queries of a group, >= 1.
         rows: Most held-out rows of a group, and most fitted rows, in the gallery that is searched, >= 2.
-        resamples: Of the bootstrap, >= 1.
         seed: Of held-out rows, queries and bootstrap.
 
     Raises:
@@ -67,7 +66,6 @@ class Auto:
     k: Count = 10
     queries: Count = 1000
     rows: Annotated[int, at_least(2)] = 20_000
-    resamples: Count = 1000
     seed: int = 0
     needs_holdout: ClassVar[bool] = True
 
@@ -123,7 +121,7 @@ class Auto:
             seed=self.seed,
         )
         trials = [attempt(describe(trainer), trainer, fitted, test, progress) for trainer in self.candidates]
-        best, comparison = ranked(trials, test, resamples=self.resamples, seed=self.seed)
+        best, comparison = ranked(trials, test, seed=self.seed)
         return best, comparison, next(iter(groups.values()))
 
     def _split(self, pairs: Pairs) -> tuple[Pairs, Mapping[str, Pairs]]:

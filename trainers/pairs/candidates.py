@@ -29,7 +29,7 @@ from compatstore.trainers.pairs.trainer import (
 )
 from compatstore.trainers.training import OnEpoch
 
-_CONFIDENCE = 0.95
+_CONFIDENCE, RESAMPLES = 0.95, 1000
 _STATM = Path("/proc/self/statm")
 _INTERVAL = 0.005  # seconds between two looks at the memory
 
@@ -72,13 +72,12 @@ def attempt(
     return Tried(trainer, candidate, scores, artifact)
 
 
-def ranked(trials: Sequence[Tried], test: RetrievalTest, *, resamples: int, seed: int) -> tuple[Tried, Comparison]:
+def ranked(trials: Sequence[Tried], test: RetrievalTest, *, seed: int) -> tuple[Tried, Comparison]:
     """Order what was tried by its score.
 
     Args:
         trials: All of them.
         test: What they were tried by.
-        resamples: Of the bootstrap of the lead.
         seed: Of the bootstrap.
 
     Returns:
@@ -93,16 +92,16 @@ def ranked(trials: Sequence[Tried], test: RetrievalTest, *, resamples: int, seed
         reasons = "; ".join(f"{trial.candidate.name}: {trial.candidate.skipped}" for trial in skipped)
         raise InvalidInput("choose a trainer", expected="a candidate that can run on these pairs", found=reasons)
     table = tuple(trial.candidate for trial in ran + skipped)
-    lead = _lead(ran[0], ran[1], test, resamples, seed) if len(ran) > 1 else None
+    lead = _lead(ran[0], ran[1], test, seed) if len(ran) > 1 else None
     return ran[0], Comparison(decided_by=test.decides, candidates=table, lead=lead)
 
 
-def _lead(best: Tried, second: Tried, test: RetrievalTest, resamples: int, seed: int) -> Lead:
+def _lead(best: Tried, second: Tried, test: RetrievalTest, seed: int) -> Lead:
     estimate = interval(
         best.scores - second.scores,
         test.groups,
         test.clusters,
-        resamples=resamples,
+        resamples=RESAMPLES,
         confidence=_CONFIDENCE,
         seed=seed,
     )

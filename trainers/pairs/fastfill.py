@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -46,10 +46,10 @@ class FastFill(HeadTraining):
     All settings of FastFill:
 
     * network: `branch_width`, `mixer_width`;
-    * objective: `loss`, `uncertainty`, `inverse_lambda`, `beta`, `disc_weight`;
+    * objective: `loss`, `uncertainty`, `beta`, `disc_weight`;
     * the loss through the head, described in `HeadTraining`: `head`, `disc`, `label_smoothing`, `margin`, `scale`;
-    * the loop, described in `TransformTraining`: `epochs`, `optimiser`, `learning_rate`, `weight_decay`,
-      `batch_size`, `warmup_epochs`, `freeze_statistics_at`, `seed`, `clip_norm`, `precision`, `device`;
+    * the loop, described in `TransformTraining`: `epochs`, `learning_rate`, `weight_decay`, `batch_size`,
+      `warmup_epochs`, `seed`, `precision`, `device`;
     * what is measured and stored, in `TransformTraining` too: `holdout`, `holdout_by`, `side_transform`.
 
     Args:
@@ -57,10 +57,6 @@ class FastFill(HeadTraining):
         mixer_width: Width of both hidden layers of the mixer, >= 1.
         loss: "l2", "disc", or "l2+disc", their sum. Without labels "l2+disc" trains "l2" and a note says that.
         uncertainty: Whether to learn sigma^2; without, the loss is the mean of the sum alone.
-        inverse_lambda: 1/lambda divided by d_t, > 0. At 1 and without L_disc the loss is twice a Gaussian's negative
-            log-likelihood, so that sigma^2 is the variance of a dimension. Another value divides sigma^2 by itself
-            and multiplies the loss; as sigma^2 starts at its best constant and Adam is independent of the scale of
-            the loss, little else changes: from 0.1 to 3, at 16 and at 256 dimensions, areas moved by less than 0.004.
         beta: From 0, the paper's objective, to 1. Rows with a large sigma^2 weigh little in that objective, and their
             vectors are learned little; at 1 all rows weigh alike, and sigma^2 is learned beside them.
         disc_weight: Weight of the loss through the head beside the squared distance, > 0. None takes 1 for ArcFace,
@@ -73,11 +69,15 @@ class FastFill(HeadTraining):
         InvalidInput: A setting is out of its range.
     """
 
+    # 1/lambda divided by d_t. At 1 and without L_disc the loss is twice a Gaussian's negative log-likelihood, so that
+    # sigma^2 is the variance of a dimension. Another value divides sigma^2 by itself and multiplies the loss; sigma^2
+    # starts at its best constant and Adam is independent of the scale of the loss, so little else changes.
+    inverse_lambda: ClassVar[float] = 1.0
+
     branch_width: Count = 256
     mixer_width: Count = 2048
     loss: AlignmentLoss = "l2+disc"
     uncertainty: bool = True
-    inverse_lambda: Positive = 1.0
     beta: Annotated[float, from_to(0, 1)] = 0.0
     disc_weight: Positive | None = None
     scale: Positive | None = None
@@ -169,7 +169,6 @@ UNTRIED_SCALE = 4.0  # where nothing can be compared
 
 # A trial trains half the epochs on four fifths of this many pairs at most, and is asked by the rest.
 ROWS, EPOCHS, HELD_OUT, GALLERY, K = 6000, 0.5, 0.2, 2000, 10
-RESAMPLES = 1000
 
 Setting = Mapping[str, Any]
 
@@ -289,7 +288,7 @@ class Trials:
 
     def ranked(self, tried: Sequence[Tried]) -> tuple[Tried, Comparison]:
         """The best, and the table."""
-        return ranked(tried, self._test, resamples=RESAMPLES, seed=self._trainer.seed)
+        return ranked(tried, self._test, seed=self._trainer.seed)
 
     def _named(self, name: str) -> OnEpoch | None:
         told = self._progress

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.ridge import LowRankRidge, Procrustes, Ridge
 from compatstore.trainers.pairs.shrinking import SHARES, cross_fitted_factors, shrinkage_figure
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
-from compatstore.trainers.settings import NOT_EMPTY, Count, above, at_least, from_to, require_settings
+from compatstore.trainers.settings import NOT_EMPTY, at_least, require_settings
 from compatstore.trainers.training import one_thread
 from compatstore.upgrade.lesson import FEWEST_PAIRS, Lesson, Taught
 
@@ -91,14 +91,9 @@ class Learn:
 
     Args:
         first: Items of the first wave, >= 40; by default 2 % of the gallery, 100 at least and 2,000 at the most.
-        growth: A wave ends, and the next lesson begins, where this many times as many items are native, above 1.
         candidates: Trainers on pairs to choose from; those that cannot run on the pairs are skipped. None takes closed
             forms and, where torch is installed, a residual network; where labels are named (`Gates.labels`) also such
             a network and FastFill, trained through a head.
-        folds: Parts that the pairs are cut into to compare candidates, >= 2.
-        judged: Candidates that are judged by retrieval for being near to the natives, >= 1.
-        least_gain: Embedding ends where all that the budget still allows is sure to gain no more than this in the
-            figure that decides, from 0 to 1; None embeds the whole budget.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -108,12 +103,15 @@ class Learn:
         500
     """
 
+    growth: ClassVar[float] = 2.0  # the next lesson begins where this many times as many items are native
+    folds: ClassVar[int] = 5  # parts that the pairs are cut into to compare candidates
+    judged: ClassVar[int] = 3  # candidates that are judged by retrieval for being near to the natives
+    # Embedding ends where all that the budget still allows is sure to gain no more than this in the figure that
+    # decides. A subclass with None embeds the whole budget.
+    least_gain: ClassVar[float | None] = 0.0
+
     first: Annotated[int, at_least(FEWEST_PAIRS)] | None = field(default=None, metadata={"unit": "ITEMS"})
-    growth: Annotated[float, above(1)] = 2.0
     candidates: Annotated[tuple[PairTrainer, ...], NOT_EMPTY] | None = None
-    folds: Annotated[int, at_least(2)] = 5
-    judged: Count = 3
-    least_gain: Annotated[float, from_to(0, 1)] | None = 0.0
 
     def __post_init__(self) -> None:
         require_settings(self)

@@ -217,8 +217,6 @@ def _step(
     value = loss(prediction, batch).mean()
     optimiser.zero_grad()
     value.backward()  # type: ignore[no-untyped-call]
-    if settings.clip_norm is not None:
-        nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm)
     optimiser.step()
     return value.detach()
 

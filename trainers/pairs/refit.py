@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -44,17 +44,17 @@ class Refit:
         holdout: Share of a backfill's budget that is drawn at random first, in (0, 1), for validation: the rows that
             a backfill in the order of sigma gathers differ from those that remain.
         farthest: Largest share of the held-out squared error that is kept as distance, in [0, 1].
-        folds: Validation rows are also learned from: each is measured under a correction that was
-            learned without its fold, >= 2.
         seed: Of the folds.
 
     Raises:
         InvalidInput: A setting is out of its range.
     """
 
+    # Validation rows are also learned from: each is measured under a correction that was learned without its fold.
+    folds: ClassVar[int] = 4
+
     holdout: OpenShare = 0.2
     farthest: Annotated[float, from_to(0, 1)] = 0.4
-    folds: Annotated[int, from_to(2, FEWEST_VALIDATION_ROWS)] = 4
     seed: int = 0
 
     def __post_init__(self) -> None:

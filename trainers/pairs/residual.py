@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -13,7 +13,7 @@ from torch.nn.utils import parametrize
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.artifact import Artifact
 from compatstore.boundary import checked, checked_fields
-from compatstore.trainers.pairs.fastfill import AlignmentLoss, alignment
+from compatstore.trainers.pairs.fastfill import AlignmentLoss, FastFill, alignment
 from compatstore.trainers.pairs.loop import Batch, Objective
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.ridge import Ridge
@@ -39,7 +39,6 @@ class Residual(HeadTraining):
     Args:
         loss: "l2", "disc", or "l2+disc", their sum. Without labels "l2+disc" trains "l2" and a note says that.
         uncertainty: Whether to learn sigma^2; without, the loss is the mean of the sum alone.
-        inverse_lambda: 1/lambda of FastFill's equation 5, divided by the target's dimension, > 0; see `FastFill`.
         width: Width of both hidden layers of f, >= 1.
         dropout: Share of the hidden values that a step drops, in [0, 1).
         noise: Deviation of the noise on the inputs in training, relative to their own deviation, >= 0.
@@ -48,11 +47,11 @@ class Residual(HeadTraining):
         InvalidInput: A setting is out of its range.
     """
 
+    optimiser: ClassVar[AdamOptimiser] = "adamw"
+
     loss: AlignmentLoss = "l2"
     uncertainty: bool = True
-    inverse_lambda: Positive = 1.0
     epochs: Count = 30
-    optimiser: AdamOptimiser = "adamw"
     learning_rate: Positive = 1e-3
     weight_decay: NotNegative = 0.05
     batch_size: BatchRows = 256
@@ -63,7 +62,7 @@ class Residual(HeadTraining):
 
     def objective(self, pairs: Pairs) -> Objective:
         """Return what to minimise on these pairs; errors as in `alignment`."""
-        return alignment(self, pairs, self.loss, self.inverse_lambda if self.uncertainty else None)
+        return alignment(self, pairs, self.loss, FastFill.inverse_lambda if self.uncertainty else None)
 
     def architecture(self, linear: Architecture) -> Architecture:
         """Describe a linear map beside two hidden layers."""
@@ -149,8 +148,9 @@ class DriftAdapter(TransformTraining):
         InvalidInput: A setting is out of its range.
     """
 
+    optimiser: ClassVar[AdamOptimiser] = "adamw"
+
     epochs: Count = 50
-    optimiser: AdamOptimiser = "adamw"
     learning_rate: Positive = 1e-3
     weight_decay: NotNegative = 1e-2
     batch_size: BatchRows = 256

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -51,15 +51,11 @@ class TransformTraining(ABC):
 
     Args:
         epochs: Passes over the pairs, >= 1.
-        optimiser: "adam", whose weight decay is an L2 penalty, or "adamw", whose decay is apart from the gradient.
         learning_rate: At the end of the warm-up, > 0.
         weight_decay: Of the optimiser, >= 0.
         batch_size: Largest batch, >= 2; batches of an epoch are of equal size, up to one row. None takes 1024.
         warmup_epochs: Epochs of linear rise, before a cosine to 0; None is 1/16 of the epochs (5 of 80).
-        freeze_statistics_at: Epochs after which the running statistics of batch normalisation are held, while its
-            weights are still trained, >= 1; None is half of the epochs (40 of 80).
         seed: Of initial weights, order of rows and held-out rows. On the CPU, equal seeds give equal weights.
-        clip_norm: Largest length of the gradient of a step, > 0; None does not clip.
         precision: "float32", or "bfloat16" for the products of the hidden layers; weights and losses stay float32.
         device: "cpu", "cuda" or "cuda:<n>"; None takes CUDA where there is one. All pairs are moved there at once.
         holdout: Share of the rows kept out of training to measure on, in [0, 1); 0 measures nothing.
@@ -72,15 +68,15 @@ class TransformTraining(ABC):
         InvalidInput: A setting is out of its range.
     """
 
+    # "adam", whose weight decay is an L2 penalty, or "adamw", whose decay is apart from the gradient.
+    optimiser: ClassVar[AdamOptimiser] = "adam"
+
     epochs: Count = 80
-    optimiser: AdamOptimiser = "adam"
     learning_rate: Positive = 5e-4
     weight_decay: NotNegative = 2**-15
     batch_size: BatchRows | None = 1024
     warmup_epochs: NotNegative | None = None
-    freeze_statistics_at: Count | None = None
     seed: int = 0
-    clip_norm: Positive | None = None
     precision: Precision = "float32"
     device: Annotated[str, _DEVICE] | None = None
     holdout: Share = 0.1
@@ -102,8 +98,8 @@ class TransformTraining(ABC):
 
     @property
     def freeze_after(self) -> int:
-        """Epochs after which the running statistics are held."""
-        return math.ceil(self.epochs / 2) if self.freeze_statistics_at is None else self.freeze_statistics_at
+        """Epochs after which the running statistics of batch normalisation are held: half of them, 40 of 80."""
+        return math.ceil(self.epochs / 2)
 
     @property
     def torch_device(self) -> torch.device:

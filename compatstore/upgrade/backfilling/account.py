@@ -22,13 +22,13 @@ from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.ids import find
 from compatstore.storage.ledger import Ledger, Spent, without
-from compatstore.storage.traffic import Traffic
 from compatstore.upgrade.backfilling.embeddable import count_embeddable, sourceless
 from compatstore.upgrade.backfilling.embedding import Embedded
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.requests.backfill import Budget, Limit
 
 REASONS_SHOWN = 20
+FAILURES_IN_A_ROW = 500  # items, with none embedded in between, after which a run ends
 
 
 class Account:
@@ -42,8 +42,7 @@ class Account:
         ledger: Where it is kept.
         budget: What may be spent.
         spent: What was, so far.
-        failed: Arrow table of id, basis, reason: items that could not be embedded.
-        patience: Items that may fail in a row.
+        failed: Arrow table of id, input_hash, reason: items that could not be embedded.
         proven: Says whether the target has native vectors already; asked where it matters.
 
     Attributes:
@@ -57,12 +56,11 @@ class Account:
         budget: Budget,
         spent: Spent,
         failed: ArrowTable,
-        patience: int,
         *,
         proven: Callable[[], bool],
     ) -> None:
         self._proven, self._billed = proven, spent.tokens > 0
-        self._ledger, self.budget, self.spent, self.failed, self._patience = ledger, budget, spent, failed, patience
+        self._ledger, self.budget, self.spent, self.failed = ledger, budget, spent, failed
         self._tried: set[Id] = set()
         self._listed: set[Id] = set(failed["id"].to_pylist())
         self._doubtful = failed.schema.empty_table()
@@ -166,7 +164,7 @@ class Account:
         self._list(without(self.failed, ids), self._rows(made, certain))
         if rows:
             self._clear_doubt()
-        elif self._doubtful.num_rows >= self._patience:
+        elif self._doubtful.num_rows >= FAILURES_IN_A_ROW:
             raise self._embeds_nothing()
         return again
 
@@ -214,23 +212,22 @@ class Account:
             expected="an encoder and sources of which some work",
             found=f"{self._doubtful.num_rows} items that failed in a row and none embedded: {first}",
             fix="Check that the sources can be reached from here. None of these items is listed as unbackfillable; "
-            f"{next_step.same()} goes on from here. If they are broken indeed, allow more: "
-            f"{next_step.option('failures_in_a_row', within='RunSettings')}.",
+            f"{next_step.same()} goes on from here.",
         )
 
 
-def open_account(context: UpgradeContext, patience: int) -> Account:
+def open_account(context: UpgradeContext) -> Account:
     """The account of a run; failures of items that changed since, or are native or gone, are left out."""
     spent, failed = read_account(context)
 
     def proven() -> bool:
         return context.store.count(context.target.native) > 0
 
-    return Account(context.ledger, Budget.of(context.run), spent, failed, patience, proven=proven)
+    return Account(context.ledger, Budget.of(context.run), spent, failed, proven=proven)
 
 
 def read_account(context: UpgradeContext) -> tuple[Spent, ArrowTable]:
-    """What a run has spent, and the items that it tried in vain: Arrow table of id, basis, reason; read-only.
+    """What a run has spent, and the items that it tried in vain: Arrow table of id, input_hash, reason; read-only.
 
     Items without a source are not among them: nothing is tried with them.
     """
@@ -284,9 +281,8 @@ def _without_source(context: UpgradeContext, limit: int | None = None) -> ArrowT
 
 def forget_account(catalog: Catalog, target: str) -> None:
     """Remove the account of a target that is dropped."""
-    store, id_type = catalog.store, id_arrow_type(catalog.registry())
-    Ledger(store.location, target, id_type, "", store.fence_of(target)).clear()
-    Traffic(store.location, target, id_type, "").clear()
+    store = catalog.store
+    Ledger(store.location, target, id_arrow_type(catalog.registry()), "", store.fence_of(target)).clear()
 
 
 def unbackfillable(catalog: Catalog, target: str) -> ArrowTable:
@@ -318,5 +314,5 @@ def still_failed(context: UpgradeContext, failed: ArrowTable) -> ArrowTable:
     native = pc.equal(rows[origin], NATIVE).fill_null(False).to_numpy()
     if not rows.num_rows:
         return failed.slice(0, 0)
-    same = (positions >= 0) & (input_hash[positions] == failed["basis"].to_numpy()) & ~native[positions]
+    same = (positions >= 0) & (input_hash[positions] == failed["input_hash"].to_numpy()) & ~native[positions]
     return failed.filter(pa.array(np.asarray(same)))

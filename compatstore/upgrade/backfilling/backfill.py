@@ -125,7 +125,7 @@ class Backfiller:
         self.context, self._upto = context, upto
         self._engine = engine or LocalEngine()
         self.settings = settings or RunSettings()
-        self.account: Account = open_account(context, self.settings.failures_in_a_row)
+        self.account: Account = open_account(context)
         self.natives = Natives(context, self.settings.batch_rows or BATCH_ROWS)
 
     @property

@@ -26,7 +26,7 @@ from compatstore.upgrade.backfilling.staged_natives import StagedNatives
 from compatstore.upgrade.backfilling.write_modes import NativeBatch, NativeColumns, NativeRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.indexing import IndexKeeper
-from compatstore.upgrade.requests.backfill import Budget, write_mode_of
+from compatstore.upgrade.requests.backfill import Budget
 
 ChosenMode = Literal["move_rows", "rewrite_columns"]
 
@@ -84,7 +84,7 @@ def plan_natives(context: UpgradeContext, target: VersionColumns, natives: int) 
     Raises:
         InvalidInput: Rows were asked for, and rows of this table cannot be moved.
     """
-    snapshot, setting = context.snapshot, write_mode_of(context.run)
+    snapshot, setting = context.snapshot, context.run.write_mode
     obstacle = unmovable(snapshot)
     rows = 0 if obstacle else _bytes_by_rows(snapshot, target, natives)
     columns = _bytes_by_columns(snapshot, target, natives)

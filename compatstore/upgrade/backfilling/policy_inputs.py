@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -15,20 +15,15 @@ import pyarrow.compute as pc
 from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowType, BoolArray, Doubles, FloatArray, Positions, RowNumbers
 from compatstore.errors import InvalidInput, meant
-from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.fragments import list_fragments
 from compatstore.storage.ids import ADDRESS
-from compatstore.storage.traffic import Traffic
 from compatstore.storage.vector_form import to_matrix
 from compatstore.upgrade.backfilling.cells import SAMPLED, cells_of
 from compatstore.upgrade.backfilling.classes import classes_of, require_classes
 from compatstore.upgrade.backfilling.random_order import random_scores
 from compatstore.upgrade.context import UpgradeContext
 
-# A head's logits are known up to a positive scale. Cosines of a normalised space need one: unscaled they differ too
-# little for a softmax to tell classes apart. 16 is what our own classifiers are trained with.
-COSINE_SCALE = 16.0
 BATCH_ROWS = 4096
 PART_ROWS = 1 << 20  # of the items whose scores are in memory at once
 CELLS = "cells"  # what is drawn to find centres from
@@ -44,14 +39,8 @@ class PolicyInputs(Protocol):
     def uncertainty(self) -> Doubles:
         """(n,) float64, sigma^2 of the transformed vectors; NaN where there is none."""
 
-    def by_logits(self, score: Callable[[FloatArray], Doubles]) -> Doubles:
-        """(n,) float64, a score of each item's class logits; NaN where there are none."""
-
     def column(self, name: str) -> Doubles:
         """(n,) float64, a column of the user's numbers; 0 where it has none."""
-
-    def traffic(self) -> Doubles:
-        """(n,) float64, number of searches by a cascade that each item was a candidate of."""
 
     def cells(self, seed: int) -> npt.NDArray[np.int64]:
         """(n,) int64, the cell of each item among items whose source vectors are alike."""
@@ -67,17 +56,13 @@ class ArrayRows:
     Args:
         ids: n ids, integers or strings, or an Arrow array of them.
         sigma2: (n,) floats, predicted uncertainty, or None.
-        logits: (n, classes) floats of a classifier head, scaled as it was trained, or None.
         columns: Name -> (n,) numbers, or values of any kind where they are read as classes.
-        seen: (n,) numbers of searches that each item was a candidate of, or None.
         source: (n, source dim) floats, or None.
     """
 
     ids: Any
     sigma2: npt.ArrayLike | None = None
-    logits: FloatArray | None = None
     columns: Mapping[str, npt.ArrayLike] = field(default_factory=dict)
-    seen: npt.ArrayLike | None = None
     source: FloatArray | None = None
 
     def uncertainty(self) -> Doubles:
@@ -88,14 +73,6 @@ class ArrayRows:
         """
         return np.asarray(_given(self.sigma2, "sigma2"), np.float64)
 
-    def by_logits(self, score: Callable[[FloatArray], Doubles]) -> Doubles:
-        """(n,) float64, a score of the logits.
-
-        Raises:
-            InvalidInput: None were given.
-        """
-        return score(np.asarray(_given(self.logits, "logits")))
-
     def column(self, name: str) -> Doubles:
         """(n,) float64, a column; NaN is 0.
 
@@ -104,14 +81,6 @@ class ArrayRows:
         """
         values = np.asarray(_given(self.columns.get(name), f"column {name}"), np.float64)
         return np.where(np.isnan(values), 0.0, values)
-
-    def traffic(self) -> Doubles:
-        """(n,) float64, as given.
-
-        Raises:
-            InvalidInput: None was given.
-        """
-        return np.asarray(_given(self.seen, "seen"), np.float64)
 
     def cells(self, seed: int) -> npt.NDArray[np.int64]:
         """(n,) int64, cells of the source vectors.
@@ -192,24 +161,6 @@ class TableRows:
         """(n,) float64, sigma^2 of the transformed vectors; NaN for native ones and for items without a vector."""
         return _numbers(self._read(self.context.target.uncertainty or ""))
 
-    def by_logits(self, score: Callable[[FloatArray], Doubles]) -> Doubles:
-        """(n,) float64, a score of the logits of the target's head on target vectors, or of the source's on its own.
-
-        NaN for items that have no such vector. Read in batches: logits of all items would not fit into memory.
-
-        Raises:
-            InvalidInput: Neither version has a head.
-        """
-        name, head = self._head()
-        registry = self.context.registry
-        columns, normalised = registry.columns(name), registry.record(name).normalised
-        scale = np.float32(COSINE_SCALE if normalised else 1.0)
-        scores = [np.zeros(0)]
-        for batch in self._scan([columns.vector], BATCH_ROWS).to_batches():
-            vectors, valid = to_matrix(batch[columns.vector], columns.dim)
-            scores.append(np.where(valid, score(scale * (vectors @ head.T)), np.nan))
-        return np.concatenate(scores)
-
     def column(self, name: str) -> Doubles:
         """(n,) float64, a column of the user's numbers; null and NaN are 0.
 
@@ -219,20 +170,6 @@ class TableRows:
         self.require_column(name)
         values = _numbers(self._read(name))
         return np.where(np.isnan(values), 0.0, values)
-
-    def traffic(self) -> Doubles:
-        """(n,) float64, number of searches by a cascade that each item was a candidate of.
-
-        Raises:
-            StorageError: The counts cannot be read.
-        """
-        context, run = self.context, self.context.run
-        id_type = id_arrow_type(context.registry)
-        counts = Traffic(context.store.location, run.target, id_type, run.identity).load()
-        places = pc.index_in(self.ids.cast(id_type), value_set=counts["id"].combine_chunks())
-        seen = np.append(counts["seen"].to_numpy(), 0)  # the last place is that of items without a count
-        found: Doubles = seen[places.fill_null(-1).to_numpy(zero_copy_only=False)].astype(np.float64)
-        return found
 
     def cells(self, seed: int) -> npt.NDArray[np.int64]:
         """(n,) int64, cells of the source's vectors, wherever the items stand; read in batches."""
@@ -278,14 +215,6 @@ class TableRows:
             asked = f"order the backfill by column {name}"
             raise InvalidInput(asked, expected=expected, found=str(found), fix=meant(name, numbers))
 
-    def require_head(self) -> None:
-        """Refuse to ask a classifier head where there is none.
-
-        Raises:
-            InvalidInput: Neither version has a head.
-        """
-        self._head()
-
     @property
     def predicts_uncertainty(self) -> bool:
         """Whether the last artifact of the upgrade's path has a sigma head."""
@@ -307,19 +236,6 @@ class TableRows:
                 found=f"{path[-1][:12]}, which does not" if path else "no artifact",
                 fix=f"Train FastFill ({next_step.training('fastfill')}), or choose another order, such as spread.",
             )
-
-    def _head(self) -> tuple[str, FloatArray]:
-        run = self.context.run
-        for name in (run.target, run.source):
-            head = self.context.catalog.head(name)
-            if head is not None:
-                return name, head
-        raise InvalidInput(
-            "order the backfill by the confidence of a classifier head",
-            expected=f"a head of {run.target} or {run.source}",
-            found="neither has one",
-            fix="Register the version with head=..., or choose another policy.",
-        )
 
     def _read(self, column: str) -> Any:
         return self._scan([column]).to_table().column(0).combine_chunks()

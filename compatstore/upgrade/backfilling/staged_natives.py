@@ -34,9 +34,14 @@ class StagedNatives:
         location = self._store.location
         self._staging = Staging(location, run.target, columns.dim, ids, columns.side_dim, self._fence, since)
 
+    def read(self) -> NativeBatch:
+        """All of them; their vectors when they are asked for."""
+        staged = self._staging.read()
+        return NativeBatch(staged.ids, staged.input_hash, staged.read, staged.addresses)
+
     def waiting(self) -> ArrowArray:
         """Arrow array of the ids whose natives are staged."""
-        return self._staging.read().ids
+        return self.read().ids
 
     def __len__(self) -> int:
         """How many are staged; they are counted, not read."""
@@ -70,10 +75,10 @@ class StagedNatives:
                     raise
 
     def _fold(self, put: Callable[[NativeBatch], int]) -> int:
-        staged = self._staging.read()
+        staged = self.read()
         if not len(staged.ids):
             return 0
-        folded = put(NativeBatch(staged.ids, staged.input_hash, staged.read, staged.addresses))
+        folded = put(staged)
         if self._fence is not None:
             self._forget_predecessors(self._fence)
         self._staging.clear()

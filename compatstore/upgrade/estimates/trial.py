@@ -20,7 +20,7 @@ from compatstore.evaluation.strategies import ServingStrategy, rank_strategies
 from compatstore.storage.columns import NATIVE, VersionValues
 from compatstore.storage.doubts import can_doubt, kept_cosines
 from compatstore.upgrade.backfilling.policies import order
-from compatstore.upgrade.backfilling.policy_inputs import COSINE_SCALE, ArrayRows, TableRows
+from compatstore.upgrade.backfilling.policy_inputs import ArrayRows, TableRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
@@ -260,17 +260,13 @@ def _metrics(context: UpgradeContext) -> dict[str, Metric]:
 
 def order_of_sample(context: UpgradeContext, sample: Sample, transformed: VersionValues) -> npt.NDArray[np.intp]:
     """The order in which the run's policy would backfill the sample, as it has been transformed."""
-    catalog, run = context.catalog, context.run
-    head = catalog.head(run.target)
-    scale = COSINE_SCALE if catalog.version(run.target).normalised else 1.0
     rows = _SampleRows(
         ids=sample.ids,
         source=sample.source.vectors,
         sigma2=None if np.isnan(transformed.uncertainty).all() else transformed.uncertainty,
-        logits=None if head is None else scale * (transformed.vectors @ head.T),
         table=TableRows(context),
     )
-    return order(run.policy, rows, run.seed)
+    return order(context.run.policy, rows, context.run.seed)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -286,10 +282,6 @@ class _SampleRows(ArrayRows):
     def column(self, name: str) -> Doubles:
         """(n,) float64, as of `TableRows`."""
         return self.table.column(name)[self._places]
-
-    def traffic(self) -> Doubles:
-        """(n,) float64, as of `TableRows`."""
-        return self.table.traffic()[self._places]
 
     def classes(self, name: str) -> npt.NDArray[np.int64]:
         """(n,) int64, as of `TableRows`."""

@@ -11,12 +11,9 @@ from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.curve import native_count
 from compatstore.storage.ledger import Spent
-from compatstore.storage.records import RunRecord
+from compatstore.storage.records import RunRecord, WriteMode
 
 Limit = Literal["", "backfill", "max_rows", "max_seconds", "max_cost", "target_quality"]
-WriteMode = Literal["auto", "move_rows", "rewrite_columns"]
-# What a run's record keeps for each mode, since before the modes had these names.
-_RECORDED: dict[WriteMode, str] = {"auto": "auto", "move_rows": "rows", "rewrite_columns": "columns"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,10 +159,9 @@ class Backfill(Budget):
 
     Args:
         order: Order of the backfill: random (the default), spread (random, and from all kinds of items in proportion;
-            the default where an upgrade teaches itself), sigma, spread-then-sigma (a tenth by spread, then by sigma),
-            spread-sigma (from all kinds of items in proportion, of each the most uncertain first; spread-sigma:category
-            for the classes of a column), entropy, margin, least-confidence, traffic (what was a candidate of searches
-            by a cascade most often), a column of numbers (column:views), or a product of these (sigma*traffic).
+            the default where an upgrade teaches itself), sigma, spread-sigma (from all kinds of items in proportion, of
+            each the most uncertain first; spread-sigma:category for the classes of a column), or a column of numbers
+            (column:views).
         seed: Seed of the order, and of the sample of an estimate.
         write_mode: How native vectors are stored. move_rows writes the rows that get one a second time, with the
             vector; rewrite_columns leaves every row where it is and rewrites the target's columns at the end; auto (the
@@ -209,22 +205,8 @@ class Backfill(Budget):
             Budget.of(run).revised(self.budget, expected_price).record(run),
             policy=self.order or run.policy,
             seed=run.seed if self.seed is None else self.seed,
-            natives=run.natives if self.write_mode is None else _RECORDED[self.write_mode],
+            write_mode=self.write_mode or run.write_mode,
         )
-
-
-def write_mode_of(run: RunRecord) -> WriteMode:
-    """The write mode that a run records, "move_rows" for the recorded "rows".
-
-    Raises:
-        InvalidInput: The record holds another word.
-    """
-    for mode, recorded in _RECORDED.items():
-        if run.natives == recorded:
-            return mode
-    raise InvalidInput(
-        "choose how natives are stored", expected=f"one of {', '.join(_RECORDED.values())}", found=repr(run.natives)
-    )
 
 
 def require_write_mode(mode: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-from compatstore.artifacts.network import HopPrecisionRequest
+from compatstore.artifacts.network import PrecisionRequest
 from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput
 
@@ -23,15 +23,13 @@ class RunSettings:
     Args:
         device: Where the hop's network runs: cpu (the default) or cuda, which needs torch.
         precision: Precision of the hop: float32; bfloat16, which needs torch and is faster on processors that have it
-            and slower on others (a warning says so); auto, which tries both on rows of the gallery and takes bfloat16
-            where it is faster and the cosines with float32's vectors are at least 0.999; or int8, on the CPU, which
-            needs the extra onnx, says what it changes, and is refused where the mean cosine is below 0.999.
+            and slower on others (a warning says so); or auto, which tries both on rows of the gallery and takes
+            bfloat16 where it is faster and the cosines with float32's vectors are at least 0.999.
         batch_rows: Items that go through the encoder at once. By default as many as take about 10 s, 1024 at most
             (1 s where the pace is held).
         retries: Further tries after the encoder raised, with growing waits. Then the batch is taken apart to find
             the items that are at fault.
         encoder_timeout: Seconds that the encoder may take for a batch before the run ends with an error.
-        failures_in_a_row: Items that may fail with none embedded in between before the run ends with an error.
         retry_unbackfillable: Try again what could not be embedded before.
         throttle: Items a second at most.
         latency_bound: Milliseconds of the app's search latency above which the backfill slows down.
@@ -49,16 +47,15 @@ class RunSettings:
 
     Examples:
         >>> night = cs.RunSettings(throttle=50.0, retries=5, encoder_timeout=120.0)
-        >>> night.failures_in_a_row
-        500
+        >>> night.retries
+        5
     """
 
     device: str | None = field(default=None, metadata={"unit": "DEVICE"})
-    precision: HopPrecisionRequest = "float32"
+    precision: PrecisionRequest = "float32"
     batch_rows: int | None = field(default=None, metadata={"unit": "ITEMS"})
     retries: int = field(default=3, metadata={"unit": "TRIES"})
     encoder_timeout: float | None = field(default=None, metadata={"unit": "SECONDS"})
-    failures_in_a_row: int = field(default=500, metadata={"unit": "ITEMS"})
     retry_unbackfillable: bool = False
     throttle: float | None = field(default=None, metadata={"unit": "ITEMS/S"})
     latency_bound: float | None = field(default=None, metadata={"unit": "MS"})
@@ -73,7 +70,7 @@ class RunSettings:
         require_fields(self)
         require_precision(self.precision)
         self._require_engine()
-        for name in ("batch_rows", "encoder_timeout", "throttle", "latency_bound", "failures_in_a_row"):
+        for name in ("batch_rows", "encoder_timeout", "throttle", "latency_bound"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise InvalidInput("set up a backfill", expected=f"{name} > 0", found=f"{value}")
@@ -115,8 +112,8 @@ def require_precision(asked: str) -> None:
     Raises:
         InvalidInput: It does not.
     """
-    if asked not in get_args(HopPrecisionRequest):
-        names = ", ".join(get_args(HopPrecisionRequest))
+    if asked not in get_args(PrecisionRequest):
+        names = ", ".join(get_args(PrecisionRequest))
         raise InvalidInput("choose the precision of a hop", expected=f"one of {names}", found=repr(asked))
 
 

@@ -115,9 +115,7 @@ def test_what_cannot_be_trained_is_refused() -> None:
     with pytest.raises(InvalidInput, match="measure a classifier"):
         trainers.Independent(dim=4).fit(lessons(), held_out=others().of_classes(range(5)))
     with pytest.raises(InvalidInput, match="finite loss"):
-        trainers.Independent(dim=4, width=4, epochs=2, optimiser="sgd", learning_rate=1e30).fit(
-            lessons().take(range(64))
-        )
+        trainers.Independent(dim=4, width=4, epochs=2, learning_rate=1e30).fit(lessons().take(range(64)))
 
 
 @pytest.mark.parametrize(

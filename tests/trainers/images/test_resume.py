@@ -99,20 +99,6 @@ def test_with_more_steps_than_an_epoch_has_some_epochs_are_saved_and_the_last(tm
     assert saved == [0, 2 * steps, 2 * steps, 4 * steps, 5 * steps]
 
 
-def test_a_setting_that_came_later_counts_as_its_default(tmp_path: Path) -> None:
-    short, path = trainers.Independent(dim=4, width=2, epochs=2, batch_size=16), tmp_path / "training.safetensors"
-    fingerprint = short.fit(images(), checkpoint=path).encoder.fingerprint
-    with safe_open(path, "pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        description = json.loads(file.metadata()["compatstore"])
-    for later in ("optimiser", "augmentation", "architecture"):
-        del description["belongs_to"][later]
-    safetensors.save_file(tensors, path, {"compatstore": json.dumps(description)})
-    assert short.fit(images(), checkpoint=path).encoder.fingerprint == fingerprint
-    with pytest.raises(Incompatible, match="optimiser 'sgd'; found 'adamw'"):
-        trainers.Independent(dim=4, width=2, epochs=2, batch_size=16, optimiser="sgd").fit(images(), checkpoint=path)
-
-
 def test_a_finished_training_is_not_repeated(tmp_path: Path) -> None:
     short = trainers.Independent(dim=4, width=2, epochs=2)
     path = tmp_path / "new folder" / "training.safetensors"
@@ -164,26 +150,6 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Incompatible, match="expected images"):
         short.fit(images().take(range(60)), checkpoint=path)
     trainers.Independent(dim=4, width=2, epochs=2, checkpoint_steps=7).fit(images(), checkpoint=path)
-
-
-@pytest.mark.parametrize(("earlier", "precision"), [("no", "float32"), ("bf16", "bfloat16")])
-def test_a_checkpoint_that_names_the_precision_as_before_is_continued(
-    tmp_path: Path, earlier: str, precision: str
-) -> None:
-    short, path = trainers.Independent(dim=4, width=2, epochs=3, precision=precision), tmp_path / "training.safetensors"
-    with pytest.raises(Stopped):
-        short.fit(images(), checkpoint=path, progress=stop_after(2))
-    with safe_open(path, "pt") as file:
-        text = file.metadata()["compatstore"]
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    description = json.loads(text)
-    assert description["belongs_to"]["precision"] == precision
-    description["belongs_to"]["precision"] = earlier
-    safetensors.save_file(tensors, path, metadata={"compatstore": json.dumps(description)})
-    seen: list[int] = []
-    resumed = short.fit(images(), checkpoint=path, progress=lambda at: seen.append(at.epoch))
-    assert seen == [3]
-    assert resumed.encoder.fingerprint == short.fit(images()).encoder.fingerprint
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])

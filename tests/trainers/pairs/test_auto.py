@@ -174,7 +174,6 @@ def test_the_default_candidates_run_with_side_information():
         {"k": 0},
         {"queries": 0},
         {"rows": 1},
-        {"resamples": 0},
     ],
     ids=str,
 )

@@ -206,10 +206,10 @@ def test_equal_seeds_give_equal_weights():
 
 @pytest.mark.full
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_both_precisions_learn_under_a_clipped_gradient(precision):
+def test_both_precisions_learn(precision):
     source, native, labels = classes(600)
     pairs = Pairs(source, native, labels=labels)
-    artifact = trainers.FastFill(**SMALL | {"epochs": 8}, precision=precision, clip_norm=5.0).fit(pairs)
+    artifact = trainers.FastFill(**SMALL | {"epochs": 8}, precision=precision).fit(pairs)
     figures = artifact.manifest.figures["h"]
     assert figures["mean_squared_error"] < 0.8 * figures["mean_squared_error_of_mean"]
     assert all(tensor.dtype == np.float32 for tensor in artifact.tensors.values())
@@ -219,7 +219,6 @@ def test_both_precisions_learn_under_a_clipped_gradient(precision):
     "wrong",
     [
         {"loss": "l1"},
-        {"inverse_lambda": 0.0},
         {"disc": "hinge"},
         {"head": "borrowed"},
         {"label_smoothing": 1.0},
@@ -228,9 +227,7 @@ def test_both_precisions_learn_under_a_clipped_gradient(precision):
         {"disc_weight": 0.0},
         {"branch_width": 0},
         {"mixer_width": 0},
-        {"clip_norm": 0.0},
         {"precision": "float8"},
-        {"optimiser": "newton"},
         {"holdout": 1.0},
         {"holdout_by": "font"},
     ],

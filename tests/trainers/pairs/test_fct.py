@@ -181,7 +181,6 @@ def test_the_default_network_is_the_papers():
         {"weight_decay": -1.0},
         {"batch_size": 1},
         {"warmup_epochs": -1.0},
-        {"freeze_statistics_at": 0},
         {"loss": "l1"},
         {"holdout": 1.0},
         {"mixer_width": 0},
@@ -198,7 +197,7 @@ def test_settings_out_of_range_are_refused(wrong):
 def test_warm_up_and_freeze_scale_with_the_epochs():
     assert (trainers.FCT().warmup, trainers.FCT().freeze_after) == (5, 40)
     assert (trainers.FCT(epochs=8).warmup, trainers.FCT(epochs=8).freeze_after) == (0.5, 4)
-    assert (trainers.FCT(epochs=8, warmup_epochs=2, freeze_statistics_at=3).freeze_after) == 3
+    assert trainers.FCT(epochs=8, warmup_epochs=2).warmup == 2
 
 
 @pytest.mark.full

@@ -101,7 +101,7 @@ def test_fastfill_minimises_its_equation_5(loss, disc, weight):
     prediction, batch, head = drawn()
     pairs = Pairs(batch.target.numpy(), batch.target.numpy(), labels=batch.classes.numpy(), head=head.numpy())
     given = {"disc": disc, "margin": MARGIN, "label_smoothing": SMOOTHING, "disc_weight": weight}
-    trainer = trainers.FastFill(loss=loss, inverse_lambda=0.3, device="cpu", **given)
+    trainer = trainers.FastFill(loss=loss, device="cpu", **given)
     found = trainer.objective(pairs)(prediction, batch)
     expected = []
     for row in range(len(batch)):
@@ -110,7 +110,7 @@ def test_fastfill_minimises_its_equation_5(loss, disc, weight):
         through_head = LOSSES[disc][1](vector, head.tolist(), batch.classes[row].item())
         error = {"l2": l2, "disc": through_head, "l2+disc": l2 + (weight or 1) * through_head}[loss]
         log_sigma2 = prediction.log_sigma2[row].item()
-        expected.append(error / math.exp(log_sigma2) + 0.3 * 5 * log_sigma2)
+        expected.append(error / math.exp(log_sigma2) + 5 * log_sigma2)
     assert found.tolist() == pytest.approx(expected, rel=1e-3)
 
 

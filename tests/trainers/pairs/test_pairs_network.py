@@ -74,7 +74,7 @@ def test_running_statistics_are_held_after_the_freeze_while_weights_learn():
     seen = []
     torch.manual_seed(0)
     model = two_branch.TwoBranch(FULL)
-    training = trainers.FCT(epochs=6, batch_size=16, freeze_statistics_at=3, device="cpu")
+    training = trainers.FCT(epochs=6, batch_size=16, device="cpu")
 
     def keep(progress):
         seen.append({name: value.clone() for name, value in model.state_dict().items()})

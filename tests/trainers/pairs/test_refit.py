@@ -122,8 +122,6 @@ def test_too_few_rows_and_other_kinds_are_refused():
         Refit(holdout=0.0)
     with pytest.raises(cs.errors.InvalidInput, match="farthest"):
         Refit(farthest=1.1)
-    with pytest.raises(cs.errors.InvalidInput, match="folds"):
-        Refit(folds=1)
 
 
 @pytest.mark.full

@@ -183,8 +183,6 @@ def test_sigma2_outside_what_was_seen_takes_the_nearest_factor():
     found = shrinkage.at(np.array([0.0, 1e-30, 1.0, np.e, 1e30, np.inf, np.nan], np.float32))
     np.testing.assert_allclose(found, [1.2, 1.2, 1.2, 0.8, 0.8, 0.8, 1.0], rtol=1e-6)
     assert Shrinkage.of({"h": {FIGURE: shrinkage.figure()}}) == shrinkage
-    earlier = {name: value for name, value in shrinkage.figure().items() if name != "level"}
-    assert Shrinkage.of({"h": {FIGURE: earlier}}) == shrinkage
     assert Shrinkage.of({}) is None
     assert Shrinkage.of({"h": {"rows": 4.0}}) is None
 
