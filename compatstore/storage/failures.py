@@ -38,6 +38,8 @@ _OF_FILES = (
     "/lance-file/",
     "/lance-encoding/",
 )
+# An index whose column is gone, as Lance says it of conditions and of statistics.
+_OF_ORPHANS = ("Index referenced a field with id", "Could not find field ancestry")
 _AT_PATH = re.compile(r"""(?:file |on |at path "|: ')(/[^:"']+)""")
 
 Class = TypeVar("Class", bound=type)
@@ -60,13 +62,38 @@ def _answered(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Any, *args: Any, **options: Any) -> Any:
         try:  # no `with`: it takes longer
             return method(self, *args, **options)
-        except CompatStoreError:
-            raise
+        except CompatStoreError as error:
+            if not _freed_of_orphans(error, self._catalog):
+                raise
         except BaseException as error:
+            if _freed_of_orphans(error, self._catalog):
+                return method(self, *args, **options)
             with answering(name.strip("_").replace("_", " "), self._catalog.store.location):
                 raise error
+        return method(self, *args, **options)
 
     return call
+
+
+def of_orphans(error: BaseException) -> bool:
+    """Whether an error is that of an index whose column is gone."""
+    return any(sign in f"{error} {error.__cause__}" for sign in _OF_ORPHANS)
+
+
+def _freed_of_orphans(error: BaseException, catalog: Any) -> bool:
+    """Whether an index on a column that is gone made a verb fail, and is dropped now.
+
+    A process that is killed between the commit of an index and the look at its column leaves such an index, if a rival
+    has dropped the column meanwhile. Lance reads such a table by no condition, so that nothing was written before.
+    """
+    if not of_orphans(error):
+        return False
+    from compatstore.storage.indexes import drop_orphans
+
+    try:
+        return bool(catalog.store.retry("drop indexes without a column", lambda: drop_orphans(catalog.store.writer())))
+    except Exception:  # of a table that cannot be written: the first error says more
+        return False
 
 
 @contextmanager

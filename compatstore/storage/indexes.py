@@ -175,7 +175,7 @@ def build(store: Store, column: str, index: VectorIndex, report: Report | None =
             tell(report, "build", 0)
             create()
             tell(report, "build", 1)
-        _drop_orphans(handle)
+        drop_orphans(handle)
 
     store.retry(f"index {column}", commit)
 
@@ -233,15 +233,23 @@ def drop(store: Store, column: str) -> list[str]:
     return dropped
 
 
-def _drop_orphans(handle: Any) -> None:
-    """Drop indexes on columns that are gone, as where somebody dropped a column while an index was built on it.
+def drop_orphans(handle: Any) -> int:
+    """Drop indexes on columns that are gone, as where a column was dropped while an index was built on it.
 
-    Lance commits such an index, and then fails to count the table's rows.
+    Lance commits such an index, and then fails to read the table by any condition.
+
+    Returns:
+        How many there were.
     """
     known = set(handle.schema.names)
-    for found in handle.describe_indices():
-        if not known.intersection(name.partition(".")[0] for name in found.field_names):
-            handle.drop_index(found.name)
+    orphans = [
+        found.name
+        for found in handle.describe_indices()
+        if not known.intersection(name.partition(".")[0] for name in found.field_names)
+    ]
+    for name in orphans:
+        handle.drop_index(name)
+    return len(orphans)
 
 
 def indexes_on(snapshot: Snapshot, column: str) -> list[Any]:

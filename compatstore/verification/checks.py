@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+from compatstore import next_step
 from compatstore.errors import CompatStoreError, NotFound
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.failures import answering, is_panic, told
+from compatstore.storage.failures import answering, is_panic, of_orphans, told
 from compatstore.storage.location import Location
 from compatstore.storage.registry import last_readable
 from compatstore.storage.store import Store, newest_manifest
@@ -152,6 +153,9 @@ def _carry_out(name: str, check: Check, context: CheckContext) -> Iterator[Findi
 
 
 def _unreadable(name: str, error: BaseException, fix: str) -> Finding:
+    if of_orphans(error):
+        what = "an index is on a column that is gone, and Lance reads the table by no condition"
+        return Finding(check=name, severity="error", what=what, repair=f"Any call drops it: {next_step.call('status')}")
     kind = "" if isinstance(error, CompatStoreError) else f"{type(error).__name__}: "
     what = f"the check could not be carried out: {kind}{told(error)}"
     return Finding(check=name, severity="error", what=what, repair=fix or "Restore the table's files from a backup.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 
+import lance
 import numpy as np
 import pytest
 
@@ -76,3 +77,30 @@ def test_what_a_report_raises_is_raised(path):
     with pytest.raises(cs.errors.Interrupted):
         indexes.build(store, "v1", indexes.VectorIndex("IVF_FLAT", "l2", 3), stop)
     assert list(dict.fromkeys(stage for stage, _, _ in seen)) == ["train cells", "train codes", "assign rows"]
+
+
+@pytest.mark.parametrize("verb", ["status", "search", "add", "delete", "verify", "optimize"])
+def test_an_index_whose_column_was_dropped_meanwhile_bricks_no_gallery(tmp_path, verb):
+    """A process builds an index on a column that a rival drops, commits it, and is killed before it looks again."""
+    path = tmp_path / "g.lance"
+    gallery = cs.Gallery.create(path, cs.EmbeddingVersion("v1", dim=4, metric="l2"), metadata={"n": "int64"})
+    vectors = np.random.default_rng(0).normal(size=(600, 4)).astype(np.float32)
+    gallery.add({"id": [f"i{n}" for n in range(600)], "vector": vectors, "n": list(range(600))})
+    lance.dataset(str(path)).add_columns({"later": gallery.columns.vectors["v1"]})
+    building = lance.dataset(str(path))
+    lance.dataset(str(path)).drop_columns(["later"])
+    building.create_index("later", "IVF_FLAT", num_partitions=4, metric="l2", name="late_idx")
+    with pytest.raises(OSError, match="did not exist in the schema"):
+        lance.dataset(str(path)).count_rows("n < 5")
+    calls = {
+        "status": lambda opened: opened.status().rows == 600,
+        "search": lambda opened: opened.search(vectors[7], k=1, where="n > 3")["id"].to_pylist() == ["i7"],
+        "add": lambda opened: opened.add({"id": ["new"], "vector": vectors[:1], "n": [0]}).rows == 1,
+        "delete": lambda opened: opened.delete(["i3"]) == 1,
+        "verify": lambda opened: {"status()" in one.repair for one in opened.maintenance.verify().findings} == {True},
+        "optimize": lambda opened: opened.maintenance.optimize().after.fragments == 1,
+    }
+    assert calls[verb](cs.Gallery.open(path))
+    cs.Gallery.open(path).status()  # as verify, which changes nothing, advises
+    assert cs.Gallery.open(path).maintenance.verify().clean
+    assert len(cs.Gallery.open(path)) == 600 + {"add": 1, "delete": -1}.get(verb, 0)
