@@ -161,7 +161,8 @@ def checked_fields(settings: Made) -> Made:
     @wraps(make)
     def call(self: Any, *args: Any, **options: Any) -> None:
         if _inside.get():
-            return make(self, *args, **options)
+            make(self, *args, **options)
+            return
         _require_known(options, make, signature)
         try:
             make(self, *args, **options)
