@@ -151,8 +151,7 @@ def _write(context: UpgradeContext, made: Embedded) -> None:
 
     Raises:
         LeaseHeld: A manager has begun to work on the upgrade.
-        CommitConflict: Other writers were faster each time.
-        StorageError: The table cannot be written.
+        StorageError: Other writers were faster each time, or the table cannot be written.
     """
     current = _current(context)
     if current is None or not len(made.rows):
