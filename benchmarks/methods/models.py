@@ -61,7 +61,7 @@ class Models:
         """Settings of every classifier; all embeddings have unit length."""
         size, lesson = self.lesson.size, self.lesson
         other = target and lesson.setting == "architecture"
-        names = () if other else ("optimiser", "learning_rate", "weight_decay")
+        names = () if other else ("learning_rate", "weight_decay")
         optimiser = {name: getattr(size, name) for name in names}
         views = Augmentation(flip=lesson.flip, group=size.group) if size.augment else None
         loop = self.loop(target=target, start=start)

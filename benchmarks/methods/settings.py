@@ -14,7 +14,6 @@ from compatstore.artifacts.network import PrecisionRequest
 from compatstore.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from compatstore.trainers.images.training import ImageOptimiser
 
 # Earlier name of a size, as journals may have it -> its name.
 EARLIER = {"cpu": "quick"}
@@ -37,9 +36,8 @@ class Size:
         architecture: A model of timm instead, or "".
         epochs: Passes over the images, for every network trained on images.
         batch_size: Images a step.
-        optimiser: Of every classifier on images; side-information and transformers keep the trainers' own.
-        learning_rate: Its peak.
-        weight_decay: Of that optimiser.
+        learning_rate: Its peak, for every classifier on images; side-information and transformers keep their own.
+        weight_decay: The same.
         augment: Train classifiers on random views of the images, mirrored ones where the set allows it.
         one_start: Source and target start from the same weights where the target knows further classes. Models of one
             start stay near each other without any method, so only "quick" has it, whose rows were taken with it.
@@ -83,7 +81,6 @@ class Size:
     transformer: str = "small-vit"
     architecture: str = ""
     precision: PrecisionRequest = "auto"
-    optimiser: ImageOptimiser = "adamw"
     learning_rate: float = 2e-3
     weight_decay: float = 5e-2
     augment: bool = True

@@ -193,7 +193,6 @@ def _settings(
     indexes.require_kind(kind, columns.dtype, f"index {record.name}")
     quantised, width = kind.endswith("PQ"), columns.width
     cells = indexes.cells_for(rows, quantised=quantised) if num_partitions is None else num_partitions
-    cells = min(cells, max(rows, 1))  # Lance before 13 trains no more cells than it has vectors
     parts = indexes.sub_vectors(width, width // 8) if num_sub_vectors is None else num_sub_vectors
     metric = HAMMING if columns.dtype == "bits" else record.metric
     index = VectorIndex(kind, metric, cells, parts if quantised else None)
