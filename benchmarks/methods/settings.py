@@ -8,12 +8,9 @@ schedule.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from compatstore.artifacts.network import PrecisionRequest
 from compatstore.errors import InvalidInput
-
-if TYPE_CHECKING:
 
 # Earlier name of a size, as journals may have it -> its name.
 EARLIER = {"cpu": "quick"}
