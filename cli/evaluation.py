@@ -88,7 +88,7 @@ def evaluate(
                 labels=asked.labels,
                 sample=1000 if asked.sample is None else asked.sample,
                 criterion=asked.criterion,
-                seed=backfill.seed or 0,
+                backfill=backfill,
                 weight="best" if weight == "best" else float(click.FLOAT(weight, None, ctx)),
                 progress=onto(bars),
             )
@@ -102,8 +102,7 @@ def evaluate(
             criterion=asked.criterion,
             shares=shares or (0.1, 0.25, 0.5),
             transform=transform,
-            order=backfill.order,
-            seed=backfill.seed or 0,
+            backfill=backfill,
             progress=onto(bars),
         )
     output.show(measured, view)

@@ -83,7 +83,7 @@ def as_one(
         if artifact is not None:
             gallery.artifacts.link(artifact, "v1", "v2")
             gallery.upgrade("v2")
-            gallery.evaluate("v2", sample=min(len(ids), 1000), seed=lesson.seed, weight="best")
+            gallery.evaluate("v2", sample=min(len(ids), 1000), backfill=cs.Backfill(seed=lesson.seed), weight="best")
         asking = _Asking(lesson, source, target, stored)
         found, weights, by_itself = [], [], dict[str, list[Ranking]]()
         for share in shares:

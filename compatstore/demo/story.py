@@ -98,7 +98,12 @@ def evaluate(gallery: Gallery, transforms: Transforms, queries: Queries, seed: i
     linked = {PLAIN: gallery.artifacts.link(transforms.plain), WITH_SIDE: gallery.artifacts.link(transforms.with_side)}
     return {
         name: gallery.evaluate(
-            "v2", labels=queries, sample=len(gallery), shares=DRAWN, transform=transform, order="random", seed=seed
+            "v2",
+            labels=queries,
+            sample=len(gallery),
+            shares=DRAWN,
+            transform=transform,
+            backfill=Backfill(order="random", seed=seed),
         )
         for name, transform in linked.items()
     }

@@ -23,6 +23,8 @@ from compatstore.upgrade.requests.gates import Criterion, Gates
 from compatstore.upgrade.requests.queries import Queries
 from compatstore.upgrade.resolve import resolve_run
 
+NO_BACKFILL = Backfill()
+
 
 @verbs()
 class MeasuringVerbs(SearchVerbs):
@@ -38,8 +40,7 @@ class MeasuringVerbs(SearchVerbs):
         criterion: Criterion = "map",
         shares: Sequence[float] = (0.1, 0.25, 0.5),
         transform: str | None = None,
-        order: str | None = None,
-        seed: int = 0,
+        backfill: Backfill = NO_BACKFILL,
         progress: Callable[[Progress], None] | None = None,
     ) -> DecisionTable: ...
 
@@ -51,7 +52,7 @@ class MeasuringVerbs(SearchVerbs):
         labels: str | Queries | None = None,
         sample: int | None = None,
         criterion: Criterion = "map",
-        seed: int = 0,
+        backfill: Backfill = NO_BACKFILL,
         weight: float | Literal["best"],
         progress: Callable[[Progress], None] | None = None,
     ) -> Fusion | Merge: ...
@@ -65,8 +66,7 @@ class MeasuringVerbs(SearchVerbs):
         criterion: Criterion = "map",
         shares: Sequence[float] = (0.1, 0.25, 0.5),
         transform: str | None = None,
-        order: str | None = None,
-        seed: int = 0,
+        backfill: Backfill = NO_BACKFILL,
         weight: float | Literal["best"] | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> DecisionTable | Fusion | Merge:
@@ -85,8 +85,8 @@ class MeasuringVerbs(SearchVerbs):
                 judgements also "recall@10", "ndcg@10" or "mrr@10".
             shares: Budgets of the backfill to show, in (0, 1), beside the one that is advised: more are compared.
             transform: Id of the linked artifact to use.
-            order: Order of the backfill, as in `Backfill`.
-            seed: Of the sample and of the bootstrap.
+            backfill: Its `order` is that of the backfills that are measured, its `seed` that of the sample and of the
+                bootstrap.
             weight: Weight of the target's distances where both versions of an upgrade under way are searched as one,
                 from 0 to 1, or "best" to choose it on the sample. It is stored, and the choice is returned in place of
                 the table. From then on `search` serves a source, and queries in both versions, by it, before and after
@@ -123,11 +123,11 @@ class MeasuringVerbs(SearchVerbs):
         """
         if weight is not None:
             chosen_on = SampleSettings(
-                sample=1000 if sample is None else sample, labels=labels, criterion=criterion, seed=seed
+                sample=1000 if sample is None else sample, labels=labels, criterion=criterion, seed=backfill.seed or 0
             )
             return choose_serving(self._catalog, target, chosen_on, None if weight == "best" else weight, progress)
         try:
-            context = resolve_run(self._catalog, target, via=transform, backfill=Backfill(order=order))
+            context = resolve_run(self._catalog, target, via=transform, backfill=Backfill(order=backfill.order))
         except NotFound as error:
             if error.kind != "artifact" or transform is not None or not self._catalog.can_embed(target):
                 raise
@@ -137,7 +137,7 @@ class MeasuringVerbs(SearchVerbs):
             labels=labels,
             criterion=criterion,
             shares=tuple(shares),
-            seed=seed,
+            seed=backfill.seed or 0,
             expected_shares=(0.0, *shares),
         )
         return try_upgrade(context, settings, progress).showing(settings.shares)
