@@ -126,7 +126,7 @@ REFUSED = {
     "a share that is no number": (
         lambda gallery: gallery.upgrade("v2", backfill=float("nan")),
         errors.InvalidInput,
-        "share that is a number",
+        "from 0 to 1; found nan",
     ),
     "a backfill without an encoder": (
         lambda gallery: gallery.upgrade("v2", backfill=1.0),

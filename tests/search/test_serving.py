@@ -65,7 +65,7 @@ def test_before_anything_was_chosen_nothing_is_fused(world, hopped):
     assert hopped.search(both, 5).equals(hopped.search(both["v1"], 5))
     with pytest.raises(cs.errors.UpgradeError, match=r'gallery\.evaluate\("v2", weight="best"\)'):
         hopped.search(both, 5, serving="fused")
-    with pytest.raises(cs.errors.UpgradeError, match=r"gallery\.fuse"):
+    with pytest.raises(cs.errors.UpgradeError, match=r"gallery\.evaluate"):
         hopped.search(ASKING[0], 5, serving="fused")
     assert isinstance(hopped.explain(), SearchPlan)
 
