@@ -192,8 +192,8 @@ def upgrade(
         opened = open_gallery(gallery, trust_code=trust_code, target=target)
         transform = _link_first(opened, transform, target, output)
     if dry_run:
-        with progress_bars("plan"):
-            planned = opened.upgrade(goal, transform=transform, **arguments, dry_run=True)
+        with progress_bars("plan") as bars:
+            planned = opened.upgrade(goal, transform=transform, **arguments, dry_run=True, progress=onto(bars))
         output.show(planned, view)
         ctx.exit(0 if planned.estimate is None or planned.estimate.passed else GATE_FAILED)
     report = run(opened.upgrade, transform)
