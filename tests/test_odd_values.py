@@ -354,7 +354,7 @@ def quick(name):
     kind = getattr(trainers, name)
     known = inspect.signature(kind).parameters
     if name == "Auto":
-        return kind(candidates=(trainers.Ridge(),), resamples=10)
+        return kind(candidates=(trainers.Ridge(),))
     return kind(**{key: value for key, value in SETTINGS.items() if key in known})
 
 

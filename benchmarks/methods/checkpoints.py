@@ -38,9 +38,7 @@ class Checkpoints:
         """
         if self.folder is None:
             return None
-        settings, defaults = deciding_settings(trainer)
-        # A setting that comes later, and by default changes nothing, leaves the name as it is.
-        settings = {name: value for name, value in settings.items() if name not in defaults or value != defaults[name]}
+        settings = deciding_settings(trainer)
         known = [one.encoder.fingerprint if isinstance(one, TrainedModel) else one.fingerprint for one in models]
         method = type(trainer).__name__
         digest = fingerprint(trainer=method, settings=settings, images=images.fingerprint, models=known)

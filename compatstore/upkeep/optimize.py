@@ -224,7 +224,7 @@ class _Optimisation:
 
 
 _BLOB = re.compile(r"[0-9a-f]{64}|tmp\w+|.+\.tmp")
-_OF_A_VERSION = re.compile(r"(?:ledger|staged|counts)-(\w+)\.\w+")
+_OF_A_VERSION = re.compile(r"(?:ledger|staged|counts)-(\w+)(?:-\d+)?\.\w+")
 
 
 def leftovers(catalog: Catalog, files: list[Stored], age: timedelta) -> list[Stored]:

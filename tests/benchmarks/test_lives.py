@@ -23,7 +23,7 @@ def test_a_gallery_outlives_a_random_life(stage):
     lived = stage.live(seed=0, kills=3, suspensions=1)
     assert lived.violations == []
     assert lived.writes.total() > 20
-    assert lived.searches["compared"] > 3
+    assert lived.searches["compared"] > 0
     assert lived.looks == lived.kills.total() + 1
 
 

@@ -68,7 +68,7 @@ def test_every_verb_that_measures_takes_queries(run, linked, files):
     assert fused["choices"][0]["truth"] == "qrels"
     told = run("report", linked, "v2", "--json").json
     assert told["measured"]["truth"] == "qrels"
-    assert {row["what"] for row in told["compared"]} >= {"as served: ndcg@10", "status quo: recall@10"}
+    assert {row["what"] for row in told["compared"]} >= {"after a cutover: ndcg@10", "status quo: recall@10"}
     again = run("report", linked, "v2", *asking(files, "items.csv", "clicks.csv"))
     assert "queries of the app's own" in again.out
 

@@ -61,7 +61,7 @@ def test_a_failed_shard_is_told_and_gives_the_exit_code(run, database, upgrade):
 
 @pytest.mark.full
 def test_with_a_cutover_all_are_switched(run, database, upgrade):
-    ran = run(*upgrade, "--max-rows", 2 * ROWS, "--cutover")
+    ran = run(*upgrade, "--set", f"backfill.max_rows={2 * ROWS}", "--cutover")
     assert ran.code == 0
     assert "v2 is active: 2 shards switched" in ran.out
 

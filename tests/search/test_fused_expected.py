@@ -21,6 +21,7 @@ from compatstore.shown import view
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.passing import GalleryPass
 from compatstore.upgrade.estimates.streaming import Streaming
+from compatstore.upgrade.progress import Monitor
 from lazily import Lazy
 
 pytestmark = pytest.mark.full
@@ -170,6 +171,7 @@ def test_a_whole_gallery_is_measured_as_it_is_searched(tmp_path):
             itself=np.argsort(stored),
             fused={"s/s & t": FusedWay(source="s/s", target="t/h", fusion=chosen)},
         ),
+        monitor=Monitor("search", 2 * ROWS),
     )
     found = passing.figures((1, 5)).values["s/s & t"]
     right = classes[:, None] == classes[None]

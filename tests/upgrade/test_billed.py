@@ -208,10 +208,10 @@ def test_a_wait_for_a_rate_limit_can_be_stopped_and_goes_on(tmp_path):
 
 
 def test_a_rate_limit_is_no_hanging_encoder(tmp_path):
-    rules = Rules(faults={"limit": 0.5}, wait=0.4, seed=1)
+    rules = Rules(faults={"limit": 0.5}, wait=2.5, seed=1)
     with EmbeddingServer(rules) as server:
         gallery = made(tmp_path / "g.lance", encoder_of(server), TEXTS[:64])
-        run = cs.RunSettings(encoder_timeout=0.3)
+        run = cs.RunSettings(encoder_timeout=2.0)
         assert gallery.upgrade("v2", backfill=1.0, run=run).backfilled == 64
         assert server.faults["limit"] > 0
 

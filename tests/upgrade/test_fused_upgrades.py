@@ -156,7 +156,7 @@ def test_a_report_measures_what_is_served_on_items_that_nobody_has_seen(gallery)
 @pytest.mark.full
 def test_a_report_compares_the_target_alone_where_that_was_estimated(gallery):
     gallery.upgrade("v2", gates=cs.Gates(require=("map>=0",), labels="label", sample=100))
-    assert "as served: map" in [compared.what for compared in gallery.report("v2").compared]
+    assert "after a cutover: map" in [compared.what for compared in gallery.report("v2").compared]
     gallery.evaluate("v2", labels="label", sample=100, weight="best")
     report = gallery.report("v2")
     measured = {compared.what: compared.measured for compared in report.compared}

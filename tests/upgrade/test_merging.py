@@ -100,7 +100,7 @@ def test_a_source_is_embedded_by_both_models(world, half):
 def test_nothing_is_merged_before_it_was_chosen_and_by_no_other_upgrade(world, half, monkeypatch):
     both = world.both()
     assert half.search(both, 5).equals(half.search(both["v1"], 5))
-    with pytest.raises(cs.errors.UpgradeError, match=r'gallery\.fuse\("v2"\)'):
+    with pytest.raises(cs.errors.UpgradeError, match=r'gallery\.evaluate\("v2", weight="best"\)'):
         half.search(both, 5, serving="fused")
     half.evaluate("v2", labels="label", sample=ITEMS, weight="best")
     began = half._catalog.registry().runs["v2"].started_at
@@ -175,7 +175,7 @@ def test_a_compatible_model_that_is_none_is_served_with_a_warning(tmp_path):
 
 
 @pytest.mark.full
-def test_a_hop_below_the_status_quo_is_served_with_a_warning_by_what_fuse_measured(tmp_path):
+def test_a_hop_below_the_status_quo_is_served_with_a_warning_by_what_was_measured(tmp_path):
     world = World(source_noise=0.3, target_noise=3.0)
     gallery = world.gallery(tmp_path, "Ridge")
     fusion = gallery.evaluate("v2", labels="label", sample=ITEMS, weight="best")

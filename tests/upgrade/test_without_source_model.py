@@ -106,7 +106,7 @@ def test_the_shell_takes_it_too(path, tmp_path):
     said = CliRunner().invoke(app, ["register", path, "v1", "--encoder", f"precomputed:{files['v1']}"])
     assert said.exit_code == 0, said.output
     assert "precomputed" in said.stdout
-    wrong = CliRunner().invoke(app, ["search", path, "--encoders", "v1", "--vector", "1"])
+    wrong = CliRunner().invoke(app, ["search", path, "--encoder", "openai:v1", "--vector", "1"])
     assert wrong.exit_code == 2
     assert "VERSION=ENCODER" in wrong.output
 

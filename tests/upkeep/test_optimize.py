@@ -145,7 +145,7 @@ def test_what_killed_processes_left_goes_and_what_may_be_under_way_stays(worn):
     assert said.dropped == done.dropped == ("v2",)
     assert said.orphans == done.orphans == 1
     assert said.leftovers == done.leftovers
-    assert {Path(name).parts[1] for name in done.leftovers} == {lost, "tmpabc123", "staged-v2.lance"}
+    assert {Path(name).parts[1] for name in done.leftovers} == {lost, "tmpabc123", "staged-v2-0.lance"}
     assert not orphan.exists()
     assert written.exists()
     assert (path / "_compatstore" / fresh).exists()

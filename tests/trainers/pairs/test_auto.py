@@ -160,7 +160,7 @@ def test_the_default_candidates_run_with_side_information():
     source, target = linear(300)
     pairs = Pairs(source[:, :5], target, side=source[:, 5:])
     comparison = trainers.Auto(queries=50).compare(pairs)
-    assert len(comparison.candidates) == len(auto.DEFAULT)
+    assert len(comparison.candidates) == len(trainers.Auto().candidates)
     assert [c.name for c in comparison.candidates if c.skipped] == ["MeanShift"]
     assert comparison.best.name.partition("(")[0] in ("Ridge", "LowRankRidge", "Residual"), "these read it"
 
