@@ -106,9 +106,9 @@ def known_among(snapshot: Snapshot, id_column: str, ids: Sequence[Id]) -> list[I
     return [value for batch in batches for value in batch[id_column].to_pylist() if value in wanted]
 
 
-def first_of(store: Store, id_column: str, condition: str, limit: int = NAMED) -> list[Id]:
-    """Ids of some rows that fulfil an SQL condition, for messages."""
-    ids: list[Id] = store.scan([id_column], condition, limit=limit).column(id_column).to_pylist()
+def first_of(snapshot: Snapshot, id_column: str, condition: str) -> list[Id]:
+    """Ids of some rows of a table version that fulfil an SQL condition, for messages."""
+    ids: list[Id] = snapshot.to_table(columns=[id_column], filter=condition, limit=NAMED).column(id_column).to_pylist()
     return ids
 
 

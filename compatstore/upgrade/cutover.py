@@ -99,7 +99,7 @@ def _cut_over(catalog: Catalog, target: str, force: bool, serving: Served | None
     run = require_open(registry, target)
     missing = _catch_up_fully(catalog, run, controls)
     if missing and not force:
-        ids = named(first_of(catalog.store, registry.id_column, unsearchable(registry, target)), missing)
+        ids = named(first_of(catalog.store.snapshot(), registry.id_column, unsearchable(registry, target)), missing)
         raise UpgradeError(
             f"cut over to {target}",
             expected="a vector for every item",

@@ -65,9 +65,10 @@ def _settle_readers(catalog: Catalog, name: str, force: bool) -> None:
             continue
         catch_up(UpgradeContext.of(catalog, run), Controls())
         condition = f"({registry.columns(run.target).missing}) AND ({source.present})"
-        missing = catalog.store.count(condition)
+        snapshot = catalog.store.snapshot()
+        missing = snapshot.count_rows(condition)
         if missing and not force:
-            ids = named(first_of(catalog.store, registry.id_column, condition), missing)
+            ids = named(first_of(snapshot, registry.id_column, condition), missing)
             raise UpgradeError(
                 f"retire {name}",
                 expected=f"a vector in {run.target} for every item that has one in {name}",
@@ -95,9 +96,10 @@ def _require_elsewhere(catalog: Catalog, name: str) -> None:
         return
     others = [other.missing for other in live.values()]
     condition = " AND ".join(f"({part})" for part in (columns.present, *others))
-    count = catalog.store.count(condition)
+    snapshot = catalog.store.snapshot()
+    count = snapshot.count_rows(condition)
     if count:
-        ids = named(first_of(catalog.store, registry.id_column, condition), count)
+        ids = named(first_of(snapshot, registry.id_column, condition), count)
         run = registry.runs.get(name)
         keep = f"Keep them: {next_step.finishing(name)}; or drop" if run is not None else "Drop"
         raise UpgradeError(

@@ -157,9 +157,10 @@ def _require_abortable(catalog: Catalog, registry: Registry, target: str) -> Non
     if columns is None:
         return
     condition = f"({columns.present}) AND ({registry.columns(registry.active).missing})"
-    only = catalog.store.count(condition)
+    snapshot = catalog.store.snapshot()
+    only = snapshot.count_rows(condition)
     if only:
-        ids = named(first_of(catalog.store, registry.id_column, condition), only)
+        ids = named(first_of(snapshot, registry.id_column, condition), only)
         raise UpgradeError(
             asked,
             expected=f"items that have a vector in {registry.active} too",

@@ -304,7 +304,7 @@ def _missing(context: UpgradeContext) -> tuple[str, ...]:
     condition = unsearchable(registry, run.target)
     if not context.count(condition):
         return ()
-    return tuple(map(str, first_of(context.store, registry.id_column, condition)))
+    return tuple(map(str, first_of(context.snapshot, registry.id_column, condition)))
 
 
 def _run(context: UpgradeContext, lease: Lease | None) -> RunStatus:

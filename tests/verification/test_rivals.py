@@ -6,11 +6,13 @@ import multiprocessing
 import threading
 import time
 
+import lance
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import compatstore as cs
-from compatstore.upgrade import hop
+from compatstore.upgrade import hop, status
 from states import BATCHES, open_with_encoder
 
 
@@ -42,6 +44,31 @@ def test_columns_that_an_upgrade_is_about_to_record_are_no_finding(at, monkeypat
     finally:
         looked.set()
         thread.join()
+
+
+def test_an_upgrade_that_is_dropped_while_its_missing_items_are_named(at, monkeypatch):
+    """An app adds rows to an upgrade that is ready; a rival drops it between the count of these and their ids."""
+    path, first_of = at("ready"), status.first_of
+    table = lance.dataset(path)
+    late = table.to_table(limit=2).select(["id", "v1"])
+    late = late.set_column(0, "id", pa.array(["late-1", "late-2"], late.schema.field("id").type))
+    table.merge_insert("id").when_not_matched_insert_all().execute(
+        pa.Table.from_arrays(
+            [
+                late[name] if name in late.column_names else pa.nulls(2, table.schema.field(name).type)
+                for name in table.schema.names
+            ],
+            schema=table.schema,
+        )
+    )
+
+    def after_a_rival(*asked):
+        open_with_encoder(path).abort("v2")
+        return first_of(*asked)
+
+    monkeypatch.setattr(status, "first_of", after_a_rival)
+    (run,) = open_with_encoder(path).status().upgrades
+    assert set(run.missing) == {"late-1", "late-2"}
 
 
 @pytest.mark.full
