@@ -75,6 +75,7 @@ class UpgradeVerbs(VersionVerbs):
         learn: Learn | Refitter | None = LEARN,
         run: RunSettings | None = None,
         dry_run: Literal[True],
+        progress: Callable[[Progress], None] | None = None,
     ) -> Plan: ...
 
     def upgrade(

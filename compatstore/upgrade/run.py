@@ -350,6 +350,7 @@ def _backfill(context: UpgradeContext, controls: Controls, *, upto: int | None =
     if run.state not in (BACKFILL, CUTOVER, READY):
         run = advance(catalog, run, BACKFILL)
     monitor = controls.monitor("backfill", backfill.allowed(len(choice)))
+    monitor.cost = backfill.account.spent.cost
     monitor.begin()  # the first batch may load the model
     rows = backfill.embed(choice, monitor)
     run = replace(run, ended_by=backfill.ended_by(choice.lacking))
