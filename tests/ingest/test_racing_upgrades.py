@@ -9,7 +9,7 @@ import compatstore as cs
 from benchmarks.crashes.template import OWN, item_id, make_template
 from benchmarks.crashes.truth import ENCODERS, Model, bridge, source_vector
 from compatstore.errors import InvalidInput
-from compatstore.ingest import write
+from compatstore.ingest import complete, write
 
 
 class SlowModel(Model):
@@ -80,3 +80,21 @@ def test_ids_are_looked_up_once_where_nobody_else_writes(operator, monkeypatch):
     monkeypatch.setattr(write, "refuse_known", lambda *asked: looked_up.append(asked[2].to_pylist()) or refuse(*asked))
     operator.add({"id": ["new"], "source": ["new/0"]})
     assert looked_up == [["new"]]
+
+
+def test_items_are_replaced_beside_an_abort_before_their_natives_are_looked_for(path, operator, monkeypatch):
+    """The registry names a version whose columns are gone by the time at which its natives are read."""
+    operator.upgrade("v2", backfill=0.5)
+    keep, rivals = complete._keep_natives, [lambda: operator.abort("v2")]
+
+    def after_a_rival(mine, record, *rest):
+        if rivals and record.name == "v2":
+            rivals.pop()()
+        keep(mine, record, *rest)
+
+    monkeypatch.setattr(complete, "_keep_natives", after_a_rival)
+    app = cs.Gallery.open(path, encoders=ENCODERS)
+    app.add({"id": [item_id(1), "new"], "source": ["changed", "new/0"]}, upsert=True)
+    assert not rivals
+    assert app.get([item_id(1), "new"], ["source"]).to_pylist() == [{"source": "changed"}, {"source": "new/0"}]
+    assert app.maintenance.verify().clean
