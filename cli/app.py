@@ -68,7 +68,7 @@ class App(click.Group):
         """A verb.
 
         Raises:
-            UsageError: It had that name in an earlier tree.
+            UsageError: It is the former name of a verb.
         """
         if name in FORMER:
             raise click.UsageError(f"`{name}` is `{FORMER[name]}`.", ctx)

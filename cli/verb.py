@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from compatstore.encoders import Encoder
     from compatstore.gallery import Gallery
 
-# Options of earlier trees; what is no option and a setting of the verb is found by its name.
+# Former options and what replaces them; an option that became a setting is found by its name.
 FORMER = {
     "--via": "--transform",
     "--encoders": "--encoder",
