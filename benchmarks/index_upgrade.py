@@ -140,7 +140,7 @@ class Meter:
         catalog, queries = self.gallery._catalog, self.queries[version]
         snapshot = catalog.store.snapshot()
         registry = catalog.registry(snapshot)
-        plan = searching.plan_serving(catalog, registry, queries, NEAREST, version, None, "single")
+        plan = searching.plan_serving(catalog, registry, queries, NEAREST, version, None, None)
         assert isinstance(plan, searching.SearchPlan)
         found = searching.execute(catalog, snapshot, plan, {version: queries}, ["id"])["id"].to_pylist()
         columns = registry.columns(version)

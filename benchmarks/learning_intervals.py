@@ -1,14 +1,14 @@
 r"""Do the intervals that each wave of a self-taught upgrade shows hold? Against queries that are not in the gallery.
 
     python -m benchmarks.learning_intervals characters.npz glosses.npz [--draws 50] [--labels] [--asked nouns.npz] \
-        [--expected] [--jobs 1] \
+        [--target] [--jobs 1] \
         --journal docs/results/learning_intervals.jsonl --page docs/results/learning_intervals.md
 
 The sets are made by `benchmarks.pairs.images`, `benchmarks.pairs.plain` and `benchmarks.pairs.texts`. Each draw takes
 another gallery and other queries of what no model was trained on, and upgrades the gallery wave by wave. What a wave
 says of the status quo, of how the gallery is searched from then on, of the gain, and of larger native shares is
 compared with the same figure of all the other queries in the whole gallery; also on which side of an interval's middle
-that is, on average. With --expected upgrades are judged by the target alone, by expected distances. A run that was
+that is, on average. With --target upgrades are judged by the target alone. A run that was
 stopped goes on from its journal.
 """
 
@@ -52,11 +52,10 @@ def shown_and_true(taught: TaughtGallery, wave: WaveFigures) -> Iterator[tuple[s
     figure = trial.settings.metrics.index(wave.criterion)
 
     def average(native: BoolArray, fusion: Fusion) -> float:
-        expected = trial.find_expected(native) if alone and fusion.weight else None
-        found = trial.find(native, fusion) if expected is None else expected
+        found = trial.find(native, fusion)
         return float(found.values[figure, found.counted].mean())
 
-    alone = taught.draw.gates.serving == "expected"
+    alone = taught.draw.gates.serving == "target"
     fusion = taught.gallery._catalog.registry().fusion_of(NEW) or Fusion(weight=0.0)
     if alone:
         fusion = Fusion(weight=1.0)
@@ -105,8 +104,8 @@ def measured(path: Path, seed: int, options: argparse.Namespace) -> list[Record]
     places = defaultdict[str, list[float]](list)  # of the truth: -1 at the lower end, 1 at the upper one
     data = EmbeddedSet.load(path)
     taken = drawn(data, seed, options)
-    if options.expected:
-        taken = replace(taken, gates=replace(taken.gates, serving="expected"))
+    if options.target:
+        taken = replace(taken, gates=replace(taken.gates, serving="target"))
     with tempfile.TemporaryDirectory() as folder:
         taught = TaughtGallery(data, taken, seed, folder)
         for natives in WAVES:
@@ -176,9 +175,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser, items=1200, queries=2000)
     parser.add_argument("--draws", type=int, default=50)
-    parser.add_argument("--expected", action="store_true", help="judge the target alone, by expected distances")
+    parser.add_argument("--target", action="store_true", help="judge the target alone")
     options = parser.parse_args()
-    setting = setting_of(options) + ", expected" * options.expected
+    setting = setting_of(options) + ", target" * options.target
     journal, tasks = Journal(options.journal), []
     for path in options.sets:
         name = EmbeddedSet.load(path).name

@@ -7,7 +7,7 @@ The two take turns, batch by batch; prints the medians and the 99th percentiles,
 with an index and without one. Of one version, in one part. Of a compatible model's version that half of the items are
 native in, the others being searched in the source's column: two parts, merged. And of both versions of an upgrade as
 one: two searches and a ranking, beside one search of the target; of a target that turns the source's space, and of one
-that is unrelated to it. And of transformed vectors by expected distances, which ranks 100 candidates, beside the search
+that is unrelated to it. And of transformed vectors by shrunk distances, which ranks 100 candidates, beside the search
 of Lance that finds 10; no bound is set. Both searches of a row use the same settings of the index: Lance's own, and for
 both versions as one and expected distances those that were measured when it was built.
 """
@@ -198,26 +198,28 @@ def as_one(path: Path, gallery: cs.Gallery, dim: int, rng: np.random.Generator, 
     show(path, Case(name="both as one, unrelated, no index", ours=unrelated, column="v2", bound=BOUND_OF_FUSED))
     for version in ("v1", "v2"):
         gallery.maintenance.index(version).create(**INDEX)
-    chosen = gallery.explain(version="v2", serving="single").parts[0].settings
+    chosen = gallery.explain(version="v2").parts[0].settings
     name = f"both as one, IVF_PQ, {chosen}"
     show(path, Case(name=name, ours=alike, column="v2", settings=chosen, bound=BOUND_OF_FUSED))
 
 
-def by_expected(path: Path, gallery: cs.Gallery, dim: int, rng: np.random.Generator, show: Callable[..., None]) -> None:
-    """Searches of what a transform made, by the distances that are expected of native vectors."""
+def by_shrinkage(
+    path: Path, gallery: cs.Gallery, dim: int, rng: np.random.Generator, show: Callable[..., None]
+) -> None:
+    """Searches of what a transform made, by shrunk distances."""
     doubted(gallery, dim, rng)
 
     def search(asked: np.ndarray) -> object:
-        return gallery.search(asked, K, "v2", columns=COLUMNS, serving=cs.Expected())
+        return gallery.search(asked, K, "v2", columns=COLUMNS)
 
-    show(path, Case(name="by expected distance, no index", ours=search, column="v2", bound=None))
+    show(path, Case(name="by shrunk distance, no index", ours=search, column="v2", bound=None))
     gallery.maintenance.index("v2").create(**INDEX)
-    chosen = gallery.explain(version="v2", serving="single").parts[0].settings
-    name = f"by expected distance, IVF_PQ, {chosen}"
+    chosen = gallery.explain(version="v2").parts[0].settings
+    name = f"by shrunk distance, IVF_PQ, {chosen}"
     show(path, Case(name=name, ours=search, column="v2", settings=chosen, bound=None))
 
 
-MEASURED = {"parts": of_parts, "as-one": as_one, "expected": by_expected}
+MEASURED = {"parts": of_parts, "as-one": as_one, "shrinkage": by_shrinkage}
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def evaluate(
             progress=onto(bars),
         )
     output.show(measured, view)
-    judged = check_gates(measured.best_of(asked.serving), asked)
+    judged = check_gates(measured.best_of(asked.way), asked)
     for line in gate_lines(judged):
         output.note(line)
     ctx.exit(0 if all(gate.passed for gate in judged) else GATE_FAILED)

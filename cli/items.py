@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from compatstore.cli.files import Feed
     from compatstore.gallery import Gallery
     from compatstore.ingest.write import Added
-    from compatstore.search import Cascade, Expected, QueryPlan, Serving
+    from compatstore.search import Cascade, QueryPlan, Serving
 
 
 FAILURES_SHOWN = 20
@@ -108,11 +108,9 @@ def _of_search() -> Mapping[str, Options]:
 )
 @click.option(
     "--serving",
-    type=click.Choice(["fused", "single", "cascade", "expected"]),
-    help="Rank by both versions of an upgrade as one, or by one version; by default as `evaluate --weight best` chose. "
-    "cascade: the "
-    "first candidates are embedded natively, within a budget, and ranked by these vectors. expected: the first 100 are "
-    "ranked by what a transform that knows its errors lets expect of their native vectors.",
+    type=click.Choice(["fused", "source", "target", "cascade"]),
+    help="Rank by both versions of an upgrade as one, or by one of them; by default as `evaluate --weight best` chose. "
+    "cascade: the first candidates are embedded natively, within a budget, and ranked by these vectors.",
 )
 @click.option("--nprobes", type=int, help="Cells of the index to read; as was measured when it was built by default.")
 @click.option(
@@ -132,7 +130,7 @@ def search(
     where: tuple[str, ...],
     version: str | None,
     columns: str | None,
-    serving: Literal["fused", "single", "cascade", "expected"] | None,
+    serving: Literal["fused", "source", "target", "cascade"] | None,
     nprobes: int | None,
     refine: int | None,
     explain: bool,
@@ -143,14 +141,14 @@ def search(
 
     Give one of --image, --text, --vector and --id. --first and --in-all are those of --serving cascade.
     """
-    from compatstore.search import COMPUTED, Expected
+    from compatstore.search import COMPUTED
     from compatstore.storage.indexes import SearchSettings
 
     forms = {"--image": image, "--text": text, "--vector": vector, "--id": id}
     given = [name for name, value in forms.items() if value is not None]
     if len(given) > 1 or not (given or explain):
         raise InvalidInput("search", expected=f"one of {', '.join(forms)}", found=", ".join(given) or "none")
-    asked = cascade if serving == "cascade" else Expected() if serving == "expected" else serving
+    asked = cascade if serving == "cascade" else serving
     if serving != "cascade" and cascade != type(cascade)():
         raise InvalidInput("search", expected="--serving cascade beside the options of one", found=f"{serving}")
     opened = open_gallery(gallery, trust_code=trust_code)
@@ -257,9 +255,9 @@ def _vectors(path: str) -> list[Any]:
     return list(read_array(path, "vector", "vectors", "query", "queries").tolist())
 
 
-def _stored(gallery: Gallery, item: str, version: str | None, serving: Serving | Cascade | Expected | None) -> Any:
+def _stored(gallery: Gallery, item: str, version: str | None, serving: Serving | Cascade | None) -> Any:
     """The vector of an item, or its vectors in all versions that the search asks in."""
-    if serving is None or serving == "single":
+    if serving is None:
         return _stored_vector(gallery, item, version)
     versions = gallery.explain(version=version, serving=serving).versions
     return {name: _stored_vector(gallery, item, name) for name in versions}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -17,7 +17,6 @@ from compatstore.errors import UpgradeError
 from compatstore.shown import Table, view
 
 if TYPE_CHECKING:
-    from compatstore.evaluation.fusion import Served
     from compatstore.upgrade.states import VersionChange
 
 
@@ -53,9 +52,9 @@ class CutoverCheck:
 @click.option("--force", is_flag=True, help="Do it while items have no vector in TARGET; searches will not find them.")
 @click.option(
     "--serving",
-    type=click.Choice(["fused", "single", "expected"]),
-    help="fused: searches use both versions as one, as `evaluate --weight` chose; single: TARGET alone; expected: the "
-    "same, ranked by expected distances, as `evaluate` measures. By default as they do before the cutover.",
+    type=click.Choice(["fused", "target"]),
+    help="fused: searches use both versions as one, as `evaluate --weight` chose; target: TARGET alone. "
+    "By default as they do before the cutover.",
 )
 @click.option(
     "--weight", type=float, metavar="W", help="With --serving fused: the weight of TARGET's distances, 0 to 1."
@@ -70,7 +69,7 @@ def cutover(
     target: str,
     check: bool,
     force: bool,
-    serving: Served | None,
+    serving: Literal["fused", "target"] | None,
     weight: float | None,
     trust_code: bool,
 ) -> None:

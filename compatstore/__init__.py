@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from compatstore.search.cache import Cache, Nearest
     from compatstore.search.cached_reading import CacheSize
     from compatstore.search.cascade import Cascade
-    from compatstore.search.expected import Expected
     from compatstore.shards import Shards
     from compatstore.storage.indexes import SearchSettings
     from compatstore.trainers.pairs.learn import Learn
@@ -44,7 +43,6 @@ __all__ = [
     "Details",
     "EmbeddingVersion",
     "ExactNeighbours",
-    "Expected",
     "Gallery",
     "Gates",
     "HeadLoss",
@@ -75,7 +73,6 @@ _HOMES = {
     "Details": "compatstore.upgrade.requests.details",
     "EmbeddingVersion": "compatstore.versions",
     "ExactNeighbours": "compatstore.in_memory.nearest",
-    "Expected": "compatstore.search.expected",
     "Gallery": "compatstore.gallery",
     "Gates": "compatstore.upgrade.requests.gates",
     "HeadLoss": "compatstore.versions",

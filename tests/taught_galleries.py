@@ -86,7 +86,7 @@ def served(gallery):
     """How searches use the upgrade, and the weight of its fusion."""
     registry = registry_of(gallery)
     record = registry.serving.get("v2")
-    return ("single", None) if record is None else (record.serving, record.fusion.weight)
+    return (None, None) if record is None else (record.serving, record.fusion.weight)
 
 
 def steps(gallery):

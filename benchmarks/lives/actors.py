@@ -248,14 +248,14 @@ class Reader(Actor):
         version = self.draw.choice((None, None, "v1", "v2"))
         wanted = f"label {self.draw.randrange(LABELS)}" if self.draw.random() < 0.3 else None
         source = f"query/{self.draw.randrange(10**6)}"
-        # An upgrade may have chosen another way to serve, which has other distances.
-        serving = self.draw.choice((None, "single", "single"))
+        # Where no version is named an upgrade may have chosen another way to serve, which has other distances.
+        alone = version or (gallery.active if self.draw.random() < 2 / 3 else None)
         found: list[dict[str, Any]] = []
 
         def search() -> None:
             where = None if wanted is None else f"label = '{wanted}'"
             settings = cs.SearchSettings(nprobes=64)
-            found.extend(gallery.search(source, K, version, where, serving=serving, settings=settings).to_pylist())
+            found.extend(gallery.search(source, K, alone, where, settings=settings).to_pylist())
 
         # A version that is not served yet, or not any more, is refused where it is named.
         refusals = () if version is None else (NotFound, UpgradeError, Incompatible)
@@ -268,8 +268,8 @@ class Reader(Actor):
         dataset = lance.dataset(path)
         if dataset.version != before:
             self.journal.say("searched", "beside a write")
-        elif serving == "single":
-            self._compare(dataset, source, served.pop() if served else version or gallery.active, wanted, found)
+        elif alone is not None:
+            self._compare(dataset, source, served.pop() if served else alone, wanted, found)
         else:
             self.journal.say("searched", "as an upgrade chose")
 

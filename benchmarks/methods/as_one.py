@@ -27,8 +27,8 @@ from compatstore.storage.vector_form import to_matrix
 from compatstore.trainers import Images, TrainedModel
 
 AS_ONE = "as one"  # the curve of what is served
-# The curves of what a cutover would serve: of the target's vectors as they are, and by expected distances.
-ALONE: dict[str, Literal["single"] | cs.Expected] = {"alone": "single", "alone, expected": cs.Expected(first=10**6)}
+# The curves of what a cutover would serve: of the target's vectors as they are, and by shrunk distances.
+ALONE = {"alone": False, "alone, expected": True}
 BLOCK = 64  # queries
 Order = Literal["random", "sigma"]  # of a backfill
 
@@ -70,7 +70,7 @@ def as_one(
 
     After a hop by an artifact `evaluate` chooses how the two are weighed. Without an artifact an upgrade teaches
     itself from what it embeds; what it serves before it has embedded anything is the status quo. With `alone` the
-    target is searched by itself too, by its vectors as they are and by expected distances; before it has any, the
+    target is searched by itself too, by its vectors as they are and by shrunk distances; before it has any, the
     source is.
     """
     ids, shares = list(range(len(lesson.gallery))), np.linspace(0, 1, lesson.size.alphas)
@@ -92,8 +92,8 @@ def as_one(
             fusion = served_by(gallery, "v2")
             found.append(asking.ranked(gallery, fusion))
             weights.append(fusion.weight)
-            for way, serving in ALONE.items() if alone else ():
-                ranked = asking.alone(gallery, serving) if share else found[-1]
+            for way, shrunk in ALONE.items() if alone else ():
+                ranked = asking.alone(gallery, shrunk=shrunk) if share else found[-1]
                 by_itself.setdefault(way, []).append(ranked)
     hop = {} if artifact is None else {"t/h": figures_of(lesson, found[0])}
     curves = {way: curve_record(lesson, shares, each) for way, each in {AS_ONE: found, **by_itself}.items()}
@@ -122,17 +122,18 @@ class _Asking:
         self._check(gallery, fusion, np.concatenate([block for _, block in blocks]))
         return rank_blocks(blocks, len(self._queries["v1"]), self._relevance, [np.arange(len(ids))])[0]
 
-    def alone(self, gallery: cs.Gallery, serving: Literal["single"] | cs.Expected) -> Ranking:
-        """Rank all items as a search of the target alone does."""
+    def alone(self, gallery: cs.Gallery, *, shrunk: bool) -> Ranking:
+        """Rank all items by the target alone, as searches do by shrunk distances, or by its vectors as they are."""
         order, queries = self._relevance.order, self._queries["v2"]
         vectors, there, factors = self._target(gallery, order.tolist())
         products = queries.astype(np.float64) @ vectors.T.astype(np.float64)
-        distances = 1 - products * (1.0 if serving == "single" else factors)
+        distances = 1 - products * (factors if shrunk else 1.0)
         distances[:, ~there] = np.inf
-        asked = queries[:PROBES]
-        found = gallery.search(asked, k=1, version="v2", columns=["id"], serving=serving).column("id").to_numpy()
-        first = distances[: len(found)]
-        np.testing.assert_allclose(first[np.arange(len(found)), np.argsort(order)[found]], first.min(axis=1), atol=1e-5)
+        if shrunk:
+            asked, every = queries[:PROBES], int(there.sum())
+            found = gallery.search(asked, k=every, version="v2", columns=["id"]).column("id").to_numpy()[::every]
+            first, places = distances[: len(found)], np.argsort(order)[found]
+            np.testing.assert_allclose(first[np.arange(len(found)), places], first.min(axis=1), atol=1e-5)
         return rank_blocks([(0, distances)], len(queries), self._relevance, [np.arange(len(order))])[0]
 
     def _target(self, gallery: cs.Gallery, ids: list[int]) -> tuple[FloatArray, BoolArray, Doubles]:

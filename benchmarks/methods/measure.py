@@ -97,7 +97,7 @@ def transformed(
 ) -> Record:
     """Hop the gallery by a ForwardTransform, and backfill it in one order after the other.
 
-    With `expected`, it is searched by expected distances too, where the transform was measured on 40 pairs or more.
+    With `expected`, it is searched by shrunk distances too, where the transform was measured on 40 pairs or more.
     """
     queries, native = embed(target.encoder, lesson.queries), embed(target.encoder, lesson.gallery)
     with tempfile.TemporaryDirectory() as folder:
@@ -114,10 +114,8 @@ def transformed(
         rows, stored = gallery.get(ids, ["v2", "v2__uncertainty"]), gallery.vectors(ids, "v1")
         hopped = np.stack(rows.column("v2").to_numpy()).astype(np.float32)[:, : target.encoder.dim]
         sigma2 = rows.column("v2__uncertainty").to_numpy(zero_copy_only=False).astype(np.float32)
-        _check_search(gallery, queries, queries, hopped)
-        doubted = _doubted(artifact, hopped, sigma2) if expected else None
-        if doubted is not None:
-            _check_search(gallery, queries, queries, doubted, cs.Expected(first=len(hopped)))
+        doubted = _doubted(artifact, hopped, sigma2)
+        _check_search(gallery, queries, queries, unit(hopped) if doubted is None else doubted)
     known = None if np.isnan(sigma2).any() else sigma2
     items = ArrayRows(ids=ids, sigma2=known, columns={CLASS: lesson.gallery.labels}, source=stored)
     asking, full = unit(queries), unit(native)
@@ -127,7 +125,7 @@ def transformed(
         "h/h": figures(lesson, _hopped_queries(lesson, source, artifact, side), hopped),
         "curves": {one: _curve(lesson, asking, unit(hopped), full, ranked[one]) for one in orders},
     }
-    if doubted is not None:
+    if doubted is not None and expected:
         labels = lesson.queries.labels, lesson.gallery.labels
         found["t/h, expected"] = figures_of(lesson, rank_queries(asking, doubted, *labels, metric="dot"))
         found["curves"] |= {f"{one}, expected": _curve(lesson, asking, doubted, full, ranked[one]) for one in orders}
@@ -135,7 +133,7 @@ def transformed(
 
 
 def _doubted(artifact: cs.Artifact, hopped: FloatArray, sigma2: FloatArray) -> FloatArray | None:
-    """Hopped vectors (n, d) whose products with unit queries are expected cosines; None where nothing was measured."""
+    """Hopped vectors (n, d) whose products with unit queries are shrunk cosines; None where nothing was measured."""
     shrinkage = Shrinkage.of(artifact.manifest.figures)
     return None if shrinkage is None else unit(hopped) * shrinkage.at(sigma2)[:, None].astype(np.float32)
 
@@ -155,13 +153,14 @@ def _gallery(
     return gallery
 
 
-def _check_search(
-    gallery: cs.Gallery, queries: FloatArray, compared: FloatArray, stored: FloatArray, serving: Any = None
-) -> None:
-    """The gallery must find for some queries what a matrix product finds; anything else makes the figures worthless."""
-    asked = queries[:PROBES]
-    found = gallery.search(asked, k=1, version="v2", columns=["id"], serving=serving).column("id").to_numpy()
-    cosines = unit(compared[:PROBES]) @ (unit(stored) if serving is None else stored).T
+def _check_search(gallery: cs.Gallery, queries: FloatArray, compared: FloatArray, stored: FloatArray) -> None:
+    """The gallery must find for some queries what a matrix product finds; anything else makes the figures worthless.
+
+    A search ranks its first candidates by shrunk distances, so all items are asked for.
+    """
+    found = gallery.search(queries[:PROBES], k=len(stored), version="v2", columns=["id"]).column("id").to_numpy()
+    found = found[:: len(stored)]
+    cosines = unit(compared[:PROBES]) @ stored.T
     rows = np.arange(len(found))
     np.testing.assert_allclose(cosines[rows, found], cosines.max(axis=1), atol=1e-5)
 

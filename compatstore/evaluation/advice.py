@@ -97,34 +97,29 @@ def advise(status_quo: Option, options: Sequence[Option], metric: str, unmeasure
     return Advice(verdict="upgrade", row=best.name, share=best.share, text=text)
 
 
-def searched_better(
-    fused: Sequence[Option], doubted: Sequence[Option], options: Sequence[Option], advice: Advice, metric: str
-) -> str:
-    """Sentences about other ways to search that are better than what is advised, for certain; or "".
+def fused_better(fused: Sequence[Option], options: Sequence[Option], advice: Advice, metric: str) -> str:
+    """A sentence about fused searches that are significantly better than what is advised; or "".
 
-    They are no reason for or against an upgrade: one needs both models for every query, the other has to be asked for.
+    They are no reason for or against an upgrade: a fused search needs both models for every query.
 
     Args:
         fused: Both versions searched as one, at some shares of natives.
-        doubted: The target searched by expected distances, at some shares of natives.
         options: The other strategies, the one that is advised among them.
         advice: What is advised.
         metric: Name of the figure.
     """
     advised = next((option for option in options if option.name == advice.row), None)
-    if advised is None:
+    if advised is None or not fused:
         return ""
-    said = ""
-    for ways, how, price in (
-        (doubted, "Searched by expected distances ({}) the target has", ""),
-        (fused, "Both versions searched as one ({}) have", ", for two embeddings and two searches a query"),
-    ):
-        gains = gains_together([way.figure for way in ways], advised.figure) if ways else []
-        better = [way for way, gain in zip(ways, gains, strict=True) if gain.low > 0]
-        if better:
-            first = min(better, key=lambda way: way.share)
-            said += f" {how.format(first.name)} {metric} {first.value:.1%}{price}."
-    return said
+    gains = gains_together([way.figure for way in fused], advised.figure)
+    better = [way for way, gain in zip(fused, gains, strict=True) if gain.low > 0]
+    if not better:
+        return ""
+    first = min(better, key=lambda way: way.share)
+    return (
+        f" Both versions searched as one ({first.name}) have {metric} {first.value:.1%}, for two embeddings and two "
+        "searches a query."
+    )
 
 
 def advise_without_labels(

@@ -9,7 +9,7 @@ import numpy as np
 
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.advice import Advice, Option, advise, advise_without_labels, searched_better
+from compatstore.evaluation.advice import Advice, Option, advise, advise_without_labels, fused_better
 from compatstore.evaluation.bootstrap import (
     Estimate,
     Resampled,
@@ -21,12 +21,11 @@ from compatstore.evaluation.bootstrap import (
     share_of_queries,
 )
 from compatstore.evaluation.cross_fitting import drawn_as_items
-from compatstore.evaluation.fusion import Served
+from compatstore.evaluation.fusion import Serving
 from compatstore.evaluation.metrics import Flips, require_counted
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
 from compatstore.evaluation.strategies import (
     ServingStrategy,
-    is_expected,
     is_fused,
     neighbours_of,
     rank_strategies,
@@ -44,7 +43,7 @@ class DecisionRow:
 
     Args:
         name: Text for people, as in "backfill 25%".
-        notation: Query / gallery: s source, t target, h transformed, E[h] by expected distances, + mixed.
+        notation: Query / gallery: s source, t target, h transformed, + mixed.
         share: Share of the gallery that it embeds natively.
         figures: "cmc@1", ..., "map" -> the figure with its interval. What cannot be told from a sample is left out: CMC
             of strategies that need native vectors which do not exist yet.
@@ -127,13 +126,12 @@ class DecisionTable(Shown):
         names = ", ".join(row.name for row in self.rows)
         raise InvalidInput("read a decision table", expected=f"one of {names}", found=repr(name))
 
-    def smallest_share(self, quality: float, serving: Served = "single") -> float | None:
+    def smallest_share(self, quality: float, serving: Serving = "target") -> float | None:
         """The smallest budget of the backfill that is sure to keep a share of the full backfill's figure.
 
         Args:
             quality: Share of the full backfill's figure, such as 0.98.
-            serving: "fused": searched by both versions as one; "single": by the target alone; "expected": by the
-                target, with what was transformed by expected distances.
+            serving: "fused": searched by both versions as one; "target": by the target alone.
 
         Returns:
             The share to embed natively, or None when none of those measured is sure to reach it.
@@ -158,26 +156,11 @@ class DecisionTable(Shown):
         """Rows that differ by the share of native vectors alone: hop alone, backfills, full backfill."""
         return tuple(row for row in self.rows if row.notation.startswith("t/h") or row.notation == "t/t")
 
-    def served(self, serving: Served) -> tuple[DecisionRow, ...]:
-        """Rows that differ by the share of native vectors alone, searched in one way.
+    def served(self, serving: Serving) -> tuple[DecisionRow, ...]:
+        """Rows that differ by the share of native vectors alone, searched in one way."""
+        return tuple(row for row in self.rows if is_fused(row.notation)) if serving == "fused" else self.budgets
 
-        Raises:
-            InvalidInput: Expected distances were not measured.
-        """
-        if serving == "single":
-            return self.budgets
-        if serving == "fused":
-            return tuple(row for row in self.rows if is_fused(row.notation))
-        doubted = tuple(row for row in self.rows if is_expected(row.notation))
-        if not doubted:
-            raise InvalidInput(
-                "read a decision table",
-                expected="rows by expected distances",
-                found="none: no transform that was measured for them, or no share of natives that they were asked at",
-            )
-        return *doubted, *(row for row in self.budgets if row.notation == "t/t")  # where nothing is left to doubt
-
-    def budget(self, share: float, serving: Served = "single") -> DecisionRow:
+    def budget(self, share: float, serving: Serving = "target") -> DecisionRow:
         """The row of a budget.
 
         Raises:
@@ -193,9 +176,9 @@ class DecisionTable(Shown):
     @property
     def best(self) -> DecisionRow:
         """The budget with the best figure, of equals the smallest; more is not always better."""
-        return self.best_of("single")
+        return self.best_of("target")
 
-    def best_of(self, serving: Served) -> DecisionRow:
+    def best_of(self, serving: Serving) -> DecisionRow:
         """The same among the budgets that are searched in one way."""
         judged = [row for row in self.served(serving) if self.criterion in row.figures]
         return max(judged, key=lambda row: (row.figures[self.criterion].value, -row.share))
@@ -344,11 +327,11 @@ def _advice(
     told: bool,
 ) -> Advice:
     metric = settings.criterion
-    options, fused, doubted = list[Option](), list[Option](), list[Option]()
+    options, fused = list[Option](), list[Option]()
     for strategy, own in zip(strategies, figures, strict=True):
         if metric in own:
             option = Option(name=strategy.name, share=strategy.share, figure=own[metric])
-            (fused if strategy.fused else doubted if strategy.expected else options).append(option)
+            (fused if strategy.fused else options).append(option)
     if not told:
         return advise_without_labels(options[-1], options[:-1], metric, settings.keep, trust=settings.trust)
     unmeasured = [
@@ -357,4 +340,4 @@ def _advice(
         if metric not in own and (strategy.notation.startswith("t/h") or strategy.notation == "t/t")
     ]
     advice = advise(options[0], options[1:], metric, unmeasured)
-    return replace(advice, text=advice.text + searched_better(fused, doubted, options, advice, metric))
+    return replace(advice, text=advice.text + fused_better(fused, options, advice, metric))

@@ -97,7 +97,7 @@ def measure(
         block: Queries at a time; None keeps a block near 128 MiB.
         undirected: What becomes of zero vectors under cosine: "refuse" all, or "lose" them, as a search does: such a
             query finds nothing, and such an item is not found. For vectors that were cut or transformed, not given.
-        factors: (n,) float64, of each item: distances are then those of `expected_distances`. None for 1.
+        factors: (n,) float64, of each item: distances are then those of `shrunk_distances`. None for 1.
 
     Raises:
         InvalidInput: Not two tables of vectors of one length. A value is NaN or infinite, or so large that its square
@@ -126,7 +126,7 @@ def measure(
     if metric == "l2":
         lengths, offsets = found.squared_lengths(), asked.squared_lengths()
         if factors is not None:
-            lengths = expected_distances(lengths, factors, metric)
+            lengths = shrunk_distances(lengths, factors, metric)
         return Distances(
             left=asked.times(-2.0), right=found, added=lengths, block=block, offsets=offsets, factors=factors
         )
@@ -142,7 +142,7 @@ def measure(
     )
 
 
-def expected_distances(distances: Doubles, factors: Doubles | float, metric: str) -> Doubles:
+def shrunk_distances(distances: Doubles, factors: Doubles | float, metric: str) -> Doubles:
     """Distances, as `measure` defines them, to unit vectors whose products with the queries are multiplied by factors.
 
     Args:

@@ -26,14 +26,13 @@ from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.boundary import checked_fields, require_fields
 from compatstore.documents import read_record, to_document
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.distances import Distances, expected_distances
+from compatstore.evaluation.distances import Distances, shrunk_distances
 from compatstore.evaluation.relevance import Relevance
 from compatstore.evaluation.weight_choice import WeightChoice, require_share, weights_in_words
 from compatstore.shown import Shown
 from compatstore.versions import Metric
 
-Serving = Literal["single", "fused"]  # by one version, or by both versions of an upgrade as one
-Served = Literal["single", "fused", "expected"]  # or by one version, with what was transformed by expected distances
+Serving = Literal["source", "target", "fused"]  # by one version of an upgrade, or by both
 CANDIDATES = 20
 SAME_SHARE = 0.02  # items that cannot be embedded keep a gallery a little below the share that it was backfilled to
 _LEAST = 1e-6  # of a squared deviation: two versions may be each other's opposite
@@ -90,8 +89,8 @@ class Fusion(Shown):
         measured: What a weight that the caller named gave on the sample; None for a chosen one.
         transformed_weight: Weight of the target's distance of items without a native vector of the target, in [0, 1];
             None for `weight`.
-        expected: Whether the target's distances are those that native vectors are expected to have, by the sigma^2 of
-            transformed ones. The constants and weights between 0 and 1 are of them.
+        shrinkage: True if distances to transformed vectors are shrunk by their predicted error; the constants and
+            weights are of shrunk distances.
 
     Raises:
         InvalidInput: A number is out of range.
@@ -113,7 +112,7 @@ class Fusion(Shown):
     native_share: float = 0.0
     measured: WeightChoice | None = None
     transformed_weight: float | None = None
-    expected: bool = False
+    shrinkage: bool = False
 
     def __post_init__(self) -> None:
         require_fields(self)
@@ -168,7 +167,7 @@ class Fusion(Shown):
 
         Args:
             source: (..., n) float64, distances to source vectors.
-            target: (..., n) float64, distances to target vectors, as `doubted` gives them.
+            target: (..., n) float64, distances to target vectors, as `shrunk` gives them.
             native: (n,) bool, items whose target vector is native.
             in_source: (n,) bool, items that have a source vector; None for all. The distances of others may be
                 anything.
@@ -190,17 +189,15 @@ class Fusion(Shown):
         )
         return np.where(here | there, self._weighed(left, right, native), np.inf)
 
-    def doubted(self, target: Doubles, factors: Doubles | float | None, metric: str) -> Doubles:
-        """Distances to target vectors as the fusion compares them: where it is by expected distances, these.
+    def shrunk(self, target: Doubles, factors: Doubles | float | None, metric: str) -> Doubles:
+        """Distances to target vectors as the fusion compares them.
 
         Args:
             target: (..., n) float64.
-            factors: (n,) float64 or one, as of `expected_distances`; None where nobody knows.
+            factors: (n,) float64 or one, as of `shrunk_distances`; None if they are not known.
             metric: Of the target.
         """
-        if self.single or not self.expected or factors is None:
-            return target
-        return expected_distances(target, factors, metric)
+        return target if not self.shrinkage or factors is None else shrunk_distances(target, factors, metric)
 
     def _weighed(self, left: Doubles, right: Doubles, native: BoolArray) -> Doubles:
         """Standardised distances of both versions as one."""
@@ -293,14 +290,14 @@ def fused_blocks(
         native: (n,) bool, items whose target vector is native.
         relevance: The correct items; items are in the order that breaks ties.
         fusions: What is compared.
-        factors: (n,) float64, as of `Fusion.doubted`.
+        factors: (n,) float64, as of `Fusion.shrunk`.
         metric: Of the target, where there are factors.
     """
     native, kept = native[relevance.order], None if factors is None else factors[relevance.order]
     for (start, left), (_, right) in zip(source.blocks(), target.blocks(), strict=True):
         near, far = (np.take(block, relevance.order, axis=1) for block in (left, right))
         found = np.stack(
-            [fusion.distances(near, fusion.doubted(far, kept, metric), native) for fusion in fusions], axis=1
+            [fusion.distances(near, fusion.shrunk(far, kept, metric), native) for fusion in fusions], axis=1
         )
         yield start, found.reshape(len(found), -1)
 

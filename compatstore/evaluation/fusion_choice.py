@@ -26,7 +26,7 @@ from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import Fusion, fused_blocks, standardise
 from compatstore.evaluation.judgements import places_among
 from compatstore.evaluation.relevance import Relevance
-from compatstore.evaluation.sampled import QueryFigures, find_in_blocks, find_in_galleries
+from compatstore.evaluation.sampled import QueryFigures, find_in_blocks
 from compatstore.evaluation.weight_choice import WeightChoice
 
 WEIGHTS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
@@ -64,13 +64,9 @@ class FusionTrial(Trial):
 
     weights: tuple[float, ...] = WEIGHTS
     _fitted: dict[tuple[bytes, Fusion], FittedFusion] = field(default_factory=dict, init=False, repr=False)
-    _expected: dict[bytes, QueryFigures] = field(default_factory=dict, init=False, repr=False)
 
     def constants(self) -> Fusion:
-        """The constants of the sample, over items that were drawn; what is correct has no part in them.
-
-        They are of expected distances where the sample says what these are.
-        """
+        """The constants of the sample, over items that were drawn; what is correct has no part in them."""
         sample, settings = self.sample, self.settings
         drawn = np.arange(len(sample.source)) if sample.drawn is None else np.flatnonzero(sample.drawn)
         galleries = (
@@ -85,7 +81,7 @@ class FusionTrial(Trial):
             for gallery, factors in zip(galleries, (None, None, kept), strict=True)
         )
         constants = standardise(source, native, transformed, places_among(own_rows(sample), drawn))
-        return replace(constants, expected=kept is not None)
+        return replace(constants, shrinkage=kept is not None)
 
     def fit(self, native: BoolArray, constants: Fusion, *, against_target: bool = False) -> FittedFusion:
         """Choose a weight for a gallery of which some rows are native.
@@ -135,7 +131,7 @@ class FusionTrial(Trial):
         )
         if alone:
             before, target = (self.joined(folds, tried[place]) for place in (0, *alone))
-            choice = self._beside_target(choice, native, found, before, target)
+            choice = self._beside_target(choice, found, before, target)
         return FittedFusion(
             fusion=replace(fusion, choices=(choice,)),
             found=found,
@@ -150,16 +146,13 @@ class FusionTrial(Trial):
             native: (n,) bool, rows with a native vector then.
             constants: Of `constants`.
             found: What the queries find now.
-            alone: Whether the target alone is searched, by expected distances, rather than both versions as one.
+            alone: True if the target alone is searched, rather than both versions as one.
 
         Returns:
             In the criterion, from -1 to 1; infinite where no query counts.
         """
-        expected = self.find_expected(native) if alone else None
-        if expected is None:
-            tried = self._values(native, self._candidates(replace(constants, native_share=float(native.mean()))))
-        else:
-            tried = expected.values[None]
+        there = replace(constants, native_share=float(native.mean()))
+        tried = self._values(native, [replace(there, weight=1.0)] if alone else self._candidates(there))
         values = np.concatenate([found.values[None], tried])
         counted = np.isfinite(values[0, -1])
         if not counted.any():
@@ -181,25 +174,6 @@ class FusionTrial(Trial):
             blocks, queries, relevance, columns, self.settings.ks, self.sampling, progress=self.progress
         )[0]
 
-    def find_expected(self, native: BoolArray) -> QueryFigures | None:
-        """What the queries find in the target alone by expected distances; None where nobody knows these.
-
-        A trial remembers it, as choices, tables and gates all ask for it.
-
-        Args:
-            native: (n,) bool, rows with a native vector.
-        """
-        factors, key = self.sample.factors_of(native), native.tobytes()
-        if factors is None:
-            return None
-        if key not in self._expected:
-            metric = self.settings.target_metric
-            distances = measure(self.sample.target_queries, self._target(native), metric, factors=factors)
-            rows = [np.arange(len(native))]
-            found = find_in_galleries(distances, self.relevance, rows, self.settings.ks, self.sampling)
-            self._expected[key] = found[0]
-        return self._expected[key]
-
     def measure(self, native: BoolArray, fusion: Fusion) -> WeightChoice:
         """What a weight that nobody chose gives; arguments as of `find`."""
         before, found, target = (
@@ -217,28 +191,20 @@ class FusionTrial(Trial):
             gain=gain.value,
             low=gain.low,
         )
-        return self._beside_target(choice, native, found, before, target)
+        return self._beside_target(choice, found, before, target)
 
     def _beside_target(
-        self, choice: WeightChoice, native: BoolArray, found: QueryFigures, before: QueryFigures, target: QueryFigures
+        self, choice: WeightChoice, found: QueryFigures, before: QueryFigures, target: QueryFigures
     ) -> WeightChoice:
         """A choice with what it gives over the target alone, and what that gives.
 
         Args:
             choice: Without these.
-            native: (n,) bool, rows with a native vector.
             found: What the queries find by the weight.
             before: By the status quo.
             target: In the target alone.
         """
-        expected = self.find_expected(native)
-        return replace(
-            choice,
-            over_target=self.over(found, target),
-            target_gain=self.over(target, before),
-            over_expected=None if expected is None else self.over(found, expected),
-            expected_gain=None if expected is None else self.over(expected, before),
-        )
+        return replace(choice, over_target=self.over(found, target), target_gain=self.over(target, before))
 
     def num_candidates(self, native_share: float) -> int:
         """Number of candidates that `fit` compares at a native share."""

@@ -57,8 +57,8 @@ class EvaluationSample:
         served: How both versions are searched as one now, measured beside the other strategies; None where they are
             not.
         judged: Which items are correct for which query, in place of labels; None where nobody has judged.
-        factors: (n,) floats, what the cosine of a query with each of `transformed` is multiplied by to be what is
-            expected of its native vector; 1 where `transformed` holds that. None where nobody knows.
+        factors: (n,) floats, shrinkage factor of the cosine of a query with each of `transformed`, by its predicted
+            error; 1 where `transformed` holds a native vector. None for none.
         drawn: (n,) bool, items that were drawn at random and stand for the rest of the population; the others were
             taken for certain, and stand for themselves. None for all.
 
@@ -189,8 +189,6 @@ class DecisionSettings:
         shares: Budgets between a hop alone and a full backfill, in (0, 1).
         fused_shares: Shares of natives at which both versions are also searched as one, in [0, 1]; the weight is chosen
             by the criterion, or by mAP where the items are a sample. Each takes about as long as eight budgets.
-        expected_shares: Shares of natives at which the target is also searched by expected distances, in [0, 1], where
-            the sample has factors.
         source_metric: Distance of the source's space.
         target_metric: Distance of the target's space.
         neighbours: Without labels: the target's nearest items that are right for a query, in the whole gallery. In a
@@ -217,7 +215,6 @@ class DecisionSettings:
     criterion: str = "map"
     shares: tuple[float, ...] = (0.1, 0.25, 0.5)
     fused_shares: tuple[float, ...] = ()
-    expected_shares: tuple[float, ...] = ()
     source_metric: Metric = "l2"
     target_metric: Metric = "l2"
     neighbours: int = 10
@@ -236,11 +233,6 @@ class DecisionSettings:
             (self.criterion in self.metrics, f"a criterion of {self.metrics}", repr(self.criterion)),
             (all(0 < share < 1 for share in self.shares), "shares between 0 and 1", f"{self.shares}"),
             (all(0 <= share <= 1 for share in self.fused_shares), "fused_shares from 0 to 1", f"{self.fused_shares}"),
-            (
-                all(0 <= share <= 1 for share in self.expected_shares),
-                "expected_shares from 0 to 1",
-                f"{self.expected_shares}",
-            ),
             (0 < self.trust <= 1, "a trust above 0, up to 1", f"{self.trust}"),
             (0 < self.confidence < 1, "a confidence between 0 and 1", f"{self.confidence}"),
             (self.resamples > 1, "2 resamples or more", f"{self.resamples}"),

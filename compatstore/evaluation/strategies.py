@@ -36,7 +36,6 @@ MERGE_NAMES: Mapping[RankMerge, str] = {
     "reciprocal rank": "rank merge",
 }
 FUSED, FUSED_PARTLY = {0.0: "s/s & t/h", 1.0: "s/s & t/t"}, "s/s & t/h+t"
-EXPECTED, EXPECTED_PARTLY = "t/E[h]", "t/E[h]+t"  # what is in the target, searched by expected distances
 AS_FUSED = "s/s & t"  # what the table has in the target, by the fusion that is served
 
 
@@ -55,20 +54,10 @@ class ServingStrategy:
         """Whether both versions are searched as one: a way to serve, whatever the upgrade embeds."""
         return is_fused(self.notation)
 
-    @property
-    def expected(self) -> bool:
-        """Whether the target is searched by expected distances: a way to serve, whatever the upgrade embeds."""
-        return is_expected(self.notation)
-
 
 def is_fused(notation: str) -> bool:
     """Whether a strategy searches both versions as one."""
     return notation in (*FUSED.values(), FUSED_PARTLY, AS_FUSED)
-
-
-def is_expected(notation: str) -> bool:
-    """Whether a strategy searches the target by expected distances."""
-    return notation in (EXPECTED, EXPECTED_PARTLY)
 
 
 def rank_strategies(
@@ -102,8 +91,7 @@ def rank_strategies(
     count.add(0)
     *budgets, full = _backfills(sample, search, settings)
     fused = _fused(sample, settings, trial)
-    doubted = _by_expected_distance(sample, search, settings)
-    strategies = [*_without_transform(sample, native, search, settings), *budgets, *doubted, *fused, full]
+    strategies = [*_without_transform(sample, native, search, settings), *budgets, *fused, full]
     if sample.complete:
         return strategies
     founds = [strategy.found for strategy in strategies]
@@ -140,9 +128,8 @@ class _Count:
 def _num_searches(sample: EvaluationSample, settings: DecisionSettings, trial: FusionTrial) -> int:
     """Number of rankings that `rank_strategies` makes for a query."""
     plain = 2 + len(_merges(settings)) + len(settings.shares) + 2
-    doubted = 0 if sample.factors is None else len(set(settings.expected_shares))
     fused = sum(trial.num_candidates(sample.share_of(sample.filled(share))) for share in settings.fused_shares)
-    return plain + doubted + fused + (sample.served is not None)
+    return plain + fused + (sample.served is not None)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -284,7 +271,12 @@ def _merges(settings: DecisionSettings) -> list[RankMerge]:
 def _backfills(sample: EvaluationSample, search: _Search, settings: DecisionSettings) -> list[ServingStrategy]:
     """Hop alone, the budgets and the full backfill, ranked together: their vectors are rows of one table."""
     shares = np.array([0.0, *sorted(settings.shares), 1.0])
-    both = measure(sample.target_queries, np.concatenate([sample.transformed, sample.native]), settings.target_metric)
+    both = measure(
+        sample.target_queries,
+        np.concatenate([sample.transformed, sample.native]),
+        settings.target_metric,
+        factors=None if sample.factors is None else np.concatenate([sample.factors, np.ones(len(sample.factors))]),
+    )
     rows = np.arange(len(sample.source))
     galleries = [np.where(sample.filled(share), rows + len(rows), rows) for share in shares]
     names = ["hop alone", *(f"backfill {share:.4g}%" for share in 100 * shares[1:-1]), "full backfill"]
@@ -294,32 +286,6 @@ def _backfills(sample: EvaluationSample, search: _Search, settings: DecisionSett
         for name, notation, share, found in zip(
             names, notations, shares, search.galleries(both, galleries), strict=True
         )
-    ]
-
-
-def _by_expected_distance(
-    sample: EvaluationSample, search: _Search, settings: DecisionSettings
-) -> list[ServingStrategy]:
-    """Galleries of some native shares, searched by the distances that native vectors are expected to have."""
-    if sample.factors is None or not settings.expected_shares:
-        return []
-    shares, rows = sorted(set(settings.expected_shares)), np.arange(len(sample.source))
-    both = measure(
-        sample.target_queries,
-        np.concatenate([sample.transformed, sample.native]),
-        settings.target_metric,
-        factors=np.concatenate([sample.factors, np.ones(len(rows))]),
-    )
-    galleries = [np.where(sample.filled(share), rows + len(rows), rows) for share in shares]
-    founds = search.galleries(both, galleries)
-    return [
-        ServingStrategy(
-            name=f"expected {100 * share:.4g}%",
-            notation=EXPECTED_PARTLY if share else EXPECTED,
-            share=share,
-            found=found,
-        )
-        for share, found in zip(shares, founds, strict=True)
     ]
 
 

@@ -65,8 +65,6 @@ def _(result: Fusion) -> Iterator[str | Table]:
     if result.choice is not None:
         yield table(("native share", "weight", "standardised", f"{result.choice.criterion} gained"), rows)
         yield f"{result.choice.num_queries} queries, correct by {result.choice.truth}"
-    if result.expected and not result.single:
-        yield "what was transformed counts by the distances that are expected of native vectors"
     if result.weight == 0:
         yield "searches go on as before: no weight is surely better"
     elif result.weight == 1:

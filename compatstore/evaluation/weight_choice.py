@@ -26,8 +26,6 @@ class WeightChoice:
             what is lost when the source is retired. Where queries judge an upgrade that teaches itself, the interval
             reaches up to where it ends by the weight that is served. None where it was not measured.
         target_gain: Difference of the target alone to the status quo. None where it was not measured.
-        over_expected: As `over_target`, where the target alone is searched by expected distances.
-        expected_gain: As `target_gain`, the same.
         transformed_weight: Weight of the target's distance where it is not of a native vector; None for `weight`.
 
     Raises:
@@ -44,8 +42,6 @@ class WeightChoice:
     low: float
     over_target: Estimate | None = None
     target_gain: Estimate | None = None
-    over_expected: Estimate | None = None
-    expected_gain: Estimate | None = None
     transformed_weight: float | None = None
 
     def __post_init__(self) -> None:
@@ -71,10 +67,9 @@ class WeightChoice:
         """What searches lose when the source is retired, as text for people; "" where it was not measured."""
         if self.over_target is None:
             return ""
-        expected = "" if self.over_expected is None else f", by expected distances {_lost(self.over_expected)}"
         return (
-            f"{self.criterion} of the target alone is {_lost(self.over_target)} from that of both versions as one"
-            f"{expected}, measured at a native share of {self.native_share:.4g}, correct by {self.truth}"
+            f"{self.criterion} of the target alone is {_lost(self.over_target)} from that of both versions as one, "
+            f"measured at a native share of {self.native_share:.4g}, correct by {self.truth}"
         )
 
 

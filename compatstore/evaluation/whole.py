@@ -39,8 +39,7 @@ class Passing:
         vectors: Strategy -> (b, d) floats.
         there: Strategy -> (b,) bool, items that a search by that strategy can find.
         native: (b,) bool, items whose vector in the target is native; None where no fusion is searched.
-        factors: Strategy -> (b,) float64, as of `measure` or, of a fusion, of `Fusion.doubted`; none for one that
-            searches by distances as they are.
+        factors: Strategy -> (b,) float64, as of `measure`; none for one whose distances are not shrunk.
     """
 
     places: Positions
@@ -194,12 +193,12 @@ class _Strategy:
             return
         assert batch.native is not None
         there = batch.there[way.source], batch.there[way.target]
-        left, right = self._distances(batch, way.source), self._distances(batch, way.target)
-        factors, metric = batch.factors.get(self._name), self._search.metrics[way.target]
+        left = self._distances(batch, way.source)
+        right = self._distances(batch, way.target, shrink=way.fusion.shrinkage)
         for (start, near), (_, far) in zip(left.blocks(), right.blocks(), strict=True):
-            yield start, way.fusion.distances(near, way.fusion.doubted(far, factors, metric), batch.native, *there)
+            yield start, way.fusion.distances(near, far, batch.native, *there)
 
-    def _distances(self, batch: Passing, name: str) -> Distances:
+    def _distances(self, batch: Passing, name: str, *, shrink: bool = True) -> Distances:
         search = self._search
         undirected: Literal["refuse", "lose"] = "lose" if name in search.swapped else "refuse"
         return measure(
@@ -207,7 +206,7 @@ class _Strategy:
             batch.vectors[name],
             search.metrics[name],
             undirected=undirected,
-            factors=batch.factors.get(name),
+            factors=batch.factors.get(name) if shrink else None,
         )
 
     def _note(self, query: int, distances: Doubles, places: Positions) -> None:

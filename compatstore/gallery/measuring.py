@@ -73,7 +73,7 @@ class MeasuringVerbs(SearchVerbs):
         """Measure on a sample what an upgrade gains, with intervals; read-only unless a weight is named.
 
         The ways that are measured: status quo, naive swap, merges, hop alone, backfills, both versions searched as one,
-        full backfill; and hop and backfills searched by expected distances, where the transform was measured for that.
+        full backfill.
 
         Args:
             target: A registered version.
@@ -138,7 +138,6 @@ class MeasuringVerbs(SearchVerbs):
             criterion=criterion,
             shares=tuple(shares),
             seed=backfill.seed or 0,
-            expected_shares=(0.0, *shares),
         )
         return try_upgrade(context, settings, progress).showing(settings.shares)
 

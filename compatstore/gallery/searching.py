@@ -9,15 +9,15 @@ from typing import Any
 from compatstore import search as searching
 from compatstore.arrays import ArrowTable
 from compatstore.gallery.core import GalleryCore, verbs
-from compatstore.search import Cascade, Expected
-from compatstore.search.cache import Cache, CachedServing
+from compatstore.search import Cascade
+from compatstore.search.cache import Cache
 from compatstore.storage.app_columns import refuse_distance
 from compatstore.storage.indexes import SearchSettings
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.search_account import read_spent
 from compatstore.upgrade.estimates.below import warning_of
 
-_Served = searching.SearchPlan | searching.FusionPlan | searching.ExpectedPlan
+_Served = searching.SearchPlan | searching.FusionPlan
 
 
 @verbs()
@@ -33,7 +33,7 @@ class SearchVerbs(GalleryCore):
         columns: Sequence[str] | None = None,
         *,
         fingerprint: str | Mapping[str, str] | None = None,
-        serving: searching.Serving | Cascade | Expected | None = None,
+        serving: searching.Serving | Cascade | None = None,
         settings: SearchSettings | None = None,
     ) -> ArrowTable:
         """Find the nearest items.
@@ -50,26 +50,26 @@ class SearchVerbs(GalleryCore):
                 is computed comes in any case.
             fingerprint: Fingerprint of the model that made the query, or of both models by their versions' names;
                 refused unless it is the version's.
-            serving: "fused" ranks by the source's and the target's vectors of an upgrade as one, "single" by those of
-                one version. None does as `evaluate(weight="best")` chose where both queries are there, or a source
-                that this program can embed by both; vectors of one version are served by that version. A `Cascade`
-                embeds the first candidates of an upgrade natively, within its budget, and ranks them by these vectors.
-                `Expected` ranks the first candidates of one version by the distance that is expected of their native
-                vectors: what a transform doubts (FastFill's sigma^2) counts less.
+            serving: "fused" ranks by the source's and the target's vectors of an upgrade as one, "source" and "target"
+                by those of one of them. None does as `evaluate(weight="best")` chose if both queries are there, or a
+                source that this program can embed by both; vectors of one version are served by that version. A
+                `Cascade` embeds the first candidates of an upgrade natively, within its budget, and ranks them by these
+                vectors.
             settings: How indexes are used, as `SearchSettings(nprobes=8, refine=10)`; by default as was measured when
                 they were built, with items of the gallery as queries: `status` says the recall.
 
         Returns:
             Arrow table, nearest first, with `_distance`, `_version`, `_origin`; `_query` too for several queries. In a
-            fused search `_distance` is a mean of standardised distances, which may be below 0.
+            fused search `_distance` is a mean of standardised distances, which may be below 0. Of transformed vectors
+            whose error the transform predicts (sigma^2), it is shrunk by that.
 
         Raises:
             InvalidInput: The query has another length, or the two versions have different numbers of queries. NaN or
                 infinite values. k < 1, or a condition is no valid SQL, or more than one expression.
             Incompatible: The query is another model's.
             NotFound: There is no such version, or nothing to search with its queries.
-            UpgradeError: `serving` is "fused" and no fusion was chosen, a cascade has no upgrade or no encoder, or
-                nothing says what is to be expected of the version's transformed vectors.
+            UpgradeError: `serving` is "fused" and no fusion was chosen, or there is no upgrade; a cascade has no
+                encoder.
 
         Examples:
             >>> gallery.search([0.0, 1.0], k=1, columns=["id"])["id"].to_pylist()
@@ -90,8 +90,6 @@ class SearchVerbs(GalleryCore):
         wanted = searching.whole_columns(named)
         if isinstance(plan, searching.CascadePlan):
             found = searching.search_cascade(self._catalog, snapshot, plan, queries, wanted)
-        elif isinstance(plan, searching.ExpectedPlan):
-            found = searching.search_expected(self._catalog, snapshot, plan, queries, wanted)
         elif isinstance(plan, searching.FusionPlan):
             found = searching.search_fused(self._catalog, snapshot, plan, queries, wanted)
         else:
@@ -105,7 +103,7 @@ class SearchVerbs(GalleryCore):
         version: str | None = None,
         where: str | Sequence[str] | None = None,
         *,
-        serving: searching.Serving | Cascade | Expected | None = None,
+        serving: searching.Serving | Cascade | None = None,
         settings: SearchSettings | None = None,
     ) -> searching.QueryPlan:
         """How `search` with the same arguments would go about it; print it. Nothing is searched.
@@ -129,7 +127,6 @@ class SearchVerbs(GalleryCore):
         version: str | None = None,
         *,
         max_bytes: int | None = None,
-        serving: CachedServing | None = None,
     ) -> Cache:
         """Keep a version's vectors in memory, in a graph (HNSW) that finds nearly all of the nearest items fast.
 
@@ -139,8 +136,6 @@ class SearchVerbs(GalleryCore):
         Args:
             version: The active one by default.
             max_bytes: Memory that it may take, now and as the gallery grows; None for any.
-            serving: `Expected` ranks the first candidates by expected distances, "single" does not. By default as
-                `cutover` has chosen for the version, and from the next search on as a later one chooses.
 
         Returns:
             The cache; a context manager that gives the memory back.
@@ -148,7 +143,6 @@ class SearchVerbs(GalleryCore):
         Raises:
             NotFound: There is no such version, or nothing to search with its queries.
             InvalidInput: It would take more than `max_bytes`; nothing was built.
-            UpgradeError: The version cannot be searched by expected distances.
             MissingExtra: FAISS is not installed.
 
         Examples:
@@ -157,14 +151,11 @@ class SearchVerbs(GalleryCore):
             ['a', 'd']
         """
         name = version or self._catalog.recorded().active
-        return Cache(self._catalog, name, max_bytes, serving)
+        return Cache(self._catalog, name, max_bytes)
 
     def _warned(self, registry: Registry, plan: _Served) -> _Served:
         """The same plan, with what was measured to be below the status quo."""
-        warning = warning_of(self._catalog, registry, plan.version, searching.way_of(plan))
-        if isinstance(plan, searching.ExpectedPlan):
-            return replace(plan, candidates=replace(plan.candidates, warning=warning))
-        return replace(plan, warning=warning)
+        return replace(plan, warning=warning_of(self._catalog, registry, plan.version, searching.way_of(plan)))
 
     def _plan_search(
         self,
@@ -173,7 +164,7 @@ class SearchVerbs(GalleryCore):
         k: int,
         version: str | None,
         where: str | Sequence[str] | None,
-        serving: searching.Serving | Cascade | Expected | None,
+        serving: searching.Serving | Cascade | None,
         settings: SearchSettings | None,
     ) -> searching.QueryPlan:
         searching.require_count(k)

@@ -11,7 +11,6 @@ from typing import Literal, overload
 from compatstore.artifacts import Artifact
 from compatstore.digests import require_fingerprint
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.fusion import Served
 from compatstore.gallery.core import verbs
 from compatstore.gallery.versions import Artifacts, VersionVerbs
 from compatstore.trainers.pairs.learn import Learn
@@ -24,7 +23,7 @@ from compatstore.upgrade.estimates.estimate import (
     require_within_reach,
     save_estimate,
 )
-from compatstore.upgrade.estimates.fusing import require_doubts, serve_as_asked
+from compatstore.upgrade.estimates.fusing import serve_as_asked
 from compatstore.upgrade.estimates.merging import choose_serving, follow_parts
 from compatstore.upgrade.estimates.trial import SampleSettings
 from compatstore.upgrade.leases.holding import hold_lease
@@ -190,7 +189,7 @@ class UpgradeVerbs(VersionVerbs):
         target: str,
         *,
         force: bool = False,
-        serving: Served | None = None,
+        serving: Literal["target", "fused"] | None = None,
         weight: float | None = None,
         dry_run: bool = False,
         progress: Callable[[Progress], None] | None = None,
@@ -201,17 +200,16 @@ class UpgradeVerbs(VersionVerbs):
         Args:
             target: The upgrade's target.
             force: Do so while rows have no vector in it; searches will not find them.
-            serving: "fused": searches use both versions as one, as `evaluate(weight="best")` chose. "single": they use
-                the target alone. "expected": the same, and rank by expected distances (`Expected`) until the same call
-                says otherwise, also once the source is retired. By default they go on as before the cutover.
+            serving: "fused": searches use both versions as one, as `evaluate(weight="best")` chose. "target": they use
+                the target alone. By default they go on as before the cutover.
             weight: With "fused", the weight of the target's distances, from 0 to 1, in place of what was chosen.
             dry_run: Only count the rows that have no vector in the target (`missing`); nothing is switched.
             progress: Called after each batch of what is caught up with.
             should_stop: Asked before each batch, until the switch.
 
         Raises:
-            UpgradeError: The upgrade is not ready, it is to be fused and no fusion was chosen, or its transform was not
-                measured for expected distances. Rows have no vector in the target, and `force` is false.
+            UpgradeError: The upgrade is not ready, or no fusion was chosen for it. Rows have no vector in the target,
+                and `force` is false.
             LeaseHeld: Another process works on it.
             Interrupted: `should_stop` said so, or another process asked for a pause; nothing was switched.
 
@@ -302,8 +300,6 @@ class UpgradeVerbs(VersionVerbs):
             (self._catalog, target) if isinstance(target, str) else (self._catalog.supposing(target), target.name)
         )
         context = resolve_run(catalog, name, via=via, backfill=request, holdout=holdout, learner=learner)
-        if asked.serving == "expected":
-            require_doubts(context)
         if not asked.asked or context.run.teaches:  # nothing is known before there is something to learn from
             return make_plan(context, precision, learner, asked, progress)
         estimate = estimate_upgrade(context, asked, progress)

@@ -228,9 +228,9 @@ class CompatStoreVectorStore(VectorStore):
         self, query: str, k: int = 4, filter: Filter | None = None, **kwargs: Any
     ) -> list[tuple[Document, float]]:
         """By one version alone: only its distances have a scale that a relevance can be read from."""
-        version = self._served.version()
-        relevance = self._relevance(version or self._served.now().active)
-        found = self._search(query, k, filter, version, serving="single", **kwargs)
+        version = self._served.version() or self._served.now().active
+        relevance = self._relevance(version)
+        found = self._search(query, k, filter, version, **kwargs)
         return [(document, relevance(distance)) for document, distance in found]
 
     async def _asimilarity_search_with_relevance_scores(

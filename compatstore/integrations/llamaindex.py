@@ -425,6 +425,6 @@ def _similarity(metric: str, distance: float) -> float:
 
 def _is_live(gallery: Gallery, version: str) -> bool:
     with suppress(NotFound):
-        gallery.explain(version=version, serving="single")
+        gallery.explain(version=version)
         return True
     return False

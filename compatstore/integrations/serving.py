@@ -116,7 +116,7 @@ class ServedGallery:
         for name in reversed(gallery.versions()):
             if _encoder(gallery, name) is not None:
                 with suppress(NotFound):
-                    gallery.explain(version=name, serving="single")
+                    gallery.explain(version=name)
                     return name
         return None
 

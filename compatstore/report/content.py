@@ -178,7 +178,7 @@ def _curve(report: UpgradeReport) -> Iterator[SectionPart]:
     promised, name = report.estimate.table, report.estimate.table.criterion
     # Without labels what a full backfill finds is what counts as right: its figure would say nothing.
     most = 1.0 if promised.told else 1.0 - SAME_SHARE
-    rows = promised.served(report.estimate.terms.serving)
+    rows = promised.served(report.estimate.terms.way)
     budgets = [row for row in rows if name in row.figures and row.share <= most]
     points = tuple(Point(100 * row.share, _points(row.figures[name])) for row in budgets)
     if not points:
@@ -214,8 +214,8 @@ def _waves(report: UpgradeReport) -> Iterator[SectionPart]:
     if not report.waves:
         return
     last, terms = report.waves[-1], None if report.estimate is None else report.estimate.terms
-    later = "the target alone is searched by expected distances after a cutover"
-    served = later if terms is not None and terms.serving == "expected" else "the gallery was searched from then on"
+    later = "the target alone is searched after a cutover"
+    served = later if terms is not None and terms.serving == "target" else "the gallery was searched from then on"
     yield (
         f"What the lesson after each wave found, by {last.criterion}, correct by {last.truth}: before, and as {served}."
     )

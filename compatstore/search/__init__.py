@@ -8,20 +8,17 @@ from compatstore.evaluation.fusion import Serving
 from compatstore.search.cascade import Cascade, CascadePlan, plan_cascade, search_cascade
 from compatstore.search.condition import joined
 from compatstore.search.execute import COMPUTED, as_queries, execute
-from compatstore.search.expected import Expected, ExpectedPlan, plan_expected, search_expected
 from compatstore.search.fusion import FusionPlan, search_fused
 from compatstore.search.plan import Part, SearchPlan, plan_search
 from compatstore.search.scan import require_columns, require_count, result_columns, whole_columns, with_fields
 from compatstore.search.serving import plan_serving, read_served, require_fingerprints, way_of
 
-QueryPlan: TypeAlias = SearchPlan | FusionPlan | CascadePlan | ExpectedPlan
+QueryPlan: TypeAlias = SearchPlan | FusionPlan | CascadePlan
 
 __all__ = [
     "COMPUTED",
     "Cascade",
     "CascadePlan",
-    "Expected",
-    "ExpectedPlan",
     "FusionPlan",
     "Part",
     "QueryPlan",
@@ -31,7 +28,6 @@ __all__ = [
     "execute",
     "joined",
     "plan_cascade",
-    "plan_expected",
     "plan_search",
     "plan_serving",
     "read_served",
@@ -40,7 +36,6 @@ __all__ = [
     "require_fingerprints",
     "result_columns",
     "search_cascade",
-    "search_expected",
     "search_fused",
     "way_of",
     "whole_columns",

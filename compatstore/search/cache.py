@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,23 +34,22 @@ from compatstore.search.cached_results import (
     CacheState,
     FoundRows,
     as_table,
-    by_expected_distance,
+    by_shrunk_distance,
     merge_parts,
     rows_among,
 )
 from compatstore.search.cached_rows import CachedRows
 from compatstore.search.condition import joined
 from compatstore.search.execute import as_queries
-from compatstore.search.expected import Expected, ExpectedPlan
 from compatstore.search.plan import plan_search
 from compatstore.search.scan import require_count, with_fields
-from compatstore.search.serving import plan_served, require_fingerprints
+from compatstore.search.serving import require_fingerprints
+from compatstore.search.shrinkage import FIRST, with_shrinkage
 from compatstore.storage.app_columns import refuse_distance
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.failures import answering, answers
 from compatstore.storage.snapshot import Snapshot
 
-CachedServing: TypeAlias = Literal["single"] | Expected
 AT_ONCE = 512  # vectors that are put into a graph while searches wait
 
 
@@ -86,20 +85,9 @@ class Cache:
         ['a']
     """
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        version: str,
-        max_bytes: int | None,
-        serving: CachedServing | None,
-    ) -> None:
-        if not (serving is None or serving == "single" or isinstance(serving, Expected)):
-            raise InvalidInput(
-                f"keep {version} in memory", expected='serving: "single", Expected or None', found=f"{serving!r:.200}"
-            )
+    def __init__(self, catalog: Catalog, version: str, max_bytes: int | None) -> None:
         load_faiss()
         self._catalog, self._version, self._max_bytes = catalog, version, max_bytes
-        self._serving = serving
         self._following = threading.Lock()
         self._searching = _SharedLock()
         self._state: CacheState | None = None
@@ -109,8 +97,6 @@ class Cache:
     def __repr__(self) -> str:
         state = self._state
         what = "closed" if state is None else f"{len(self)} items, table version {state.version}"
-        if state is not None and state.doubted is not None:
-            what += ", by expected distances"
         return f"<Cache of {self._version} in {self._catalog.store.location.name}: {what}>"
 
     # ---- searching
@@ -212,10 +198,10 @@ class Cache:
     def _find(
         self, state: CacheState, queries: FloatArray, k: int, where: str | Sequence[str] | None, *, exact: bool
     ) -> FoundRows:
-        if state.doubted is None:
+        if not state.plan.shrinkage:
             return self._nearest(state, queries, k, where, exact=exact)
-        found = self._nearest(state, queries, max(k, state.doubted.candidates.k), where, exact=exact)
-        return by_expected_distance(self._catalog, state, state.doubted, found, queries, k)
+        found = self._nearest(state, queries, max(k, FIRST), where, exact=exact)
+        return by_shrunk_distance(self._catalog, state, found, queries, k)
 
     def _nearest(
         self, state: CacheState, queries: FloatArray, k: int, where: str | Sequence[str] | None, *, exact: bool
@@ -294,7 +280,7 @@ class Cache:
     def _read(self, state: CacheState | None, snapshot: Snapshot) -> CacheState:
         """The state of a table version, from that of an earlier one where it can be."""
         registry = self._catalog.recorded(snapshot)
-        plan = plan_search(registry, self._version, 1, None)
+        plan = with_shrinkage(self._catalog, registry, plan_search(registry, self._version, 1, None))
         self._catalog.require(snapshot, *(part.version for part in plan.parts))
         refuse_distance(snapshot.schema.names, self._catalog.store.location)
         earlier = {} if state is None else {rows.reader.kept(): rows for rows in state.held}
@@ -309,13 +295,11 @@ class Cache:
                 held.append(CachedRows.empty(reader, ids, size.rows).built(snapshot))
             else:
                 held.append(rows.following(snapshot, partial(self._require, others)))
-        served = plan_served(self._catalog, registry, plan, self._serving)
         return CacheState(
             snapshot=snapshot,
             version=int(snapshot.version),
             registry=registry,
             plan=plan,
-            doubted=served if isinstance(served, ExpectedPlan) else None,
             dim=registry.record(self._version).dim,
             held=tuple(held),
         )

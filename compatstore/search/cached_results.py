@@ -10,14 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, FloatArray, RowNumbers
-from compatstore.evaluation.distances import expected_distances
 from compatstore.search.cached_rows import Among, CachedRows
-from compatstore.search.expected import ExpectedPlan, added_by
 from compatstore.search.parts import PartResult, merged, refused_condition
 from compatstore.search.plan import SearchPlan
 from compatstore.search.scan import result_columns, whole_columns
+from compatstore.search.shrinkage import shrink_cached
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.doubts import kept_cosines
 from compatstore.storage.ids import rows_at
 from compatstore.storage.moves import addresses
 from compatstore.storage.registry import Registry
@@ -37,7 +35,6 @@ class CacheState:
         version: Its number.
         registry: The gallery's registry in it.
         plan: How a query is answered.
-        doubted: The same by expected distances; None where it is answered without them.
         dim: Values of a query.
         held: The rows of each part of the plan.
         among: Condition -> the rows that fulfil it, in each part.
@@ -48,7 +45,6 @@ class CacheState:
     version: int
     registry: Registry
     plan: SearchPlan
-    doubted: ExpectedPlan | None
     dim: int
     held: tuple[CachedRows, ...]
     among: dict[str, tuple[Among, ...]] = field(default_factory=dict)
@@ -124,24 +120,14 @@ def merge_parts(found: Sequence[tuple[FloatArray, RowNumbers]], plan: SearchPlan
     return FoundRows(parts, places, distances)
 
 
-def by_expected_distance(
-    catalog: Catalog, state: CacheState, plan: ExpectedPlan, found: FoundRows, queries: FloatArray, k: int
-) -> FoundRows:
-    """Rank candidates by their expected distances, as `search_expected` does, and keep k of each query."""
-    number = next(number for number, part in enumerate(state.plan.parts) if part.version == plan.version)
-    rows, factors = state.held[number], np.ones(found.places.shape)
-    mine = np.ones(found.places.shape, bool) if found.parts is None else found.parts == number
-    places = found.places[mine]
+def by_shrunk_distance(catalog: Catalog, state: CacheState, found: FoundRows, queries: FloatArray, k: int) -> FoundRows:
+    """Rank candidates by their shrunk distances, as `rank_shrunk` does, and keep k of each query."""
+    (rows,), places = state.held, found.places
     origins = np.array(rows.reader.names, object)[rows.origins[places]]
-    factors[mine] = kept_cosines(catalog, origins, rows.sigma2[places])
-    added = added_by(queries, plan.target.metric)[:, None]
-    distances = expected_distances(found.distances - added, factors, plan.target.metric) + added
+    metric = rows.reader.metric
+    distances = shrink_cached(catalog, metric, found.distances, origins, rows.sigma2[places], queries)
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-    return FoundRows(
-        parts=None if found.parts is None else np.take_along_axis(found.parts, order, axis=1),
-        places=np.take_along_axis(found.places, order, axis=1),
-        distances=np.take_along_axis(distances, order, axis=1).astype(np.float32),
-    )
+    return FoundRows(None, np.take_along_axis(places, order, axis=1), np.take_along_axis(distances, order, axis=1))
 
 
 def rows_among(state: CacheState, condition: str | None) -> tuple[Among, ...]:

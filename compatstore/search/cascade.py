@@ -23,7 +23,6 @@ from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation.fusion import distances_to
 from compatstore.search.execute import execute, is_vectors, query_of_part
-from compatstore.search.expected import ExpectedPlan, search_expected
 from compatstore.search.fusion import FusionPlan, search_fused
 from compatstore.search.plan import Part, SearchPlan, part_of
 from compatstore.search.serving import plan_serving, versions_of
@@ -82,7 +81,7 @@ class CascadePlan:
 
     k: int
     run: RunRecord
-    candidates: SearchPlan | FusionPlan | ExpectedPlan
+    candidates: SearchPlan | FusionPlan
     target: Part
     source: Part
     cascade: Cascade
@@ -126,7 +125,7 @@ def plan_cascade(
     version: str | None,
     where: str | Sequence[str] | None,
     cascade: Cascade,
-) -> CascadePlan | SearchPlan | FusionPlan | ExpectedPlan:
+) -> CascadePlan | SearchPlan | FusionPlan:
     """Plan a cascade; read-only.
 
     If the upgrade is over (retired, rolled back, aborted), it is the search without one: nothing can be written back
@@ -255,8 +254,6 @@ def _candidates(
     """The candidates of all queries, each query's nearest first."""
     if isinstance(plan.candidates, FusionPlan):
         return search_fused(catalog, snapshot, plan.candidates, queries, columns)
-    if isinstance(plan.candidates, ExpectedPlan):
-        return search_expected(catalog, snapshot, plan.candidates, queries, columns)
     return execute(catalog, snapshot, plan.candidates, queries, columns)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from compatstore.encoders import encode_queries, metered
 from compatstore.errors import InvalidInput
 from compatstore.search.parts import PartResult, merged, search_part, with_numbers
 from compatstore.search.plan import Part, SearchPlan
+from compatstore.search.shrinkage import FIRST, rank_shrunk
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.registry import Registry
 from compatstore.storage.same_model import of_another_length
@@ -109,6 +111,11 @@ def execute(
     Raises:
         InvalidInput: The versions have different numbers of queries. The condition is no valid SQL for this table.
     """
+    if plan.shrinkage:
+        candidates = replace(plan, k=max(plan.k, FIRST), shrinkage=False)
+        read = list(dict.fromkeys([*columns, str(plan.parts[0].columns.uncertainty)]))
+        found = execute(catalog, snapshot, candidates, queries, read)
+        return rank_shrunk(catalog, plan, found, queries, columns)
     require_as_many(queries, plan.versions)
     forms = [query_of_part(catalog, part, queries[part.query or plan.version]) for part in plan.parts]
     every = np.arange(len(forms[0]))

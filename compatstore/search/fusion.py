@@ -78,8 +78,8 @@ class FusionPlan:
 
     @property
     def uncertainty(self) -> str | None:
-        """The column of sigma^2 where the target's distances are the expected ones, else None."""
-        return self.target.columns.uncertainty if self.fusion.expected else None
+        """The column of sigma^2 if the target's distances are shrunk by it, else None."""
+        return self.target.columns.uncertainty if self.fusion.shrinkage else None
 
     def depth(self, items: int, *, exact: bool) -> int:
         """Rows of each column's list at first; of an index not more than it compares."""
@@ -104,7 +104,7 @@ class FusionPlan:
         source, target, fusion = self.source.version, self.target.version, self.fusion
         apart = ((f"native {target}", fusion.native), (f"transformed {target}", fusion.transformed))
         constants = ((source, fusion.source), *(apart if fusion.per_origin else ((target, fusion.mixture),)))
-        less, kind = fusion.transformed_weight, "standardised expected" if self.uncertainty else "standardised"
+        less, kind = fusion.transformed_weight, "standardised shrunk" if self.uncertainty else "standardised"
         lines = [
             f"query in {source} and {target}, {self.k} nearest, 2 part(s), merge: fused, "
             f"{1 - fusion.weight:.4g} {source} + {fusion.weight:.4g} {target}"
@@ -303,7 +303,7 @@ def _ranked(
     native = pc.equal(origins[1], NATIVE).fill_null(False).to_numpy(zero_copy_only=False)[places]
     if plan.uncertainty is not None:
         factors = _factors(catalog, origins[1], to_floats(rows[plan.uncertainty]))[places]
-        far = plan.fusion.doubted(far, factors, plan.target.metric)
+        far = plan.fusion.shrunk(far, factors, plan.target.metric)
     fused = plan.fusion.distances(near, far, native, in_source, in_target)
     taken = pa.array(places)
     keys = pa.table({"query": asking, "distance": fused, "id": rows[plan.id_column].take(taken)})

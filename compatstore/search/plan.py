@@ -74,6 +74,7 @@ class SearchPlan:
         where: The caller's own condition, or all of them joined, or None.
         chosen: What the merge was chosen on, or None where it follows from the two spaces.
         warning: That what it gives was measured to be below the status quo, or "".
+        shrinkage: True if the first candidates are ranked by shrunk distances.
     """
 
     version: str
@@ -83,6 +84,7 @@ class SearchPlan:
     where: str | None
     chosen: Merge | None = None
     warning: str = ""
+    shrinkage: bool = False
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -107,6 +109,8 @@ class SearchPlan:
             lines.append(f"  merge {self.chosen.choice}")
         elif len(self.parts) > 1:
             lines.append("  merge by rule: nothing was measured")
+        if self.shrinkage:
+            lines.append("  distances of transformed vectors are shrunk by their predicted error (sigma^2)")
         if self.warning:
             lines.append(f"  warning: {self.warning}")
         return "\n".join(lines)

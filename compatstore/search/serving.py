@@ -5,18 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from compatstore import next_step
 from compatstore.arrays import FloatArray
+from compatstore.boundary import shown
 from compatstore.digests import require_fingerprint
 from compatstore.errors import CompatStoreWarning, Incompatible, InvalidInput, UpgradeError
 from compatstore.evaluation.fusion import Fusion, Serving
 from compatstore.evaluation.merging import Merge
 from compatstore.search.execute import as_queries, is_vectors
-from compatstore.search.expected import Expected, ExpectedPlan, plan_expected
 from compatstore.search.fusion import FusionPlan, plan_fused
 from compatstore.search.plan import SearchPlan, plan_merged, plan_search
+from compatstore.search.shrinkage import with_shrinkage
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
@@ -30,8 +31,8 @@ def plan_serving(
     k: int,
     version: str | None,
     where: str | Sequence[str] | None,
-    serving: Serving | Expected | None,
-) -> SearchPlan | FusionPlan | ExpectedPlan:
+    serving: Serving | None,
+) -> SearchPlan | FusionPlan:
     """Plan a search by one version or by two; read-only.
 
     Args:
@@ -41,50 +42,50 @@ def plan_serving(
         k: Results wanted.
         version: Version of the query; the active one by default.
         where: The caller's conditions.
-        serving: "fused": by both versions of an upgrade. "single": by one version. `Expected`: by one version and by
-            expected distances. None: fused where a fusion was chosen for an upgrade of the version and both of its
-            queries are there, or can be made of a source; else as `plan_served`.
+        serving: "fused": by both versions of an upgrade; "source" or "target": by that version of it. None: fused if a
+            fusion was chosen for an upgrade of the version and both of its queries are there, or can be made of a
+            source; otherwise by the version.
 
     Raises:
         InvalidInput: The query does not fit what is asked for, or a condition is not one expression.
         NotFound: There is no such version, or nothing to search with its queries.
-        UpgradeError: No fusion was chosen; or as `plan_expected`.
+        UpgradeError: There is no upgrade, or no fusion was chosen for it.
     """
-    way: Serving | None = "single" if isinstance(serving, Expected) else serving
+    if serving not in (None, *get_args(Serving)):
+        raise InvalidInput("search", expected=f"serving of {', '.join(get_args(Serving))}", found=shown(serving))
     names = versions_of(registry, query, version)
     plan: SearchPlan | FusionPlan
-    if len(names) == 2:
-        plan = _plan_pair(registry, names, k, where, way)
+    if serving in ("source", "target"):
+        plan = plan_search(registry, _version_of(registry, names, version, serving), k, where)
+    elif len(names) == 2:
+        plan = _plan_pair(registry, names, k, where, fused=serving == "fused")
     else:
-        name = names[0] if names else version or registry.active
-        run = _run_as_one(catalog, registry, name, query, way, named=bool(names), decides=version is None and not names)
+        name, fused = names[0] if names else version or registry.active, serving == "fused"
+        decides = version is None and not names
+        run = _run_as_one(catalog, registry, name, query, fused=fused, named=bool(names), decides=decides)
         plan = plan_search(registry, name, k, where) if run is None else _plan_run(registry, run, k, where)
-    return plan_served(catalog, registry, plan, serving)
+    return with_shrinkage(catalog, registry, plan) if isinstance(plan, SearchPlan) else plan
 
 
-def plan_served(
-    catalog: Catalog, registry: Registry, plan: SearchPlan | FusionPlan, serving: Serving | Expected | None
-) -> SearchPlan | FusionPlan | ExpectedPlan:
-    """Plan a search by expected distances where it asks for them, or names no way and they were chosen; read-only.
-
-    Args:
-        catalog: The gallery.
-        registry: Its state.
-        plan: The search without them; one by two versions stays as it is.
-        serving: The way that the search names; None for the one that `cutover` has chosen for the version.
+def _version_of(registry: Registry, names: Sequence[str], version: str | None, serving: Serving) -> str:
+    """The source or the target of the upgrade that a query belongs to.
 
     Raises:
-        UpgradeError: As `plan_expected`, where they are asked for.
+        InvalidInput: The query is of the other version.
+        UpgradeError: There is no such upgrade.
     """
-    if not isinstance(plan, SearchPlan):
-        return plan
-    if isinstance(serving, Expected):
-        return plan_expected(catalog, registry, plan, serving)
-    first = registry.record(plan.version).expected
-    if serving is None and first is not None:
-        with suppress(UpgradeError):  # of another transform by now, which was not measured
-            return plan_expected(catalog, registry, plan, Expected(first=first))
-    return plan
+    known = set(names or ([version] if version else []))
+    runs = [run for run in registry.runs.values() if {run.source, run.target} & (known or {registry.active})]
+    asked = f"search by the {serving} of an upgrade"
+    if not runs:
+        raise UpgradeError(
+            asked, expected=f"an upgrade of {' and '.join(sorted(known)) or registry.active}", found="none"
+        )
+    run = max(runs, key=lambda run: (known <= {run.source, run.target}, run.open, run.started_at))
+    name = run.source if serving == "source" else run.target
+    if known and name not in known:
+        raise InvalidInput(asked, expected=f"a query of {name}", found=f"a query of {' and '.join(sorted(known))}")
+    return name
 
 
 def read_served(catalog: Catalog, registry: Registry, versions: Iterable[str], query: Any) -> dict[str, FloatArray]:
@@ -130,13 +131,11 @@ def require_fingerprints(
             require_fingerprint(f"search with a query of {name}", wanted, given[name], fix)
 
 
-def way_of(plan: SearchPlan | FusionPlan | ExpectedPlan) -> Literal["fused", "merged", "target", "expected"]:
+def way_of(plan: SearchPlan | FusionPlan) -> Literal["fused", "merged", "target"]:
     """How a plan searches the upgrade to its version."""
     if isinstance(plan, FusionPlan):
         return "fused"
-    if len(plan.parts) > 1:
-        return "merged"
-    return "expected" if isinstance(plan, ExpectedPlan) else "target"
+    return "merged" if len(plan.parts) > 1 else "target"
 
 
 def versions_of(registry: Registry, query: Any, version: str | None) -> tuple[str, ...]:
@@ -156,11 +155,7 @@ def versions_of(registry: Registry, query: Any, version: str | None) -> tuple[st
 
 
 def _plan_pair(
-    registry: Registry,
-    names: tuple[str, ...],
-    k: int,
-    where: str | Sequence[str] | None,
-    serving: Serving | None,
+    registry: Registry, names: tuple[str, ...], k: int, where: str | Sequence[str] | None, *, fused: bool
 ) -> SearchPlan | FusionPlan:
     """Plan a search with queries of two versions."""
     runs = [run for run in registry.runs.values() if {run.source, run.target} == set(names)]
@@ -172,15 +167,15 @@ def _plan_pair(
             found="no upgrade between the two",
         )
     retired = registry.record(run.source).columns is None
-    if serving == "fused" and _chosen(registry, run) is None and not retired:
+    if fused and _chosen(registry, run) is None and not retired:
         raise _unfused(run.target)
-    if not retired and (serving == "fused" or (serving is None and _as_one(registry, run))):
+    if not retired and (fused or _as_one(registry, run)):
         return _plan_run(registry, run, k, where)
     return plan_search(registry, registry.active if registry.active in names else run.target, k, where)
 
 
 def _run_as_one(
-    catalog: Catalog, registry: Registry, name: str, query: Any, way: Serving | None, *, named: bool, decides: bool
+    catalog: Catalog, registry: Registry, name: str, query: Any, *, fused: bool, named: bool, decides: bool
 ) -> RunRecord | None:
     """The upgrade of a version whose both versions answer a query of one; None where the version does alone.
 
@@ -189,7 +184,7 @@ def _run_as_one(
         registry: Its state.
         name: Version of the query.
         query: The query, or a mapping that has it alone.
-        way: "fused" and "single" as asked; None for the one that was chosen.
+        fused: True if both versions are asked for.
         named: Whether it is such a mapping.
         decides: Whether what was chosen decides, as the search names no version.
 
@@ -199,7 +194,7 @@ def _run_as_one(
     """
     value, run = query[name] if named else query, _fused_run(registry, name)
     source = value is None or not is_vectors(value, registry.record(name).dim)
-    if way == "fused":
+    if fused:
         if run is None:
             raise _unfused(name)
         if not source or named:
@@ -210,7 +205,7 @@ def _run_as_one(
                 fix=f"Hand both over: search({{'{run.source}': ..., '{run.target}': ...}}).",
             )
         return run
-    if way is not None or not decides or not source or run is None or not _as_one(registry, run):
+    if not decides or not source or run is None or not _as_one(registry, run):
         return None
     if value is None or _both_embed(catalog, run):
         return run

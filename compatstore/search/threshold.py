@@ -28,7 +28,7 @@ def first_depth(items: int, k: int) -> int:
 
 
 class ListFactors(NamedTuple):
-    """What the products of the target's list may have to be multiplied by (`expected_distances`).
+    """What the products of the target's list may have to be multiplied by (`shrunk_distances`).
 
     Attributes:
         metric: Of the target's distances.
@@ -192,4 +192,4 @@ class RankedLists:
         return [(True, 1.0), *made] if apart else made
 
     def _expected(self, distances: Doubles, factor: Doubles | float) -> Doubles:
-        return self.fusion.doubted(distances, factor, self.metric)
+        return self.fusion.shrunk(distances, factor, self.metric)

@@ -16,16 +16,14 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.records import VersionRecord
 
-FIRST = 100  # candidates of a search that are ranked by expected distances, where nobody names a number
-
 
 def shrinkage_of(catalog: Catalog, origin: str) -> Shrinkage | None:
     """What was measured of the artifact that an origin names; None of several: sigma^2 is of the last one's error."""
     return None if "+" in origin else Shrinkage.of(catalog.manifest(origin).figures)
 
 
-def can_doubt(catalog: Catalog, record: VersionRecord, path: Sequence[str]) -> bool:
-    """Whether a version that a path of artifacts leads to can be searched by expected distances."""
+def has_shrinkage(catalog: Catalog, record: VersionRecord, path: Sequence[str]) -> bool:
+    """True if distances to the vectors that a path of artifacts makes are shrunk by their predicted error."""
     return len(path) == 1 and by_angle(record) and shrinkage_of(catalog, path[0]) is not None
 
 

@@ -40,7 +40,6 @@ class VersionRecord:
         recall_at: When that was measured, ISO 8601, UTC, "" where it was not.
         compared: Share of the indexed rows that such a search compared then, about, in [0, 1], or None.
         cells: Cells that its index was built with, or None; Lance joins cells that have become small.
-        expected: Candidates of a search that are ranked by expected distances where it names no way, or None for none.
         base_model: Identity of the model that this version is derived of, and `encoder` builds; "" where its vectors
             are the model's own.
         derivation: The steps from that model's vectors to this version's.
@@ -70,7 +69,6 @@ class VersionRecord:
     recall_at: str = ""
     compared: float | None = None
     cells: int | None = None
-    expected: int | None = None
     base_model: str = ""
     derivation: tuple[Derivation, ...] = ()
 
@@ -258,7 +256,7 @@ class ServingRecord:
         began: `RunRecord.identity` of the upgrade that it was chosen for; it holds for no later one.
         fusion: Weight and constants.
         labels: Column of labels that the weight was chosen by, or None.
-        serving: Whether searches that do not name a way take the fusion.
+        serving: "fused" if searches that do not name a way take the fusion.
     """
 
     target: str

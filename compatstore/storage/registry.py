@@ -187,7 +187,7 @@ class Registry:
     def fusion_served(self, target: str) -> Fusion | None:
         """The fusion that searches take where they do not name a way; None where they take one version alone."""
         fusion = self.fusion_of(target)
-        return None if fusion is None or fusion.single or self.serving[target].serving == "single" else fusion
+        return None if fusion is None or fusion.single or self.serving[target].serving != "fused" else fusion
 
     @property
     def answering(self) -> str:

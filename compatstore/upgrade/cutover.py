@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from compatstore import next_step
 from compatstore.errors import UpgradeError
-from compatstore.evaluation.fusion import Served
+from compatstore.evaluation.fusion import Serving
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.doubts import can_doubt
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import first_of, named
 from compatstore.storage.records import RunRecord
@@ -58,7 +57,7 @@ def cut_over(
     target: str,
     *,
     force: bool = False,
-    serving: Served | None = None,
+    serving: Serving | None = None,
     controls: Controls | None = None,
 ) -> VersionChange:
     """Make the target the active version, after catching up with what came or changed meanwhile.
@@ -83,7 +82,7 @@ def cut_over(
 
 
 def _change(
-    catalog: Catalog, target: str, missing: int, force: bool, serving: Served | None, controls: Controls
+    catalog: Catalog, target: str, missing: int, force: bool, serving: Serving | None, controls: Controls
 ) -> VersionChange:
     if run_of(catalog.registry(), target) is None:  # it is active, and the version before it is retired
         # A fusion ended with its source.
@@ -93,9 +92,9 @@ def _change(
         return _cut_over(work.catalog, target, force, serving, controls)
 
 
-def _cut_over(catalog: Catalog, target: str, force: bool, serving: Served | None, controls: Controls) -> VersionChange:
+def _cut_over(catalog: Catalog, target: str, force: bool, serving: Serving | None, controls: Controls) -> VersionChange:
     registry = catalog.registry()
-    require_servable(catalog, registry, target, serving)
+    require_servable(registry, target, serving)
     run = require_open(registry, target)
     missing = _catch_up_fully(catalog, run, controls)
     if missing and not force:
@@ -115,13 +114,11 @@ def _cut_over(catalog: Catalog, target: str, force: bool, serving: Served | None
     context = UpgradeContext.of(catalog, run)
     for index in (build_target, refresh_target):  # so that the first search is fast already
         index(context, controls.progress, controls.should_stop)
-    previous, doubted = registry.active, can_doubt(catalog, registry.record(target), run.path)
+    previous = registry.active
 
     def flip(state: Registry) -> Registry:
         run = require_open(state, target)
         active = replace(state, active=target).with_run(replace(run, state=CUTOVER, previous=previous))
-        if not doubted:  # chosen before, for another transform
-            active = active.with_version(replace(active.record(target), expected=None))
         return served_as(active, target, serving)
 
     edit(catalog.store, flip, HistoryEntry("cutover", target, note=f"from {previous}", figures={"missing": missing}))

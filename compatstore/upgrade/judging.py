@@ -22,8 +22,6 @@ from compatstore.evaluation.fusion import Fusion, standardise
 from compatstore.evaluation.fusion_choice import FittedFusion, FusionTrial
 from compatstore.evaluation.sampled import QueryFigures
 from compatstore.evaluation.strategies import (
-    EXPECTED,
-    EXPECTED_PARTLY,
     FUSED,
     FUSED_PARTLY,
     ServingStrategy,
@@ -64,18 +62,13 @@ class JudgedTransform:
     def table(self, share: float) -> DecisionTable:
         """The status quo, both versions as one and the target alone, at the native share that there is.
 
-        The target alone is also searched by expected distances, where these are known.
-
         Figures of both versions as one are of queries that search with the weight that others chose. Those are fewer
         than all: where a gain is hardly sure they choose the status quo, and the figures are of a part of what is
         served. So intervals reach up to where they end by the weight that is served; lower ends stay.
         """
         fused = self.fitted.fusion
         alone = [self.trial.find(self.native, replace(fused, weight=weight)) for weight in (0.0, 1.0)]
-        expected = self.trial.find_expected(self.native)
-        made, served = (
-            self._compared(share, alone, expected, found) for found in (self.fitted.found, self.fitted.served)
-        )
+        made, served = (self._compared(share, alone, found) for found in (self.fitted.found, self.fitted.served))
         rows = (
             _up_to(row, again) if is_fused(row.notation) else row
             for row, again in zip(made.rows, served.rows, strict=True)
@@ -85,28 +78,16 @@ class JudgedTransform:
     def reaching_up(self, choice: WeightChoice) -> WeightChoice:
         """A choice whose differences to the target alone reach up as the intervals of the table do."""
         target = self.trial.find(self.native, replace(self.fitted.fusion, weight=1.0))
-        return replace(
-            choice,
-            over_target=self._up_to_served(choice.over_target, target),
-            over_expected=self._up_to_served(choice.over_expected, self.trial.find_expected(self.native)),
-        )
+        known, served = choice.over_target, self.trial.over(self.fitted.served, target)
+        return choice if known is None or served is None else replace(choice, over_target=_reaching(known, served))
 
-    def _up_to_served(self, known: Estimate | None, other: QueryFigures | None) -> Estimate | None:
-        served = None if known is None or other is None else self.trial.over(self.fitted.served, other)
-        return known if known is None or served is None else _reaching(known, served)
-
-    def _compared(
-        self, share: float, alone: Sequence[QueryFigures], expected: QueryFigures | None, fused: QueryFigures
-    ) -> DecisionTable:
+    def _compared(self, share: float, alone: Sequence[QueryFigures], fused: QueryFigures) -> DecisionTable:
         by_target = {0.0: ("hop alone", "t/h"), 1.0: ("full backfill", "t/t")}
         ways = [
             ("status quo", "s/s", alone[0]),
             (f"fused {100 * share:.4g}%", FUSED.get(share, FUSED_PARTLY), fused),
             (*by_target.get(share, (f"backfill {100 * share:.4g}%", "t/h+t")), alone[1]),
         ]
-        if expected is not None and share < 1:
-            name = f"expected {100 * share:.4g}%"
-            ways.insert(2, (name, EXPECTED_PARTLY if share else EXPECTED, expected))
         if not self.trial.sample.complete:
             ways = [(name, notation, map_alone(found)) for name, notation, found in ways]
         strategies = [
@@ -202,7 +183,7 @@ def judge_by_queries(
         measure(searched.target_queries, pairs[2], decided.target_metric, block=1024, factors=factors),
         np.full(len(searched.source_queries), -1),
     )
-    constants = replace(constants, expected=factors is not None)
+    constants = replace(constants, shrinkage=factors is not None)
     fitted = trial.fit(native, constants, against_target=True)
     return JudgedTransform(trial=trial, native=native, fitted=fitted, provenance=searched.provenance)
 

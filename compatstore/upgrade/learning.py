@@ -18,7 +18,7 @@ from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import DecisionTable
 from compatstore.evaluation.decision import decide_between
-from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Served
+from compatstore.evaluation.fusion import SAME_SHARE, Fusion
 from compatstore.evaluation.fusion_choice import ALONE, WEIGHTS, FittedFusion, FusionTrial
 from compatstore.evaluation.sample import EvaluationSample
 from compatstore.evaluation.sampled import QueryFigures
@@ -292,16 +292,15 @@ def _judge_by_queries(
 ) -> _Judged:
     """What the app's own queries find in the gallery as it is, where the rest was made by a transform."""
     pairs = (lesson.source[judges], lesson.target[judges], taught.transformed[judges])
-    factors = _factors_of(context, taught, judges, asked)
+    factors = _factors_of(context, taught, judges)
     judged = judge_by_queries(context, searched, taught.artifact, pairs, asked, factors)
     found = _found(judged.trial, judged.native, judged.fitted, asked)
     return _Judged(taught, judged.trial, judged.fitted, found, judged)
 
 
 def _found(trial: FusionTrial, native: BoolArray, fitted: FittedFusion, asked: Gates) -> QueryFigures:
-    """What the queries find as the upgrade is to be served: by both versions as one, or by expected distances."""
-    expected = trial.find_expected(native) if asked.serving == "expected" else None
-    return fitted.found if expected is None else expected
+    """What the queries find as the upgrade is to be served: by both versions as one, or by the target alone."""
+    return trial.find(native, replace(fitted.fusion, weight=1.0)) if asked.serving == "target" else fitted.found
 
 
 def _sample_of(
@@ -321,20 +320,13 @@ def _sample_of(
         query_ids=ids,
         gallery_ids=ids,
         population=max(context.count(context.source.present), len(judges)),
-        factors=_factors_of(context, taught, judges, asked),
+        factors=_factors_of(context, taught, judges),
     )
 
 
-def _factors_of(context: UpgradeContext, taught: Taught, judges: Positions, asked: Gates) -> Doubles | None:
-    """What is expected to be left of the judges' cosines; None where searches rank by more than angles.
-
-    Where searches are to go by expected distances and the transform says nothing of its errors, all is left.
-    """
-    if not by_angle(context.target_record):
-        return None
-    if taught.factors is not None:
-        return taught.factors[judges]
-    return np.ones(len(judges)) if asked.serving == "expected" else None
+def _factors_of(context: UpgradeContext, taught: Taught, judges: Positions) -> Doubles | None:
+    """Shrinkage factors of the judges' cosines; None if the transform predicts no errors, or not only angles rank."""
+    return None if taught.factors is None or not by_angle(context.target_record) else taught.factors[judges]
 
 
 def _native_rows(items: int, share: float) -> BoolArray:
@@ -365,7 +357,7 @@ def _with_larger_shares(
         for choice in one.fusion.choices
     )
     masks = [_native_rows(items, other) for other in larger if other <= end + SAME_SHARE]
-    found, alone = best.found, asked.serving == "expected"
+    found, alone = best.found, asked.serving == "target"
     if alone and masks:
         masks.append(np.ones(items, bool))
     gains = (best.trial.most_gained(mask, constants, found, alone=alone) for mask in masks)
@@ -417,7 +409,7 @@ def _take(
         open_run = require_open(registry, run.target)
         known = registry.serving.get(run.target)
         same = known is not None and known.began == open_run.identity
-        serving = known.serving if known is not None and same else "single"
+        serving = known.serving if known is not None and same else "target"
         if record is not None:
             registry = registry.with_artifact(record)
         return registry.with_run(run).with_serving(
@@ -438,12 +430,8 @@ def _promise(context: UpgradeContext, best: _Judged, fusion: Fusion, share: floa
     """Enter into the history what every way to serve the gallery was found to give, as an estimate does."""
     share = round(share, 6)
     shares = tuple(sorted({*(other for other in (share, *SHARES) if 0 < other < 1)}))
-    settings = replace(
-        _settings(asked, context.run), shares=shares, fused_shares=(0.0, *shares, 1.0), expected_shares=(0.0, *shares)
-    )
-    serving: Served = "fused" if fusion.weight > 0 else "single"
-    if asked.serving == "expected":
-        serving = "expected"
+    settings = replace(_settings(asked, context.run), shares=shares, fused_shares=(0.0, *shares, 1.0))
+    serving = "fused" if fusion.weight > 0 and asked.serving != "target" else asked.serving
     table: DecisionTable
     if best.by_queries is None:
         decided = decision_settings(context, settings)
@@ -460,11 +448,11 @@ def _promise(context: UpgradeContext, best: _Judged, fusion: Fusion, share: floa
         policy=context.run.policy,
         seed=context.run.seed,
         share=min(share, 1.0),
-        best=table.best_of(serving).share,
+        best=table.best_of(serving or "target").share,
         gates=(),
         table=table,
     )
     spent, _ = read_account(context)
-    weight = 1.0 if serving == "expected" else fusion.weight
+    weight = 1.0 if asked.serving == "target" else fusion.weight
     figures = figures_of_wave(context.run.learned_at, spent, weight)
     save_estimate(context.catalog, context.run.target, estimate, figures)

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from compatstore.arrays import Doubles, FloatArray, Positions
 from compatstore.artifacts.artifact import Artifact
-from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.errors import CorruptArtifact
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionValues
@@ -97,7 +96,7 @@ class Refitter(Protocol):
         """Correct a ForwardTransform."""
 
 
-def refit(context: UpgradeContext, refitter: Refitter, *, doubts: bool = False) -> RunRecord:
+def refit(context: UpgradeContext, refitter: Refitter) -> RunRecord:
     """Correct the run's last artifact by the native rows, where validation rows come nearer to their natives.
 
     Does nothing until a quarter more rows are native than when it was last tried.
@@ -132,9 +131,6 @@ def refit(context: UpgradeContext, refitter: Refitter, *, doubts: bool = False) 
         return _refuse(catalog, tried, f"no correction: {error.found}", natives)
     if not refitted.improved:
         return _refuse(catalog, tried, refitted.figures, natives)
-    if doubts and Shrinkage.of(refitted.artifact.manifest.figures) is None:
-        few = f"{len(gathered.validation_rows)} validation rows do not tell its expected distances"
-        return _refuse(catalog, tried, f"{refitted.figures}, but {few}", natives)
     return _take(catalog, tried, refitted, natives)
 
 

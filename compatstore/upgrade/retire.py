@@ -171,9 +171,7 @@ def drop_leftovers(catalog: Catalog, record: VersionRecord) -> tuple[str, ...]:
 
 def without_columns(registry: Registry, record: VersionRecord) -> Registry:
     """The registry after a version's columns are gone: no column keeps an input hash of its vectors."""
-    changed = registry.with_version(
-        replace(record.without_index(), columns=None, reserved=False, input_version=None, expected=None)
-    )
+    changed = registry.with_version(replace(record.without_index(), columns=None, reserved=False, input_version=None))
     for other in registry.live:
         if other.input_version == record.name and other.columns is not None:
             columns = replace(other.columns, input_hash=None)

@@ -26,7 +26,6 @@ from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, reads_si
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.engines.engine import Engine, LocalEngine
-from compatstore.upgrade.estimates.fusing import require_doubts
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
 from compatstore.upgrade.full_backfill import (
     LearningTakesLonger,
@@ -136,14 +135,11 @@ def require_startable(context: UpgradeContext, gates: Gates) -> None:
         gates: What it is to reach.
 
     Raises:
-        UpgradeError: A backfill without an encoder; or searches are to go by expected distances, and the transform was
-            not measured for that.
+        UpgradeError: A backfill without an encoder.
         InvalidInput: The upgrade teaches itself, and a gate is of a figure that it cannot tell.
     """
     if context.run.teaches:
         require_known(context, gates)
-    if gates.serving == "expected":
-        require_doubts(context)
     if context.run.backfill > 0 and context.target_record.columns is None:
         require_encoder(context.catalog, context.run.target)
 
@@ -181,8 +177,7 @@ def _run_expanded(context: UpgradeContext, controls: Controls, started: float) -
     else:
         (run, backfilled), lessons = _backfill(context.later(), controls), ()
     if controls.refit is not None:
-        doubts = controls.gates.serving == "expected" or context.target_record.expected is not None
-        run = refit(context.later(run), controls.refit, doubts=doubts)
+        run = refit(context.later(run), controls.refit)
     transformed += catch_up(context.later(run), controls)
     run = _ready(context.later(run), controls, busy=bool(transformed or backfilled))
     context = context.later(run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compatstore.evaluation.fusion import Served
+from compatstore.evaluation.fusion import Serving
 from compatstore.evaluation.weight_choice import WeightChoice
 from compatstore.shown import Shown
 from compatstore.storage.catalog import Catalog, id_arrow_type
@@ -124,7 +124,6 @@ class VersionStatus:
         bridged: Rows without a vector of this version that its queries find through an artifact.
         missing: Rows that no query of this version finds.
         recall: Share of the 10 nearest items that searches found when the index was built, or None without one.
-        expected: Candidates of a search that are ranked by expected distances where it names no way, or None for none.
     """
 
     name: str
@@ -138,7 +137,6 @@ class VersionStatus:
     bridged: int
     missing: int
     recall: float | None = None
-    expected: int | None = None
 
 
 @dataclass(frozen=True)
@@ -153,8 +151,7 @@ class RunStatus(Shown):
         activity: Who works on it and how fast, or why nobody does.
         staged: Natives that are durable, but not in the table yet.
         path: Short ids of the artifacts applied.
-        serving: How searches that do not name a way are served: fused, by both versions as one; single; or expected, by
-            expected distances.
+        serving: How searches that do not name a way are served: source, target, or fused, by both versions as one.
         weight: Weight of the target's distances in the fusion that was chosen; None where none was.
         choice: What that weight was chosen on, what it gained, and what is lost when the source is retired; None where
             the caller named the weight.
@@ -180,7 +177,7 @@ class RunStatus(Shown):
     activity: Activity
     staged: int
     path: tuple[str, ...]
-    serving: Served
+    serving: Serving
     weight: float | None
     choice: WeightChoice | None
     backfill: float
@@ -242,10 +239,10 @@ def read_status(catalog: Catalog) -> Status:
     )
 
 
-def _served(context: UpgradeContext) -> Served:
+def _served(context: UpgradeContext) -> Serving:
     if context.registry.fusion_served(context.run.target) is not None:
         return "fused"
-    return "single" if context.target_record.expected is None else "expected"
+    return "target" if context.registry.active == context.run.target else "source"
 
 
 def _version(
@@ -277,7 +274,6 @@ def _version(
         bridged=bridged,
         missing=absent - bridged,
         recall=record.recall,
-        expected=record.expected,
     )
 
 

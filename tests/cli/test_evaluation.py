@@ -118,7 +118,7 @@ def test_fuse_chooses_how_both_versions_are_searched_as_one(run, linked):
     assert "price: two embeddings and two searches" in said
     found = run("search", linked, "--id", "digit-0003", "--serving", "fused", "-k", 3, "--json").json
     assert found[0]["id"] == "digit-0003"
-    alone = run("search", linked, "--id", "digit-0003", "--serving", "single", "-k", 3, "--json").json
+    alone = run("search", linked, "--id", "digit-0003", "--serving", "source", "-k", 3, "--json").json
     assert {row["_version"] for row in alone} == {"v1"}
     assert {row["_version"] for row in found} == {"v2"}
 

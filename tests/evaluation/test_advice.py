@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from compatstore.evaluation.advice import Option, advise, advise_without_labels, searched_better
+from compatstore.evaluation.advice import Option, advise, advise_without_labels, fused_better
 from compatstore.evaluation.bootstrap import resample
 
 QUERIES = 400
@@ -70,17 +70,13 @@ def test_without_labels_the_cheapest_that_keeps_enough():
     assert "no way keeps" in none.text
 
 
-def test_searches_by_expected_distances_are_named_where_they_are_better_for_certain():
-    quo, hop, full, *doubted = options(quo_0=200, hop_0=260, full_100=300, level_0=301, much_25=350, more_50=390)
+def test_fused_searches_are_named_where_they_are_better_for_certain():
+    quo, hop, full, *fused = options(quo_0=200, hop_0=260, full_100=300, level_0=301, much_25=350, more_50=390)
     found = advise(quo, [hop, full], "cmc@1")
-    said = searched_better([], doubted, [hop, full], found, "cmc@1")
-    assert said == " Searched by expected distances (much) the target has cmc@1 87.5%."
-    assert searched_better([], doubted[:1], [hop, full], found, "cmc@1") == ""
-    assert searched_better([], [], [hop, full], found, "cmc@1") == ""
-    both = searched_better(doubted[1:], doubted, [hop, full], found, "cmc@1")
-    assert (
-        both
-        == f"{said} Both versions searched as one (much) have cmc@1 87.5%, for two embeddings and two searches a query."
+    assert fused_better(fused, [hop, full], found, "cmc@1") == (
+        " Both versions searched as one (much) have cmc@1 87.5%, for two embeddings and two searches a query."
     )
+    assert fused_better(fused[:1], [hop, full], found, "cmc@1") == ""
+    assert fused_better([], [hop, full], found, "cmc@1") == ""
     unsure = advise(quo, [options(none_0=0)[0]], "cmc@1")  # what is advised is none of the options
-    assert searched_better(doubted, doubted, [hop, full], unsure, "cmc@1") == ""
+    assert fused_better(fused, [hop, full], unsure, "cmc@1") == ""

@@ -1,4 +1,4 @@
-"""What a weight gives beside the target alone, as it is and by expected distances."""
+"""What a weight gives beside the target alone, by shrunk distances."""
 
 from __future__ import annotations
 
@@ -59,29 +59,14 @@ def test_both_versions_and_the_target_alone_are_compared_query_by_query(share):
     fusion = replace(trial.constants().named(0.6), native_share=share)
     found = trial.measure(native, fusion)
     target = np.where(native[:, None], asked.native, asked.transformed)
-    plain = -(asked.target_queries.astype(float) @ target.T.astype(float))
-    doubted = plain * np.where(native, 1.0, factors)
-    both = fusion.distances(-(asked.source_queries.astype(float) @ asked.source.T.astype(float)), doubted, native)
-    before, one, alone, expected = (
-        mean_average_precision(asked, distances)
-        for distances in (-(asked.source_queries.astype(float) @ asked.source.T.astype(float)), both, plain, doubted)
-    )
+    shrunk = -(asked.target_queries.astype(float) @ target.T.astype(float)) * np.where(native, 1.0, factors)
+    source = -(asked.source_queries.astype(float) @ asked.source.T.astype(float))
+    both = fusion.distances(source, shrunk, native)
+    before, one, alone = (mean_average_precision(asked, distances) for distances in (source, both, shrunk))
     assert found.over_target.value == pytest.approx(one - alone, abs=1e-9)
     assert found.target_gain.value == pytest.approx(alone - before, abs=1e-9)
-    assert found.over_expected.value == pytest.approx(one - expected, abs=1e-9)
-    assert found.expected_gain.value == pytest.approx(expected - before, abs=1e-9)
-    assert (found.over_expected == found.over_target) == (share == 1.0)
     (chosen,) = trial.fit(native, trial.constants(), against_target=True).fusion.choices
-    assert chosen.expected_gain.value == pytest.approx(expected - before, abs=1e-9)
-
-
-def test_nothing_is_said_of_expected_distances_that_nobody_knows():
-    asked = replace(sample(np.ones(ITEMS)), factors=None)
-    trial = trial_of_fusions(asked, DecisionSettings(source_metric="cosine", target_metric="cosine"))
-    found = trial.measure(asked.filled(0.3), trial.constants().named(0.6))
-    assert trial.find_expected(asked.filled(0.3)) is None
-    assert (found.over_expected, found.expected_gain) == (None, None)
-    assert "expected" not in found.loss
+    assert chosen.target_gain.value == pytest.approx(alone - before, abs=1e-9)
 
 
 def test_what_retiring_costs_is_said_with_what_it_was_measured_by():
@@ -91,8 +76,6 @@ def test_what_retiring_costs_is_said_with_what_it_was_measured_by():
         "map of the target alone is -2.0 points (-5.0 to +1.0) from that of both versions as one, measured at a native "
         "share of 0.25, correct by labels"
     )
-    both = replace(over, over_expected=Estimate(value=0.0, low=0.0, high=0.0))
-    assert "as one, by expected distances +0.0 points (+0.0 to +0.0), measured" in both.loss
 
 
 @pytest.mark.parametrize("wrong", [{"weight": 1.2}, {"native_share": -0.1}, {"transformed_weight": 7.0}])

@@ -111,7 +111,7 @@ def test_a_text_is_answered_at_each_state_by_what_serves(database):
     gallery.cutover("v2")
     ask("cut over, fused")
     assert table.search(asked).select(["key"]).to_arrow().equals(as_one)
-    gallery.cutover("v2", serving="single")
+    gallery.cutover("v2", serving="target")
     ask("cut over")
     gallery.retire("v1")
     ask("retired")

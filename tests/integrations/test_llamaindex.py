@@ -492,7 +492,7 @@ def test_it_goes_on_through_a_whole_upgrade(path, caplog):
     ask("fused")
     assert gallery.upgrade("v2", backfill=1.0).backfilled == 1, "the late one"
     ask("fused, all native")
-    gallery.cutover("v2", serving="single")
+    gallery.cutover("v2", serving="target")
     assert caplog.messages == []
     ask("cut over")
     index.insert_nodes([node("later", "purple velvet gloves")])

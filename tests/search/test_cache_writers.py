@@ -110,11 +110,11 @@ sys.stdin.readline()
 for number in range(12):
     gallery.upgrade("v2", backfill=cs.Backfill(share=(number + 1) / 12, order="sigma"))
     gallery.delete([f"i{number}"])
-    gallery.cutover("v2", serving=("expected", "single")[number % 3 == 2])
+    gallery.cutover("v2")
 """
 
 
-def test_expected_distances_are_those_of_the_table_version_while_another_process_backfills(tmp_path):
+def test_shrunk_distances_are_those_of_the_table_version_while_another_process_backfills(tmp_path):
     rng, rows = np.random.default_rng(0), 900
     native = rng.normal(size=(rows, DIM))
     native /= np.linalg.norm(native, axis=1, keepdims=True)
@@ -134,51 +134,43 @@ def test_expected_distances_are_those_of_the_table_version_while_another_process
     command = [sys.executable, "-c", BACKFILLER, str(tmp_path / "g.lance"), str(tmp_path / "native.npy")]
     writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     results = []
-    with gallery.cache("v2") as chosen, gallery.cache("v2", serving=cs.Expected(first=rows)) as always, writer:
+    with gallery.cache("v2") as cache, writer:
         writer.stdout.readline()
         writer.stdin.write("go\n")
         writer.stdin.flush()
         while writer.poll() is None:
             query = native[rng.integers(0, rows)].astype(np.float32)
-            for cache in (chosen, always):
-                found = cache.search(query, 8, columns=["id"], exact=True)
-                version = int(found.schema.metadata[b"compatstore.table_version"])
-                results.append(
-                    (cache is always, version, query, found["id"].to_pylist(), found["_distance"].to_numpy())
-                )
+            found = cache.search(query, 8, columns=["id"], exact=True)
+            version = int(found.schema.metadata[b"compatstore.table_version"])
+            results.append((version, query, found["id"].to_pylist(), found["_distance"].to_numpy()))
         assert writer.wait() == 0
-    assert len({version for _, version, *_ in results}) > 10
-    seen, tables = set(), {}
-    for doubted, version, query, ids, distances in results:
+    assert len({version for version, *_ in results}) > 10
+    tables = {}
+    for version, query, ids, distances in results:
         if version not in tables:
-            tables[version] = doubts_of(gallery, version, curve)
-        items, vectors, factors, ways = tables[version]
-        plain = 1 - vectors @ query
-        expected = 1 - factors * (vectors @ query)
-        wanted = expected if doubted else plain if ways is None else _ranked(plain, expected, ways)
-        seen.add((doubted, ways))
+            tables[version] = shrinkage_in(gallery, version, curve)
+        items, vectors, factors = tables[version]
+        wanted = _ranked(1 - vectors @ query, 1 - factors * (vectors @ query), 100)
         np.testing.assert_allclose(distances, np.sort(wanted)[:8], atol=1e-5)
         places = [items.index(item) for item in ids]
         np.testing.assert_allclose(wanted[places], distances, atol=1e-5)
-    assert {(True, None), (True, 100), (False, None), (False, 100)} <= seen
 
 
 def _ranked(plain, expected, first):
-    """Expected distances of the first candidates alone."""
+    """Shrunk distances of the first candidates alone."""
     wanted = np.full(len(plain), np.inf)
     nearest = np.argsort(plain, kind="stable")[:first]
     wanted[nearest] = expected[nearest]
     return wanted
 
 
-def doubts_of(gallery, version, curve):
-    """Ids, vectors and factors of a table version, and how many candidates searches that name no way rank by them."""
+def shrinkage_in(gallery, version, curve):
+    """Ids, vectors and factors of a table version."""
     snapshot = gallery._catalog.store.snapshot().checkout_version(version)
     table = snapshot.to_table(columns=["id", "v2", "v2__uncertainty", "v2__origin"])
     sigma2, origins = to_floats(table["v2__uncertainty"]), np.array(table["v2__origin"].to_pylist(), object)
     factors = np.where(origins == "native", 1.0, curve.at(sigma2))
-    way = gallery._catalog.recorded(snapshot).record("v2").expected
-    return table["id"].to_pylist(), to_matrix(table["v2"], DIM)[0].astype(np.float64), factors, way
+    return table["id"].to_pylist(), to_matrix(table["v2"], DIM)[0].astype(np.float64), factors
 
 
 def end_of(cache, rng):

@@ -149,7 +149,7 @@ class Reference:
         if way == "fused":
             return results(self.gallery.search(queries, fetched, where=where, columns=["id"], serving="fused"))
         name = {"source": "v1", "target": "v2"}[way]
-        return results(self.gallery.search(queries[name], fetched, name, where, ["id"], serving="single"))
+        return results(self.gallery.search(queries[name], fetched, name, where, ["id"]))
 
     def search(self, way, cascade, k, where=None):
         """Ids of the results of each query."""

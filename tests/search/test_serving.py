@@ -57,7 +57,7 @@ def test_the_weight_is_chosen_by_labels_and_serves_better_than_either_version(wo
     served = precision(world, fused, both)
     assert served > max(status_quo, hop) + 0.01
     assert fused.search(both, 10).equals(fused.search(both, 10, serving="fused"))
-    assert fused.search(both, 10, serving="single").equals(fused.search(both["v1"], 10))
+    assert fused.search(both, 10, serving="source").equals(fused.search(both["v1"], 10))
 
 
 def test_before_anything_was_chosen_nothing_is_fused(world, hopped):
@@ -74,7 +74,7 @@ def test_a_source_is_embedded_by_both_versions(world, fused):
     found = fused.search(ASKING[3], 7)
     assert found.equals(fused.search(world.both(3), 7))
     assert found.equals(fused.search(ASKING[3], 7, serving="fused"))
-    assert fused.search(ASKING[3], 7, serving="single").equals(fused.search(world.both(3)["v1"], 7))
+    assert fused.search(ASKING[3], 7, serving="source").equals(fused.search(world.both(3)["v1"], 7))
     assert fused.search(ASKING[3], 7, version="v2").equals(fused.search(world.both(3)["v2"], 7, version="v2"))
 
 
@@ -117,7 +117,7 @@ def test_after_the_source_is_retired_both_queries_are_answered_by_the_target(wor
     fused.cutover("v2")
     fused.retire("v1")
     both = world.both()
-    for serving in (None, "fused", "single"):
+    for serving in (None, "fused", "target"):
         assert fused.search(both, 5, serving=serving).equals(fused.search(both["v2"], 5))
     assert fused.search(ASKING[0], 5).equals(fused.search(both["v2"][:1], 5))
 

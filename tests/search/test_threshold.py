@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatstore.evaluation.distances import expected_distances
+from compatstore.evaluation.distances import shrunk_distances
 from compatstore.evaluation.fusion import Fusion, Standardisation
 from compatstore.search.threshold import FEWEST, ListFactors, RankedLists, first_depth
 
@@ -39,15 +39,15 @@ FUSION = Fusion(
 def test_what_lists_leave_out_is_no_nearer(seed, depth, weight, own, per_origin, correlation, shift, metric, factors):
     """Whatever vectors, kinds and doubts the rows have: the bounds of `RankedLists` hold for each."""
     apart = {"transformed_weight": own, "per_origin": per_origin, "correlation": correlation}
-    fusion, k = replace(FUSION, weight=weight, expected=factors is not None, **apart), 3
+    fusion, k = replace(FUSION, weight=weight, shrinkage=factors is not None, **apart), 3
     rng = np.random.default_rng(seed)
     distances, native = rng.normal(size=(2, 20)) + shift, rng.random(20) < 0.5
     has = rng.random((2, 20)) < 0.8
     low, high = factors or (1.0, 1.0)
     kept = np.where(native, 1.0, rng.uniform(low, high, size=20))
     known = np.stack([np.where(rng.random(20) < 0.5, kept, end) for end in (low, high)])
-    doubted = expected_distances(distances[1], kept, metric) if factors else distances[1]
-    fused = fusion.distances(distances[0], doubted, native, *has)
+    shrunk = shrunk_distances(distances[1], kept, metric) if factors else distances[1]
+    fused = fusion.distances(distances[0], shrunk, native, *has)
     listed = [np.flatnonzero(held)[np.argsort(one[held])][:depth] for one, held in zip(distances, has, strict=True)]
     ends = [np.inf if len(rows) < depth else one[rows[-1]] for one, rows in zip(distances, listed, strict=True)]
     held = [(rows, one[rows]) for one, rows in zip(distances, listed, strict=True)]

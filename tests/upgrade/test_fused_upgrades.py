@@ -82,10 +82,10 @@ def test_of_a_sample_only_map_of_a_fusion_is_known(gallery, gate):
 @pytest.mark.full
 def test_a_cutover_may_say_how_the_gallery_is_served(fused, world):
     both = world.both()
-    fused.cutover("v2", serving="single")
+    fused.cutover("v2", serving="target")
     assert fused.search(both, 5).equals(fused.search(both["v2"], 5))
     assert isinstance(fused.explain(serving="fused"), FusionPlan)
-    assert fused.status().upgrades[0].serving == "single"
+    assert fused.status().upgrades[0].serving == "target"
     again = fused.cutover("v2", serving="fused")
     assert again.changed
     assert isinstance(fused.explain(), FusionPlan)
@@ -98,16 +98,16 @@ def test_a_cutover_to_a_fusion_that_was_not_chosen_is_refused(gallery):
     with pytest.raises(cs.errors.UpgradeError, match=r'gallery\.evaluate\("v2", weight="best"\)'):
         gallery.cutover("v2", serving="fused")
     assert gallery.active == "v1"
-    gallery.cutover("v2", serving="single")
+    gallery.cutover("v2", serving="target")
     assert gallery.active == "v2"
 
 
 @pytest.mark.full
 def test_a_backfill_keeps_how_the_gallery_is_served(fused):
-    fused.cutover("v2", serving="single")
+    fused.cutover("v2", serving="target")
     fused.upgrade("v2", backfill=0.5)
     (run,) = fused.status().upgrades
-    assert (run.serving, run.choice.native_share) == ("single", 0.5)
+    assert (run.serving, run.choice.native_share) == ("target", 0.5)
 
 
 @pytest.mark.full
@@ -137,7 +137,7 @@ def test_what_is_lost_is_the_difference_of_both_figures(fused, world):
 
 @pytest.mark.full
 def test_retiring_a_source_that_searches_do_not_use_loses_nothing(fused):
-    fused.cutover("v2", serving="single")
+    fused.cutover("v2", serving="target")
     assert fused.retire("v1").fusion_ended is None
 
 

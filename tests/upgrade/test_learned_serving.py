@@ -1,4 +1,4 @@
-"""How an upgrade that learns as it goes on is searched, by expected distances above all, where gates ask for them."""
+"""How an upgrade that learns as it goes on is searched by the target alone, where gates ask for that."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.errors import GateFailed, UpgradeError
-from compatstore.storage.doubts import can_doubt
-from compatstore.trainers import Pairs, Procrustes, Refit, Ridge
+from compatstore.errors import GateFailed
+from compatstore.trainers import Procrustes, Ridge
 from compatstore.upgrade.estimates.estimate import load_estimate
 from lazily import Lazy
 from tests.questions import ASKED, ITEMS, Questions
@@ -17,7 +16,6 @@ metrics = Lazy("sklearn.metrics")
 
 LEARN = cs.Learn(first=100, candidates=(Ridge(penalties=(0.1,)),))
 SAYS_NOTHING = cs.Learn(first=100, candidates=(Procrustes(),))
-BOTH = ("v1", "v2")
 
 
 @pytest.fixture
@@ -27,7 +25,7 @@ def world():
 
 @pytest.fixture
 def partly_known():
-    """A world in which expected distances find other items: a transform tells what the source does not know."""
+    """A world in which shrunk distances find other items: a transform tells what the source does not know."""
     return Questions(unit=True, unknown=0.3)
 
 
@@ -45,11 +43,7 @@ def gallery_of(world, folder, by=1, **options):
 
 
 def gates(**asked):
-    return cs.Gates(serving="expected", **asked)
-
-
-def expected_of(gallery):
-    return gallery._catalog.registry().record("v2").expected
+    return cs.Gates(serving="target", **asked)
 
 
 @pytest.mark.full
@@ -57,16 +51,15 @@ def test_it_is_judged_promised_and_searched_so(world, tmp_path):
     gallery = world.gallery(tmp_path)
     asked = world.queries()
     ended = gallery.upgrade("v2", backfill=0.4, gates=gates(labels=asked), learn=LEARN)
-    assert ended.served.startswith("searches go on in v1 alone; after a cutover in v2 alone, by expected distances")
+    assert ended.served.startswith("searches go on in v1 alone; after a cutover in v2 alone")
     assert ended.served.endswith("which is not sure to be better") == (ended.waves[-1].gain.low <= 0)
     assert gallery.search(world.spaces[0][ITEMS:][:1], k=1)["_version"].to_pylist() == ["v1"]
     wave, estimate = ended.waves[-1], load_estimate(gallery._catalog, "v2")
-    assert estimate.row.notation == "t/E[h]+t"
+    assert estimate.row.notation == "t/h+t"
     assert (wave.served, wave.gain, wave.weight) == (estimate.row.figures["map"], estimate.row.gains["map"], 1.0)
     assert gallery.cutover("v2").changed
-    assert gallery.status().upgrades[0].serving == "expected"
-    first = cs.Expected(first=ITEMS)
-    found = gallery.search(world.spaces[1][ITEMS:], k=ITEMS, columns=["id"], serving=first)
+    assert gallery.status().upgrades[0].serving == "target"
+    found = gallery.search(world.spaces[1][ITEMS:], k=ITEMS, columns=["id"])
     ids = np.reshape(found["id"].to_pylist(), (ASKED, ITEMS))
     precision = [
         metrics.average_precision_score(np.isin(row, [f"item-{item:04d}" for item in own]), -np.arange(ITEMS))
@@ -84,17 +77,14 @@ def test_pairs_judge_it_so(partly_known, tmp_path, told):
     asked = gates(labels="class" if told else None, target_quality=quality)
     ended = gallery.upgrade("v2", backfill=cs.Backfill(max_rows=400), gates=asked, learn=LEARN)
     estimate = load_estimate(gallery._catalog, "v2")
-    assert (ended.ended_by, estimate.terms.serving) == ("target_quality", "expected")
+    assert (ended.ended_by, estimate.terms.serving) == ("target_quality", "target")
     assert 0 < ended.backfilled < ITEMS
-    assert estimate.row.notation == "t/E[h]+t"
+    assert estimate.row.notation == "t/h+t"
     assert estimate.row.kept["map"].low >= quality
-    alone = estimate.table.budget(estimate.share)
-    assert (alone.figures["map"].value != estimate.row.figures["map"].value) is told  # by neighbours nothing is sure
     assert all(promise.share > estimate.share for promise in ended.waves[-1].ahead)
     assert len(ended.waves[-1].ahead) > 0
     choice = gallery._catalog.registry().fusion_of("v2").choice
-    assert choice.expected_gain.value == pytest.approx(estimate.row.gains["map"].value, abs=1e-5)
-    assert expected_of(gallery) == 100
+    assert choice.target_gain.value == pytest.approx(estimate.row.gains["map"].value, abs=1e-5)
 
 
 @pytest.mark.full
@@ -113,11 +103,10 @@ def test_a_transform_that_says_nothing_of_its_errors_is_judged_as_it_is(world, t
     gallery = gallery_of(world, tmp_path)
     ended = gallery.upgrade("v2", backfill=0.2, gates=gates(labels="class"), learn=SAYS_NOTHING)
     estimate = load_estimate(gallery._catalog, "v2")
-    alone = estimate.table.budget(estimate.share)
-    assert estimate.row.figures["map"].value == alone.figures["map"].value
-    assert expected_of(gallery) is None
+    assert estimate.terms.serving == "target"
     assert ended.state == "ready"
     gallery.cutover("v2")
+    assert not gallery.explain(world.native[:1]).shrinkage
     assert gallery.search(world.native[:1], k=3, columns=["id"]).num_rows == 3
 
 
@@ -130,69 +119,24 @@ def test_a_later_call_that_asks_for_it_needs_no_other_lesson(world, tmp_path, le
     with pytest.raises(GateFailed, match=r"map>=0.999"):
         gallery.upgrade("v2", gates=gates(labels="class", require=("map>=0.999",)), **asked)
     ended = gallery.upgrade("v2", gates=gates(labels="class"), **asked)
-    estimate, says = load_estimate(gallery._catalog, "v2"), learn is LEARN
+    estimate = load_estimate(gallery._catalog, "v2")
     assert (len(ended.waves), ended.lessons) == (lessons, ())
-    assert estimate.row.notation == ("t/E[h]+t" if says else "t/h+t")
-    assert expected_of(gallery) == (100 if says else None)
+    assert (estimate.row.notation, estimate.terms.serving) == ("t/h+t", "target")
+    assert gallery.explain(version="v2").shrinkage == (learn is LEARN)
     before = gallery._catalog.store.snapshot().version
     gallery.upgrade("v2", gates=gates(labels="class"), **asked)
     assert gallery._catalog.store.snapshot().version == before
 
 
-def test_where_more_than_angles_rank_nothing_is_begun(world, tmp_path):
-    gallery = gallery_of(world, tmp_path, metric="l2", normalised=False)
-    for dry_run in (True, False):
-        with pytest.raises(UpgradeError, match=r"by expected distances; expected .* found l2, of any length"):
-            gallery.upgrade("v2", backfill=0.4, gates=gates(), learn=LEARN, dry_run=dry_run)
-    assert (gallery.status().upgrades, world.asked) == ((), [])
-
-
-@pytest.mark.full
-def test_without_such_gates_a_lesson_says_where_they_would_be_better(world, tmp_path):
-    gallery = gallery_of(world, tmp_path)
-    ended = gallery.upgrade("v2", backfill=0.4, gates=cs.Gates(labels="class"), learn=LEARN)
-    choice = gallery._catalog.registry().fusion_of("v2").choice
-    assert choice.over_expected.high < 0
-    assert ended.served.startswith("searches go on in v1 alone: v2 alone by expected distances is sure to be better")
-    rows = load_estimate(gallery._catalog, "v2").table.served("expected")
-    assert [row.share for row in rows] == [0.0, 0.25, 0.4, 0.5, 0.75, 1.0]
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("share", "taken"), [(0.07, False), (0.4, True)])
-def test_a_correction_is_taken_only_where_its_expected_distances_were_measured(world, tmp_path, share, taken):
-    """35 rows do not tell what sigma^2 lets expect, 200 do."""
-    gallery = gallery_of(world, tmp_path)
-    v1, v2 = (gallery.version(name) for name in BOTH)
-    some = np.random.default_rng(0).permutation(ITEMS)[:100]
-    gallery.artifacts.link(
-        Ridge(penalties=(10.0,), holdout=0.5).fit(
-            Pairs(world.spaces[0][some], world.native[some], source_version=v1, target_version=v2)
-        )
-    )
-    gallery.upgrade(
-        "v2",
-        backfill=cs.Backfill(share=share, order="random"),
-        gates=gates(labels="class", sample=200),
-        learn=Refit(),
-    )
-    run = gallery._catalog.registry().runs["v2"]
-    assert bool(run.refit_of) == taken
-    steps = {entry.step: entry.note for entry in gallery.maintenance.history()}
-    assert taken or "validation rows do not tell its expected distances" in steps["refit refused"]
-    assert can_doubt(gallery._catalog, gallery._catalog.registry().record("v2"), run.path)
-    assert expected_of(gallery) == 100
-
-
 @pytest.mark.full
 def test_what_was_measured_to_be_below_the_status_quo_is_said(world, tmp_path):
-    """The target sees hardly anything: its searches are below the source's, by expected distances too."""
+    """The target sees hardly anything: its searches are below the source's."""
     world.native[:] = 0.05 * world.native + 0.95 * np.random.default_rng(1).normal(size=world.native.shape) / 4
     world.native /= np.linalg.norm(world.native, axis=1, keepdims=True)
     gallery = gallery_of(world, tmp_path, by=0)
     gallery.upgrade("v2", backfill=0.2, gates=gates(labels="class"), learn=LEARN)
     change = gallery.cutover("v2")
     assert change.changed
-    warned = "v2 alone, by expected distances, is below the status quo: -"
+    warned = "v2 alone is below the status quo: -"
     assert warned in str(gallery.explain(world.native[:1]))
     assert gallery.status().upgrades[0].warnings[0].startswith(warned)

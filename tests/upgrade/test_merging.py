@@ -81,7 +81,7 @@ def test_without_an_artifact_both_queries_search_one_part_each_by_the_merge_that
     assert found.equals(half.search(world.both(), 10, serving="fused"))
     status_quo = precision(world, half, world.both()["v1"])
     assert precision(world, half, world.both()) > status_quo + 0.05
-    assert half.search(world.both(), 10, serving="single").equals(half.search(world.both()["v1"], 10))
+    assert half.search(world.both(), 10, serving="source").equals(half.search(world.both()["v1"], 10))
     said = str(half.explain())
     for part in ("query in v2 and v1", "merge: calibrated", "distances mapped into those of v2", "to the status quo"):
         assert part in said

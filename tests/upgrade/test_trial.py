@@ -7,9 +7,8 @@ from digit_galleries import DIGITS, IDS, LABELS, gallery_of
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.artifacts.shrinkage import FIGURE, Shrinkage
-from compatstore.errors import GateFailed, InvalidInput, UpgradeError
+from compatstore.errors import GateFailed
 from compatstore.evaluation import rank_queries, summarise
-from compatstore.trainers import Refit
 from compatstore.upgrade.estimates.measured import as_served, what_matters
 
 SOME = DIGITS[:360]
@@ -128,20 +127,17 @@ def kept(sigma2):
 
 @pytest.mark.full
 @pytest.mark.parametrize(("metric", "sample"), [("cosine", len(SOME)), ("l2", len(SOME) // 3)])
-def test_searches_by_expected_distances_are_measured(tmp_path, metric, sample):
+def test_searches_by_shrunk_distances_are_measured(tmp_path, metric, sample):
     gallery, native, hopped = doubted_gallery(tmp_path / "g.lance", metric)
     table = gallery.evaluate("v2", labels="digit", sample=sample, shares=(0.25,), criterion="map")
-    names = [row.notation for row in table.rows if "E[h]" in row.notation]
-    assert names == ["t/E[h]", "t/E[h]+t"]
     doubted = hopped.vectors * kept(hopped.uncertainty)
     labels = LABELS[: len(SOME)]
     places = np.arange(len(SOME))
     if sample == len(SOME):
-        hop, quarter = table.row("expected 0%"), table.row("expected 25%")
+        hop, quarter = table.row("hop alone"), table.row("backfill 25%")
         found = summarise(rank_queries(native, doubted, labels, labels, places, places, metric="dot"), (1, 5))
         assert hop.figures["map"].value == pytest.approx(found.map, abs=1e-4)
         assert hop.figures["cmc@1"].value == pytest.approx(found.cmc[1], abs=2 / len(SOME))
-        assert hop.figures["map"].value != table.row("hop alone").figures["map"].value
         gallery.upgrade("v2", backfill=cs.Backfill(share=0.25))
         now = np.array(
             [origin == "native" for origin in gallery.get(IDS[: len(SOME)], ["v2__origin"])["v2__origin"].to_pylist()]
@@ -150,91 +146,45 @@ def test_searches_by_expected_distances_are_measured(tmp_path, metric, sample):
         found = summarise(rank_queries(native, mixed, labels, labels, places, places, metric="dot"), (1, 5))
         assert quarter.figures["map"].value == pytest.approx(found.map, abs=1e-4)
     else:  # the hop is searched in the whole gallery, where CMC is known too
-        hop = table.row("expected 0%")
-        complete = gallery.evaluate("v2", labels="digit", sample=len(SOME), shares=(0.25,)).row("expected 0%")
+        hop = table.row("hop alone")
+        complete = gallery.evaluate("v2", labels="digit", sample=len(SOME), shares=(0.25,)).row("hop alone")
         assert hop.figures["map"].low <= complete.figures["map"].value <= hop.figures["map"].high
         assert {"cmc@1", "cmc@5"} <= set(hop.figures)
-        assert "cmc@1" not in table.row("expected 25%").figures
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("shrinkage", [None, SHRINKAGE])
-def test_a_transform_that_was_not_measured_is_not_doubted(tmp_path, shrinkage):
-    gallery, _, _ = doubted_gallery(tmp_path / "g.lance", shrinkage=shrinkage)
-    table = gallery.evaluate("v2", labels="digit", sample=100)
-    assert any(row.name.startswith("expected") for row in table.rows) == (shrinkage is not None)
+        assert "cmc@1" not in table.row("backfill 25%").figures
 
 
 @pytest.mark.full
 def test_a_report_measures_searches_as_they_are_served(tmp_path):
     gallery, native, hopped = doubted_gallery(tmp_path / "g.lance")
     gallery.upgrade("v2", backfill=0.25)
-    alone = gallery.report("v2", sample=len(SOME), labels="digit").measured
-    assert as_served(alone).notation == "t/h"
-    gallery.cutover("v2", serving="expected")
+    gallery.cutover("v2")
     report = gallery.report("v2", sample=len(SOME), labels="digit", details=cs.Details(worst=2))
-    assert [row.notation for _, row in what_matters(report.measured)] == ["s/s", "t/E[h]", "t/h", "t/t"]
+    assert [row.notation for _, row in what_matters(report.measured)] == ["s/s", "t/h", "t/t"]
     origins = gallery.get(IDS[: len(SOME)], ["v2__origin"])["v2__origin"].to_pylist()
     now = np.array([origin == "native" for origin in origins])
     mixed = np.where(now[:, None], native, hopped.vectors * kept(hopped.uncertainty))
     labels, places = LABELS[: len(SOME)], np.arange(len(SOME))
     found = summarise(rank_queries(native, mixed, labels, labels, places, places, metric="dot"), (1, 5))
     assert as_served(report.measured).figures["map"].value == pytest.approx(found.map, abs=1e-4)
-    assert report.measured.row("t/h").figures["map"].value == alone.row("t/h").figures["map"].value
     query = native[[7]]
     served = gallery.search(query, k=5, columns=["id"])["id"].to_pylist()
     assert served == [IDS[place] for place in np.argsort(-(mixed @ query[0]), kind="stable")[:5]]
 
 
 @pytest.mark.full
-def test_gates_are_checked_by_expected_distances_and_the_upgrade_is_served_so(tmp_path):
+def test_gates_are_checked_by_shrunk_distances_as_the_upgrade_is_searched(tmp_path):
     gallery, native, hopped = doubted_gallery(tmp_path / "g.lance")
     asked = {"labels": "digit", "sample": len(SOME)}
-    alone = gallery.upgrade("v2", gates=cs.Gates(require=("map>=0",), **asked), dry_run=True).estimate
-    doubted = gallery.upgrade(
-        "v2", gates=cs.Gates(require=("map>=0",), serving="expected", **asked), dry_run=True
-    ).estimate
+    estimate = gallery.upgrade("v2", gates=cs.Gates(require=("map>=0",), **asked), dry_run=True).estimate
     vectors, labels, places = hopped.vectors * kept(hopped.uncertainty), LABELS[: len(SOME)], np.arange(len(SOME))
     found = summarise(rank_queries(native, vectors, labels, labels, places, places, metric="dot"), (1, 5))
-    assert doubted.row.notation == "t/E[h]"
-    assert doubted.row.figures["map"].value == pytest.approx(found.map, abs=1e-4)
-    assert doubted.row.figures["map"].value != alone.row.figures["map"].value
-    assert "searched by expected distances" in doubted.promise
-    bound = (alone.row.figures["map"].low + doubted.row.figures["map"].low) / 2
-    worse, better = sorted([("single", alone), ("expected", doubted)], key=lambda way: way[1].row.figures["map"].low)
+    assert estimate.row.notation == "t/h"
+    assert estimate.row.figures["map"].value == pytest.approx(found.map, abs=1e-4)
+    low = estimate.row.figures["map"].low
     with pytest.raises(GateFailed):
-        gallery.upgrade("v2", gates=cs.Gates(require=(f"map>={bound:.5f}",), serving=worse[0], **asked))
+        gallery.upgrade("v2", gates=cs.Gates(require=(f"map>={low + 1e-4:.5f}",), **asked))
     assert gallery.status().upgrades == ()
-    gallery.upgrade("v2", gates=cs.Gates(require=(f"map>={bound:.5f}",), serving=better[0], **asked))
-    gallery.upgrade("v2", gates=cs.Gates(require=("map>=0",), serving="expected", **asked))
-    assert gallery.status().upgrades[0].serving == "expected"
+    gallery.upgrade("v2", gates=cs.Gates(require=(f"map>={low - 1e-4:.5f}",), **asked))
+    assert gallery.status().upgrades[0].serving == "source"
     served = gallery.search(native[[7]], k=5, version="v2", columns=["id"])["id"].to_pylist()
     assert served == [IDS[place] for place in np.argsort(-(vectors @ native[7]), kind="stable")[:5]]
-
-
-@pytest.mark.full
-def test_a_target_quality_is_kept_by_expected_distances(tmp_path):
-    gallery, _, _ = doubted_gallery(tmp_path / "g.lance")
-    asked = cs.Gates(target_quality=0.9, serving="expected", labels="digit", sample=len(SOME))
-    estimate = gallery.upgrade("v2", gates=asked, dry_run=True).estimate
-    rows = estimate.table.served("expected")
-    assert [row.notation for row in rows] == ["t/E[h]", *["t/E[h]+t"] * 12, "t/t"]
-    enough = [row.share for row in rows if row.kept["map"].low >= 0.9]
-    assert estimate.share == min(enough)
-    assert gallery.upgrade("v2", gates=asked).backfilled == round(estimate.share * len(SOME))
-    assert gallery.upgrade("v2", gates=asked).backfilled == 0
-    report = gallery.report("v2", measure=False)
-    assert report.estimate.terms.serving == "expected"
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("learn", [None, Refit()])
-def test_expected_distances_are_not_promised_of_a_transform_that_says_none(tmp_path, learn):
-    gallery, _, _ = doubted_gallery(tmp_path / "g.lance", shrinkage=None)
-    asked = cs.Gates(serving="expected", labels="digit", sample=100)
-    for dry_run in (True, False):
-        with pytest.raises(UpgradeError, match="by expected distances"):
-            gallery.upgrade("v2", backfill=0.2, gates=asked, learn=learn, dry_run=dry_run)
-    assert gallery.status().upgrades == ()
-    with pytest.raises(InvalidInput, match="expected distances"):
-        gallery.evaluate("v2", labels="digit", sample=100).served("expected")

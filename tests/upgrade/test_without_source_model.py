@@ -62,7 +62,7 @@ def opened(path, **encoders):
 def test_it_is_judged_by_what_can_be_asked(path):
     gallery = opened(path)
     run = gallery.status().upgrades[0]
-    assert run.serving == "single"
+    assert run.serving == "source"
     assert run.weight in (0.0, 1.0)
     assert gallery.cutover("v2").serving == "v2 alone"
 

@@ -43,7 +43,7 @@ class Auto:
     neighbours decides.
 
     The winner is then fitted again on all pairs. The figures of the artifact are those measured before, on pairs that
-    the first fit had not seen; so is what its sigma^2, where it says one, lets expect of cosines (`Expected`).
+    the first fit had not seen; so is the shrinkage of cosines by its sigma^2.
 
     Args:
         candidates: Trainers to choose from; those that cannot run on the pairs are skipped, and the table says why.

@@ -38,7 +38,7 @@ class Refit:
     a share of that error, as large as the native share of the gallery; u is the direction in which native vectors vary
     least, so that s u changes no order among transformed vectors. All of it folds into h's layers: the result is a
     transform like any other, and as fast. A sigma head is fitted again, on the log of the remaining error, and what
-    sigma^2 lets expect of cosines (`Expected`) is measured again, on 40 validation rows or more.
+    sigma^2 says of cosines (shrinkage) is measured again, on 40 validation rows or more.
 
     Args:
         holdout: Share of a backfill's budget that is drawn at random first, in (0, 1), for validation: the rows that

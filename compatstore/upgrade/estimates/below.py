@@ -11,15 +11,13 @@ from typing import Literal
 
 from compatstore.evaluation import Estimate
 from compatstore.evaluation.decision import SAME_SHARE
-from compatstore.evaluation.fusion import Served
-from compatstore.evaluation.strategies import is_expected
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.estimate import load_estimate
 from compatstore.upgrade.states import run_of
 
-Way = Literal["fused", "merged", "target", "expected"]
+Way = Literal["fused", "merged", "target"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +59,6 @@ def warning_of(catalog: Catalog, registry: Registry, target: str, way: Way) -> s
         "fused": f"{run.source} and {run.target} as one",
         "merged": f"{run.target} merged with {run.source}",
         "target": f"{run.target} alone",
-        "expected": f"{run.target} alone, by expected distances,",
     }
     return kept.warning(what[way])
 
@@ -75,7 +72,7 @@ def warnings_of_run(context: UpgradeContext) -> tuple[str, ...]:
     if merge is not None and (registry.active == run.target or (not merge.bridge and merge.worth)):
         ways.append("merged")
     elif registry.active == run.target:
-        ways.append("target" if context.target_record.expected is None else "expected")
+        ways.append("target")
     said = (warning_of(context.catalog, registry, run.target, way) for way in ways)
     return tuple(text for text in said if text)
 
@@ -94,7 +91,7 @@ def kept_gain(catalog: Catalog, registry: Registry, target: str, way: Way) -> Ke
             num_queries=choice.num_queries,
             native_share=choice.native_share,
         )
-    return _of_fusion(registry, target, way) or _of_gates(catalog, target, "single" if way == "target" else way)
+    return _of_fusion(registry, target, way) or _of_gates(catalog, target, way)
 
 
 def _of_fusion(registry: Registry, target: str, way: Way) -> KeptGain | None:
@@ -105,7 +102,7 @@ def _of_fusion(registry: Registry, target: str, way: Way) -> KeptGain | None:
         return None
     # The intervals are as wide on both sides.
     gain = Estimate(value=weighed.gain, low=weighed.low, high=2 * weighed.gain - weighed.low)
-    served = {"target": weighed.target_gain, "expected": weighed.expected_gain}.get(way, gain)
+    served = weighed.target_gain if way == "target" else gain
     if served is None:
         return None
     return KeptGain(
@@ -117,14 +114,12 @@ def _of_fusion(registry: Registry, target: str, way: Way) -> KeptGain | None:
     )
 
 
-def _of_gates(catalog: Catalog, target: str, way: Served) -> KeptGain | None:
+def _of_gates(catalog: Catalog, target: str, way: Literal["fused", "target"]) -> KeptGain | None:
     """What the gates that the upgrade began with were judged by."""
     estimate = load_estimate(catalog, target)
     if estimate is None:
         return None
     table = estimate.table
-    if way == "expected" and not any(is_expected(row.notation) for row in table.rows):
-        return None
     rows = table.served(way)
     gains = (row.gains.get(table.criterion) for row in rows if abs(row.share - estimate.share) < SAME_SHARE)
     gain = next(gains, None)

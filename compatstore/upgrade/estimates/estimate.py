@@ -17,7 +17,6 @@ from compatstore import next_step
 from compatstore.errors import GateFailed
 from compatstore.evaluation import Advice, DecisionRow, DecisionTable, Estimate, Flips
 from compatstore.evaluation.curve import native_count
-from compatstore.evaluation.fusion import Served
 from compatstore.shown import Shown
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
@@ -36,7 +35,7 @@ from compatstore.upgrade.estimates.gates import (
     require_measurable,
     require_passed,
 )
-from compatstore.upgrade.estimates.trial import BUDGETS, FUSED_SHARES, TRUST, SampleSettings, try_upgrade
+from compatstore.upgrade.estimates.trial import FUSED_SHARES, TRUST, SampleSettings, try_upgrade
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.gates import Gates
@@ -46,11 +45,6 @@ from compatstore.upgrade.states import run_of
 STEP = "estimate"
 SAMPLE = 2000
 _DIGITS = 5
-_SEARCHED: Mapping[Served, str] = {
-    "single": "",
-    "fused": ", with both versions searched as one,",
-    "expected": ", searched by expected distances,",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +79,7 @@ class UpgradeEstimate(Shown):
     @property
     def row(self) -> DecisionRow:
         """The estimate at `share`."""
-        return self.table.budget(self.share, self.terms.serving)
+        return self.table.budget(self.share, self.terms.way)
 
     def holds_for(self, run: RunRecord, terms: Gates, *, begun: bool) -> bool:
         """Whether it was made for such a run; one that has begun keeps its path, but for refits of the transform."""
@@ -96,7 +90,7 @@ class UpgradeEstimate(Shown):
     def promise(self) -> str:
         """The promise as a sentence: "A backfill of 0.25 keeps 98.4% (97.1% to 99.2%) of the full ..."."""
         table, kept = self.table, self.row.kept.get(self.table.criterion)
-        served = f"A backfill of {self.share:.4g}{_SEARCHED[self.terms.serving]}"
+        served = f"A backfill of {self.share:.4g}{(', with both versions searched as one,' * self.terms.fused)}"
         if kept is None:
             return f"{served} has {table.criterion} {self.row.percent_of(table.criterion)} %."
         asking = "those asked" if isinstance(self.terms.labels, Queries) else "the gallery's items"
@@ -124,7 +118,6 @@ def estimate_upgrade(
         shares=(asked,) if 0 < asked < 1 else (),
         seed=run.seed,
         fused_shares=tuple(sorted({0.0, *SHARES, asked})) if terms.fused else FUSED_SHARES,
-        expected_shares=tuple(sorted({0.0, *BUDGETS, asked} - {1.0})) if terms.serving == "expected" else (),
         trust=TRUST if terms.fused else 1.0,
     )
     items = context.count(context.source.present)
@@ -138,8 +131,8 @@ def estimate_upgrade(
         policy=run.policy,
         seed=run.seed,
         share=share,
-        best=table.best_of(terms.serving).share,
-        gates=check_gates(table.budget(share, terms.serving), terms),
+        best=table.best_of(terms.way).share,
+        gates=check_gates(table.budget(share, terms.way), terms),
         table=table,
     )
 
@@ -155,7 +148,7 @@ def agree(context: UpgradeContext, terms: Gates, progress: Callable[[Progress], 
     if known is not None and known.holds_for(run, terms, begun=run_of(context.registry, run.target) is not None):
         return known
     estimate = estimate_upgrade(context, terms, progress)
-    picked = () if terms.target_quality is None else (gate_of_advice(estimate.table, terms.serving),)
+    picked = () if terms.target_quality is None else (gate_of_advice(estimate.table, terms.way),)
     require_passed(run.target, (*estimate.gates, *picked))
     return estimate
 
@@ -210,7 +203,7 @@ def asked_share(context: UpgradeContext) -> float:
 
 
 def _smallest(table: DecisionTable, terms: Gates) -> float:
-    share = None if terms.target_quality is None else table.smallest_share(terms.target_quality, terms.serving)
+    share = None if terms.target_quality is None else table.smallest_share(terms.target_quality, terms.way)
     return 1.0 if share is None else share
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from compatstore import next_step
 from compatstore.arrays import BoolArray, Positions
-from compatstore.errors import UpgradeError
+from compatstore.boundary import shown
+from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation.curve import native_count
-from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Served, Serving
+from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Serving
 from compatstore.evaluation.strategies import trial_of_fusions
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
-from compatstore.storage.doubts import FIRST, by_angle, can_doubt
 from compatstore.storage.history import HistoryEntry
-from compatstore.storage.records import RunRecord, ServingRecord, VersionRecord
+from compatstore.storage.records import RunRecord, ServingRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.sample import draw_sample
@@ -157,15 +157,15 @@ def follow_natives(catalog: Catalog, target: str) -> None:
     save_fusion(catalog, run, now, known.labels, known.serving)
 
 
-def require_servable(catalog: Catalog, registry: Registry, target: str, serving: Served | None) -> None:
-    """Refuse to serve both versions of an upgrade as one where no fusion was chosen for it, and the like.
+def require_servable(registry: Registry, target: str, serving: Serving | None) -> None:
+    """Refuse to serve both versions of an upgrade as one if no fusion was chosen for it.
 
     Raises:
-        UpgradeError: None was; or the transform was not measured for expected distances.
+        UpgradeError: None was.
+        InvalidInput: It is to be served in another way.
     """
-    if serving == "expected":
-        run = registry.runs.get(target)
-        _require_doubts(catalog, registry.record(target), () if run is None else run.path)
+    if serving not in (None, "target", "fused"):
+        raise InvalidInput(f"cut over to {target}", expected="serving of target or fused", found=shown(serving))
     if serving == "fused" and registry.fusion_of(target) is None:
         raise UpgradeError(
             f"serve the upgrade to {target} by both of its versions",
@@ -175,56 +175,15 @@ def require_servable(catalog: Catalog, registry: Registry, target: str, serving:
         )
 
 
-def require_doubts(context: UpgradeContext) -> None:
-    """Refuse gates of expected distances of an upgrade that could not be searched so in the end.
-
-    One that teaches itself judges what it learns as it is to be searched, with what it says of its errors.
-
-    Raises:
-        UpgradeError: Its transform was not measured for expected distances, or more than angles rank its vectors.
-    """
-    if context.run.teaches:
-        _require_angles(context.target_record)
-    else:
-        _require_doubts(context.catalog, context.target_record, context.run.path)
-
-
-def _require_angles(record: VersionRecord) -> None:
-    if not by_angle(record):
-        raise UpgradeError(
-            f"serve {record.name} by expected distances",
-            expected="vectors that are compared by their angles: of unit length, or by cosine",
-            found="bits" if record.dtype == "bits" else f"{record.metric}, of any length",
-            fix=f"Leave out {next_step.option('serving', 'expected', within='Gates')}.",
-        )
-
-
-def _require_doubts(catalog: Catalog, record: VersionRecord, path: Sequence[str]) -> None:
-    _require_angles(record)
-    if not can_doubt(catalog, record, path):
-        raise UpgradeError(
-            f"serve {record.name} by expected distances",
-            expected="vectors that one transform made, which predicts its own errors",
-            found=" then ".join(part[:12] for part in path) or "no transform",
-            fix=f"Train one on 400 pairs or more: {next_step.training('fastfill')}. Or leave out "
-            f"{next_step.option('serving', 'expected', within='Gates')}.",
-        )
-
-
-def served_as(registry: Registry, target: str, serving: Served | None) -> Registry:
-    """A copy that says how searches use an upgrade's target, and its fusion where one was chosen; None as before."""
-    if serving is None:
+def served_as(registry: Registry, target: str, serving: Serving | None) -> Registry:
+    """A copy that says whether searches use the fusion that was chosen for an upgrade; None as before."""
+    if serving is None or registry.fusion_of(target) is None:
         return registry
-    expected = FIRST if serving == "expected" else None
-    registry = registry.with_version(replace(registry.record(target), expected=expected))
-    if registry.fusion_of(target) is None:
-        return registry
-    way: Serving = "fused" if serving == "fused" else "single"
-    return registry.with_serving(replace(registry.serving[target], serving=way))
+    return registry.with_serving(replace(registry.serving[target], serving=serving))
 
 
-def serve(catalog: Catalog, target: str, serving: Served | None, run: RunRecord | None = None) -> bool:
-    """Say how searches use an upgrade's target, also once its source is retired, and whether that is a change.
+def serve(catalog: Catalog, target: str, serving: Serving | None, run: RunRecord | None = None) -> bool:
+    """Say how searches use the versions of an upgrade, and whether that is a change.
 
     Args:
         catalog: The gallery.
@@ -233,12 +192,11 @@ def serve(catalog: Catalog, target: str, serving: Served | None, run: RunRecord 
         run: The open upgrade's record, to be written in the same commit.
 
     Raises:
-        UpgradeError: It is to be fused, and no fusion was chosen for it; or the transform was not measured for expected
-            distances.
+        UpgradeError: It is to be fused, and no fusion was chosen for it.
         Interrupted: The fusion ended meanwhile.
     """
     registry = catalog.registry()
-    require_servable(catalog, registry, target, serving)
+    require_servable(registry, target, serving)
     changed = served_as(registry, target, serving) != registry
     if not changed and run is None:
         return False
@@ -269,5 +227,5 @@ def serve_as_asked(catalog: Catalog, target: str, asked: Gates) -> None:
             sample=asked.sample or SAMPLE, labels=asked.labels, criterion=asked.criterion, seed=context.run.seed
         )
         save_fusion(catalog, context.run, choose_fusion(context, settings), column_of(asked.labels))
-    if asked.serving != "single":
+    if asked.serving is not None:
         serve(catalog, target, asked.serving)

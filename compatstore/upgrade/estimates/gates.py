@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from compatstore import next_step
 from compatstore.errors import GateFailed, InvalidInput
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
-from compatstore.evaluation.fusion import Served
+from compatstore.evaluation.fusion import Serving
 from compatstore.upgrade.requests.gates import Gates, read_requirement
 from compatstore.upgrade.requests.queries import is_told
 
@@ -87,12 +87,12 @@ def check_gates(row: DecisionRow, asked: Gates) -> tuple[Gate, ...]:
     return tuple(gates)
 
 
-def gate_of_advice(table: DecisionTable, serving: Served) -> Gate:
+def gate_of_advice(table: DecisionTable, serving: Serving) -> Gate:
     """The gate of an upgrade that picks its own budget: something must beat the status quo."""
     gain = table.best_of(serving).gains[table.criterion]
     verdict = table.advice.verdict
     advised = verdict == "upgrade" or (verdict == "undecided" and not table.told)
-    passed = advised if serving == "single" else gain.low > 0
+    passed = advised if serving == "target" else gain.low > 0
     return Gate(name=f"{table.criterion} above the status quo", estimate=gain, passed=passed)
 
 

@@ -12,7 +12,6 @@ from compatstore import next_step
 from compatstore.arrays import Doubles
 from compatstore.errors import UpgradeError
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
-from compatstore.evaluation.strategies import EXPECTED
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate
@@ -134,8 +133,6 @@ def take_measurement(
     settings = SampleSettings(
         sample=size, labels=terms.labels, criterion=terms.criterion, seed=run.seed, fused_shares=()
     )
-    if context.target_record.expected is not None:
-        settings = replace(settings, expected_shares=(0.0,))
     if promised is not None:
         settings = replace(settings, trust=promised.trust, neighbours=promised.neighbours)
     order = np.arange(len(fresh.native))
@@ -146,10 +143,10 @@ def take_measurement(
 def compare(estimate: UpgradeEstimate, measured: DecisionTable, called: str = SERVED) -> tuple[Compared, ...]:
     """Set figures of the budget that was taken beside what was measured, as far as both are known.
 
-    What was estimated for both versions as one, or by expected distances, is compared with what is served, and what was
-    estimated for the target alone with the target alone. `called` is of `called_served`.
+    What was estimated for both versions as one is compared with what is served, and what was estimated for the target
+    alone with the target alone. `called` is of `called_served`.
     """
-    served = as_served(measured) if estimate.terms.serving != "single" else measured.row(AS_SERVED)
+    served = as_served(measured) if estimate.terms.fused else measured.row(AS_SERVED)
     pairs = (
         ("status quo", estimate.table.row("s/s"), measured.row("s/s")),
         (called if served is as_served(measured) else "target alone", estimate.row, served),
@@ -165,9 +162,8 @@ def compare(estimate: UpgradeEstimate, measured: DecisionTable, called: str = SE
 
 
 def as_served(measured: DecisionTable) -> DecisionRow:
-    """The row of what searches give now: the fusion that is served, expected distances, or the target's vectors."""
-    others = (*measured.served("fused"), *(row for row in measured.rows if row.notation == EXPECTED))
-    return next(iter(others), measured.row(AS_SERVED))
+    """The row of what searches give now: the fusion that is served, or the target's vectors."""
+    return next(iter(measured.served("fused")), measured.row(AS_SERVED))
 
 
 def called_served(context: UpgradeContext) -> str:

@@ -51,7 +51,7 @@ class GalleryPass:
         target: Columns of the target where these are read, or None: then the source's are transformed.
         transformer: What transforms them; without an artifact no item has a vector in the target.
         dim: Values of a vector in the target.
-        catalog: What says how far transformed vectors are to be doubted, or None.
+        catalog: Gives the shrinkage factors of transformed vectors; None for factors of 1.
     """
 
     snapshot: Snapshot
@@ -62,13 +62,13 @@ class GalleryPass:
     catalog: Catalog | None = None
 
     @classmethod
-    def of(cls, context: UpgradeContext, *, served: bool, doubted: bool = False) -> GalleryPass:
+    def of(cls, context: UpgradeContext, *, served: bool, shrinkage: bool = False) -> GalleryPass:
         """The gallery of an upgrade.
 
         Args:
             context: The upgrade.
             served: As the table has it in the target, else as a hop makes it.
-            doubted: With what is expected of transformed vectors.
+            shrinkage: With the shrinkage factors of transformed vectors.
         """
         return cls(
             snapshot=context.snapshot,
@@ -76,7 +76,7 @@ class GalleryPass:
             target=context.target if served else None,
             transformer=transformer_of(context.catalog, context.run),
             dim=context.target_record.dim,
-            catalog=context.catalog if doubted else None,
+            catalog=context.catalog if shrinkage else None,
         )
 
     def batches(self, rows: int) -> Iterator[Passed]:

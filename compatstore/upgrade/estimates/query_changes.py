@@ -176,7 +176,7 @@ class _Asking:
         source, target = sample.source_queries[rows], sample.target_queries[rows]
         fused = self.context.registry.fusion_served(run.target) is not None
         now = {run.source: source, run.target: target} if fused else {run.target: target}
-        was = self._find(rows, search, {run.source: source}, "single")
+        was = self._find(rows, search, {run.source: source}, None)
         served = self._find(rows, search, now, "fused" if fused else None)
         return list(zip(was, served, strict=True))
 

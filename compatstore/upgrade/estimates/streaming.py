@@ -9,7 +9,6 @@ import numpy as np
 
 from compatstore.evaluation.compatibility import fit_length
 from compatstore.evaluation.fusion import Fusion
-from compatstore.evaluation.strategies import EXPECTED
 from compatstore.evaluation.whole import FusedWay, Passing, WholeFigures, WholeSearch
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.passing import GalleryPass
@@ -48,13 +47,12 @@ class Streaming:
     def _batches(self) -> Iterator[Passing]:
         for batch in self.passing.batches(self.search.batch_rows):
             self.monitor.advance(len(batch.places))
-            ways = (TARGET_WAY, EXPECTED)
             yield Passing(
                 places=batch.places,
-                vectors=dict.fromkeys(SOURCE_WAYS, batch.source) | dict.fromkeys(ways, batch.target),
-                there=dict.fromkeys(SOURCE_WAYS, batch.in_source) | dict.fromkeys(ways, batch.in_target),
+                vectors={**dict.fromkeys(SOURCE_WAYS, batch.source), TARGET_WAY: batch.target},
+                there={**dict.fromkeys(SOURCE_WAYS, batch.in_source), TARGET_WAY: batch.in_target},
                 native=batch.native,
-                factors=dict.fromkeys((EXPECTED, FUSED_WAY), batch.factors),
+                factors={TARGET_WAY: batch.factors},
             )
 
 
@@ -67,7 +65,7 @@ def search_whole(
     served: bool,
     fusion: Fusion | None,
     seed: int,
-    doubted: bool = False,
+    shrinkage: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Streaming:
     """Let the queries of a sample search all items that have a vector in the source; read-only.
@@ -80,7 +78,7 @@ def search_whole(
         served: Search what the table has in the target, rather than what a hop makes.
         fusion: How both versions are searched as one, where what is served is searched by that too.
         seed: Of the items that stand for large classes.
-        doubted: Search the target by expected distances too.
+        shrinkage: True if distances to transformed vectors are shrunk by their predicted error.
         progress: Called after each batch of the gallery.
     """
     queries, nothing = sample.target_queries, np.full(sample.population, -1)
@@ -90,9 +88,8 @@ def search_whole(
             "s/s": sample.source_queries,
             "t/s": fit_length(queries, context.source.dim),
             TARGET_WAY: queries,
-            **({EXPECTED: queries} if doubted else {}),
         },
-        metrics={**metrics, EXPECTED: metrics[TARGET_WAY]},
+        metrics=metrics,
         query_classes=classes[sample.query_places],
         classes=classes,
         itself=sample.query_places,
@@ -102,9 +99,8 @@ def search_whole(
         swapped={"t/s"},
         fused={} if fusion is None else {FUSED_WAY: FusedWay(source="s/s", target=TARGET_WAY, fusion=fusion)},
     )
-    doubted = doubted or (fusion is not None and fusion.expected)
     return Streaming(
-        passing=GalleryPass.of(context, served=served, doubted=doubted),
+        passing=GalleryPass.of(context, served=served, shrinkage=shrinkage),
         search=search,
         monitor=Monitor("search", 2 * sample.population, progress),
     )

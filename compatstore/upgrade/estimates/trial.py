@@ -18,7 +18,7 @@ from compatstore.evaluation.judgements import places_among
 from compatstore.evaluation.sample import ServedFusion
 from compatstore.evaluation.strategies import ServingStrategy, rank_strategies
 from compatstore.storage.columns import NATIVE, VersionValues
-from compatstore.storage.doubts import can_doubt, kept_cosines
+from compatstore.storage.doubts import has_shrinkage, kept_cosines
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows, TableRows
 from compatstore.upgrade.context import UpgradeContext
@@ -50,8 +50,6 @@ class SampleSettings:
         shares: Budgets to measure beside `BUDGETS`, in (0, 1).
         seed: Of the sample and of the bootstrap.
         fused_shares: Shares of natives at which both versions are also searched as one.
-        expected_shares: Shares of natives at which the target is also searched by expected distances, where its
-            transform was measured for that.
         trust: Without labels: as of `DecisionSettings`.
         neighbours: Without labels: the same.
         by_both: As of `DecisionSettings`.
@@ -66,7 +64,6 @@ class SampleSettings:
     shares: tuple[float, ...] = ()
     seed: int = 0
     fused_shares: tuple[float, ...] = FUSED_SHARES
-    expected_shares: tuple[float, ...] = ()
     trust: float = 1.0
     neighbours: int = 10
     by_both: bool = False
@@ -128,7 +125,7 @@ def try_upgrade(
     sample = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed, progress=progress)
     made = made_of(context, sample)
     if not context.run.path:
-        alone = replace(settings, shares=(), fused_shares=(), expected_shares=())
+        alone = replace(settings, shares=(), fused_shares=())
         return rank_on_sample(context, sample, made, np.arange(len(sample.places)), alone, progress=progress).table
     urgent = order_of_sample(context, sample, made)
     shares = tuple(sorted({*BUDGETS, *settings.shares}))
@@ -169,7 +166,7 @@ def rank_on_sample(
     """
     metrics, whole, decided = _metrics(context), None, decision_settings(context, settings)
     complete = sample.population == len(sample.places)
-    factors, asked = factors_of(context, made), settings.expected_shares != ()
+    factors = factors_of(context, made)
     fusion = context.registry.fusion_served(context.run.target) if served else None
     has_target = served or context.run.path != ()
     if sample.told and not complete and has_target:
@@ -181,7 +178,7 @@ def rank_on_sample(
             served=served,
             fusion=fusion,
             seed=settings.seed,
-            doubted=asked and factors is not None,
+            shrinkage=factors is not None,
             progress=progress,
         ).figures(KS)
     native = sample.served.valid & (sample.served.origin == NATIVE)
@@ -198,8 +195,8 @@ def rank_on_sample(
 
 
 def factors_of(context: UpgradeContext, made: VersionValues) -> Doubles | None:
-    """What the cosines of n items' vectors in the target are multiplied by, as of `EvaluationSample`."""
-    if not can_doubt(context.catalog, context.target_record, context.run.path):
+    """Shrinkage factors of n items' vectors in the target, as of `EvaluationSample`."""
+    if not has_shrinkage(context.catalog, context.target_record, context.run.path):
         return None
     return kept_cosines(context.catalog, made.origin, made.uncertainty)
 
@@ -241,7 +238,6 @@ def decision_settings(context: UpgradeContext, settings: SampleSettings) -> Deci
         criterion=settings.criterion,
         shares=settings.shares,
         fused_shares=settings.fused_shares,
-        expected_shares=settings.expected_shares,
         trust=settings.trust,
         neighbours=settings.neighbours,
         by_both=settings.by_both,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from compatstore.evaluation import DecisionRow, Estimate
 from compatstore.evaluation.decision import SAME_SHARE
-from compatstore.evaluation.fusion import Served
+from compatstore.evaluation.fusion import Serving
 from compatstore.shown import Shown
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.ledger import Spent
@@ -39,7 +39,7 @@ class WaveFigures:
         cost: Money spent on embedding so far, 0 where no price is known.
         seconds: Time spent on embedding so far.
         weight: Weight of the target in how the gallery is searched from then on, from 0, as before, to below 1. Where
-            the target alone is to be searched by expected distances, after a cutover, 1.
+            the target alone is to be searched, after a cutover, 1.
         criterion: The figure.
         truth: What counted as right.
         status_quo: The figure of the source alone.
@@ -119,8 +119,8 @@ def _ahead(estimate: UpgradeEstimate) -> list[DecisionRow]:
     return sorted((row for row in rows if estimate.table.criterion in row.figures), key=lambda row: row.share)
 
 
-def _way(estimate: UpgradeEstimate) -> Served:
-    return "expected" if estimate.terms.serving == "expected" else "fused"
+def _way(estimate: UpgradeEstimate) -> Serving:
+    return "target" if estimate.terms.serving == "target" else "fused"
 
 
 def _promised(row: DecisionRow, criterion: str) -> Promised:

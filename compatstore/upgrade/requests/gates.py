@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from compatstore import next_step
 from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.fusion import Served
+from compatstore.evaluation.fusion import Serving
 from compatstore.upgrade.requests.queries import Queries, named_files
 
 Criterion = Literal["map", "cmc@1", "cmc@5", "recall@10", "ndcg@10", "mrr@10"]
@@ -34,9 +34,9 @@ class Gates:
             In Python also `Queries`: the app's own queries ask in place of items.
         criterion: Figure that quality is measured by; recall, nDCG and MRR need --qrels.
         sample: Items to estimate from, 2000 by default; to name a number asks for an estimate.
-        serving: What is estimated, and how the upgrade is served: single by the target alone, fused by both versions as
-            one, expected by the target with what was transformed by expected distances. For fused a fusion is chosen
-            when the upgrade is ready. One that teaches itself is served by both as one, but for expected.
+        serving: What is estimated, and how the upgrade is served: target by the target alone (the default), fused by
+            both versions as one; for fused a fusion is chosen when the upgrade is ready. An upgrade that teaches itself
+            is fused by default.
 
     Raises:
         InvalidInput: A gate is out of its range.
@@ -52,7 +52,7 @@ class Gates:
     labels: str | Queries | None = field(default=None, metadata={"unit": "COLUMN"})
     criterion: Criterion = "map"
     sample: int | None = field(default=None, metadata={"unit": "ITEMS"})
-    serving: Served = "single"
+    serving: Literal["target", "fused"] | None = None
 
     def __post_init__(self) -> None:
         require_fields(self)
@@ -60,7 +60,7 @@ class Gates:
         quality, flips = self.target_quality, self.max_negative_flips
         for holds, expected, found in (
             (self.criterion in get_args(Criterion), f"a criterion of {', '.join(METRICS)}", self.criterion),
-            (self.serving in get_args(Served), f"serving of {', '.join(get_args(Served))}", self.serving),
+            (self.serving in (None, "target", "fused"), "serving of target or fused", self.serving),
             (quality is None or 0 < quality <= 1, "a target quality above 0, up to 1", quality),
             (flips is None or 0 <= flips <= 1, "negative flips between 0 and 1", flips),
         ):
@@ -73,8 +73,12 @@ class Gates:
         """Whether anything is to be estimated."""
         named = (self.sample, self.target_quality, self.max_negative_flips)
         by_queries = isinstance(self.labels, Queries)
-        served = self.serving != "single"
-        return bool(self.require) or served or by_queries or any(gate is not None for gate in named)
+        return bool(self.require) or self.serving is not None or by_queries or any(gate is not None for gate in named)
+
+    @property
+    def way(self) -> Serving:
+        """How an upgrade with an artifact is served."""
+        return self.serving or "target"
 
     @property
     def fused(self) -> bool:

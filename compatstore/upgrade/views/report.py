@@ -72,7 +72,7 @@ def estimate_view(result: UpgradeEstimate) -> Iterator[str | Table]:
     measured, criterion = result.table, result.table.criterion
     rows = [
         (_mark(row.share, result), row.name, row.percent_of(criterion), _kept(row, criterion))
-        for row in measured.served(result.terms.serving)
+        for row in measured.served(result.terms.way)
     ]
     before = measured.rows[0]
     yield ""

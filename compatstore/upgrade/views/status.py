@@ -27,8 +27,6 @@ def status_view(result: Status) -> Iterator[str | Table]:
     for version in result.versions:
         if version.bridged:
             yield f"{version.bridged} items without a vector in {version.name} are found through an artifact"
-        if version.expected is not None:
-            yield f"searches in {version.name} rank their first {version.expected} candidates by expected distances"
     for run in result.upgrades:
         yield from _run(run)
 

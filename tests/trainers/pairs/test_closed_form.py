@@ -282,5 +282,5 @@ def test_a_gallery_is_backfilled_and_searched_by_what_a_closed_form_doubts(tmp_p
     table = gallery.get(list(range(300)), ["v2__origin"])
     embedded = np.flatnonzero([origin == "native" for origin in table["v2__origin"].to_pylist()])
     assert set(embedded) == set(np.argsort(-made.apply(source).uncertainty, kind="stable")[:90])
-    found = gallery.search(native[0], version="v2", columns=["id"], serving=cs.Expected())
+    found = gallery.search(native[0], version="v2", columns=["id"])
     assert found.num_rows == 10

@@ -110,7 +110,7 @@ def test_what_it_learned_says_what_is_expected_of_cosines_by_pairs_that_it_was_l
     np.testing.assert_allclose(doubted.factors[rest], shrinkage.at(crossed[rest]), rtol=1e-6)
 
 
-def test_an_upgrade_that_teaches_itself_is_searched_by_expected_distances(tmp_path):
+def test_an_upgrade_that_teaches_itself_is_searched_by_shrunk_distances(tmp_path):
     source, target, _ = pairs_of(600)
     encoder = cs.encoders.Precomputed(dict(enumerate(target)))
     gallery = cs.Gallery.create(
@@ -123,13 +123,12 @@ def test_an_upgrade_that_teaches_itself_is_searched_by_expected_distances(tmp_pa
     learn = cs.Learn(candidates=(Ridge(penalties=(0.1,)),), first=100)
     gallery.upgrade("v2", backfill=0.25, learn=learn)
     fusion = gallery._catalog.registry().fusion_of("v2")
-    assert fusion.expected  # it was judged as it is served
-    asked = {"k": 600, "version": "v2", "columns": ["id"]}
-    plain, doubted = (gallery.search(target[0], serving=way, **asked) for way in ("single", cs.Expected(first=600)))
-    assert set(plain["id"].to_pylist()) == set(doubted["id"].to_pylist())
-    made = set(doubted["_origin"].to_pylist()) - {"native"}
+    assert fusion.shrinkage  # it was judged as it is served
+    assert gallery.explain(version="v2").shrinkage
+    found = gallery.search(target[0], k=600, version="v2", columns=["id"])
+    assert set(found["id"].to_pylist()) == set(range(600))
+    made = set(found["_origin"].to_pylist()) - {"native"}
     assert [recorded(gallery._catalog, origin) is None for origin in made] == [False]
-    gallery.cutover("v2", serving="expected")
+    gallery.cutover("v2")
     assert gallery.search(target[0], k=600, columns=["id"]).num_rows == 600
-    assert gallery.status().versions[1].expected == 100
     assert gallery.maintenance.verify().findings == ()

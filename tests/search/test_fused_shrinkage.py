@@ -1,4 +1,4 @@
-"""Both versions as one, by expected distances: searched, measured and chosen alike."""
+"""Both versions as one, by shrunk distances: searched, measured and chosen alike."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from compatstore.evaluation.whole import FusedWay, WholeSearch
 from compatstore.search import FusionPlan
 from compatstore.search import fusion as fusion_module
 from compatstore.search.fusion import plan_fused, search_fused
-from compatstore.shown import view
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.passing import GalleryPass
 from compatstore.upgrade.estimates.streaming import Streaming
@@ -78,11 +77,11 @@ def search_as_one(world, fusion, rows, k, where=None):
     ("metric", "per_origin", "weight"),
     [("cosine", False, 0.2), ("cosine", True, 0.8), ("l2", True, 0.2), ("l2", False, 0.8), ("dot", False, 0.2)],
 )
-def test_both_versions_as_one_are_ranked_by_expected_distances(tmp_path, monkeypatch, metric, per_origin, weight):
+def test_both_versions_as_one_are_ranked_by_shrunk_distances(tmp_path, monkeypatch, metric, per_origin, weight):
     """However few rows of each list are read at first: exactly as comparing with every vector does."""
     monkeypatch.setattr(fusion_module, "first_depth", lambda items, k: 2)
     world = World(tmp_path, metric)
-    fusion = Fusion(weight=weight, per_origin=per_origin, expected=True, **APART)
+    fusion = Fusion(weight=weight, per_origin=per_origin, shrinkage=True, **APART)
     for share in (0.0, 0.4, 1.0):
         world.gallery.upgrade("v2", backfill=cs.Backfill(share=share, order="sigma") if share else None)
         for condition in (None, "even"):
@@ -93,7 +92,7 @@ def test_both_versions_as_one_are_ranked_by_expected_distances(tmp_path, monkeyp
                 assert mine["id"].to_pylist() == np.argsort(expected, kind="stable")[:7].tolist()
                 np.testing.assert_allclose(mine["_distance"].to_numpy(), np.sort(expected)[:7], atol=2e-5)
         doubted = search_as_one(world, fusion, slice(0, 4), ROWS)
-        plain = search_as_one(world, replace(fusion, expected=False), slice(0, 4), ROWS)
+        plain = search_as_one(world, replace(fusion, shrinkage=False), slice(0, 4), ROWS)
         assert (doubted["id"] == plain["id"]) == (share == 1)
 
 
@@ -102,7 +101,7 @@ def test_items_without_a_vector_in_the_target_are_found_as_before(tmp_path):
     world.gallery.upgrade("v2", backfill=0.4)
     late = pa.table({"id": [ROWS], "v1": pa.FixedSizeListArray.from_arrays(world.source[3], SHORT), "even": [False]})
     lance.write_dataset(late, world.gallery.status().gallery, mode="append")
-    fusion = Fusion(weight=0.5, expected=True, **APART)
+    fusion = Fusion(weight=0.5, shrinkage=True, **APART)
     found = search_as_one(world, fusion, slice(3, 4), ROWS + 1)
     assert sorted(found["id"].to_pylist()) == list(range(ROWS + 1))
     near, far = APART["source"], APART["correlation"]
@@ -111,20 +110,19 @@ def test_items_without_a_vector_in_the_target_are_found_as_before(tmp_path):
     assert (mine["_version"].to_pylist(), mine["_distance"].to_pylist()) == (["v1"], [pytest.approx(alone, abs=1e-5)])
 
 
-def test_fuse_measures_expected_distances_where_the_transform_says_them(tmp_path):
+def test_fuse_measures_shrunk_distances_where_the_transform_says_them(tmp_path):
     world = World(tmp_path)
     for share in (None, 0.4):
         world.gallery.upgrade("v2", backfill=share)
         chosen = world.gallery.evaluate("v2", sample=ROWS, weight=0.5)
-        assert chosen.expected
-        assert any(str(line).endswith("expected of native vectors") for line in view(chosen))
+        assert chosen.shrinkage
         both = {"v1": world.source[:4], "v2": world.queries}
         found = world.gallery.search(both, k=5, columns=["id"])
         assert found.equals(search_as_one(world, chosen, slice(0, 4), 5))
         for row in range(4):
             mine = found.filter(pa.compute.equal(found["_query"], row))["id"].to_pylist()
             assert mine == np.argsort(fused(world, chosen, row), kind="stable")[:5].tolist()
-        assert "standardised expected distances" in str(world.gallery.explain(both, k=5))
+        assert "standardised shrunk distances" in str(world.gallery.explain(both, k=5))
     # The constants are of what is compared, over all queries and items but a query's own.
     made, others = world.artifact.apply(world.source), ~np.eye(ROWS, dtype=bool)
     kept = np.interp(np.log(made.uncertainty), SHRINKAGE.log_sigma2, SHRINKAGE.factors)
@@ -137,7 +135,7 @@ def test_a_weight_of_one_version_is_its_search_as_it_is(tmp_path):
     world = World(tmp_path)
     both, asked = {"v1": world.source[:4], "v2": world.queries}, {"k": 5, "columns": ["id"]}
     for weight, (version, query) in zip((0.0, 1.0), both.items(), strict=True):
-        assert world.gallery.evaluate("v2", sample=ROWS, weight=weight).expected
+        assert world.gallery.evaluate("v2", sample=ROWS, weight=weight).shrinkage
         found = world.gallery.search(both, serving="fused", **asked)
         assert found.equals(world.gallery.search(query, version=version, **asked))
 
@@ -145,8 +143,8 @@ def test_a_weight_of_one_version_is_its_search_as_it_is(tmp_path):
 def test_a_transform_that_says_nothing_is_fused_by_its_distances(tmp_path):
     world = World(tmp_path, artifact=transform(shrinkage=None))
     chosen = world.gallery.evaluate("v2", sample=ROWS, weight=0.5)
-    assert not chosen.expected
-    doubted = search_as_one(world, replace(chosen, expected=True), slice(0, 4), ROWS)
+    assert not chosen.shrinkage
+    doubted = search_as_one(world, replace(chosen, shrinkage=True), slice(0, 4), ROWS)
     assert doubted.equals(search_as_one(world, chosen, slice(0, 4), ROWS))  # all factors are 1
 
 
@@ -162,7 +160,7 @@ def test_a_whole_gallery_is_measured_as_it_is_searched(tmp_path):
     classes = np.arange(ROWS) % 3
     stored = lance.dataset(world.gallery.status().gallery).to_table(columns=["id"])["id"].to_numpy()
     passing = Streaming(
-        passing=GalleryPass.of(context, served=True, doubted=True),
+        passing=GalleryPass.of(context, served=True, shrinkage=True),
         search=WholeSearch(
             queries={"s/s": world.source, "t/h": world.native},
             metrics=dict.fromkeys(("s/s", "t/h"), "cosine"),
@@ -183,7 +181,7 @@ def test_a_whole_gallery_is_measured_as_it_is_searched(tmp_path):
 def test_artifacts_that_made_nothing_do_not_stand_in_the_way(tmp_path):
     """Another artifact between the same versions widens the bounds; one whose files are damaged is not needed."""
     world = World(tmp_path)
-    fusion = Fusion(weight=0.5, expected=True, **APART)
+    fusion = Fusion(weight=0.5, shrinkage=True, **APART)
     found = search_as_one(world, fusion, slice(0, 4), 7)
     for other in (
         transform(seed=5, shrinkage=None),
