@@ -257,7 +257,7 @@ def test_options_of_a_cascade_need_one(run, gallery):
 
 
 @pytest.mark.full
-def test_the_first_results_are_ranked_by_what_is_expected_of_them(run, digits, tmp_path):
+def test_results_are_ranked_by_shrunk_distances(run, digits, tmp_path):
     made, path = tmp_path / "fast.artifact", tmp_path / "unit.lance"
     unit = ("--metric", "cosine")
     for words in (
@@ -273,16 +273,8 @@ def test_the_first_results_are_ranked_by_what_is_expected_of_them(run, digits, t
         done = run(*words)
         assert done.code == 0, done.err
     asked = ("search", path, "--id", "digit-0007", "--version", "v2", "-k", 5)
-    plain, found = run(*asked, "--json").json, run(*asked, "--serving", "expected", "--json").json
+    found = run(*asked, "--json").json
     assert len(found) == 5
     assert [row["_distance"] for row in found] == sorted(row["_distance"] for row in found)
-    assert {row["_origin"] for row in found} == {row["_origin"] for row in plain}
-    assert "100 nearest" in run(*asked[:2], "--version", "v2", "--explain", "--serving", "expected").out
-
-
-def test_a_transform_without_sigma2_expects_nothing(run, linked):
-    assert run("upgrade", linked, "v2").code == 0
-    refused = run("search", linked, "--id", "digit-0007", "--version", "v2", "--serving", "expected")
-    assert refused.code != 0
-    assert refused.err.count("\n") <= 4
-    assert "Search without it" in refused.err
+    assert found == run(*asked, "--serving", "target", "--json").json
+    assert "shrunk by their predicted error" in run(*asked[:2], "--version", "v2", "--explain").out
