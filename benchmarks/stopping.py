@@ -27,10 +27,9 @@ import compatstore as cs
 from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
 from compatstore.arrays import FloatArray
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
-from compatstore.evaluation.compatibility import fit_length
 from compatstore.evaluation.cross_fitting import of_queries
 from compatstore.evaluation.curve import mixed_galleries
-from compatstore.evaluation.distances import measure
+from compatstore.evaluation.distances import fit_length, measure
 from compatstore.evaluation.fusion import fused_blocks, standardise
 from compatstore.evaluation.fusion_choice import WEIGHTS
 from compatstore.evaluation.merge_choice import mixed_blocks

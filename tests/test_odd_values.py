@@ -50,7 +50,6 @@ RESULTS = {
     *(
         "Advice",
         "BackfillCurve",
-        "CompatibilityMatrix",
         "DecisionRow",
         "DecisionTable",
         "Estimate",
@@ -105,10 +104,6 @@ def sample():
 
 def ranking():
     return evaluation.rank_queries(OLD, OLD, LABELS, LABELS)
-
-
-def curve():
-    return evaluation.backfill_curve(NEW, NEW, NEW, LABELS, LABELS, np.arange(40))
 
 
 @dataclass(frozen=True)
@@ -227,30 +222,14 @@ def other_targets():
             "gallery_labels": LABELS,
             "order": np.arange(40),
         },
-        "compatibility_matrix": lambda: {
-            "names": ["v1", "v2"],
-            "queries": [OLD, OLD],
-            "galleries": [OLD, OLD],
-            "query_labels": LABELS,
-            "gallery_labels": LABELS,
-        },
         "decide": lambda: {"sample": sample(), "settings": evaluation.DecisionSettings(resamples=20)},
-        "degradation": lambda: {"oracle": 0.5, "compatible": 0.4},
-        "upgrade_gain": lambda: {"cross": 0.5, "status_quo": 0.4},
         "flips": lambda: {"before": ranking(), "after": ranking()},
         "kendall_tau": lambda: {"first": OLD[0], "second": OLD[1]},
         "linear_cka": lambda: {"first": OLD, "second": NEW},
         "rank_queries": lambda: {"queries": OLD, "gallery": OLD, "query_labels": LABELS, "gallery_labels": LABELS},
         "retrieval_metrics": lambda: {"queries": OLD, "gallery": OLD, "query_labels": LABELS, "gallery_labels": LABELS},
         "recall_at_k": lambda: {"found": [[1, 2]], "truth": [[1, 3]]},
-        "subgroup_gap": lambda: {"curve": curve(), "groups": LABELS},
         "summarise": lambda: {"ranking": ranking()},
-        "true_acceptance": lambda: {
-            "queries": OLD,
-            "gallery": OLD,
-            "query_labels": LABELS,
-            "gallery_labels": LABELS,
-        },
         "Fusion": lambda: {"weight": 0.5},
         "Shards": lambda: {"addresses": ["gallery.lance"]},
         "Merge": lambda: {"merge": "distance", "calibration": evaluation.Calibration(), "bridge": ""},

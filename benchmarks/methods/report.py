@@ -22,7 +22,6 @@ from benchmarks.methods.settings import EARLIER, SIZES
 from benchmarks.methods.steps import CHAINS
 from benchmarks.methods.texts import ACROSS
 from benchmarks.pairs.journal import Journal, Record
-from compatstore.evaluation.compatibility import degradation, upgrade_gain
 
 PAIRS = ("s/s", "t/s", "t/h", "h/h", "t/t")
 HEADER = ("row", *PAIRS, "gain, mAP", "degradation, mAP", "area")
@@ -82,15 +81,15 @@ def _name(row: str, found: Sequence[Record], records: Sequence[Record]) -> str:
 
 
 def _derived(found: Sequence[Record], alone: Sequence[Record]) -> list[str]:
-    """Gain and degradation as DMU defines them, by mAP, seed by seed; and the area of each curve."""
+    """Gain and degradation by mAP (DMU, section 3.2), seed by seed; and the area of each curve."""
     oracle = {record["seed"]: record for record in alone}
     gains, losses = [], []
     for record in found:
         base = oracle.get(record["seed"])
         cross = record.get("t/h", record.get("t/s"))
         if base is not None and cross is not None:
-            gains.append(upgrade_gain(cross["map"], base["s/s"]["map"]))
-            losses.append(degradation(base["t/t"]["map"], record["t/t"]["map"]))
+            gains.append(cross["map"] / base["s/s"]["map"] - 1)
+            losses.append(1 - record["t/t"]["map"] / base["t/t"]["map"])
     areas = []
     for name in dict.fromkeys(curve for record in found for curve in record.get("curves", {})):
         values = [record["curves"][name]["area"] for record in found if name in record["curves"]]

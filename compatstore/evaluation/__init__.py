@@ -1,16 +1,9 @@
 """Measure retrieval before, during and after an upgrade, and decide on it."""
 
 import compatstore.evaluation.views  # noqa: F401  (registers what people see of these)
-from compatstore.evaluation.acceptance import true_acceptance
 from compatstore.evaluation.advice import Advice
-from compatstore.evaluation.agreement import kendall_tau, linear_cka, subgroup_gap
+from compatstore.evaluation.agreement import kendall_tau, linear_cka
 from compatstore.evaluation.bootstrap import Estimate
-from compatstore.evaluation.compatibility import (
-    CompatibilityMatrix,
-    compatibility_matrix,
-    degradation,
-    upgrade_gain,
-)
 from compatstore.evaluation.curve import BackfillCurve, backfill_curve
 from compatstore.evaluation.decision import DecisionRow, DecisionTable, decide
 from compatstore.evaluation.fusion import Fusion
@@ -24,7 +17,6 @@ __all__ = [
     "Advice",
     "BackfillCurve",
     "Calibration",
-    "CompatibilityMatrix",
     "DecisionRow",
     "DecisionSettings",
     "DecisionTable",
@@ -37,17 +29,12 @@ __all__ = [
     "Ranking",
     "RetrievalMetrics",
     "backfill_curve",
-    "compatibility_matrix",
     "decide",
-    "degradation",
     "flips",
     "kendall_tau",
     "linear_cka",
     "rank_queries",
     "recall_at_k",
     "retrieval_metrics",
-    "subgroup_gap",
     "summarise",
-    "true_acceptance",
-    "upgrade_gain",
 ]

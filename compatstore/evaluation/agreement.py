@@ -1,4 +1,4 @@
-"""Agreement: of two orders (Kendall's tau), of two spaces (CKA), and of groups of queries during a backfill."""
+"""Agreement of two orders (Kendall's tau) and of two spaces (CKA)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import numpy.typing as npt
 from compatstore.arrays import Doubles
 from compatstore.boundary import array_of, checked
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.curve import BackfillCurve
 from compatstore.evaluation.distances import checked_vectors
-from compatstore.evaluation.relevance import as_keys, require_length
 
 _ROWS = 8192
 
@@ -83,41 +81,6 @@ def linear_cka(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     if not norms > 0:
         raise InvalidInput("compare two spaces", expected="rows that differ", found="equal rows in one of them")
     return float(np.linalg.norm(across) ** 2 / norms)
-
-
-@checked
-def subgroup_gap(curve: BackfillCurve, groups: npt.ArrayLike, k: int = 1) -> Doubles:
-    """Largest minus smallest CMC@k over groups of queries, at each step of a backfill (FastFill, section 5.3).
-
-    Args:
-        curve: From `backfill_curve`.
-        groups: (q,) integers or strings, the group of each query.
-        k: The k of CMC@k.
-
-    Returns:
-        (a,) float64, between 0 and 1, one for each alpha of the curve.
-
-    Raises:
-        InvalidInput: Another number of groups than queries. Fewer than 2 groups have a query with a correct item.
-
-    Examples:
-        >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
-        >>> asked = np.array([[0.4], [5.4], [2.9]])
-        >>> labels = {"query_labels": [0, 1], "gallery_labels": [0, 0, 1, 1]}
-        >>> curve = cs.evaluation.backfill_curve(asked[:2], stored[::-1], stored, order=range(4), alphas=3, **labels)
-        >>> cs.evaluation.subgroup_gap(curve, ["north", "south"]).shape
-        (3,)
-    """
-    counted = curve.rankings[0].counted
-    require_length(groups, len(counted), "groups")
-    names, group = np.unique(as_keys(groups, "groups")[counted], return_inverse=True)
-    if len(names) < 2:
-        raise InvalidInput("compare groups of queries", expected="2 groups or more", found=f"{len(names)}")
-    sizes = np.bincount(group)
-    right = [ranking.first_match[counted] <= k for ranking in curve.rankings]
-    accuracies = np.array([np.bincount(group, weights=hits) / sizes for hits in right])
-    gaps: Doubles = np.ptp(accuracies, axis=1)
-    return gaps
 
 
 def _tied_pairs(numbers: npt.NDArray[np.intp]) -> int:

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.arrays import BoolArray, Doubles, Positions
+from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.boundary import foreign, refuse_masked
 from compatstore.errors import InvalidInput, first_offenders
 from compatstore.evaluation.exact_products import Slices, cut, multiply
@@ -155,6 +155,12 @@ def shrunk_distances(distances: Doubles, factors: Doubles | float, metric: str) 
     """
     scaled: Doubles = factors * distances
     return scaled + (1.0 - factors) if metric == "l2" else scaled
+
+
+def fit_length(vectors: FloatArray, dim: int) -> FloatArray:
+    """Cut vectors (n, d) to `dim` values, or fill them up with zeros: what a naive swap of models has to do."""
+    first = vectors[:, :dim]
+    return np.pad(first, ((0, 0), (0, dim - first.shape[1])))
 
 
 def checked_vectors(vectors: npt.ArrayLike, name: str) -> Doubles:

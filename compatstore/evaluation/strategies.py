@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from compatstore.arrays import Doubles, FloatArray, Positions
-from compatstore.evaluation.compatibility import fit_length
 from compatstore.evaluation.cross_fitting import of_queries, own_rows
-from compatstore.evaluation.distances import Distances, measure
+from compatstore.evaluation.distances import Distances, fit_length, measure
 from compatstore.evaluation.fusion import FusedDistances, standardise
 from compatstore.evaluation.fusion_choice import WEIGHTS, FusionTrial
 from compatstore.evaluation.merge_choice import MergeTrial, mixed_blocks

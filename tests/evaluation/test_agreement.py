@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatstore.errors import InvalidInput
-from compatstore.evaluation import backfill_curve, kendall_tau, linear_cka, subgroup_gap
+from compatstore.evaluation import kendall_tau, linear_cka
 from lazily import Lazy
 
 stats = Lazy("scipy.stats")
@@ -68,26 +68,3 @@ def test_spaces_that_cannot_be_compared_are_refused():
         linear_cka(x, np.ones((4, 2)))
     with pytest.raises(InvalidInput, match="NaN"):
         linear_cka(x, np.full((4, 2), np.nan))
-
-
-def test_the_gap_between_groups_closes_when_the_items_of_the_weaker_one_are_filled():
-    random = np.random.default_rng(2)
-    centres = 4 * random.normal(size=(20, 8))
-    labels, query_labels = np.arange(200) % 20, np.arange(60) % 20
-    native, queries = (centres[of] + 0.1 * random.normal(size=(len(of), 8)) for of in (labels, query_labels))
-    weak = labels >= 10
-    transformed = np.where(weak[:, None], random.normal(size=native.shape), native)
-    order = np.argsort(~weak, kind="stable")
-    curve = backfill_curve(queries, transformed, native, query_labels, labels, order, alphas=[0.25, 0.5])
-
-    gap = subgroup_gap(curve, np.where(query_labels >= 10, "weak", "strong"))
-    strong, poor = (
-        np.mean(curve.rankings[0].first_match[group] == 1) for group in (query_labels < 10, query_labels >= 10)
-    )
-    assert gap[0] == pytest.approx(strong - poor)
-    assert gap[0] > 0.7
-    assert gap[2:].tolist() == [0.0, 0.0]
-    with pytest.raises(InvalidInput, match="2 groups"):
-        subgroup_gap(curve, np.zeros(60, int))
-    with pytest.raises(InvalidInput, match="found 2"):
-        subgroup_gap(curve, [1, 2])

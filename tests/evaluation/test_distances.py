@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import rank_queries, summarise
-from compatstore.evaluation.distances import measure
+from compatstore.evaluation.distances import fit_length, measure
 from compatstore.evaluation.ranking import rank_by_labels
 
 pytestmark = pytest.mark.kernel
@@ -101,3 +103,14 @@ def test_a_query_that_finds_nothing_counts_nothing_for_it_and_is_counted():
     others = np.arange(30) % 3 > 0
     for name in ("first_match", "average_precision", "average_precision_at"):
         assert np.array_equal(getattr(some, name)[others], getattr(every, name)[others])
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 5))
+def test_vectors_are_cut_or_filled_up_to_fit(have, want, rows):
+    vectors = np.random.default_rng(0).normal(size=(rows, have)).astype(np.float32)
+    fitted = fit_length(vectors, want)
+    shared = min(have, want)
+    assert fitted.shape == (rows, want)
+    assert fitted.dtype == np.float32
+    assert np.array_equal(fitted[:, :shared], vectors[:, :shared])
+    assert not fitted[:, shared:].any()

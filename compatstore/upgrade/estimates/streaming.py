@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compatstore.evaluation.compatibility import fit_length
+from compatstore.evaluation.distances import fit_length
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.whole import FusedWay, Passing, WholeFigures, WholeSearch
 from compatstore.upgrade.context import UpgradeContext
