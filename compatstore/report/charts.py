@@ -14,7 +14,7 @@ from typing import Literal
 
 from compatstore.evaluation import Estimate
 from compatstore.html import Html, element
-from compatstore.report.drawings import Curves, Drawing, Histogram, Intervals, Line, Point
+from compatstore.report.drawings import Curves, Drawing, Intervals, Line, Point
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 360.0, 44.0, 12.0, 12.0, 42.0
 HEIGHT = 230.0
@@ -86,35 +86,6 @@ def _(drawing: Curves, name: str) -> Html:
     ]
     said = "; ".join(f"{line.name}: {_said(line.points)}" for line in drawing.lines)
     return _svg(name, f"{drawing.title}, {drawing.y}", said, height, parts)
-
-
-@chart.register
-def _(drawing: Histogram, name: str) -> Html:
-    bottom, most = HEIGHT - BOTTOM, max(drawing.counts)
-    y, bins = Axis(0.0, most * 1.05, bottom, TOP), len(drawing.counts)
-    x = Axis(0.0, float(bins), LEFT, WIDTH - RIGHT)
-    named = range(0, bins + 1, max(bins // 4, 1))
-    parts = [
-        *_level(y, LEFT, WIDTH - RIGHT),
-        *(
-            element(
-                "rect",
-                element("title", f"{short(low)} to {short(high)}: {count}"),
-                x=x.at(place) + 0.5,
-                y=y.at(count),
-                width=(x.end - x.start) / bins - 1,
-                height=bottom - y.at(count),
-                class_="bar",
-            )
-            for place, (count, low, high) in enumerate(
-                zip(drawing.counts, drawing.edges, drawing.edges[1:], strict=False)
-            )
-        ),
-        *(_text(x.at(place), bottom + 15, f"{drawing.edges[place]:.2g}", "middle") for place in named),
-        _text((LEFT + WIDTH - RIGHT) / 2, bottom + 33, drawing.x, "middle"),
-    ]
-    said = f"{sum(drawing.counts)} from {short(drawing.edges[0])} to {short(drawing.edges[-1])}"
-    return _svg(name, drawing.title, said, HEIGHT, parts)
 
 
 def _svg(name: str, title: str, said: str, height: float, parts: Sequence[Html]) -> Html:

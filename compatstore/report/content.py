@@ -12,9 +12,8 @@ from typing import TypeAlias
 from compatstore import next_step
 from compatstore.evaluation import DecisionTable, Estimate
 from compatstore.evaluation.decision import SAME_SHARE
-from compatstore.report.drawings import Curves, Drawing, Histogram, Intervals, Line, Point
+from compatstore.report.drawings import Curves, Drawing, Intervals, Line, Point
 from compatstore.shown import Table, table
-from compatstore.upgrade.estimates.details import Uncertainty
 from compatstore.upgrade.estimates.measured import as_served, what_matters
 from compatstore.upgrade.estimates.query_changes import QueryChange
 from compatstore.upgrade.estimates.reporting import UpgradeReport
@@ -67,7 +66,6 @@ def sections(report: UpgradeReport) -> tuple[Section, ...]:
         ("Waves", _waves(report)),
         ("Queries that rise and fall", _changes(report)),
         ("Groups of queries", _groups(report)),
-        ("Predicted errors of transformed vectors", _uncertainty(report)),
         ("What it cost", _costs(report)),
         ("Steps", _steps(report)),
         ("Items that cannot be embedded", _refusals(report)),
@@ -295,54 +293,6 @@ def _groups(report: UpgradeReport) -> Iterator[SectionPart]:
     )
 
 
-def _uncertainty(report: UpgradeReport) -> Iterator[SectionPart]:
-    predicted = None if report.details is None else report.details.uncertainty
-    if predicted is None:
-        return
-    yield (
-        f"sigma² is the squared error of a transformed vector, for each dimension, that its artifact predicts; "
-        f"{sum(predicted.counts)} vectors have one."
-    )
-    yield Histogram(
-        title="Transformed vectors by their predicted error",
-        x="sigma², logarithmic",
-        edges=predicted.edges,
-        counts=predicted.counts,
-    )
-    yield from _reliability(predicted)
-
-
-def _reliability(predicted: Uncertainty) -> Iterator[SectionPart]:
-    """Predicted beside actual errors."""
-    if not predicted.bins:
-        yield "Whether the predictions come true is not told: too few transformed items were embedded to measure."
-        return
-    order = "" if predicted.tau is None else f" Kendall's tau of the two is {predicted.tau:.2f}; 1 is the same order."
-    yield (
-        "Items that were embedded to measure, in tenths by sigma²: what was predicted, and the squared distance to "
-        f"the native vector.{order}"
-    )
-    yield table(
-        ("tenth", "items", "predicted", "actual"),
-        [
-            (number, found.items, f"{found.predicted:.3g}", f"{found.actual:.3g}")
-            for number, found in enumerate(predicted.bins, start=1)
-        ],
-        caption="Predicted and actual errors",
-    )
-    most = max(max(found.predicted, found.actual) for found in predicted.bins)
-    tenths = tuple(Point(found.predicted, _exact(found.actual)) for found in predicted.bins)
-    yield Curves(
-        title="Reliability of the predicted errors",
-        x="Predicted sigma²",
-        y="actual squared error for each dimension",
-        lines=(
-            Line(name="tenths of the items", points=tenths),
-            Line(name="as predicted", points=(Point(0.0, _exact(0.0)), Point(most, _exact(most))), promised=True),
-        ),
-    )
-
-
 def _refusals(report: UpgradeReport) -> Iterator[SectionPart]:
     if not report.unbackfillable:
         return
@@ -391,7 +341,3 @@ def _percent(estimate: Estimate | None) -> str:
 def _points(estimate: Estimate) -> Estimate:
     """The same in percent."""
     return Estimate(value=100 * estimate.value, low=100 * estimate.low, high=100 * estimate.high)
-
-
-def _exact(value: float) -> Estimate:
-    return Estimate(value=value, low=value, high=value)

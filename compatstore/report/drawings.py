@@ -1,4 +1,4 @@
-"""What the charts of a report show: figures with intervals, curves, and a histogram; without colours and pixels."""
+"""What the charts of a report show: figures with intervals, and curves; without colours and pixels."""
 
 from __future__ import annotations
 
@@ -79,21 +79,4 @@ class Intervals:
     marked: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Histogram:
-    """Counts in bins that are evenly wide by their logarithms.
-
-    Args:
-        title: What the chart shows.
-        x: What the axis is.
-        edges: Of the bins, ascending, above 0; one more than counts.
-        counts: Of each bin.
-    """
-
-    title: str
-    x: str
-    edges: tuple[float, ...]
-    counts: tuple[int, ...]
-
-
-Drawing: TypeAlias = Curves | Intervals | Histogram
+Drawing: TypeAlias = Curves | Intervals

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from compatstore.evaluation import Estimate
 from compatstore.report.charts import Axis, chart, picture, spanning
-from compatstore.report.drawings import Curves, Histogram, Intervals, Line, Point
+from compatstore.report.drawings import Curves, Intervals, Line, Point
 
 FIGURES = st.floats(-1e6, 1e6, allow_nan=False).map(lambda value: round(value, 6))
 ESTIMATES = st.tuples(FIGURES, FIGURES, FIGURES).map(sorted).map(
@@ -55,15 +55,6 @@ def test_curves(lines, level):
     points = sum(len(line.points) for line in lines)
     assert len(list(root.iter("circle"))) == points + len(lines)  # and one a line in the key
     assert len(titles(root)) == points + 1
-
-
-@pytest.mark.full
-@given(counts=st.lists(st.integers(0, 10**6), min_size=1, max_size=30).filter(any))
-def test_a_histogram(counts):
-    edges = tuple(float(number) for number in range(1, len(counts) + 2))
-    root = drawn(Histogram(title="t", x="x", edges=edges, counts=tuple(counts)))
-    heights = [float(bar.get("height")) for bar in root.iter("rect")]
-    assert heights[counts.index(max(counts))] == max(heights)
 
 
 @given(values=st.lists(FIGURES, min_size=1, max_size=5))

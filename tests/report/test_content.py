@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from compatstore.report.content import ShownQueries, sections
-from compatstore.report.drawings import Curves, Histogram, Intervals
+from compatstore.report.drawings import Curves, Intervals
 from compatstore.report.files import to_markdown
 from compatstore.shown import Table
 
@@ -27,7 +27,6 @@ def test_all_that_was_measured_is_told(pictured):
         "Decision",
         "Queries that rise and fall",
         "Groups of queries",
-        "Predicted errors of transformed vectors",
         "What it cost",
         "Steps",
     ]
@@ -42,8 +41,6 @@ def test_all_that_was_measured_is_told(pictured):
     )
     [worst, best] = of(said["Queries that rise and fall"], ShownQueries)
     assert (len(worst.changes), len(best.changes)) == (3, 2)
-    [histogram] = of(said["Predicted errors of transformed vectors"], Histogram)
-    assert sum(histogram.counts) == pictured.transformed
 
 
 def test_each_wave_is_drawn_as_its_gain_over_its_own_status_quo(taught):
