@@ -130,8 +130,7 @@ class UpgradingGallery:
 
 def written(fusion: Fusion) -> str:
     """A weight, and how native and transformed vectors are told apart: "0.5", "0.5 apart", or "0.5 and 0.15 apart"."""
-    own = fusion.transformed_weight
-    return f"{fusion.weight:g}" + (f" and {own:g}" if own is not None else "") + " apart" * fusion.per_origin
+    return f"{fusion.weight:g}" + " apart" * fusion.per_origin
 
 
 def measured(gallery: UpgradingGallery, share: float) -> dict[str, object]:

@@ -6,9 +6,7 @@ A query asks with both of its embeddings. Where d_s and d_t are its distances to
 
 with the mean and the deviation of distances of that version. Native and transformed vectors of the target have other
 means and deviations. Either each kind is standardised by its own, or both together, which leaves their distances as
-they are to each other; which is better depends on the transform and is chosen with the weight. A transformed vector
-says less of its item than a native one and may weigh less. What is fused by two weights deviates by two amounts, so
-each is divided by its own, sqrt((1 - w)^2 + w^2 + 2 w (1 - w) r), with r the correlation of z_s and z_t.
+they are to each other; which is better depends on the transform and is chosen with the weight.
 
 Distances are those of `measure`: |x|^2 - 2 q . x (l2), -cos (cosine) and -q . x (dot), so what a query adds to its
 distance to every item counts nowhere.
@@ -26,16 +24,86 @@ from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.boundary import checked_fields, require_fields
 from compatstore.documents import read_record, to_document
 from compatstore.errors import InvalidInput
+from compatstore.evaluation.bootstrap import Estimate
 from compatstore.evaluation.distances import Distances, shrunk_distances
 from compatstore.evaluation.relevance import Relevance
-from compatstore.evaluation.weight_choice import WeightChoice, require_share, weights_in_words
 from compatstore.shown import Shown
 from compatstore.versions import Metric
 
 Serving = Literal["source", "target", "fused"]  # by one version of an upgrade, or by both
 CANDIDATES = 20
 SAME_SHARE = 0.02  # items that cannot be embedded keep a gallery a little below the share that it was backfilled to
-_LEAST = 1e-6  # of a squared deviation: two versions may be each other's opposite
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightChoice:
+    """A weight and what it was chosen on.
+
+    Args:
+        weight: Weight of the target's distance, in [0, 1].
+        per_origin: Whether native and transformed vectors of the target are standardised apart.
+        native_share: Share of the gallery that was native in the target, from 0 to 1.
+        criterion: Figure that decided, such as "map".
+        truth: What counted as right: "labels", or "the target's 10 nearest neighbours".
+        num_queries: Queries that decided.
+        gain: Difference of the criterion to the status quo, from -1 to 1.
+        low: Lower end of its interval, which is simultaneous for all weights that were compared.
+        over_target: Difference of the criterion to the target alone, each query by the weight that other queries chose:
+            what is lost when the source is retired. Where queries judge an upgrade that teaches itself, the interval
+            reaches up to where it ends by the weight that is served. None where it was not measured.
+        target_gain: Difference of the target alone to the status quo. None where it was not measured.
+
+    Raises:
+        InvalidInput: A weight or the share is out of range.
+    """
+
+    weight: float
+    per_origin: bool
+    native_share: float
+    criterion: str
+    truth: str
+    num_queries: int
+    gain: float
+    low: float
+    over_target: Estimate | None = None
+    target_gain: Estimate | None = None
+
+    def __post_init__(self) -> None:
+        require_fields(self)
+        require_share("choose the weight of a fusion", "a weight", self.weight)
+        require_share("choose the weight of a fusion", "a native share", self.native_share)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.weight:.4g} by {self.criterion} of {self.num_queries} queries, correct by {self.truth}, for "
+            f"a native share of {self.native_share:.4g}: {100 * self.gain:+.1f} points to the status quo, "
+            f"{100 * self.low:+.1f} at least"
+        )
+
+    @property
+    def loss(self) -> str:
+        """What searches lose when the source is retired, as text for people; "" where it was not measured."""
+        if self.over_target is None:
+            return ""
+        return (
+            f"{self.criterion} of the target alone is {_lost(self.over_target)} from that of both versions as one, "
+            f"measured at a native share of {self.native_share:.4g}, correct by {self.truth}"
+        )
+
+
+def _lost(over: Estimate) -> str:
+    value, low, high = (0.0 - 100 * end for end in (over.value, over.high, over.low))  # 0.0: no "-0.0"
+    return f"{value:+.1f} points ({low:+.1f} to {high:+.1f})"
+
+
+def require_share(asked: str, what: str, value: float) -> None:
+    """Refuse a share that is not from 0 to 1.
+
+    Raises:
+        InvalidInput: It is not.
+    """
+    if not 0 <= value <= 1:
+        raise InvalidInput(asked, expected=f"{what} from 0 to 1", found=f"{value}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +152,8 @@ class Fusion(Shown):
             one version only, what is expected of the other distance takes its place: the correlation times the
             standardised distance that is known.
         candidates: Items that each version's search brings in at first, at least.
-        choices: Weights that were chosen, by ascending native share; none where the caller named the weight.
+        choices: Weights with what they were measured to give, by ascending native share; one if the caller named it.
         native_share: Share of the gallery that was native in the target when the weight was last set.
-        measured: What a weight that the caller named gave on the sample; None for a chosen one.
-        transformed_weight: Weight of the target's distance of items without a native vector of the target, in [0, 1];
-            None for `weight`.
         shrinkage: True if distances to transformed vectors are shrunk by their predicted error; the constants and
             weights are of shrunk distances.
 
@@ -110,14 +175,11 @@ class Fusion(Shown):
     candidates: int = CANDIDATES
     choices: tuple[WeightChoice, ...] = ()
     native_share: float = 0.0
-    measured: WeightChoice | None = None
-    transformed_weight: float | None = None
     shrinkage: bool = False
 
     def __post_init__(self) -> None:
         require_fields(self)
-        for weight in (self.weight, self.transformed_weight or 0.0):
-            require_share("fuse two versions", "a weight", weight)
+        require_share("fuse two versions", "a weight", self.weight)
         require_share("fuse two versions", "a native share", self.native_share)
         for holds, expected, found in (
             (-1 <= self.correlation <= 1, "a correlation from -1 to 1", self.correlation),
@@ -125,11 +187,6 @@ class Fusion(Shown):
         ):
             if not holds:
                 raise InvalidInput("fuse two versions", expected=expected, found=f"{found}")
-
-    @property
-    def weights(self) -> str:
-        """Of native and of transformed vectors, as text: "0.5", or "0.5, 0.15 transformed"."""
-        return weights_in_words(self.weight, None if self.single else self.transformed_weight)
 
     @property
     def single(self) -> bool:
@@ -148,12 +205,11 @@ class Fusion(Shown):
         choice = there.choice
         if choice is None:
             return there
-        taken = {name: getattr(choice, name) for name in ("weight", "transformed_weight", "per_origin")}
-        return replace(there, **taken)
+        return replace(there, weight=choice.weight, per_origin=choice.per_origin)
 
     def named(self, weight: float) -> Fusion:
         """The same with a weight that the caller names."""
-        return replace(self, weight=weight, transformed_weight=None, choices=())
+        return replace(self, weight=weight, choices=())
 
     def distances(
         self,
@@ -187,7 +243,7 @@ class Fusion(Shown):
             np.where(here, left, self.correlation * right),
             np.where(there, right, self.correlation * left),
         )
-        return np.where(here | there, self._weighed(left, right, native), np.inf)
+        return np.where(here | there, (1.0 - self.weight) * left + self.weight * right, np.inf)
 
     def shrunk(self, target: Doubles, factors: Doubles | float | None, metric: str) -> Doubles:
         """Distances to target vectors as the fusion compares them.
@@ -198,16 +254,6 @@ class Fusion(Shown):
             metric: Of the target.
         """
         return target if not self.shrinkage or factors is None else shrunk_distances(target, factors, metric)
-
-    def _weighed(self, left: Doubles, right: Doubles, native: BoolArray) -> Doubles:
-        """Standardised distances of both versions as one."""
-        if self.transformed_weight is None:
-            return (1.0 - self.weight) * left + self.weight * right
-        far = np.where(native, self.weight, self.transformed_weight)
-        near = 1.0 - far
-        squares = near**2 + far**2 + 2.0 * far * near * self.correlation
-        fused: Doubles = (near * left + far * right) / np.sqrt(np.maximum(squares, _LEAST))
-        return fused
 
     @property
     def mixture(self) -> Standardisation:

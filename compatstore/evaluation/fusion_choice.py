@@ -1,7 +1,6 @@
 """The weight of a fusion, chosen on a sample, and what a fusion so chosen gives to queries that did not choose.
 
-Every candidate, a weight, whether native and transformed vectors are standardised apart, and whether transformed ones
-then have the same weight or a smaller one, is compared with the status
+Every candidate, a weight and whether native and transformed vectors are standardised apart, is compared with the status
 quo, weight 0, query by query. Chosen is the candidate whose gain is surest: its simultaneous interval has the highest
 lower end; where the items are a sample, that of its own interval which allows for their draw must be above zero too.
 Where no interval lies above zero the weight is 0, and the gallery is served as before. What the fusion is reported to
@@ -23,15 +22,13 @@ from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.evaluation.bootstrap import Estimate
 from compatstore.evaluation.cross_fitting import Trial, folds_of, of_queries, own_rows
 from compatstore.evaluation.distances import measure
-from compatstore.evaluation.fusion import Fusion, fused_blocks, standardise
+from compatstore.evaluation.fusion import Fusion, WeightChoice, fused_blocks, standardise
 from compatstore.evaluation.judgements import places_among
 from compatstore.evaluation.relevance import Relevance
 from compatstore.evaluation.sampled import QueryFigures, find_in_blocks
-from compatstore.evaluation.weight_choice import WeightChoice
 
 WEIGHTS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 ALONE = (0.0, 1.0)  # the source alone, or the target
-DOUBT = 0.3  # weight of transformed vectors, as a part of that of native ones, where they are weighed apart
 CHOOSING = 400  # resamples where candidates are compared with each other; what is reported has all
 _BLOCK_CELLS = 2**21  # distances of a block, over all weights
 
@@ -45,13 +42,11 @@ class FittedFusion:
         found: Figures of each query by the weight that other queries chose: what to expect.
         served: Figures of each query by the weight that all queries chose. The query had a part in the choice, so their
             mean is too high rather than too low.
-        fold_weights: The weight that each fold's queries searched with, for a look at how sure the choice is.
     """
 
     fusion: Fusion
     found: QueryFigures
     served: QueryFigures
-    fold_weights: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,7 +115,6 @@ class FusionTrial(Trial):
         fusion = fusions[best.place]
         choice = WeightChoice(
             weight=fusion.weight,
-            transformed_weight=fusion.transformed_weight,
             per_origin=fusion.per_origin,
             native_share=fusion.native_share,
             criterion=self.settings.criterion,
@@ -136,7 +130,6 @@ class FusionTrial(Trial):
             fusion=replace(fusion, choices=(choice,)),
             found=found,
             served=self.joined(folds, tried[best.place]),
-            fold_weights=tuple(fusions[chosen.place].weight for chosen in taken),
         )
 
     def most_gained(self, native: BoolArray, constants: Fusion, found: QueryFigures, *, alone: bool = False) -> float:
@@ -182,7 +175,6 @@ class FusionTrial(Trial):
         gain = self.over(found, before) or Estimate(value=0.0, low=0.0, high=0.0)
         choice = WeightChoice(
             weight=fusion.weight,
-            transformed_weight=fusion.transformed_weight,
             per_origin=fusion.per_origin,
             native_share=fusion.native_share,
             criterion=self.settings.criterion,
@@ -213,15 +205,14 @@ class FusionTrial(Trial):
     def _candidates(self, constants: Fusion) -> list[Fusion]:
         """What is compared, the status quo first.
 
-        In a gallery of one kind there is nothing to standardise or to weigh apart. Without labels nothing tells
+        In a gallery of one kind there is nothing to standardise apart. Without labels nothing tells
         whether natives take first ranks from better items: a sample has few of the very nearest.
         """
-        alike = replace(constants, transformed_weight=None, per_origin=False)
+        alike = replace(constants, per_origin=False)
         together = [replace(alike, weight=weight) for weight in self.weights]
         if constants.native_share in (0, 1) or not self.sample.told:
             return together
-        apart = [replace(fusion, per_origin=True) for fusion in together if not fusion.single]
-        return [*together, *apart, *(replace(fusion, transformed_weight=DOUBT * fusion.weight) for fusion in apart)]
+        return [*together, *(replace(fusion, per_origin=True) for fusion in together if not fusion.single)]
 
     def _target(self, native: BoolArray) -> FloatArray:
         """(n, target dim) float32, the sample's vectors in the target where some rows are native."""

@@ -52,11 +52,11 @@ def _(result: Merge) -> Iterator[str | Table]:
 @view.register
 def _(result: Fusion) -> Iterator[str | Table]:
     """How both versions are searched as one."""
-    yield f"weight {result.weights} at a native share of {result.native_share:.4g}"
+    yield f"weight {result.weight:.4g} at a native share of {result.native_share:.4g}"
     rows = [
         (
             f"{choice.native_share:.4g}",
-            choice.weights,
+            f"{choice.weight:.4g}",
             "apart" if choice.per_origin else "together",
             f"{100 * choice.gain:+.1f} ({100 * choice.low:+.1f} at least)",
         )

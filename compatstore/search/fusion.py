@@ -104,11 +104,10 @@ class FusionPlan:
         source, target, fusion = self.source.version, self.target.version, self.fusion
         apart = ((f"native {target}", fusion.native), (f"transformed {target}", fusion.transformed))
         constants = ((source, fusion.source), *(apart if fusion.per_origin else ((target, fusion.mixture),)))
-        less, kind = fusion.transformed_weight, "standardised shrunk" if self.uncertainty else "standardised"
+        kind = "standardised shrunk" if self.uncertainty else "standardised"
         lines = [
             f"query in {source} and {target}, {self.k} nearest, 2 part(s), merge: fused, "
-            f"{1 - fusion.weight:.4g} {source} + {fusion.weight:.4g} {target}"
-            + ("" if less is None else f", {1 - less:.4g} {source} + {less:.4g} {target} where it is transformed"),
+            f"{1 - fusion.weight:.4g} {source} + {fusion.weight:.4g} {target}",
             *(
                 f"  {part.metric} on column {part.columns.vector} with the query of {part.version}; "
                 f"{self.where or 'all rows'}{part.index}"
@@ -117,7 +116,7 @@ class FusionPlan:
             "  candidates: read on until no other item can be nearer; of an index, what it compares",
             f"  {kind} distances: {'; '.join(f'{name} {_shown(each)}' for name, each in constants)}",
             f"  an item without one of the two vectors has {fusion.correlation:.4g} of its other distance",
-            f"  weight {fusion.choice or 'named by the caller'}",
+            f"  weight {fusion.choice or f'{fusion.weight:.4g}'}",
             f"  price: two embeddings and two searches for a query, and the column of {source} is kept",
             *([f"  warning: {self.warning}"] if self.warning else []),
         ]

@@ -188,8 +188,7 @@ class RankedLists:
         made: list[tuple[bool, Doubles | float]] = [(False, factor) for factor in factors]
         if (factors[0] == factors[1]).all():
             made = made[:1]
-        apart = self.fusion.per_origin or self.fusion.transformed_weight is not None
-        return [(True, 1.0), *made] if apart else made
+        return [(True, 1.0), *made] if self.fusion.per_origin else made
 
     def _expected(self, distances: Doubles, factor: Doubles | float) -> Doubles:
         return self.fusion.shrunk(distances, factor, self.metric)

@@ -18,7 +18,7 @@ from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.distances import measure
-from compatstore.evaluation.fusion import Fusion, standardise
+from compatstore.evaluation.fusion import Fusion, WeightChoice, standardise
 from compatstore.evaluation.fusion_choice import FittedFusion, FusionTrial
 from compatstore.evaluation.sampled import QueryFigures
 from compatstore.evaluation.strategies import (
@@ -29,7 +29,6 @@ from compatstore.evaluation.strategies import (
     map_alone,
     trial_of_fusions,
 )
-from compatstore.evaluation.weight_choice import WeightChoice
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import MOST_QUERIES

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from compatstore import next_step
 from compatstore.errors import UpgradeError
-from compatstore.evaluation.weight_choice import WeightChoice
+from compatstore.evaluation.fusion import WeightChoice
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.fragment_counts import forget_counts
 from compatstore.storage.history import HistoryEntry

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from compatstore import next_step
 from compatstore.errors import Interrupted
-from compatstore.evaluation.weight_choice import WeightChoice
+from compatstore.evaluation.fusion import WeightChoice
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import RunRecord

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compatstore.evaluation.fusion import Serving
-from compatstore.evaluation.weight_choice import WeightChoice
+from compatstore.evaluation.fusion import Serving, WeightChoice
 from compatstore.shown import Shown
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.ids import first_of

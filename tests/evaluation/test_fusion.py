@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import DecisionSettings, EvaluationSample
-from compatstore.evaluation.cross_fitting import FOLDS
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import (
     Fusion,
     Standardisation,
+    WeightChoice,
     distances_to,
     fused_blocks,
     standardise,
@@ -25,7 +25,6 @@ from compatstore.evaluation.fusion_choice import FusionTrial
 from compatstore.evaluation.ranking import rank_blocks
 from compatstore.evaluation.relevance import relevance_from_labels, relevance_from_neighbours
 from compatstore.evaluation.sampled import WHOLE, Sampling, find_in_blocks
-from compatstore.evaluation.weight_choice import WeightChoice
 
 METRICS = ["l2", "cosine", "dot"]
 
@@ -85,12 +84,10 @@ standardisations = st.builds(Standardisation, mean=numbers, deviation=st.floats(
                 num_queries=st.integers(0, 1000),
                 gain=st.floats(-1, 1),
                 low=st.floats(-1, 1),
-                transformed_weight=st.none() | st.floats(0, 1),
             ),
             max_size=3,
         ).map(tuple),
         native_share=st.floats(0, 1),
-        transformed_weight=st.none() | st.floats(0, 1),
     )
 )
 def test_json_gives_back_every_number(fusion):
@@ -105,8 +102,6 @@ def test_json_gives_back_every_number(fusion):
         {"weight": 0.5, "correlation": 2},
         {"weight": 0.5, "candidates": 0},
         {"weight": 0.5, "native_share": -0.1},
-        {"weight": 0.5, "transformed_weight": 1.5},
-        {"weight": 0.5, "transformed_weight": float("nan")},
     ],
 )
 def test_numbers_out_of_range_are_refused(wrong):
@@ -130,32 +125,9 @@ def test_the_weight_follows_the_choice_for_no_more_natives_than_there_are():
     shares = [0.0, 0.1, 0.3, 0.49, 0.75, 0.99, 1.0]
     assert [fusion.at(share).weight for share in shares] == [0.3, 0.3, 0.3, 0.6, 0.6, 1.0, 1.0]
     assert [fusion.at(share).per_origin for share in (0.1, 0.5, 1.0)] == [False, True, False]
-    assert "0.6 chosen by map of 9 queries" in str(fusion.at(0.7).choice)
+    assert "0.6 by map of 9 queries" in str(fusion.at(0.7).choice)
     named = fusion.named(0.2)
     assert (named.choice, named.at(1.0).weight) == (None, 0.2)
-
-
-def test_a_weight_of_transformed_vectors_is_taken_with_the_choice_and_not_by_a_caller():
-    choices = chosen(0.5, 0.1), replace(chosen(0.5, 0.2, per_origin=True), transformed_weight=0.15), chosen(0.7, 1.0)
-    fusion = Fusion(weight=0.5, choices=choices)
-    assert [fusion.at(share).transformed_weight for share in (0.1, 0.3, 1.0)] == [None, 0.15, None]
-    assert str(fusion.at(0.3).choice).startswith("0.5, 0.15 transformed chosen by map")
-    assert (fusion.at(0.3).weights, replace(fusion.at(0.3), weight=1.0).weights) == ("0.5, 0.15 transformed", "1")
-    assert fusion.at(0.3).named(0.2).transformed_weight is None
-
-
-def test_two_weights_leave_items_without_a_meaning_equally_far_apart():
-    """Irrelevant items of both kinds: their fused distances deviate by 1, whatever the weights are."""
-    random = np.random.default_rng(1)
-    near = random.normal(size=100_000)
-    far = 0.6 * near + 0.8 * random.normal(size=near.shape)
-    native = np.arange(len(near)) % 2 == 0
-    fusion = Fusion(weight=0.9, transformed_weight=0.2, per_origin=True, correlation=0.6)
-    found = fusion.distances(near, far, native)
-    assert found[native].std() == pytest.approx(1.0, abs=0.02)
-    assert found[~native].std() == pytest.approx(1.0, abs=0.02)
-    opposite = replace(fusion, weight=0.5, transformed_weight=0.5, correlation=-1.0)
-    assert np.isfinite(opposite.distances(near, -near, native)).all()
 
 
 # ---- its constants
@@ -288,7 +260,6 @@ def test_nothing_is_served_that_is_not_surely_better():
     fitted = fit(sample(1.0, 40.0, 0.0))
     assert fitted.fusion.weight == 0
     assert (fitted.fusion.choice.gain, fitted.fusion.choice.low) == (0.0, 0.0)
-    assert set(fitted.fold_weights) == {0.0}
 
 
 def test_the_target_alone_is_a_candidate():
@@ -348,7 +319,6 @@ def test_the_queries_that_are_reported_did_not_choose():
         easily = DecisionSettings(resamples=50, confidence=0.02)  # every gain passes for a sure one
         tried = replace(trial(drawn), settings=easily)
         fitted = tried.fit(np.zeros(40, bool), tried.constants())
-        assert len(fitted.fold_weights) == FOLDS
         status_quo, chosen = (brute_force(drawn, fitted.fusion, weight) for weight in (0.0, fitted.fusion.weight))
         gains.append((np.nanmean(chosen - status_quo), np.nanmean(fitted.found.values[-1] - status_quo)))
     (own, other), error = np.mean(gains, axis=0), np.std(gains, axis=0)[1] / np.sqrt(len(gains))
@@ -368,16 +338,6 @@ def test_natives_and_transformed_are_standardised_as_their_errors_ask():
     assert shrunk.per_origin
     assert not empty.per_origin
     assert all(0 < fusion.weight < 1 for fusion in (shrunk, empty))
-
-
-@pytest.mark.full
-def test_transformed_vectors_that_say_little_weigh_less_than_native_ones():
-    drawn = sample(2.0, 0.6, 3.0, queries=400, items=300)
-    fusion = fit(drawn, np.arange(300) % 4 == 0).fusion
-    assert fusion.per_origin
-    assert fusion.transformed_weight is not None
-    assert 0 < fusion.transformed_weight < fusion.weight < 1
-    assert fusion.choice.transformed_weight == fusion.transformed_weight
 
 
 @pytest.mark.full

@@ -165,11 +165,7 @@ def fused_distance(fusion, source, target, native):
         fusion.correlation * right if left is None else left,
         fusion.correlation * left if right is None else right,
     )
-    own = fusion.transformed_weight
-    weight = fusion.weight if native or own is None else own
-    moment = (1 - weight) ** 2 + weight**2 + 2 * weight * (1 - weight) * fusion.correlation
-    moment = max(moment, 1e-6)  # 0 of two versions that are each other's opposite
-    return ((1 - weight) * left + weight * right) / (1 if own is None else moment**0.5)
+    return (1 - fusion.weight) * left + fusion.weight * right
 
 
 def reference(gallery, fusion, queries, row, *, among):
@@ -220,7 +216,6 @@ def one_query(queries, row):
     metric=st.sampled_from(METRICS),
     dtype=st.sampled_from(["float32", "float16"]),
     weight=st.floats(0.01, 0.99),
-    own=st.none() | st.floats(0, 1),
     per_origin=st.booleans(),
     correlation=st.floats(-1, 1),
     k=st.integers(1, ROWS),
@@ -232,7 +227,6 @@ def one_query(queries, row):
     metric="l2",
     dtype="float32",
     weight=0.5,
-    own=0.0,
     per_origin=False,
     correlation=-1.0,
     k=5,
@@ -240,10 +234,10 @@ def one_query(queries, row):
     deleted=set(),
 )
 def test_a_fused_search_ranks_as_comparing_with_every_vector_does(
-    state, seed, metric, dtype, weight, own, per_origin, correlation, k, first, deleted
+    state, seed, metric, dtype, weight, per_origin, correlation, k, first, deleted
 ):
     """However few rows of each column are looked at first, and in whatever blocks the queries are searched."""
-    apart = {"transformed_weight": own, "per_origin": per_origin, "correlation": correlation}
+    apart = {"per_origin": per_origin, "correlation": correlation}
     fusion = replace(FUSION, weight=weight, **apart)
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         patch.setattr(module, "first_depth", lambda items, k: first)
@@ -465,8 +459,6 @@ def test_a_plan_says_what_is_searched_and_what_it_costs(tmp_path, numbers):
         replace(plan, fusion=replace(FUSION, per_origin=False))
     )
     assert "two embeddings and two searches" in said
-    apart = str(replace(plan, fusion=replace(FUSION, transformed_weight=0.1)))
-    assert "0.6 v1 + 0.4 v2, 0.9 v1 + 0.1 v2 where it is transformed" in apart
 
 
 def test_other_numbers_of_queries_and_queries_without_a_direction_are_refused(tmp_path, numbers):

@@ -141,16 +141,16 @@ def test_the_weight_grows_with_the_native_share(world, hopped):
 
 @pytest.mark.full
 def test_a_choice_of_the_same_weight_is_followed_too(hopped):
-    """A little more natives, and transformed vectors weigh less."""
+    """A little more natives, and they are standardised apart."""
     hopped.upgrade("v2", backfill=0.22)
     first, *_ = hopped.evaluate("v2", labels="label", sample=ITEMS, weight="best").choices
-    first = replace(first, weight=0.5, transformed_weight=None, native_share=0.1)
-    choices = first, replace(first, transformed_weight=0.15, native_share=0.25)
+    first = replace(first, weight=0.5, per_origin=False, native_share=0.1)
+    choices = first, replace(first, per_origin=True, native_share=0.25)
     fusion = replace(hopped._catalog.registry().fusion_of("v2"), choices=choices).at(0.22)
     save_fusion(hopped._catalog, hopped._catalog.registry().runs["v2"], fusion, "label")
-    assert hopped.explain().fusion.weights == "0.5"
+    assert hopped.explain().fusion.per_origin is False
     hopped.upgrade("v2", backfill=0.235)
-    assert hopped.explain().fusion.weights == "0.5, 0.15 transformed"
+    assert hopped.explain().fusion.per_origin is True
 
 
 def test_an_upgrade_that_changes_no_share_writes_no_step(fused):
@@ -183,10 +183,10 @@ def test_without_labels_the_neighbours_by_both_models_decide(hopped):
 
 def test_a_weight_that_the_caller_names_stays(world, hopped):
     fusion = hopped.evaluate("v2", weight=0.3, sample=60)
-    assert (fusion.weight, fusion.choices) == (0.3, ())
+    assert (fusion.weight, [choice.weight for choice in fusion.choices]) == (0.3, [0.3])
     hopped.upgrade("v2", backfill=0.5)
     assert hopped.explain().fusion.weight == 0.3
-    assert "named by the caller" in str(hopped.explain())
+    assert "weight 0.3 by map" in str(hopped.explain())
 
 
 def test_explain_says_strategy_weight_constants_candidates_and_price(fused):

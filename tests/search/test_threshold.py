@@ -29,16 +29,15 @@ FUSION = Fusion(
     seed=st.integers(0, 10_000),
     depth=st.integers(1, 12),
     weight=st.floats(0.01, 0.99),
-    own=st.none() | st.floats(0, 1),
     per_origin=st.booleans(),
     correlation=st.floats(-1, 1),
     shift=st.floats(-5, 5),
     metric=st.sampled_from(["l2", "cosine", "dot"]),
     factors=st.none() | st.tuples(st.floats(0, 1), st.floats(1, 2)),
 )
-def test_what_lists_leave_out_is_no_nearer(seed, depth, weight, own, per_origin, correlation, shift, metric, factors):
+def test_what_lists_leave_out_is_no_nearer(seed, depth, weight, per_origin, correlation, shift, metric, factors):
     """Whatever vectors, kinds and doubts the rows have: the bounds of `RankedLists` hold for each."""
-    apart = {"transformed_weight": own, "per_origin": per_origin, "correlation": correlation}
+    apart = {"per_origin": per_origin, "correlation": correlation}
     fusion, k = replace(FUSION, weight=weight, shrinkage=factors is not None, **apart), 3
     rng = np.random.default_rng(seed)
     distances, native = rng.normal(size=(2, 20)) + shift, rng.random(20) < 0.5

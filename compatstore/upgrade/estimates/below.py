@@ -97,7 +97,7 @@ def kept_gain(catalog: Catalog, registry: Registry, target: str, way: Way) -> Ke
 def _of_fusion(registry: Registry, target: str, way: Way) -> KeptGain | None:
     """What was measured when it was chosen."""
     fusion = registry.fusion_of(target)
-    weighed = None if fusion is None else fusion.choice or fusion.measured
+    weighed = None if fusion is None else fusion.choice
     if weighed is None:
         return None
     # The intervals are as wide on both sides.

@@ -73,7 +73,7 @@ def choose_fusion(
     share = native_share(context)
     if weight is not None:
         named = replace(constants.named(weight), native_share=share)
-        return replace(named, measured=trial.measure(native, named))
+        return replace(named, choices=(trial.measure(native, named),))
     larger = [other for other in SHARES if other > share + SAME_SHARE]
     masks = [native, *(trial.sample.filled(other, native) for other in larger)]
     fitted, monitor = list[Fusion](), Monitor("choose", len(masks), progress)
@@ -136,7 +136,7 @@ def save_fusion(
         return registry.with_serving(ServingRecord(run.target, open_run.identity, fusion, labels, serving))
 
     choice = fusion.choice
-    note = f"weight {fusion.weights}" if choice is None else f"weight {choice}"
+    note = f"weight {fusion.weight if choice is None else choice}"
     edit(catalog.store, change, HistoryEntry(STEP, run.target, note=note))
 
 
