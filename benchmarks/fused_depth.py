@@ -56,8 +56,8 @@ def measured(data: EmbeddedSet, items: int, queries: int, *, expected: bool) -> 
         gallery.evaluate("v2", weight=WEIGHT, sample=min(items, 1000))
         found = gallery.search(both, k=K, columns=["id"])["id"].to_numpy().reshape(queries, K)
         fusion = served_by(gallery, "v2")
-        if fusion.expected != expected:
-            raise RuntimeError(f"searched by expected distances: {fusion.expected}")
+        if fusion.shrinkage != expected:
+            raise RuntimeError(f"searched by shrunk distances: {fusion.shrinkage}")
         factors = factors_of(gallery, "v2", list(range(items)))
         natives, column = (
             gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist(),
