@@ -81,19 +81,21 @@ def of_orphans(error: BaseException) -> bool:
 
 
 def _freed_of_orphans(error: BaseException, catalog: Any) -> bool:
-    """Whether an index on a column that is gone made a verb fail, and is dropped now.
+    """True if an index on a column that is gone made a verb fail, and is gone now.
 
     A process that is killed between the commit of an index and the look at its column leaves such an index, if a rival
     has dropped the column meanwhile. Lance reads such a table by no condition, so that nothing was written before.
+    The rival may have dropped the index too by now: then there is none left to drop.
     """
     if not of_orphans(error):
         return False
     from compatstore.storage.indexes import drop_orphans
 
     try:
-        return bool(catalog.store.retry("drop indexes without a column", lambda: drop_orphans(catalog.store.writer())))
+        catalog.store.retry("drop indexes without a column", lambda: drop_orphans(catalog.store.writer()))
     except Exception:  # of a table that cannot be written: the first error says more
         return False
+    return True
 
 
 @contextmanager

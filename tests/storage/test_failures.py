@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from compatstore.errors import StorageError
-from compatstore.storage.failures import ends_whole, require_whole
+from compatstore.storage.failures import answers, ends_whole, require_whole
 from compatstore.storage.files import Files
 from compatstore.storage.location import Location
 from compatstore.storage.snapshot import LanceFileWriter
@@ -108,3 +108,26 @@ def test_wherever_a_file_is_cut_it_is_not_committed(tmp_path, vectors):
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["1", "20", "60", "300", "2000"]
     assert cs.Gallery.open(path).maintenance.verify().clean
+
+
+@answers
+class Verbs:
+    """Verbs of which the first call meets an index whose column a rival has dropped."""
+
+    def __init__(self, catalog, met):
+        self._catalog, self.met, self.calls = catalog, met, 0
+
+    def look(self):
+        self.calls += 1
+        if self.calls in self.met:
+            raise OSError("LanceError(Index): Could not find field ancestry for id 12")
+        return self.calls
+
+
+def test_a_verb_goes_on_where_the_rival_has_dropped_the_index_as_well(gallery):
+    catalog = gallery._catalog
+    assert Verbs(catalog, met={1}).look() == 2
+    always = Verbs(catalog, met={1, 2, 3})
+    with pytest.raises(OSError, match="field ancestry"):
+        always.look()
+    assert always.calls == 2
