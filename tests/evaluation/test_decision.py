@@ -100,7 +100,7 @@ def test_a_better_target_is_advised_and_budgets_are_read_off():
     assert (kept[-1].value, kept[-1].low, kept[-1].high) == (1.0, 1.0, 1.0)
     assert kept[5].low < kept[5].value < kept[5].high < 1.0
     assert table.smallest_share(0.98) == 1.0
-    assert table.smallest_share(kept[7].low) == 0.25
+    assert table.smallest_share(kept[5].low) == 0.25
     assert table.smallest_share(0.1) == 0.0
     assert table.smallest_share(1.01) is None
 
