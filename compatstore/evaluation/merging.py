@@ -71,16 +71,11 @@ class Calibration:
 
     def apply(self, distances: Doubles) -> Doubles:
         """Mapped distances, of the same shape; infinite where a distance is."""
-        x, y = np.array(self.distances), np.array(self.mapped)
-        low, high = y[0] + (distances - x[0]) * self.slope, y[-1] + (distances - x[-1]) * self.slope
-        if len(x) > 1:
-            place = np.clip(np.searchsorted(x, distances, side="right") - 1, 0, len(x) - 2)
-            shares = (np.clip(distances, x[0], x[-1]) - x[place]) / np.diff(x)[place]
-            between = y[place] + shares * np.diff(y)[place]
-            # A rounded line may end beyond the knot where the next line begins.
-            between = np.clip(between, y[place], y[place + 1])
-            low = np.where(distances >= x[0], between, low)
-        mapped: Doubles = np.where(distances > x[-1], high, low)
+        x, y = np.array(self.distances), np.array([*self.mapped, self.mapped[-1]])
+        place = np.maximum(np.searchsorted(x, distances, side="right") - 1, 0)
+        # A rounded line may end beyond the knot where the next line begins.
+        between = np.clip(np.interp(distances, x, y[:-1]), y[place], y[place + 1])
+        mapped: Doubles = between + self.slope * (np.minimum(distances - x[0], 0) + np.maximum(distances - x[-1], 0))
         return mapped
 
     def __str__(self) -> str:
@@ -223,31 +218,21 @@ def matched(source: Doubles, target: Doubles, correct: BoolArray) -> Calibration
 
 
 def _chances(distances: Doubles, correct: BoolArray) -> tuple[Doubles, Doubles]:
-    """Mean distance of each of some bins, ascending, and its share of correct pairs, made strictly decreasing.
+    """Mean distance of each of some bins, ascending, and its share of correct pairs, strictly decreasing.
 
-    Bins grow with the distance: what ranks first is told apart finely.
+    Bins grow with the distance: what ranks first is told apart finely. Adjacent bins are pooled until their shares
+    decrease (Ayer et al. 1955).
     """
     order = np.argsort(distances, kind="stable")
     pairs = len(order)
     first = min(max(pairs // 4096, _FEWEST), pairs)
     edges = np.unique(np.concatenate([[0], np.geomspace(first, pairs, BINS).round().astype(np.intp)]))
-    counts = np.diff(edges)
-    means = np.add.reduceat(distances[order], edges[:-1]) / counts
-    shares = np.add.reduceat(correct[order].astype(np.float64), edges[:-1]) / counts
-    return _pooled(means, shares, counts.astype(np.float64))
-
-
-def _pooled(means: Doubles, shares: Doubles, counts: Doubles) -> tuple[Doubles, Doubles]:
-    """Pool adjacent bins until the shares decrease strictly (Ayer et al. 1955)."""
-    pools: list[tuple[float, float, float]] = []
-    for pool in zip(means.tolist(), shares.tolist(), counts.tolist(), strict=True):
-        mean, share, count = pool
-        while pools and pools[-1][1] <= share:
-            other_mean, other_share, other = pools.pop()
-            mean, share = (
-                (mean * count + other_mean * other) / (count + other),
-                (share * count + other_share * other) / (count + other),
-            )
-            count += other
-        pools.append((mean, share, count))
-    return np.array([pool[0] for pool in pools]), np.array([pool[1] for pool in pools])
+    rows = np.stack([np.ones(pairs), distances[order], correct[order]], axis=1)
+    pools = list[Doubles]()
+    for sums in np.add.reduceat(rows, edges[:-1]):
+        pool = sums
+        while pools and pools[-1][2] / pools[-1][0] <= pool[2] / pool[0]:
+            pool = pool + pools.pop()
+        pools.append(pool)
+    counts, distance, hits = np.array(pools).T
+    return distance / counts, hits / counts
