@@ -80,31 +80,24 @@ def measure_merge(
         InvalidInput: There is no such column of labels, or the criterion is CMC and the sample not the whole gallery.
     """
     bridge = _bridge(context)
-    sample = _usable(
-        context,
-        draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed, progress=progress),
-    )
+    drawn = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed, progress=progress)
+    sample = _usable(context, drawn)
     part_queries = sample.source_queries
     if bridge is not None:
         part_queries = context.catalog.artifact(bridge.id).apply(sample.target_queries).vectors
     found = VectorForm.of(context.registry.record(context.run.source)).searchable(part_queries)
     sample, part_queries = sample.asking(found), part_queries[found]  # a search refuses the others
     every = np.arange(len(sample.places))
+    chosen = decision_settings(context, settings)
     # Nothing is transformed, and no merge looks at it.
-    trial = trial_of_fusions(as_evaluation_sample(sample, sample.native, every), decision_settings(context, settings))
-    metrics = trial.settings.source_metric, trial.settings.target_metric
-    source, others, target = (
-        measure(queries, items, metric)
-        for queries, items, metric in (
-            (sample.source_queries, sample.source.vectors, metrics[0]),
-            (part_queries, sample.source.vectors, metrics[0]),
-            (sample.target_queries, sample.native, metrics[1]),
-        )
-    )
+    trial = trial_of_fusions(as_evaluation_sample(sample, sample.native, every), chosen)
+    source = measure(sample.source_queries, sample.source.vectors, chosen.source_metric)
+    others = measure(part_queries, sample.source.vectors, chosen.source_metric)
+    target = measure(sample.target_queries, sample.native, chosen.target_metric)
     calibrated = bridge is None or not comparable(context.registry, bridge)
     native = sample.served.valid & (sample.served.origin == NATIVE)
     merged = find_merged(trial, others, target, native, calibrated=calibrated)
-    before = find_in_galleries(source, trial.relevance, [every], trial.settings.ks, trial.sampling)[0]
+    before = find_in_galleries(source, trial.relevance, [every], chosen.ks, trial.sampling)[0]
     queries = np.arange(len(part_queries))
     return Merge(
         bridge="" if bridge is None else bridge.id,
