@@ -94,7 +94,7 @@ class MeasuringVerbs(SearchVerbs):
                 surely better than the status quo, "best" is 0 and searches go on as before; weights for larger native
                 shares are chosen too, for a later `upgrade` that backfills. In an upgrade without a hop each item is
                 searched in one space: "best" calibrates the distances of the two lists, where they do not compare as
-                they are, and measures what their merge gains.
+                they are, and measures what their merge gains with the natives of now: call it again after a backfill.
             progress: Called as the sample is embedded, as its queries search, and as weights are chosen.
 
         Raises:
