@@ -73,7 +73,11 @@ class Curve:
             "transformed": result.transformed,
             "chosen": written(fusion),
         }
-        ways = {STATUS_QUO: replace(fusion, weight=0.0), SERVED: fusion, COLUMN: replace(fusion, weight=1.0, shrinkage=False)}
+        ways = {
+            STATUS_QUO: replace(fusion, weight=0.0),
+            SERVED: fusion,
+            COLUMN: replace(fusion, weight=1.0, shrinkage=False),
+        }
         found |= self._fused(ways, taught.stored(native), native, taught.factors)
         full = {FULL: replace(fusion, weight=1.0)}
         found |= self._fused(full, taught.vectors(TARGET), np.ones(len(native), bool), np.ones(len(native)))

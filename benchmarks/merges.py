@@ -74,8 +74,8 @@ def merged(source: Doubles, target: Doubles, native: BoolArray, function: Functi
     if function is not None:
         return np.where(native, target, function(source))
     ranks = np.empty_like(source)
-    ranks[:, native] = target[:, native].argsort(axis=1).argsort(axis=1)
-    ranks[:, ~native] = source[:, ~native].argsort(axis=1).argsort(axis=1) + 0.5
+    ranks[:, native] = target[:, native].argsort(axis=1, kind="stable").argsort(axis=1)
+    ranks[:, ~native] = source[:, ~native].argsort(axis=1, kind="stable").argsort(axis=1) + 0.5
     return ranks
 
 

@@ -27,16 +27,14 @@ import compatstore as cs
 from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
 from compatstore.arrays import FloatArray
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
-from compatstore.evaluation.cross_fitting import of_queries
 from compatstore.evaluation.curve import mixed_galleries
 from compatstore.evaluation.distances import fit_length, measure
 from compatstore.evaluation.fusion import fused_blocks, standardise
 from compatstore.evaluation.fusion_choice import WEIGHTS
-from compatstore.evaluation.merge_choice import mixed_blocks
-from compatstore.evaluation.merging import calibrate, few_queries
+from compatstore.evaluation.merging import calibrate, merged_blocks
 from compatstore.evaluation.ranking import Ranking, rank_blocks, rank_galleries
 from compatstore.evaluation.relevance import relevance_from_labels, relevance_from_neighbours
-from compatstore.evaluation.strategies import MERGE_NAMES, is_fused, sampled_neighbours
+from compatstore.evaluation.strategies import is_fused, sampled_neighbours
 from compatstore.trainers import Pairs, Residual
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
@@ -133,15 +131,12 @@ class World:
             relevance = relevance_from_labels(labels[self.queries], labels[self.gallery])
         everything = [np.arange(len(native))]
         merged = np.isin(np.arange(len(native)), backfilled[: len(native) // 4])
-        few = few_queries(len(self.queries), len(native))
-        calibration = calibrate(old.of(few), exact.of(few), of_queries(relevance, few))
-        blocks = mixed_blocks(old, exact, merged, relevance, list(MERGE_NAMES), calibration)
-        columns = [np.arange(len(native)) + len(native) * number for number in range(len(MERGE_NAMES))]
-        merges = [f"{name} 25%" for name in MERGE_NAMES.values()]
+        calibration = calibrate(old, exact, relevance, np.arange(len(self.queries)))
+        blocks = merged_blocks(old, exact, merged, relevance, calibration)
         found = {
             "status quo": rank_galleries(old, relevance, everything)[0],
             "naive swap": rank_galleries(swap, relevance, everything)[0],
-            **dict(zip(merges, rank_blocks(blocks, len(self.queries), relevance, columns), strict=True)),
+            "merge 25%": rank_blocks(blocks, len(self.queries), relevance, everything)[0],
         }
         names = ["hop alone", *(f"backfill {100 * share:.4g}%" for share in BUDGETS), "full backfill"]
         shares = mixed_galleries(backfilled, np.array(SHARES))

@@ -74,7 +74,7 @@ def evaluate(
     With --weight best the weight of each version is chosen on the sample, for the share of TARGET's vectors that are
     native and for larger ones, and stored. From then on searches with an image or a text ask both models, until the
     version before TARGET is retired. Where no weight is surely better than that version alone, searches go on as
-    before. Without a hop it chooses how native items and the others are merged.
+    before. Without a hop the merge of native items and the others is calibrated and measured instead.
     """
     from compatstore.upgrade.estimates.estimate import SAMPLE
     from compatstore.upgrade.estimates.gates import check_gates

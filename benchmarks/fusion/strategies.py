@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from benchmarks.merges import merged
 from benchmarks.pairs.embedded import SOURCE, TARGET
 from benchmarks.pairs.scenario import Scenario
 from compatstore.arrays import BoolArray, Doubles, FloatArray
@@ -16,8 +17,7 @@ from compatstore.evaluation.cross_fitting import Trial
 from compatstore.evaluation.distances import Distances, measure
 from compatstore.evaluation.fusion import Fusion, fused_blocks
 from compatstore.evaluation.fusion_choice import FusionTrial
-from compatstore.evaluation.merge_choice import MergeTrial, mixed_blocks
-from compatstore.evaluation.merging import RankMerge
+from compatstore.evaluation.merging import Calibration, calibrate
 from compatstore.evaluation.ranking import rank_blocks
 from compatstore.evaluation.relevance import Relevance, relevance_from_labels
 from compatstore.evaluation.sampled import WHOLE
@@ -27,11 +27,7 @@ from compatstore.versions import Metric
 STATUS_QUO, COLUMN, CHOSEN = "status quo", "target's column", "fused, w chosen"
 RANK_OFFSET = 60  # of reciprocal rank fusion
 FIRST = (10, 50)  # candidates that a cascade embeds
-MERGES: dict[RankMerge, str] = {
-    "distance": "merge by distance",
-    "calibrated": "merge by calibrated distance",
-    "reciprocal rank": "merge by reciprocal rank",
-}
+MERGES = ("merge by distance", "merge by calibrated distance", "merge by reciprocal rank")
 FINDING = {"source": STATUS_QUO, "target": COLUMN, "fusion": CHOSEN}  # what finds a cascade's candidates
 _BLOCK = 64  # queries
 
@@ -122,10 +118,11 @@ class UpgradingGallery:
         trying = FusionTrial(**vars(self._trial))
         return trying.fit(native, trying.constants()).fusion
 
-    def merging(self) -> MergeTrial:
-        """The same items, for the calibration of a merge."""
-        sample = self._trial.sample
-        return MergeTrial(**vars(self._trial), part_queries=sample.source_queries, comparable=True)
+    def calibration(self) -> Calibration:
+        """The calibration of a merge that the same items are fitted to."""
+        vectors = self._trial.sample.source, self._trial.sample.native
+        source, target = (measure(own, own, self.metric, block=_BLOCK) for own in vectors)
+        return calibrate(source, target, self._trial.relevance, np.arange(len(vectors[0])))
 
 
 def written(fusion: Fusion) -> str:
@@ -157,12 +154,12 @@ def measured(gallery: UpgradingGallery, share: float) -> dict[str, object]:
         for by in ("target", "both")
     }
     fused = fused_blocks(source, target, native, relevance, list(fusions.values()))
-    merged = mixed_blocks(source, exact, native, relevance, list(MERGES), gallery.merging().calibration())
+    parts = merged_parts(source, exact, native, relevance, gallery.calibration())
     cascaded = cascaded_blocks(source, target, exact, native, relevance, list(cascades.values()), gallery.both)
     found: dict[str, object] = {"chosen": written(fusion)}
     for names, blocks in (
         (list(fusions), fused),
-        (list(MERGES.values()), merged),
+        (MERGES, parts),
         (["fused by reciprocal rank"], fused_ranks(source, target, relevance)),
         (list(cascades), cascaded),
     ):
@@ -170,6 +167,18 @@ def measured(gallery: UpgradingGallery, share: float) -> dict[str, object]:
         rankings = rank_blocks(blocks, len(trial.queries), relevance, columns)
         found |= {name: figures(ranking) for name, ranking in zip(names, rankings, strict=True)}
     return found
+
+
+def merged_parts(
+    source: Distances, exact: Distances, native: BoolArray, relevance: Relevance, calibration: Calibration
+) -> Iterator[tuple[int, Doubles]]:
+    """Distances that rank n items of two parts by each of `MERGES`, block by block: (b, merges * n)."""
+    for (start, left), (_, right) in zip(source.blocks(), exact.blocks(), strict=True):
+        rows = slice(start, start + len(left))
+        near = np.take(left, relevance.order, axis=1) + source.offsets[rows, None]
+        far = np.take(right, relevance.order, axis=1) + exact.offsets[rows, None]
+        ways = (lambda distances: distances, calibration.apply, None)
+        yield start, np.concatenate([merged(near, far, native[relevance.order], way) for way in ways], axis=1)
 
 
 def cascaded_blocks(

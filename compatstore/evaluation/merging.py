@@ -1,11 +1,9 @@
-"""Merges: how the rows of a gallery that are in two spaces become one list, and the calibration of their distances.
+"""Merging: the rows of a gallery that are in two spaces become one list.
 
-Rows with a vector of the target are searched with the target's query, the others in the source's space. A row is in one
-of the two parts only. Three merges rank the rows of both:
-
-    distance          as they are, where distances of both spaces compare
-    calibrated        source distances mapped into the target's by a monotone function
-    reciprocal rank   1 / (60 + rank within the part) (Cormack et al. 2009): the parts take turns
+Rows with a vector of the target are searched with the target's query, all others in the source's space: a search during
+a backfill that needs no transform at all (Seo et al., arXiv 2301.03767). A row is in one of the two parts only. Both
+parts are ranked by distance where distances of both spaces compare. Else source distances are mapped into the target's
+space first, by a calibration.
 
 The calibration takes two distances as equal at which items are as likely to be correct. For each space the share of
 correct pairs by distance is fitted to a sample, decreasing (isotonic regression by pooling adjacent violators); a
@@ -14,7 +12,7 @@ source distance becomes the target distance with the same share. `benchmarks/mer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -22,18 +20,18 @@ import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, Positions
 from compatstore.boundary import checked_fields, require_fields
-from compatstore.documents import read_record, to_document
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.bootstrap import Estimate
+from compatstore.evaluation.bootstrap import MeasuredGain
+from compatstore.evaluation.cross_fitting import Trial, folds_of, of_queries
 from compatstore.evaluation.distances import Distances
-from compatstore.evaluation.fusion import SAME_SHARE
 from compatstore.evaluation.relevance import Relevance
+from compatstore.evaluation.sampled import QueryFigures, find_in_blocks
 from compatstore.shown import Shown
 
-RankMerge = Literal["distance", "calibrated", "reciprocal rank"]
 BINS = 16
 _PAIRS = 2**20  # pairs of a query and an item that a calibration is fitted to, at most
 _FEWEST = 10  # pairs in the bin of the nearest
+_BLOCK_CELLS = 2**21  # distances of a block
 
 
 @checked_fields
@@ -73,16 +71,11 @@ class Calibration:
 
     def apply(self, distances: Doubles) -> Doubles:
         """Mapped distances, of the same shape; infinite where a distance is."""
-        x, y = np.array(self.distances), np.array(self.mapped)
-        low, high = y[0] + (distances - x[0]) * self.slope, y[-1] + (distances - x[-1]) * self.slope
-        if len(x) > 1:
-            place = np.clip(np.searchsorted(x, distances, side="right") - 1, 0, len(x) - 2)
-            shares = (np.clip(distances, x[0], x[-1]) - x[place]) / np.diff(x)[place]
-            between = y[place] + shares * np.diff(y)[place]
-            # A rounded line may end beyond the knot where the next line begins.
-            between = np.clip(between, y[place], y[place + 1])
-            low = np.where(distances >= x[0], between, low)
-        mapped: Doubles = np.where(distances > x[-1], high, low)
+        x, y = np.array(self.distances), np.array([*self.mapped, self.mapped[-1]])
+        place = np.maximum(np.searchsorted(x, distances, side="right") - 1, 0)
+        # A rounded line may end beyond the knot where the next line begins.
+        between = np.clip(np.interp(distances, x, y[:-1]), y[place], y[place + 1])
+        mapped: Doubles = between + self.slope * (np.minimum(distances - x[0], 0) + np.maximum(distances - x[-1], 0))
         return mapped
 
     def __str__(self) -> str:
@@ -90,141 +83,122 @@ class Calibration:
         return f"{len(self.distances)} knots, {' ... '.join(ends)}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class MergeChoice:
-    """A merge and what it was chosen on.
-
-    Args:
-        merge: How the parts are merged.
-        rule: The merge without a choice: by distance where the distances compare, else by reciprocal rank.
-        native_share: Share of the gallery that was native in the target, from 0 to 1.
-        criterion: Figure that decided, such as "map".
-        truth: What counted as right: "labels", or "the target's 10 nearest neighbours".
-        num_queries: Queries that decided.
-        gain: Difference of the criterion to that of the rule.
-        over_status_quo: Difference of the criterion to the source's queries on the source's vectors, each query by the
-            merge that other queries chose.
-
-    Raises:
-        InvalidInput: The share is out of range.
-    """
-
-    merge: RankMerge
-    rule: RankMerge
-    native_share: float
-    criterion: str
-    truth: str
-    num_queries: int
-    gain: Estimate
-    over_status_quo: Estimate
-
-    def __post_init__(self) -> None:
-        require_fields(self)
-        if not 0 <= self.native_share <= 1:
-            expected = "a native share from 0 to 1"
-            raise InvalidInput("choose a merge", expected=expected, found=f"{self.native_share}")
-
-    def __str__(self) -> str:
-        over = "" if self.merge == self.rule else f", {_points(self.gain)} to {self.rule}"
-        return (
-            f"{self.merge} chosen by {self.criterion} of {self.num_queries} queries, correct by {self.truth}, for a "
-            f"native share of {self.native_share:.4g}: {_points(self.over_status_quo)} to the status quo{over}"
-        )
-
-
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
-class Merge(Shown):
-    """How searches merge the two parts of an upgrade without a hop; plain numbers, stored with the upgrade.
+class Merge(MeasuredGain, Shown):
+    """How searches merge the two parts of an upgrade without a hop, and what that gains; stored with the upgrade.
 
     Args:
-        merge: How the parts are merged.
-        calibration: Maps distances of the source's part into the target's space.
         bridge: Id of the artifact that brings the target's queries into the source's space; "" where the source's part
             is searched with the source's queries.
-        choices: By ascending native share.
-        native_share: Share of the gallery that was native in the target when the merge was last set.
-
-    Raises:
-        InvalidInput: A number is out of range.
+        calibration: Maps distances of the source's part into the target's space; None where distances compare.
+        gain, criterion, truth, num_queries, native_share: What it gains over the status quo, and how that was measured.
 
     Examples:
-        >>> merge = cs.evaluation.Merge(merge="calibrated", calibration=cs.evaluation.Calibration(), bridge="")
-        >>> cs.evaluation.Merge.from_json(merge.as_json()) == merge
-        True
+        >>> gain = cs.evaluation.Estimate(value=0.031, low=0.012, high=0.05)
+        >>> merge = cs.evaluation.Merge(
+        ...     bridge="", calibration=cs.evaluation.Calibration(), gain=gain, criterion="map", truth="labels",
+        ...     num_queries=800, native_share=0.25,
+        ... )
+        >>> merge.how, merge.worth
+        ('calibrated', True)
     """
 
-    merge: RankMerge
-    calibration: Calibration
     bridge: str
-    choices: tuple[MergeChoice, ...] = ()
-    native_share: float = 0.0
+    calibration: Calibration | None
 
     def __post_init__(self) -> None:
         require_fields(self)
 
     @property
-    def choice(self) -> MergeChoice | None:
-        """The choice that is followed: the last one for no more natives than there are; None without choices."""
-        reached = [choice for choice in self.choices if choice.native_share <= self.native_share + SAME_SHARE]
-        return (reached or self.choices[:1])[-1] if self.choices else None
+    def how(self) -> Literal["distance", "calibrated"]:
+        """What the rows of both parts are ranked by."""
+        return "distance" if self.calibration is None else "calibrated"
 
     @property
     def worth(self) -> bool:
-        """Whether it is better than the status quo for certain."""
-        return self.choice is not None and self.choice.over_status_quo.low > 0
+        """True if it is better than the status quo for certain."""
+        return self.gain.low > 0
 
-    def at(self, native_share: float) -> Merge:
-        """The same when a share of the gallery is native: as was chosen for it."""
-        there = replace(self, native_share=native_share)
-        choice = there.choice
-        return there if choice is None else replace(there, merge=choice.merge)
-
-    def as_json(self) -> dict[str, object]:
-        """Plain values for JSON."""
-        document: dict[str, object] = to_document(self)
-        return document
-
-    @classmethod
-    def from_json(cls, values: object) -> Merge:
-        """Read back what `as_json` gave.
-
-        Raises:
-            Malformed: It is something else.
-        """
-        return read_record(cls, values, "merge")
+    def __str__(self) -> str:
+        return f"{self.how}, against the status quo {super().__str__()}"
 
 
-def few_queries(queries: int, items: int) -> Positions:
-    """Queries that a calibration is fitted to, spread over all of them: enough pairs, and not more."""
-    wanted = min(max(_PAIRS // items, 1), queries)
-    return np.arange(wanted) * queries // wanted
+def find_merged(
+    trial: Trial, source: Distances, target: Distances, native: BoolArray, *, calibrated: bool
+) -> QueryFigures:
+    """Search a gallery of two parts, each query by a calibration that was fitted to other queries.
+
+    Args:
+        trial: q queries and n items.
+        source: The queries and items in the source's space, as the source's part is searched.
+        target: The same in the target's space.
+        native: (n,) bool, items that are searched in the target's space.
+        calibrated: False for distances that compare as they are.
+    """
+    folds, every = folds_of(len(source.left), trial.settings.seed), np.arange(len(source.left))
+    source, target = (distances.by(_BLOCK_CELLS // len(native)) for distances in (source, target))
+    asked, found = trial.sampling.asked, list[QueryFigures]()
+    for fold in folds:
+        others = np.setdiff1d(every, fold) if len(folds) > 1 else every
+        calibration = calibrate(source, target, trial.relevance, others) if calibrated else None
+        relevance = of_queries(trial.relevance, fold)
+        blocks = merged_blocks(source.of(fold), target.of(fold), native, relevance, calibration)
+        sampling = replace(trial.sampling, asked=None if asked is None else asked[fold])
+        columns = [np.arange(len(native))]
+        found += find_in_blocks(
+            blocks, len(fold), relevance, columns, trial.settings.ks, sampling, progress=trial.progress
+        )
+    return trial.joined(folds, found)
 
 
-def calibrate(source: Distances, target: Distances, relevance: Relevance) -> Calibration:
+def merged_blocks(
+    source: Distances, target: Distances, native: BoolArray, relevance: Relevance, calibration: Calibration | None
+) -> Iterator[tuple[int, Doubles]]:
+    """Distances of a gallery of two parts, block by block: (b, n), items in the order that breaks ties.
+
+    Args:
+        source: Queries and n items in the source's space.
+        target: The same in the target's space, in blocks of the same size.
+        native: (n,) bool, items that are searched in the target's space.
+        relevance: The correct items.
+        calibration: Of the source distances; None for distances that compare as they are.
+    """
+    native = native[relevance.order]
+    for (start, left), (_, right) in zip(source.blocks(), target.blocks(), strict=True):
+        rows = slice(start, start + len(left))
+        near, far = (
+            np.take(block, relevance.order, axis=1) + distances.offsets[rows, None]
+            for block, distances in ((left, source), (right, target))
+        )
+        yield start, np.where(native, far, near if calibration is None else calibration.apply(near))
+
+
+def calibrate(source: Distances, target: Distances, relevance: Relevance, queries: Positions) -> Calibration:
     """Fit the function that maps source distances into the target's space.
 
     Args:
-        source: q queries against n items, as the source's part is searched.
+        source: Queries against n items, as the source's part is searched.
         target: The same queries and items in the target's space, in blocks of the same size.
         relevance: The correct items.
+        queries: Places of the queries to fit to; of many, only some that are spread over all of them.
 
     Returns:
         The function. Where the two spaces share no likelihood, such as where no item is correct, it gives source
         distances the mean and the deviation of target distances.
     """
+    items = len(relevance.order)
+    wanted = min(max(_PAIRS // items, 1), len(queries))
+    few = queries[np.arange(wanted) * len(queries) // wanted]
+    source, target, relevance = source.of(few), target.of(few), of_queries(relevance, few)
     near, far, correct = list[Doubles](), list[Doubles](), list[BoolArray]()
     for (start, left), (_, right) in zip(source.blocks(), target.blocks(), strict=True):
-        rows = np.arange(start, start + len(left))
-        others = np.ones(left.shape, bool)
-        hit = np.zeros(left.shape, bool)
-        for row, query in enumerate(rows.tolist()):
-            hit[row, relevance.of(query)] = True
-            if relevance.itself[query] >= 0:
-                others[row, relevance.itself[query]] = False
-        for block, offsets, kept in ((left, source.offsets, near), (right, target.offsets, far)):
-            kept.append((np.take(block, relevance.order, axis=1) + offsets[rows, None])[others])
-        correct.append(hit[others])
+        for query, (own, other) in enumerate(zip(left, right, strict=True), start=start):
+            hit, found = np.zeros(items, bool), np.arange(items) != relevance.itself[query]
+            hit[relevance.of(query)] = True
+            near.append((own[relevance.order] + source.offsets[query])[found])
+            far.append((other[relevance.order] + target.offsets[query])[found])
+            correct.append(hit[found])
     return matched(np.concatenate(near), np.concatenate(far), np.concatenate(correct))
 
 
@@ -244,46 +218,21 @@ def matched(source: Doubles, target: Doubles, correct: BoolArray) -> Calibration
 
 
 def _chances(distances: Doubles, correct: BoolArray) -> tuple[Doubles, Doubles]:
-    """Mean distance of each of some bins, ascending, and its share of correct pairs, made strictly decreasing.
+    """Mean distance of each of some bins, ascending, and its share of correct pairs, strictly decreasing.
 
-    Bins grow with the distance: what ranks first is told apart finely.
+    Bins grow with the distance: what ranks first is told apart finely. Adjacent bins are pooled until their shares
+    decrease (Ayer et al. 1955).
     """
     order = np.argsort(distances, kind="stable")
     pairs = len(order)
     first = min(max(pairs // 4096, _FEWEST), pairs)
     edges = np.unique(np.concatenate([[0], np.geomspace(first, pairs, BINS).round().astype(np.intp)]))
-    counts = np.diff(edges)
-    means = np.add.reduceat(distances[order], edges[:-1]) / counts
-    shares = np.add.reduceat(correct[order].astype(np.float64), edges[:-1]) / counts
-    return _pooled(means, shares, counts.astype(np.float64))
-
-
-def _pooled(means: Doubles, shares: Doubles, counts: Doubles) -> tuple[Doubles, Doubles]:
-    """Pool adjacent bins until the shares decrease strictly (Ayer et al. 1955)."""
-    pools: list[tuple[float, float, float]] = []
-    for pool in zip(means.tolist(), shares.tolist(), counts.tolist(), strict=True):
-        mean, share, count = pool
-        while pools and pools[-1][1] <= share:
-            other_mean, other_share, other = pools.pop()
-            mean, share = (
-                (mean * count + other_mean * other) / (count + other),
-                (share * count + other_share * other) / (count + other),
-            )
-            count += other
-        pools.append((mean, share, count))
-    return np.array([pool[0] for pool in pools]), np.array([pool[1] for pool in pools])
-
-
-def _points(estimate: Estimate) -> str:
-    low, high = 100 * estimate.low, 100 * estimate.high
-    return f"{100 * estimate.value:+.1f} points ({low:+.1f} to {high:+.1f})"
-
-
-def rule_of(*, comparable: bool) -> RankMerge:
-    """The merge without a choice."""
-    return "distance" if comparable else "reciprocal rank"
-
-
-def merges_of(*, comparable: bool) -> Sequence[RankMerge]:
-    """The merges that can be chosen, the rule's first."""
-    return ("distance", "calibrated", "reciprocal rank") if comparable else ("reciprocal rank", "calibrated")
+    rows = np.stack([np.ones(pairs), distances[order], correct[order]], axis=1)
+    pools = list[Doubles]()
+    for sums in np.add.reduceat(rows, edges[:-1]):
+        pool = sums
+        while pools and pools[-1][2] / pools[-1][0] <= pool[2] / pool[0]:
+            pool = pool + pools.pop()
+        pools.append(pool)
+    counts, distance, hits = np.array(pools).T
+    return distance / counts, hits / counts

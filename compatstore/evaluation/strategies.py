@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from compatstore.arrays import Doubles, FloatArray, Positions
-from compatstore.evaluation.cross_fitting import of_queries, own_rows
+from compatstore.arrays import Doubles, Positions
+from compatstore.evaluation.cross_fitting import Trial, own_rows
 from compatstore.evaluation.distances import Distances, fit_length, measure
 from compatstore.evaluation.fusion import FusedDistances, standardise
 from compatstore.evaluation.fusion_choice import WEIGHTS, FusionTrial
-from compatstore.evaluation.merge_choice import MergeTrial, mixed_blocks
-from compatstore.evaluation.merging import RankMerge, calibrate, few_queries
+from compatstore.evaluation.merging import find_merged
 from compatstore.evaluation.relevance import (
     Relevance,
     relevance_from_judgements,
@@ -21,19 +20,14 @@ from compatstore.evaluation.relevance import (
     relevance_from_neighbours,
 )
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample, ServedFusion
-from compatstore.evaluation.sampled import QueryFigures, Sampling, find_in_blocks, find_in_galleries
+from compatstore.evaluation.sampled import QueryFigures, Sampling, find_in_galleries
 from compatstore.evaluation.whole import WholeFigures
 
 FEWEST_NEIGHBOURS = 5
 MERGE_SHARE = 0.25  # of the gallery, that is native in a merge of both versions
-_BLOCK_CELLS = 2**21  # distances of a block, over all merges
+_BLOCK_CELLS = 2**21  # distances of a block
 PRICE = "two embeddings and two searches for a query, the source's vectors are kept"
 MERGED = "s/s+t/t"  # each item is searched in one space; in a fusion every item in both
-MERGE_NAMES: Mapping[RankMerge, str] = {
-    "distance": "distance merge",
-    "calibrated": "calibrated merge",
-    "reciprocal rank": "rank merge",
-}
 FUSED, FUSED_PARTLY = {0.0: "s/s & t/h", 1.0: "s/s & t/t"}, "s/s & t/h+t"
 AS_FUSED = "s/s & t"  # what the table has in the target, by the fusion that is served
 
@@ -65,7 +59,7 @@ def rank_strategies(
     trial: FusionTrial | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[ServingStrategy]:
-    """Rank by the status quo, naive swap, merges, hop alone, budgets, other ways to search these, and full backfill.
+    """Rank by the status quo, naive swap, a merge, hop alone, budgets, other ways to search these, and full backfill.
 
     Args:
         sample: Queries and items.
@@ -90,7 +84,7 @@ def rank_strategies(
     count.add(0)
     *budgets, full = _backfills(sample, search, settings)
     fused = _fused(sample, settings, trial)
-    strategies = [*_without_transform(sample, native, search, settings), *budgets, *fused, full]
+    strategies = [*_without_transform(sample, native, search, settings, trial), *budgets, *fused, full]
     if sample.complete:
         return strategies
     founds = [strategy.found for strategy in strategies]
@@ -126,7 +120,7 @@ class _Count:
 
 def _num_searches(sample: EvaluationSample, settings: DecisionSettings, trial: FusionTrial) -> int:
     """Number of rankings that `rank_strategies` makes for a query."""
-    plain = 2 + len(_merges(settings)) + len(settings.shares) + 2
+    plain = 3 + len(settings.shares) + 2
     fused = sum(trial.num_candidates(sample.share_of(sample.filled(share))) for share in settings.fused_shares)
     return plain + fused + (sample.served is not None)
 
@@ -142,12 +136,6 @@ class _Search:
 
     def galleries(self, distances: Distances, rows: Sequence[Positions]) -> list[QueryFigures]:
         return find_in_galleries(distances, self.relevance, rows, self.ks, self.sampling, self.progress)
-
-    def blocks(
-        self, blocks: Iterable[tuple[int, Doubles]], queries: int, items: int, galleries: int
-    ) -> list[QueryFigures]:
-        columns = [np.arange(items) + items * number for number in range(galleries)]
-        return find_in_blocks(blocks, queries, self.relevance, columns, self.ks, self.sampling, progress=self.progress)
 
 
 def truth_of(sample: EvaluationSample, settings: DecisionSettings) -> str:
@@ -177,22 +165,6 @@ def trial_of_fusions(
         sampling=_sampling(sample),
         truth=truth_of(sample, settings),
         weights=tuple(weights),
-    )
-
-
-def trial_of_merges(
-    sample: EvaluationSample, settings: DecisionSettings, part_queries: FloatArray, *, comparable: bool
-) -> MergeTrial:
-    """The sample's queries, ready to try how the two parts of a gallery are merged; arguments as of `MergeTrial`."""
-    native = measure(sample.target_queries, sample.native, settings.target_metric)
-    return MergeTrial(
-        sample=sample,
-        settings=settings,
-        relevance=_correct(sample, native, settings),
-        sampling=_sampling(sample),
-        truth=truth_of(sample, settings),
-        part_queries=part_queries,
-        comparable=comparable,
     )
 
 
@@ -227,7 +199,7 @@ def _sampling(sample: EvaluationSample) -> Sampling:
 
 
 def _without_transform(
-    sample: EvaluationSample, native: Distances, search: _Search, settings: DecisionSettings
+    sample: EvaluationSample, native: Distances, search: _Search, settings: DecisionSettings, trial: Trial
 ) -> list[ServingStrategy]:
     """What the source's vectors are good for: as they are, with the wrong queries, and beside native ones."""
     source = measure(sample.source_queries, sample.source, settings.source_metric)
@@ -240,31 +212,14 @@ def _without_transform(
     return [
         ServingStrategy(name="status quo", notation="s/s", share=0.0, found=status_quo),
         ServingStrategy(name="naive swap", notation="t/s", share=0.0, found=swap, note=note),
-        *_merged(sample, source, native, search, settings),
+        _merged(sample, source, native, trial),
     ]
 
 
-def _merged(
-    sample: EvaluationSample, source: Distances, native: Distances, search: _Search, settings: DecisionSettings
-) -> list[ServingStrategy]:
-    """Native items searched by the target and the others by the source, as one list by each merge."""
-    items, share, merges = len(sample.source), MERGE_SHARE, _merges(settings)
-    filled = sample.filled(share)
-    few = few_queries(len(source.left), items)
-    near, far = (distances.by(_BLOCK_CELLS // (items * len(merges))) for distances in (source, native))
-    calibration = calibrate(near.of(few), far.of(few), of_queries(search.relevance, few))
-    blocks = mixed_blocks(near, far, filled, search.relevance, merges, calibration)
-    merged = search.blocks(blocks, len(source.left), items, len(merges))
-    return [
-        ServingStrategy(name=f"{MERGE_NAMES[merge]} {share:.0%}", notation=MERGED, share=share, found=found)
-        for merge, found in zip(merges, merged, strict=True)
-    ]
-
-
-def _merges(settings: DecisionSettings) -> list[RankMerge]:
-    """The merges that can be made: by distance only where both spaces have one distance."""
-    always: list[RankMerge] = ["calibrated", "reciprocal rank"]
-    return ["distance", *always] if settings.source_metric == settings.target_metric else always
+def _merged(sample: EvaluationSample, source: Distances, native: Distances, trial: Trial) -> ServingStrategy:
+    """Native items searched by the target's queries and the others by the source's, as one list."""
+    found = find_merged(trial, source, native, sample.filled(MERGE_SHARE), calibrated=True)
+    return ServingStrategy(name=f"merge {MERGE_SHARE:.0%}", notation=MERGED, share=MERGE_SHARE, found=found)
 
 
 def _backfills(sample: EvaluationSample, search: _Search, settings: DecisionSettings) -> list[ServingStrategy]:

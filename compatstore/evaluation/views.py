@@ -35,17 +35,10 @@ def _(result: DecisionTable) -> Iterator[str | Table]:
 @view.register
 def _(result: Merge) -> Iterator[str | Table]:
     """How the lists of native items and of the others are merged."""
-    yield f"merge: {result.merge} at a native share of {result.native_share:.4g}"
-    rows = [
-        (f"{choice.native_share:.4g}", choice.merge, choice.gain.percent, choice.over_status_quo.percent)
-        for choice in result.choices
-    ]
-    if result.choice is not None:
-        criterion = result.choice.criterion
-        headings = ("native share", "merge", f"{criterion} over {result.choice.rule}", f"{criterion} gained")
-        yield table(headings, rows)
-        yield f"{result.choice.num_queries} queries, correct by {result.choice.truth}"
-    if not result.bridge:
+    yield from wrapped(f"merge: {result}")
+    if not (result.bridge or result.worth):
+        yield "searches go on as before: the merge is not better than the status quo for certain"
+    elif not result.bridge:
         yield "price: two embeddings and two searches for a query, until the source is retired"
 
 

@@ -72,7 +72,7 @@ class MeasuringVerbs(SearchVerbs):
     ) -> DecisionTable | Fusion | Merge:
         """Measure on a sample what an upgrade gains, with intervals; read-only unless a weight is named.
 
-        The ways that are measured: status quo, naive swap, merges, hop alone, backfills, both versions searched as one,
+        The ways that are measured: status quo, naive swap, merge, hop alone, backfills, both versions searched as one,
         full backfill.
 
         Args:
@@ -93,8 +93,8 @@ class MeasuringVerbs(SearchVerbs):
                 the cutover, until the source is retired: two embeddings and two searches a query. Where no weight is
                 surely better than the status quo, "best" is 0 and searches go on as before; weights for larger native
                 shares are chosen too, for a later `upgrade` that backfills. In an upgrade without a hop each item is
-                searched in one space: "best" chooses a merge of the two lists, by distance, by calibrated distance or
-                by reciprocal rank.
+                searched in one space: "best" calibrates the distances of the two lists, where they do not compare as
+                they are, and measures what their merge gains with the natives of now: call it again after a backfill.
             progress: Called as the sample is embedded, as its queries search, and as weights are chosen.
 
         Raises:

@@ -24,7 +24,7 @@ from compatstore.upgrade.estimates.estimate import (
     save_estimate,
 )
 from compatstore.upgrade.estimates.fusing import serve_as_asked
-from compatstore.upgrade.estimates.merging import choose_serving, follow_parts
+from compatstore.upgrade.estimates.merging import choose_serving
 from compatstore.upgrade.estimates.trial import SampleSettings
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.plan import Plan, make_plan
@@ -181,7 +181,6 @@ class UpgradeVerbs(VersionVerbs):
             report = run_upgrade(resolved(work.catalog, backfill=request), controls)
             if not planned.run.teaches:
                 serve_as_asked(work.catalog, target, asked)
-            follow_parts(work.catalog, target)
         return self._tended(report)
 
     def cutover(

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, FloatArray, RowNumbers
 from compatstore.search.cached_rows import Among, CachedRows
-from compatstore.search.parts import PartResult, merged, refused_condition
+from compatstore.search.parts import refused_condition
 from compatstore.search.plan import SearchPlan
 from compatstore.search.scan import result_columns, whole_columns
 from compatstore.search.shrinkage import shrink_cached
@@ -100,24 +100,20 @@ class FoundRows(NamedTuple):
 
 def merge_parts(found: Sequence[tuple[FloatArray, RowNumbers]], plan: SearchPlan, k: int) -> FoundRows:
     """Rank the rows of all parts together, query by query, as `Gallery.search` does."""
-    calibrations = [part.calibration for part in plan.parts]
-    found = [
-        (distances if mapping is None else mapping.apply(distances.astype(np.float64)).astype(np.float32), places)
-        for mapping, (distances, places) in zip(calibrations, found, strict=True)
+    distances = [
+        own if part.calibration is None else part.calibration.apply(own.astype(np.float64)).astype(np.float32)
+        for part, (own, _) in zip(plan.parts, found, strict=True)
     ]
-    ranked = []
-    for query in range(len(found[0][0])):
-        tables = [
-            pa.table(
-                {"_part": np.full(places.shape[1], number), "_place": places[query], "_distance": distances[query]}
-            )
-            for number, (distances, places) in enumerate(found)
-        ]
-        ranked.append(merged([PartResult(table, None) for table in tables], plan.merge, k)[0])
-    parts, places, distances = (
-        np.stack([table[name].to_numpy() for table in ranked]) for name in ("_part", "_place", "_distance")
+    by_rank = plan.merge == "reciprocal rank"
+    ranked = [np.broadcast_to(np.arange(own.shape[1]), own.shape) if by_rank else own for own in distances]
+    order = np.argsort(np.concatenate(ranked, axis=1), axis=1, kind="stable")[:, :k]
+    numbers = np.repeat(np.arange(len(found)), [own.shape[1] for own in distances])
+    places = np.concatenate([places for _, places in found], axis=1)
+    return FoundRows(
+        parts=numbers[order],
+        places=np.take_along_axis(places, order, axis=1),
+        distances=np.take_along_axis(np.concatenate(distances, axis=1), order, axis=1),
     )
-    return FoundRows(parts, places, distances)
 
 
 def by_shrunk_distance(catalog: Catalog, state: CacheState, found: FoundRows, queries: FloatArray, k: int) -> FoundRows:

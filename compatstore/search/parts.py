@@ -137,16 +137,14 @@ def with_numbers(tables: Sequence[ArrowTable]) -> ArrowTable:
     return pa.concat_tables(tables).append_column("_query", pa.chunked_array(numbers, pa.int32()))
 
 
-RANK_OFFSET = 60  # reciprocal rank fusion, Cormack et al. 2009
-
-
 def merged(parts: Sequence[PartResult], merge: PartMerge, k: int) -> tuple[ArrowTable, bool]:
     """Rank the rows of all parts together.
 
     Args:
         parts: The rows found in each part.
         merge: "distance" and "calibrated" rank by distance, which is mapped already for the latter; "reciprocal rank"
-            ranks by the rank within the part, where the parts' distances cannot be compared.
+            (Cormack et al. 2009) ranks by the rank within the part, where the parts' distances cannot be compared. A
+            row is in one part only, so its rank alone decides.
         k: Results wanted.
 
     Returns:
@@ -163,7 +161,7 @@ def merged(parts: Sequence[PartResult], merge: PartMerge, k: int) -> tuple[Arrow
         bounds = [part.complete_below for part in parts]
     else:
         ranks = np.concatenate([np.arange(table.num_rows) for table in tables])
-        order = pa.array(np.argsort(-1.0 / (RANK_OFFSET + ranks), kind="stable")[:k])
+        order = pa.array(np.argsort(ranks, kind="stable")[:k])
         last = int(ranks[order.to_numpy()].max(initial=-1))
         bounds = [None if part.complete_below is None else part.rows.num_rows for part in parts]
     # A row that was not fetched is at its part's bound or behind it, so a last result at the bound is no worse.

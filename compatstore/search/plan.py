@@ -8,14 +8,14 @@ from typing import Literal
 
 from compatstore import next_step
 from compatstore.errors import NotFound
-from compatstore.evaluation.merging import Calibration, Merge, RankMerge, rule_of
+from compatstore.evaluation.merging import Calibration, Merge
 from compatstore.search.condition import joined
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.indexes import SearchSettings
-from compatstore.storage.records import ArtifactRecord, VersionRecord
+from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry, bridge_to, comparable
 
-PartMerge = Literal["none"] | RankMerge
+PartMerge = Literal["none", "distance", "calibrated", "reciprocal rank"]
 
 _FORMS = {
     "Identity": "unchanged",
@@ -72,7 +72,7 @@ class SearchPlan:
         parts: One Lance search each.
         merge: How the parts' results become one list.
         where: The caller's own condition, or all of them joined, or None.
-        chosen: What the merge was chosen on, or None where it follows from the two spaces.
+        chosen: What was measured of the merge, or None where it follows from the two spaces.
         warning: That what it gives was measured to be below the status quo, or "".
         shrinkage: True if the first candidates are ranked by shrunk distances.
     """
@@ -105,8 +105,8 @@ class SearchPlan:
             lines.append(f"  {part.metric} on column {part.columns.vector} with the query {form}; {rows}{part.index}")
             if part.calibration is not None:
                 lines.append(f"    distances mapped into those of {self.version}: {part.calibration}")
-        if self.chosen is not None and self.chosen.choice is not None:
-            lines.append(f"  merge {self.chosen.choice}")
+        if self.chosen is not None:
+            lines.append(f"  merge {self.chosen}")
         elif len(self.parts) > 1:
             lines.append("  merge by rule: nothing was measured")
         if self.shrinkage:
@@ -145,8 +145,13 @@ def plan_search(registry: Registry, version: str, k: int, where: str | Sequence[
             fix=f"Upgrade to it: {next_step.call('upgrade', version)}",
             kind="version",
         )
-    merge, chosen = _merge(registry, version, parts, bridge)
-    return SearchPlan(version, k, _calibrated(parts, merge, chosen), merge, condition, chosen)
+    if bridge is None or len(parts) == 1:
+        return SearchPlan(version, k, tuple(parts), "none", condition)
+    chosen = registry.merge_of(version)
+    if chosen is not None:
+        return _merged(version, k, parts[0], parts[1], chosen, condition)
+    rule: PartMerge = "distance" if comparable(registry, bridge) else "reciprocal rank"
+    return SearchPlan(version, k, tuple(parts), rule, condition)
 
 
 def plan_merged(
@@ -164,28 +169,16 @@ def plan_merged(
     if left.columns is None or right.columns is None:
         return plan_search(registry, source if right.columns is None else target, k, where)
     others = replace(part_of(left, left.columns), query=source, excluded_column=right.columns.presence_column)
-    parts = _calibrated([part_of(right, right.columns), others], merge.merge, merge)
     condition = joined(where, f"search {source} and {target}")
-    return SearchPlan(target, k, parts, merge.merge, condition, merge)
+    return _merged(target, k, part_of(right, right.columns), others, merge, condition)
 
 
-def _calibrated(parts: Sequence[Part], merge: PartMerge, chosen: Merge | None) -> tuple[Part, ...]:
-    """The parts, with the calibration of the source's where it is used."""
-    if merge != "calibrated" or chosen is None:
-        return tuple(parts)
-    return (*parts[:-1], replace(parts[-1], calibration=chosen.calibration))
+def _merged(version: str, k: int, native: Part, others: Part, merge: Merge, where: str | None) -> SearchPlan:
+    """The plan of two parts by a merge that was measured."""
+    parts = native, replace(others, calibration=merge.calibration)
+    return SearchPlan(version, k, parts, merge.how, where, merge)
 
 
 def part_of(record: VersionRecord, columns: VersionColumns) -> Part:
     """The search of all rows of a version."""
     return Part(record.name, columns, record.metric, settings=record.search or SearchSettings())
-
-
-def _merge(
-    registry: Registry, version: str, parts: list[Part], bridge: ArtifactRecord | None
-) -> tuple[PartMerge, Merge | None]:
-    """How the parts are merged, and what that was chosen on."""
-    if bridge is None or len(parts) == 1:
-        return "none", None
-    chosen = registry.merge_of(version)
-    return (rule_of(comparable=comparable(registry, bridge)), None) if chosen is None else (chosen.merge, chosen)

@@ -273,11 +273,9 @@ class MergeRecord:
     Attributes:
         target: Version upgraded to.
         began: `RunRecord.identity` of the upgrade that it was chosen for; it holds for no later one.
-        merge: Merge, calibration and what they were chosen on.
-        labels: Column of labels that the merge was chosen by, or None.
+        merge: The calibration and what was measured.
     """
 
     target: str
     began: str
     merge: Merge
-    labels: str | None = None

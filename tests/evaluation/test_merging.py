@@ -1,15 +1,21 @@
-"""The calibration of distances: what it promises of every function, and what it is fitted to."""
+"""Merging of two parts of a gallery: the calibration of distances, and both parts as one ranking."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compatstore.documents import read_record, to_document
 from compatstore.errors import InvalidInput
-from compatstore.evaluation import Calibration, Estimate, Merge
+from compatstore.evaluation import Calibration, DecisionSettings, Estimate, EvaluationSample, Merge, merging
+from compatstore.evaluation.cross_fitting import Trial, folds_of, of_queries
 from compatstore.evaluation.distances import measure
-from compatstore.evaluation.merging import BINS, MergeChoice, calibrate, few_queries, matched
-from compatstore.evaluation.relevance import relevance_from_labels
+from compatstore.evaluation.merging import BINS, calibrate, find_merged, matched, merged_blocks
+from compatstore.evaluation.ranking import rank_blocks, rank_queries
+from compatstore.evaluation.relevance import relevance_from_labels, relevance_from_neighbours
+from compatstore.evaluation.sampled import WHOLE
 
 NUMBERS = st.floats(-1e6, 1e6)
 
@@ -93,33 +99,136 @@ def test_where_nothing_tells_likely_pairs_apart_means_and_deviations_are_matched
 def test_a_querys_own_item_has_no_part_in_it():
     random = np.random.default_rng(0)
     labels, vectors = np.repeat(np.arange(6), 5), random.normal(size=(30, 4))
-    others = measure(vectors[:10], vectors), measure(3 * vectors[:10], 3 * vectors)
-    fitted = calibrate(*others, relevance_from_labels(labels[:10], labels, np.arange(10), np.arange(30)))
+    relevance = relevance_from_labels(labels[:10], labels, np.arange(10), np.arange(30))
+    fitted = calibrate(measure(vectors[:10], vectors), measure(3 * vectors[:10], 3 * vectors), relevance, np.arange(10))
     assert fitted.distances[0] > 0  # the distance of a query to itself is 0
 
 
-def test_few_queries_are_spread_over_all_of_them():
-    assert few_queries(5, 100).tolist() == [0, 1, 2, 3, 4]
-    many = few_queries(5000, 2**12)
-    assert len(many) == 256
-    assert (many[0], many[-1]) == (0, 4980)
+def test_a_calibration_is_fitted_to_the_queries_that_are_named(monkeypatch, spaces):
+    source, target, relevance = parts_of(spaces, scale=3.0)
+    few, others = np.arange(0, 30, 3), np.setdiff1d(np.arange(30), np.arange(0, 30, 3))
+    fitted = calibrate(source, target, relevance, few)
+    assert fitted == calibrate(source.of(few), target.of(few), of_queries(relevance, few), np.arange(10))
+    assert fitted != calibrate(source, target, relevance, others)
+    monkeypatch.setattr("compatstore.evaluation.merging._PAIRS", 10 * 120)  # of many queries some, spread over all
+    assert calibrate(source, target, relevance, np.arange(30)) == fitted
 
 
-def choice(merge, share):
-    gain = Estimate(value=0.01, low=0.0, high=0.02)
-    return MergeChoice(
-        merge=merge, rule="distance", native_share=share, criterion="map", truth="labels", num_queries=9, gain=gain,
-        over_status_quo=gain,
-    )  # fmt: skip
+def test_a_merge_is_by_distance_without_a_calibration_and_survives_the_registry():
+    options = {"gain": Estimate(value=0.01, low=0.0, high=0.02), "criterion": "map", "truth": "labels"}
+    merges = [
+        Merge(bridge="", calibration=calibration, num_queries=9, native_share=0.1, **options)
+        for calibration in (None, Calibration(distances=(0.0, 1.0), mapped=(2.0, 6.0)))
+    ]
+    assert [merge.how for merge in merges] == ["distance", "calibrated"]
+    assert [read_record(Merge, to_document(merge), "merge") for merge in merges] == merges
+    assert not merges[0].worth
+    assert replace(merges[0], gain=Estimate(value=0.01, low=0.001, high=0.02)).worth
+    assert str(merges[0]) == (
+        "distance, against the status quo +1.0 points of map (+0.0 to +2.0) by 9 queries, correct by labels, at a "
+        "native share of 0.1"
+    )
 
 
-def test_a_merge_follows_the_native_share_and_survives_json():
-    choices = (choice("distance", 0.1), choice("calibrated", 0.5))
-    merge = Merge(merge="distance", calibration=Calibration(), bridge="", choices=choices)
-    assert [merge.at(share).merge for share in (0.0, 0.1, 0.49, 1.0)] == [
-        "distance", "distance", "calibrated", "calibrated",
-    ]  # fmt: skip
-    assert Merge.from_json(merge.at(0.5).as_json()) == merge.at(0.5)
-    assert not merge.worth
-    with pytest.raises(InvalidInput, match="native share from 0 to 1"):
-        choice("distance", 1.5)
+@pytest.fixture
+def spaces():
+    """One set of items in two spaces, the target's ten times as wide and shifted far away."""
+    random = np.random.default_rng(0)
+    labels, query_labels = random.integers(0, 10, 120), random.integers(0, 10, 30)
+    centres = random.normal(size=(10, 8))
+    gallery, queries = (centres[of] + 0.5 * random.normal(size=(len(of), 8)) for of in (labels, query_labels))
+    ids, query_ids = [f"g{i:03d}" for i in range(120)], [f"g{i:03d}" if i % 2 else "new" for i in range(30)]
+    return {"gallery": gallery, "queries": queries, "labels": (query_labels, labels), "ids": (query_ids, ids)}
+
+
+def parts_of(spaces, scale=1.0, block=None):
+    """Both parts of the gallery, and what is correct."""
+    source = measure(spaces["queries"], spaces["gallery"], block=block)
+    target = measure(scale * spaces["queries"], scale * spaces["gallery"], block=block)
+    return source, target, relevance_from_labels(*spaces["labels"], *spaces["ids"])
+
+
+def mixed(spaces, native, *, calibrated, scale=1.0):
+    """Rank a gallery of two parts as a whole."""
+    source, target, relevance = parts_of(spaces, scale)
+    calibration = calibrate(source, target, relevance, np.arange(30)) if calibrated else None
+    blocks = merged_blocks(source, target, native, relevance, calibration)
+    return rank_blocks(blocks, 30, relevance, [np.arange(120)])[0]
+
+
+def whole(spaces):
+    return rank_queries(spaces["queries"], spaces["gallery"], *spaces["labels"], *spaces["ids"])
+
+
+def same(one, other):
+    np.testing.assert_array_equal(one.first_match, other.first_match)
+    np.testing.assert_allclose(one.average_precision, other.average_precision)
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_two_parts_in_one_space_rank_as_one_gallery(spaces, calibrated):
+    """A query does not find its own item in either part."""
+    for native in (np.arange(120) % 3 == 0, np.ones(120, bool), np.zeros(120, bool)):
+        same(mixed(spaces, native, calibrated=calibrated), whole(spaces))
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_blocks_change_no_bit(spaces, calibrated):
+    def merged(block):
+        source, target, relevance = parts_of(spaces, 3.0, block)
+        calibration = calibrate(source, target, relevance, np.arange(30)) if calibrated else None
+        parts = merged_blocks(source, target, np.arange(120) % 3 == 0, relevance, calibration)
+        return np.concatenate([part.copy() for _, part in parts])
+
+    for block in (1, 7, 29):
+        assert np.array_equal(merged(block), merged(None))
+
+
+@pytest.mark.kernel
+def test_calibration_undoes_another_scale_and_plain_distance_does_not(spaces):
+    native = np.arange(120) % 3 == 0
+    same(mixed(spaces, native, calibrated=True, scale=10.0), whole(spaces))
+    plain = mixed(spaces, native, calibrated=False, scale=10.0).average_precision
+    assert plain.mean() < whole(spaces).average_precision.mean()
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_no_query_is_searched_by_a_calibration_that_it_was_fitted_to(monkeypatch, spaces, calibrated):
+    source, target, relevance = parts_of(spaces, 3.0)
+    native, fitted = np.arange(120) % 3 == 0, []
+    monkeypatch.setattr(
+        merging, "calibrate", lambda *parts: fitted.append(parts[-1]) or Calibration(mapped=(float(len(fitted)),))
+    )
+    sample = EvaluationSample(
+        source_queries=spaces["queries"],
+        target_queries=3.0 * spaces["queries"],
+        source=spaces["gallery"],
+        transformed=3.0 * spaces["gallery"],
+        native=3.0 * spaces["gallery"],
+        order=np.arange(120),
+        query_labels=spaces["labels"][0],
+        gallery_labels=spaces["labels"][1],
+    )
+    trial = Trial(sample=sample, settings=DecisionSettings(), relevance=relevance, sampling=WHOLE, truth="labels")
+    found = find_merged(trial, source, target, native, calibrated=calibrated)
+    folds = folds_of(30, 0)
+    assert len(fitted) == (len(folds) if calibrated else 0)
+    for number, fold in enumerate(folds):
+        if calibrated:
+            assert sorted([*fitted[number], *fold]) == list(range(30))
+        own = of_queries(relevance, fold)
+        calibration = Calibration(mapped=(float(number + 1),)) if calibrated else None
+        blocks = merged_blocks(source.of(fold), target.of(fold), native, own, calibration)
+        ranking = rank_blocks(blocks, len(fold), own, [np.arange(120)])[0]
+        np.testing.assert_allclose(found.values[-1, fold], ranking.average_precision)
+
+
+def test_neighbours_as_truth_are_the_nearest_and_all_that_tie_with_them():
+    gallery = np.array([[3.0], [1.0], [2.0], [-2.0], [9.0]])
+    relevance = relevance_from_neighbours(measure([[0.0], [9.0]], gallery), 2, ["q", "e"], list("abcde"))
+    assert [relevance.of(query).tolist() for query in (0, 1)] == [[1, 2, 3], [0, 2]]
+    with pytest.raises(InvalidInput, match="1 to 4"):
+        relevance_from_neighbours(measure([[0.0], [9.0]], gallery), 5, ["q", "e"], list("abcde"))

@@ -1,4 +1,4 @@
-"""Upgrades without a hop: the merge of both parts is chosen on a sample, stored, followed, and said."""
+"""Upgrades without a hop: the merge of both parts is measured on a sample, stored, used, and shown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.artifacts import Artifact, Space
+from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.evaluation import Merge
 from compatstore.trainers import Pairs, Ridge
 from compatstore.upgrade import resolve
@@ -40,7 +40,11 @@ class World:
             pairs = Pairs(self.v1, self.v2, source_version=v1, target_version=v2)
             gallery.artifacts.link(Ridge().fit(pairs).having_seen(np.array([], np.uint64)))
         elif kind is not None:
-            gallery.artifacts.link(Artifact.create(kind, source=Space.of(v1), target=Space.of(v2)))
+            network = {}
+            if kind == "QueryAdapter":  # the target's unit becomes the source's
+                tensors = {"h.mixer.0.weight": np.eye(WIDE, dtype=np.float32) / 30, "h.mixer.0.bias": np.zeros(WIDE)}
+                network = {"networks": {"h": Architecture(source_dim=WIDE, output_dim=WIDE)}, "tensors": tensors}
+            gallery.artifacts.link(Artifact.create(kind, source=Space.of(v1), target=Space.of(v2), **network))
         gallery.upgrade("v2", backfill=cs.Backfill(**backfill), learn=None)
         return gallery
 
@@ -68,14 +72,12 @@ def precision(world, gallery, queries, **options):
 
 
 @pytest.mark.full
-def test_without_an_artifact_both_queries_search_one_part_each_by_the_merge_that_was_chosen(world, half):
+def test_without_an_artifact_both_queries_search_one_part_each_by_calibrated_distances(world, half):
     merge = half.evaluate("v2", labels="label", sample=ITEMS, weight="best")
     assert isinstance(merge, Merge)
-    assert merge.choice.rule == "reciprocal rank"
-    assert (merge.merge, merge.bridge) == ("calibrated", "")
-    assert merge.choice.gain.low > 0
-    assert merge.choice.over_status_quo.low > 0
-    assert [choice.native_share for choice in merge.choices] == [0.5, 0.75]
+    assert (merge.how, merge.bridge, merge.native_share, merge.num_queries) == ("calibrated", "", 0.5, ITEMS)
+    assert merge.gain.low > 0
+    assert merge.worth
     found = half.search(world.both(), 10)
     assert set(found["_version"].to_pylist()) == {"v1", "v2"}
     assert found.equals(half.search(world.both(), 10, serving="fused"))
@@ -83,7 +85,7 @@ def test_without_an_artifact_both_queries_search_one_part_each_by_the_merge_that
     assert precision(world, half, world.both()) > status_quo + 0.05
     assert half.search(world.both(), 10, serving="source").equals(half.search(world.both()["v1"], 10))
     said = str(half.explain())
-    for part in ("query in v2 and v1", "merge: calibrated", "distances mapped into those of v2", "to the status quo"):
+    for part in ("query in v2 and v1", "merge: calibrated", "distances mapped into those of v2", "status quo +"):
         assert part in said
 
 
@@ -111,13 +113,22 @@ def test_nothing_is_merged_before_it_was_chosen_and_by_no_other_upgrade(world, h
 
 
 @pytest.mark.full
-def test_the_choice_is_kept_with_the_gallery_and_follows_the_native_share(world, half, tmp_path):
-    half.evaluate("v2", labels="label", sample=ITEMS, weight="best")
+def test_a_merge_below_the_status_quo_is_kept_and_not_searched_by(tmp_path):
+    world = World(source_noise=0.3, target_noise=3.0)
+    gallery = world.gallery(tmp_path, share=1.0, max_rows=ITEMS // 2)
+    merge = gallery.evaluate("v2", labels="label", sample=ITEMS, weight="best")
+    assert merge.gain.high < 0
+    assert gallery.search(world.both(), 10).equals(gallery.search(world.v1[:20], 10))
+    assert gallery.explain(world.both(), serving="fused").merge == "calibrated"
+
+
+@pytest.mark.full
+def test_the_merge_is_kept_with_the_gallery_while_natives_grow(world, half, tmp_path):
+    merge = half.evaluate("v2", labels="label", sample=ITEMS, weight="best")
     again = cs.Gallery.open(str(tmp_path / "gallery.lance"), encoders={"v2": half.version("v2").encoder})
     assert str(again.explain(world.both())) == str(half.explain(world.both()))
     again.upgrade("v2", backfill=cs.Backfill(share=1.0, max_rows=int(0.8 * ITEMS)), learn=None)
-    assert again.explain(world.both()).chosen.native_share == pytest.approx(0.8)
-    assert again.explain(world.both()).chosen.choice.native_share == 0.75
+    assert again.explain(world.both()).chosen == merge
     again.upgrade("v2", backfill=cs.Backfill(share=1.0, max_rows=ITEMS))
     again.cutover("v2")
     again.retire("v1")
@@ -126,29 +137,39 @@ def test_the_choice_is_kept_with_the_gallery_and_follows_the_native_share(world,
 
 
 @pytest.mark.full
-def test_a_compatible_model_gets_the_merge_that_is_surest(tmp_path):
+def test_a_compatible_model_is_merged_by_distance_and_what_that_gains_is_measured(tmp_path):
     """Identity says that distances compare; here they are in another unit, which the sample shows."""
     world = World()
     gallery = world.gallery(tmp_path, "Identity", share=0.5)
     assert gallery.explain(version="v2").merge == "distance"
     assert "merge by rule" in str(gallery.explain(version="v2"))
-    before = precision(world, gallery, world.v2[:20], version="v2")
     merge = gallery.evaluate("v2", labels="label", sample=ITEMS, weight="best")
-    assert merge.choice.rule == "distance"
-    assert merge.merge == "calibrated"
-    assert gallery.explain(version="v2").merge == "calibrated"
-    assert precision(world, gallery, world.v2[:20], version="v2") > before
+    assert (merge.how, merge.calibration) == ("distance", None)
+    status_quo = precision(world, gallery, world.v1[:20], version="v1")
+    assert (precision(world, gallery, world.v2[:20], version="v2") > status_quo) == merge.worth
+    assert gallery.explain(version="v2").merge == "distance"
+    assert f"merge {merge}" in str(gallery.explain(version="v2"))
     newer = Artifact.create(
         "Identity", source=Space.of(gallery.version("v1")), target=Space.of(gallery.version("v2")), method="newer"
     )
     gallery.artifacts.link(newer)
-    assert gallery.explain(version="v2").merge == "distance"  # the choice was another artifact's
+    assert "merge by rule" in str(gallery.explain(version="v2"))  # another artifact's merge was measured
 
 
 @pytest.mark.full
-def test_without_labels_the_targets_own_neighbours_decide(half):
-    choice = half.evaluate("v2", sample=ITEMS, weight="best").choice
-    assert choice.truth == "the target's 10 nearest neighbours"
+def test_adapted_queries_search_by_ranks_until_their_distances_are_calibrated(world, tmp_path):
+    gallery = world.gallery(tmp_path, "QueryAdapter", share=0.5)
+    assert gallery.explain(version="v2").merge == "reciprocal rank"
+    before = precision(world, gallery, world.v2[:20], version="v2")
+    merge = gallery.evaluate("v2", labels="label", sample=ITEMS, weight="best")
+    assert merge.bridge == gallery.artifacts[0].id
+    assert gallery.explain(version="v2").merge == "calibrated"
+    assert precision(world, gallery, world.v2[:20], version="v2") > before
+
+
+@pytest.mark.full
+def test_without_labels_the_targets_own_neighbours_are_correct(half):
+    assert half.evaluate("v2", sample=ITEMS, weight="best").truth == "the target's 10 nearest neighbours"
 
 
 def test_a_weight_needs_a_hop(half):
@@ -231,4 +252,4 @@ def test_queries_that_an_artifact_leaves_without_a_direction_choose_no_merge(tmp
     gallery.register(v2)
     gallery.artifacts.link(Artifact.create("Prefix", source=Space.of(v1), target=Space.of(v2)))
     gallery.upgrade("v2", backfill=0.5, learn=None)
-    assert gallery.evaluate("v2", sample=ITEMS, weight="best").choices[0].num_queries == ITEMS - ITEMS // 8
+    assert gallery.evaluate("v2", sample=ITEMS, weight="best").num_queries == ITEMS - ITEMS // 8

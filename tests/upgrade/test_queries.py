@@ -320,9 +320,9 @@ def test_an_upgrade_without_a_hop_is_merged_by_queries(tmp_path, world):
     gallery.add({"id": IDS, "vector": world.v1[world.items]})
     gallery.register(cs.EmbeddingVersion("v2", dim=16, metric="cosine", encoder=encoders["v2"]))
     gallery.upgrade("v2", backfill=cs.Backfill(share=1.0, max_rows=120), learn=None)
-    choice = gallery.evaluate("v2", labels=texts(world), sample=ITEMS, criterion="recall@10", weight="best").choice
-    assert (choice.criterion, choice.truth, choice.num_queries) == ("recall@10", "qrels", 120)
-    part = gallery.evaluate("v2", labels=texts(world), sample=200, weight="best").choice
+    whole = gallery.evaluate("v2", labels=texts(world), sample=ITEMS, criterion="recall@10", weight="best")
+    assert (whole.criterion, whole.truth, whole.num_queries) == ("recall@10", "qrels", 120)
+    part = gallery.evaluate("v2", labels=texts(world), sample=200, weight="best")
     assert (part.criterion, part.truth) == ("map", "qrels")
 
 

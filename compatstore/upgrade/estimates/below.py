@@ -6,10 +6,9 @@ of `evaluate(weight="best")`, and of the gates that an upgrade began with. Witho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
-from compatstore.evaluation import Estimate
+from compatstore.evaluation.bootstrap import Estimate, MeasuredGain
 from compatstore.evaluation.decision import SAME_SHARE
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.registry import Registry
@@ -18,35 +17,6 @@ from compatstore.upgrade.estimates.estimate import load_estimate
 from compatstore.upgrade.states import run_of
 
 Way = Literal["fused", "merged", "target"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeptGain:
-    """What a way to serve an upgrade gives, as it was measured on a sample.
-
-    Args:
-        gain: Difference to the status quo.
-        criterion: Of which figure, such as "map".
-        truth: What counted as right.
-        num_queries: Queries counted.
-        native_share: Share of the gallery that was native in the target.
-    """
-
-    gain: Estimate
-    criterion: str
-    truth: str
-    num_queries: int
-    native_share: float
-
-    def warning(self, what: str) -> str:
-        """That it is below the status quo, as a sentence without its full stop; "" where it is not."""
-        value, low, high = (100 * end for end in (self.gain.value, self.gain.low, self.gain.high))
-        if high >= 0:
-            return ""
-        return (
-            f"{what} is below the status quo: {value:+.1f} points of {self.criterion} ({low:+.1f} to {high:+.1f}) by "
-            f"{self.num_queries} queries, correct by {self.truth}, at a native share of {self.native_share:.4g}"
-        )
 
 
 def warning_of(catalog: Catalog, registry: Registry, target: str, way: Way) -> str:
@@ -60,7 +30,7 @@ def warning_of(catalog: Catalog, registry: Registry, target: str, way: Way) -> s
         "merged": f"{run.target} merged with {run.source}",
         "target": f"{run.target} alone",
     }
-    return kept.warning(what[way])
+    return f"{what[way]} is below the status quo: {kept}" if kept.gain.high < 0 else ""
 
 
 def warnings_of_run(context: UpgradeContext) -> tuple[str, ...]:
@@ -77,24 +47,14 @@ def warnings_of_run(context: UpgradeContext) -> tuple[str, ...]:
     return tuple(text for text in said if text)
 
 
-def kept_gain(catalog: Catalog, registry: Registry, target: str, way: Way) -> KeptGain | None:
+def kept_gain(catalog: Catalog, registry: Registry, target: str, way: Way) -> MeasuredGain | None:
     """What was measured last of a way to serve an upgrade; None where nothing was."""
     if way == "merged":
-        merge = registry.merge_of(target)
-        choice = None if merge is None else merge.choice
-        if choice is None:
-            return None
-        return KeptGain(
-            gain=choice.over_status_quo,
-            criterion=choice.criterion,
-            truth=choice.truth,
-            num_queries=choice.num_queries,
-            native_share=choice.native_share,
-        )
+        return registry.merge_of(target)
     return _of_fusion(registry, target, way) or _of_gates(catalog, target, way)
 
 
-def _of_fusion(registry: Registry, target: str, way: Way) -> KeptGain | None:
+def _of_fusion(registry: Registry, target: str, way: Way) -> MeasuredGain | None:
     """What was measured when it was chosen."""
     fusion = registry.fusion_of(target)
     weighed = None if fusion is None else fusion.choice
@@ -105,7 +65,7 @@ def _of_fusion(registry: Registry, target: str, way: Way) -> KeptGain | None:
     served = weighed.target_gain if way == "target" else gain
     if served is None:
         return None
-    return KeptGain(
+    return MeasuredGain(
         gain=served,
         criterion=weighed.criterion,
         truth=weighed.truth,
@@ -114,7 +74,7 @@ def _of_fusion(registry: Registry, target: str, way: Way) -> KeptGain | None:
     )
 
 
-def _of_gates(catalog: Catalog, target: str, way: Literal["fused", "target"]) -> KeptGain | None:
+def _of_gates(catalog: Catalog, target: str, way: Literal["fused", "target"]) -> MeasuredGain | None:
     """What the gates that the upgrade began with were judged by."""
     estimate = load_estimate(catalog, target)
     if estimate is None:
@@ -125,7 +85,7 @@ def _of_gates(catalog: Catalog, target: str, way: Literal["fused", "target"]) ->
     gain = next(gains, None)
     if gain is None:
         return None
-    return KeptGain(
+    return MeasuredGain(
         gain=gain,
         criterion=table.criterion,
         truth=table.truth,

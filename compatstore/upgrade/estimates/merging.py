@@ -1,31 +1,33 @@
-"""How the two parts of an upgrade without a hop are merged: chosen on a sample, stored beside the upgrade."""
+"""How the two parts of an upgrade without a hop are merged: measured on a sample, stored beside the upgrade."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from compatstore import next_step
-from compatstore.arrays import FloatArray
 from compatstore.errors import InvalidInput, UpgradeError
-from compatstore.evaluation.fusion import SAME_SHARE, Fusion
-from compatstore.evaluation.merging import Merge
-from compatstore.evaluation.strategies import trial_of_merges
+from compatstore.evaluation import Estimate
+from compatstore.evaluation.distances import measure
+from compatstore.evaluation.fusion import Fusion
+from compatstore.evaluation.merging import Merge, calibrate, find_merged
+from compatstore.evaluation.sampled import find_in_galleries
+from compatstore.evaluation.strategies import trial_of_fusions
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.history import HistoryEntry
-from compatstore.storage.records import ArtifactRecord, MergeRecord, RunRecord
+from compatstore.storage.records import ArtifactRecord, MergeRecord
 from compatstore.storage.registry import Registry, bridge_to, comparable, edit
 from compatstore.storage.vector_form import VectorForm
-from compatstore.upgrade.backfilling.policies import order
-from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.fusing import SHARES, STEP, choose_fusion, fusable, native_share, save_fusion
+from compatstore.upgrade.estimates.fusing import STEP, choose_fusion, fusable, native_share, save_fusion
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
 from compatstore.upgrade.estimates.trial import SampleSettings, as_evaluation_sample, decision_settings
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.queries import column_of
-from compatstore.upgrade.states import require_open, run_of
+from compatstore.upgrade.states import require_open
 
 
 def choose_serving(
@@ -40,6 +42,7 @@ def choose_serving(
     Raises:
         UpgradeError: No upgrade to the target is under way, or too few items can be embedded natively.
         InvalidInput: A weight is given, and nothing was transformed.
+        Interrupted: The upgrade ended meanwhile.
     """
     context = fusable(catalog, target)
     whole = not context.count(f"({context.source.present}) AND ({context.target.native}) IS NOT TRUE")
@@ -50,18 +53,22 @@ def choose_serving(
     if weight is not None:
         asked = f"weigh {context.run.source} and {target}"
         raise InvalidInput(asked, expected="an upgrade with a hop", found="one that transforms nothing")
-    merge = choose_merge(context, settings, progress)
-    save_merge(catalog, context.run, merge, column_of(settings.labels))
+    merge = measure_merge(context, settings, progress)
+
+    def change(registry: Registry) -> Registry:
+        began = require_open(registry, target).identity
+        return registry.with_merging(MergeRecord(target, began, merge))
+
+    edit(catalog.store, change, HistoryEntry(STEP, target, note=f"merge {merge}"))
     return merge
 
 
-def choose_merge(
+def measure_merge(
     context: UpgradeContext, settings: SampleSettings, progress: Callable[[Progress], None] | None = None
 ) -> Merge:
-    """Choose a merge for the native share that the gallery has, and for larger ones; read-only.
+    """Calibrate the merge where distances do not compare, and measure it at the native share of now; read-only.
 
-    The sample is embedded in the target and not kept, except for items that are native already. Larger native shares
-    are of random items.
+    The sample is embedded in the target and not kept, except for items that are native already.
 
     Args:
         context: The upgrade, without a hop.
@@ -75,28 +82,32 @@ def choose_merge(
     bridge = _bridge(context)
     drawn = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed, progress=progress)
     sample = _usable(context, drawn)
-    part_queries = _part_queries(context, bridge, sample)
+    part_queries = sample.source_queries
+    if bridge is not None:
+        part_queries = context.catalog.artifact(bridge.id).apply(sample.target_queries).vectors
     found = VectorForm.of(context.registry.record(context.run.source)).searchable(part_queries)
     sample, part_queries = sample.asking(found), part_queries[found]  # a search refuses the others
+    every = np.arange(len(sample.places))
+    chosen = decision_settings(context, settings)
+    # Nothing is transformed, and no merge looks at it.
+    trial = trial_of_fusions(as_evaluation_sample(sample, sample.native, every), chosen)
+    source = measure(sample.source_queries, sample.source.vectors, chosen.source_metric)
+    others = measure(part_queries, sample.source.vectors, chosen.source_metric)
+    target = measure(sample.target_queries, sample.native, chosen.target_metric)
+    calibrated = bridge is None or not comparable(context.registry, bridge)
     native = sample.served.valid & (sample.served.origin == NATIVE)
-    urgent = order("random", ArrayRows(ids=sample.ids), context.run.seed)
-    trial = trial_of_merges(
-        as_evaluation_sample(sample, sample.native, urgent),  # nothing is transformed, and no merge looks at it
-        decision_settings(context, settings),
-        part_queries,
-        comparable=bridge is not None and comparable(context.registry, bridge),
-    )
-    share = native_share(context)
-    shares = (share, *(other for other in SHARES if share + SAME_SHARE < other < 1))
-    masks = [native, *(trial.sample.filled(other, native) for other in shares[1:])]
-    choices = tuple(replace(trial.fit(mask), native_share=there) for mask, there in zip(masks, shares, strict=True))
-    chosen = Merge(
-        merge=choices[0].merge,
-        calibration=trial.calibration(),
+    merged = find_merged(trial, others, target, native, calibrated=calibrated)
+    before = find_in_galleries(source, trial.relevance, [every], chosen.ks, trial.sampling)[0]
+    queries = np.arange(len(part_queries))
+    return Merge(
         bridge="" if bridge is None else bridge.id,
-        choices=choices,
+        calibration=calibrate(others, target, trial.relevance, queries) if calibrated else None,
+        gain=trial.over(merged, before) or Estimate(value=0.0, low=0.0, high=0.0),
+        criterion=settings.criterion,
+        truth=trial.truth,
+        num_queries=int(before.counted.sum()),
+        native_share=native_share(context),
     )
-    return chosen.at(share)
 
 
 def _bridge(context: UpgradeContext) -> ArtifactRecord | None:
@@ -123,39 +134,3 @@ def _usable(context: UpgradeContext, sample: Sample) -> Sample:
     found = [form.searchable(rows) for form, rows in zip(forms, (sample.source.vectors, sample.native), strict=True)]
     rows = sample.embedded & found[0] & found[1]
     return replace(sample.only(rows), population=round(sample.population * float(rows.mean())))
-
-
-def _part_queries(context: UpgradeContext, bridge: ArtifactRecord | None, sample: Sample) -> FloatArray:
-    """(q, source dim) float32, what the source's part is searched with."""
-    if bridge is None:
-        return sample.source_queries
-    return context.catalog.artifact(bridge.id).apply(sample.target_queries).vectors
-
-
-def save_merge(catalog: Catalog, run: RunRecord, merge: Merge, labels: str | None) -> None:
-    """Store how the parts of an upgrade are merged, with a step of the history in the same commit.
-
-    Raises:
-        Interrupted: The upgrade ended meanwhile.
-    """
-
-    def change(registry: Registry) -> Registry:
-        open_run = require_open(registry, run.target)
-        return registry.with_merging(MergeRecord(run.target, open_run.identity, merge, labels))
-
-    edit(catalog.store, change, HistoryEntry(STEP, run.target, note=f"merge {merge.choice or merge.merge}"))
-
-
-def follow_parts(catalog: Catalog, target: str) -> None:
-    """Take the merge that was chosen for the native share which the gallery has by now; a no-op without a choice."""
-    registry = catalog.registry()
-    merge, run = registry.merge_of(target), run_of(registry, target)
-    if merge is None or run is None:
-        return
-    context = UpgradeContext.of(catalog, run)
-    if not context.has_both:
-        return
-    now = merge.at(native_share(context))
-    if abs(now.native_share - merge.native_share) <= SAME_SHARE and now.merge == merge.merge:
-        return
-    save_merge(catalog, run, now, registry.merging[target].labels)
