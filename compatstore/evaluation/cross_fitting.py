@@ -15,9 +15,10 @@ from compatstore.arrays import Doubles, Positions
 from compatstore.digests import seed_of
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.bootstrap import Estimate, SampledGallery, gains_together, resample
+from compatstore.evaluation.distances import Distances
 from compatstore.evaluation.relevance import Relevance, places_of
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
-from compatstore.evaluation.sampled import QueryFigures, Sampling
+from compatstore.evaluation.sampled import QueryFigures, Sampling, find_in_galleries
 
 FOLDS = 5
 
@@ -53,6 +54,10 @@ class Trial:
                 found=f"{len(self.sample.source)} of {self.sample.population} items",
                 fix="Choose by map, or take a sample of the whole gallery.",
             )
+
+    def galleries(self, distances: Distances, rows: Sequence[Positions]) -> list[QueryFigures]:
+        """What the queries find in several galleries, whose vectors are rows of those that were measured."""
+        return find_in_galleries(distances, self.relevance, rows, self.settings.ks, self.sampling, self.progress)
 
     def gains(
         self,

@@ -20,7 +20,7 @@ from compatstore.evaluation.relevance import (
     relevance_from_neighbours,
 )
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample, ServedFusion
-from compatstore.evaluation.sampled import QueryFigures, Sampling, find_in_galleries
+from compatstore.evaluation.sampled import QueryFigures, Sampling
 from compatstore.evaluation.whole import WholeFigures
 
 FEWEST_NEIGHBOURS = 5
@@ -67,31 +67,21 @@ def rank_strategies(
         trial: Of the same sample and criterion, where weights were fitted already: they are not fitted again.
         progress: Called with the rankings that are made, one for each query and way to search, and their number.
     """
-    native = measure(sample.target_queries, sample.native, settings.target_metric)
     count = _Count(progress)
-    search = _Search(
-        relevance=_correct(sample, native, settings), ks=settings.ks, sampling=_sampling(sample), progress=count.add
-    )
-    trial = trial or FusionTrial(
-        sample=sample,
-        settings=settings if sample.complete else replace(settings, criterion="map"),
-        relevance=search.relevance,
-        sampling=search.sampling,
-        truth=truth_of(sample, settings),
-        progress=count.add,
-    )
+    if trial is None:
+        chosen_by = settings if sample.complete else replace(settings, criterion="map")
+        trial = replace(trial_of_fusions(sample, chosen_by), progress=count.add)
     count.total = len(sample.source_queries) * _num_searches(sample, settings, trial)
     count.add(0)
-    *budgets, full = _backfills(sample, search, settings)
-    fused = _fused(sample, settings, trial)
-    strategies = [*_without_transform(sample, native, search, settings, trial), *budgets, *fused, full]
+    *budgets, full = _backfills(trial, settings)
+    strategies = [*_without_transform(trial), *budgets, *_fused(sample, settings, trial), full]
     if sample.complete:
         return strategies
     founds = [strategy.found for strategy in strategies]
     if sample.whole is None:
         known = [map_alone(strategy.found, merged=strategy.notation == MERGED) for strategy in strategies]
     else:
-        asked = np.ones(len(sample.source_queries)) if search.sampling.asked is None else search.sampling.asked
+        asked = np.ones(len(sample.source_queries)) if trial.sampling.asked is None else trial.sampling.asked
         known = put_right([strategy.notation for strategy in strategies], founds, sample.whole, asked)
     return [replace(strategy, found=found) for strategy, found in zip(strategies, known, strict=True)]
 
@@ -123,19 +113,6 @@ def _num_searches(sample: EvaluationSample, settings: DecisionSettings, trial: F
     plain = 3 + len(settings.shares) + 2
     fused = sum(trial.num_candidates(sample.share_of(sample.filled(share))) for share in settings.fused_shares)
     return plain + fused + (sample.served is not None)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Search:
-    """How all strategies are searched: what is correct, the k of CMC, and what the gallery is a sample of."""
-
-    relevance: Relevance
-    ks: tuple[int, ...]
-    sampling: Sampling
-    progress: Callable[[int], None] | None = None
-
-    def galleries(self, distances: Distances, rows: Sequence[Positions]) -> list[QueryFigures]:
-        return find_in_galleries(distances, self.relevance, rows, self.ks, self.sampling, self.progress)
 
 
 def truth_of(sample: EvaluationSample, settings: DecisionSettings) -> str:
@@ -198,33 +175,28 @@ def _sampling(sample: EvaluationSample) -> Sampling:
     )
 
 
-def _without_transform(
-    sample: EvaluationSample, native: Distances, search: _Search, settings: DecisionSettings, trial: Trial
-) -> list[ServingStrategy]:
+def _without_transform(trial: Trial) -> list[ServingStrategy]:
     """What the source's vectors are good for: as they are, with the wrong queries, and beside native ones."""
-    source = measure(sample.source_queries, sample.source, settings.source_metric)
+    sample, metric = trial.sample, trial.settings.source_metric
+    source = measure(sample.source_queries, sample.source, metric)
+    native = measure(sample.target_queries, sample.native, trial.settings.target_metric)
     swapped = fit_length(sample.target_queries, sample.source.shape[1])
-    naive = measure(swapped, sample.source, settings.source_metric, undirected="lose")
+    naive = measure(swapped, sample.source, metric, undirected="lose")
     rows = np.arange(len(sample.source))
-    status_quo, swap = (search.galleries(distances, [rows])[0] for distances in (source, naive))
+    status_quo, swap = (trial.galleries(distances, [rows])[0] for distances in (source, naive))
+    merged = find_merged(trial, source, native, sample.filled(MERGE_SHARE), calibrated=True)
     lost = 0 if naive.lost is None else int(naive.lost.sum())
     note = _swap_note(sample.target_queries.shape[1], sample.source.shape[1], lost)
     return [
         ServingStrategy(name="status quo", notation="s/s", share=0.0, found=status_quo),
         ServingStrategy(name="naive swap", notation="t/s", share=0.0, found=swap, note=note),
-        _merged(sample, source, native, trial),
+        ServingStrategy(name=f"merge {MERGE_SHARE:.0%}", notation=MERGED, share=MERGE_SHARE, found=merged),
     ]
 
 
-def _merged(sample: EvaluationSample, source: Distances, native: Distances, trial: Trial) -> ServingStrategy:
-    """Native items searched by the target's queries and the others by the source's, as one list."""
-    found = find_merged(trial, source, native, sample.filled(MERGE_SHARE), calibrated=True)
-    return ServingStrategy(name=f"merge {MERGE_SHARE:.0%}", notation=MERGED, share=MERGE_SHARE, found=found)
-
-
-def _backfills(sample: EvaluationSample, search: _Search, settings: DecisionSettings) -> list[ServingStrategy]:
+def _backfills(trial: Trial, settings: DecisionSettings) -> list[ServingStrategy]:
     """Hop alone, the budgets and the full backfill, ranked together: their vectors are rows of one table."""
-    shares = np.array([0.0, *sorted(settings.shares), 1.0])
+    sample, shares = trial.sample, np.array([0.0, *sorted(settings.shares), 1.0])
     both = measure(
         sample.target_queries,
         np.concatenate([sample.transformed, sample.native]),
@@ -237,9 +209,7 @@ def _backfills(sample: EvaluationSample, search: _Search, settings: DecisionSett
     notations = ["t/h", *["t/h+t"] * len(settings.shares), "t/t"]
     return [
         ServingStrategy(name=name, notation=notation, share=float(share), found=found)
-        for name, notation, share, found in zip(
-            names, notations, shares, search.galleries(both, galleries), strict=True
-        )
+        for name, notation, share, found in zip(names, notations, shares, trial.galleries(both, galleries), strict=True)
     ]
 
 

@@ -113,7 +113,6 @@ def test_init_shows_the_new_gallery(run, tmp_path):
         "bridged": 0,
         "missing": 0,
         "recall": None,
-        "expected": None,
     }
 
 
