@@ -26,7 +26,7 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import find
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
-from compatstore.upgrade.backfilling.staged_natives import StagedNatives
+from compatstore.upgrade.backfilling.natives import StagedNatives
 from compatstore.upgrade.backfilling.write_modes import NativeRows
 from compatstore.upgrade.context import UpgradeContext
 

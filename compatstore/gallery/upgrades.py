@@ -16,7 +16,7 @@ from compatstore.gallery.core import verbs
 from compatstore.gallery.versions import Artifacts, VersionVerbs
 from compatstore.trainers.pairs.learn import Learn
 from compatstore.upgrade.cutover import check_cutover, cut_over
-from compatstore.upgrade.engines.choice import engine_of
+from compatstore.upgrade.engines.ray_engine import engine_of
 from compatstore.upgrade.estimates.estimate import (
     agree,
     estimate_upgrade,
@@ -35,8 +35,7 @@ from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.upgrade.resolve import resolve_run
-from compatstore.upgrade.retire import retire
-from compatstore.upgrade.rollback import abort, roll_back
+from compatstore.upgrade.retire import abort, retire, roll_back
 from compatstore.upgrade.run import Controls, UpgradeResult, require_startable, run_upgrade
 from compatstore.upgrade.states import VersionChange
 from compatstore.versions import EmbeddingVersion

@@ -23,7 +23,7 @@ from compatstore.storage.ids import among, find, known_among, read_ids, refuse_k
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
-from compatstore.upkeep.tend import tend
+from compatstore.upkeep.optimize import tend
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,12 @@ def _copy() -> Iterator[Path]:
 
 FOLDER = "_compatstore"
 _DIGEST = re.compile("[0-9a-f]{64}")
+_BLOB = re.compile(r"[0-9a-f]{64}|tmp\w+|.+\.tmp")
+
+
+def is_blob(name: str) -> bool:
+    """True for the name of a blob beside the table, whole or half written."""
+    return _BLOB.fullmatch(name) is not None
 
 
 class Blobs:

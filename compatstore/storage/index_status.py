@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.deltas import fragments_outside
-from compatstore.storage.indexes import SearchSettings, VectorIndex, indexes_on
+from compatstore.storage.indexes import SearchSettings, VectorIndex, fragments_outside, indexes_on
 from compatstore.storage.nearest import HAMMING
 from compatstore.storage.registry import read
 from compatstore.storage.snapshot import Snapshot

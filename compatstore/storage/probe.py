@@ -1,12 +1,8 @@
-"""What is tried of a place before a gallery relies on it, and of pylance and lancedb.
-
-Whether the place can be written to, whether it keeps two writers apart, and whether the libraries read each other.
-"""
+"""Trials of a place before a gallery relies on it: can it be written, and does it keep two writers apart?"""
 
 from __future__ import annotations
 
 import uuid
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -97,35 +93,3 @@ def _commits_twice(uri: str, storage_options: dict[str, str]) -> bool:
     except CommitConflictError:
         return False
     return True
-
-
-VECTORS = [[1.0, 2.0], [3.0, 4.0], None]
-
-
-def read_each_other(folder: str) -> None:
-    """Write a small table with each library and read it with the other.
-
-    Args:
-        folder: An empty folder to do it in.
-
-    Raises:
-        StorageError: One of them fails, or reads something else than was written.
-    """
-    import lancedb
-
-    table = pa.table({"id": ["a", "b", "c"], "v": pa.array(VECTORS, pa.list_(pa.float32(), 2))})
-    asked = "let pylance and lancedb read each other's tables"
-    fix = 'Install a pair that does: pip install --upgrade "compatstore"'
-    try:
-        lance.write_dataset(table, Path(folder, "pylance.lance"))
-        database = lancedb.connect(folder)
-        database.create_table("lancedb", table)
-        read = {
-            "lancedb": database.open_table("pylance").to_arrow(),
-            "pylance": lance.dataset(Path(folder, "lancedb.lance")).to_table(),
-        }
-    except (OSError, ValueError, RuntimeError) as error:
-        raise StorageError(asked, expected="both to succeed", found=str(error), fix=fix) from error
-    for reader, found in read.items():
-        if not found.equals(table):
-            raise StorageError(asked, expected=f"{table.num_rows} equal rows", found=f"others in {reader}", fix=fix)

@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from compatstore.arrays import ArrowTable, FloatArray, RowNumbers
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.deltas import fragments_outside
-from compatstore.storage.indexes import indexes_on
+from compatstore.storage.indexes import fragments_outside, indexes_on
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import to_matrix
 

@@ -16,8 +16,7 @@ from compatstore.storage import registry as registry_module
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import CHOSEN, OPEN, RunRecord
 from compatstore.upgrade.backfilling.account import read_account
-from compatstore.upgrade.backfilling.embeddable import Embeddable, count_embeddable
-from compatstore.upgrade.backfilling.pricing import knows_its_price
+from compatstore.upgrade.backfilling.embeddable import Embeddable, count_embeddable, knows_its_price
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.lesson import Learner, Lesson
 from compatstore.upgrade.requests.backfill import Budget

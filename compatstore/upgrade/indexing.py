@@ -18,12 +18,11 @@ from compatstore.errors import Interrupted, LeaseHeld
 from compatstore.storage import indexes
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.deltas import UNINDEXED_ROWS, late_indexes, names_on, update_index
 from compatstore.storage.ids import refresh_index as refresh_ids
-from compatstore.storage.index_refresh import CHANGED, build_index, refresh_index
 from compatstore.storage.index_status import index_is_behind
-from compatstore.storage.indexes import VectorIndex
+from compatstore.storage.indexes import UNINDEXED_ROWS, VectorIndex, late_indexes, names_on, update_index
 from compatstore.storage.lease_table import LeaseTable
+from compatstore.storage.recall import CHANGED, build_index, refresh_index
 from compatstore.storage.store import Store
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.leases.holding import Work, hold_lease

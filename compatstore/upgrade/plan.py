@@ -25,11 +25,10 @@ from compatstore.upgrade.full_backfill import full_backfill_of, reason_of, secon
 from compatstore.upgrade.hop import Hop, columns_for
 from compatstore.upgrade.indexing import as_the_source
 from compatstore.upgrade.lesson import Learner
-from compatstore.upgrade.precision import PrecisionChoice, choose_precision, sample_source
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.gates import Gates
-from compatstore.upgrade.transform import Transformer, transformer_of
+from compatstore.upgrade.transform import Transformer, choose_precision, sample_source, transformer_of
 
 SAMPLE_ROWS = 2048
 COMMIT_SECONDS, FRAGMENT_SECONDS = 0.02, 0.0002  # of a commit that touches the metadata of all fragments
@@ -107,7 +106,7 @@ def make_plan(
     target = columns_for(context)
     transformer = transformer_of(context.catalog, run) if run.path else None
     todo = _to_transform(context, transformer)
-    choice = choose_precision(context, transformer, precision, todo)
+    chosen = choose_precision(context, transformer, precision, todo)
     possible = _possible(context, transformer, progress)
     reason = _why_everything(context, learner, gates or Gates(), possible)
     if reason:
@@ -115,7 +114,7 @@ def make_plan(
         context = context.with_run(run)
     work = [
         *([] if context.target_record.columns else [_expand_step(context, target)]),
-        *_hop_step(context, transformer, target, todo, choice),
+        *_hop_step(context, transformer and replace(transformer, precision=chosen), target, todo),
         *_index_step(context, target),
         *(_backfill_steps(context, target, possible, reason) if possible else []),
     ]
@@ -132,7 +131,7 @@ def make_plan(
         policy=run.policy,
         steps=tuple(steps),
         quality=dict(quality),
-        warnings=(*([choice.warning] if choice.warning else []), *warnings),
+        warnings=tuple(warnings),
         embeddable=None if possible is None else possible.expected,
     )
 
@@ -225,18 +224,13 @@ def _possible(
 
 
 def _hop_step(
-    context: UpgradeContext,
-    transformer: Transformer | None,
-    target: VersionColumns,
-    todo: int,
-    choice: PrecisionChoice,
+    context: UpgradeContext, transformer: Transformer | None, target: VersionColumns, todo: int
 ) -> list[Step]:
     if transformer is None or not todo:
         return []
-    transformer = choice.applied_to(transformer)
     chain = " then ".join(f"{artifact.short_id}" for artifact in transformer.artifacts)
     seconds = _per_row(context, transformer) * todo
-    note = f"transform {context.run.source} by {chain} in {choice.precision}"
+    note = f"transform {context.run.source} by {chain} in {transformer.precision}"
     if transformer.exact:
         derived = ", then ".join(artifact.manifest.method for artifact in transformer.artifacts)
         note = f"derive of {context.run.source}: {derived}; exact, without an encoder, and natives stay native"

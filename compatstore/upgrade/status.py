@@ -16,9 +16,8 @@ from compatstore.storage.records import RunRecord, VersionRecord
 from compatstore.storage.registry import Registry, bridge_to, unsearchable
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.staging import Staging
-from compatstore.upgrade.backfilling.account import read_account, read_refusals
+from compatstore.upgrade.backfilling.account import SpentBySearches, read_account, read_refusals, read_spent
 from compatstore.upgrade.backfilling.embeddable import Left
-from compatstore.upgrade.backfilling.search_account import SpentBySearches, read_spent
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.below import warnings_of_run
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves

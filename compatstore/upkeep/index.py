@@ -12,15 +12,15 @@ from compatstore.storage import indexes
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.failures import answers
-from compatstore.storage.index_refresh import RefreshedIndex, build_index, refresh_index
 from compatstore.storage.index_status import IndexStatus, index_status
 from compatstore.storage.indexes import VectorIndex
 from compatstore.storage.nearest import HAMMING
+from compatstore.storage.recall import RefreshedIndex, build_index, refresh_index
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import edit
 from compatstore.upgrade.indexing import hold_index
 from compatstore.upgrade.progress import Progress
-from compatstore.upkeep.tend import tend
+from compatstore.upkeep.optimize import tend
 
 
 @dataclass(frozen=True, kw_only=True)

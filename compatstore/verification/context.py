@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from compatstore import next_step
 from compatstore.arrays import ArrowBatch
@@ -18,6 +18,7 @@ from compatstore.storage.store import storage_errors
 from compatstore.upgrade.states import run_of
 
 Severity = Literal["error", "warning", "note"]
+Observation: TypeAlias = tuple[Severity, str, str]  # with what was found, and the repair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +61,38 @@ class Verification:
     def clean(self) -> bool:
         """Whether nothing was found but notes."""
         return all(finding.severity == "note" for finding in self.findings)
+
+
+Level = Literal["ok", "warning", "problem"]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One thing that was looked at.
+
+    Attributes:
+        topic: What it is.
+        level: "ok"; "warning": something is slow, missing or may go wrong; "problem": something cannot work.
+        what: What was found.
+        fix: What to do about it; with "ok", how to have more.
+    """
+
+    topic: str
+    level: Level
+    what: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examination:
+    """All that was looked at, in order."""
+
+    diagnoses: tuple[Diagnosis, ...]
+
+    @property
+    def fit(self) -> bool:
+        """Whether there is no problem."""
+        return all(diagnosis.level != "problem" for diagnosis in self.diagnoses)
 
 
 BATCH_ROWS = 4096

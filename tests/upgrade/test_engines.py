@@ -14,8 +14,7 @@ import compatstore as cs
 from compatstore.storage.fragments import commit_columns
 from compatstore.upgrade.engines.engine import LocalEngine
 from compatstore.upgrade.engines.ray_engine import RayEngine
-from compatstore.upgrade.hop import Hop
-from compatstore.upgrade.hop_job import HopJob, hop_fragment
+from compatstore.upgrade.hop import Hop, HopJob, hop_fragment
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.resolve import resolve_run
 from compatstore.upgrade.transform import transformer_of

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import compatstore as cs
 from compatstore.errors import InvalidInput
+from compatstore.upgrade.backfilling.cells import random_scores
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
-from compatstore.upgrade.backfilling.random_order import random_scores
 from galleries import artifact
 from tiers import few
 

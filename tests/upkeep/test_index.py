@@ -8,10 +8,10 @@ import pytest
 
 import compatstore as cs
 from compatstore.errors import InvalidInput, LeaseHeld, NotFound, UpgradeError
-from compatstore.storage import deltas, index_refresh, recall
+from compatstore.storage import indexes, recall
 from compatstore.storage.index_status import compared_share
 from compatstore.upgrade.indexing import hold_index
-from compatstore.upkeep import tend as tend_module
+from compatstore.upkeep import optimize as upkeep
 from lazily import Lazy
 
 index = Lazy("lancedb.index")
@@ -109,7 +109,7 @@ def test_cells_that_have_become_crowded_are_learned_again(gallery):
     late(gallery, 2 * ROWS, centre=30.0)
     done = gallery.maintenance.index().refresh()
     assert "of the vectors" in done.retrained
-    assert done.status.compared < index_refresh.CROWDED * before
+    assert done.status.compared < recall.CROWDED * before
 
 
 @pytest.mark.full
@@ -247,7 +247,7 @@ def test_of_two_who_build_one_is_told(gallery):
 
 
 def test_a_gallery_takes_many_new_vectors_in_by_itself(gallery, monkeypatch):
-    monkeypatch.setattr(tend_module, "UNINDEXED_ROWS", 50)
+    monkeypatch.setattr(upkeep, "UNINDEXED_ROWS", 50)
     gallery.maintenance.index().create(kind="IVF_FLAT", num_partitions=4)
     late(gallery, 30, "first")
     assert gallery.maintenance.index().status().unindexed_rows == 30
@@ -262,7 +262,7 @@ def test_late_indexes_are_found_without_reading_them(gallery):
     gallery.maintenance.index().create(kind="IVF_FLAT", num_partitions=4)
     late(gallery, 30)
     snapshot = gallery._catalog.store.snapshot()
-    assert deltas.late_indexes(snapshot, 29) == [*deltas.late_indexes(snapshot, 30), "v1_idx"]
+    assert indexes.late_indexes(snapshot, 29) == [*indexes.late_indexes(snapshot, 30), "v1_idx"]
 
 
 def test_the_share_that_is_compared_is_that_of_the_cells_where_vectors_lie():

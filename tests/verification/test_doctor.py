@@ -27,7 +27,6 @@ def environment():
 def test_this_environment_is_fit(environment):
     assert environment.fit
     topics = by_topic(environment)
-    assert topics["pylance and lancedb"].what == "each reads a table that the other wrote"
     assert {"Python", "pylance", "lancedb", "pyarrow", "numpy", "torch", "threads", "memory"} <= topics.keys()
 
 
@@ -48,7 +47,7 @@ import sys
 from importlib import metadata
 found = metadata.version
 metadata.version = lambda name: "0.1" if name == "pylance" else found(name)
-from compatstore.verification.environment import needed_libraries
+from compatstore.verification.examination import needed_libraries
 for d in needed_libraries():
     if d.topic == "pylance":
         print(d.level, "|", d.what, "|", d.fix)
@@ -62,7 +61,7 @@ for d in needed_libraries():
 
 @pytest.mark.full
 def test_more_threads_than_cores_is_a_warning():
-    program = "from compatstore.verification.environment import threads\nprint(next(threads()))"
+    program = "from compatstore.verification.examination import threads\nprint(next(threads()))"
     environment = {**os.environ, "OMP_NUM_THREADS": "64", "OPENBLAS_NUM_THREADS": "64"}
     if hasattr(os, "sched_setaffinity"):
         program = "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n" + program

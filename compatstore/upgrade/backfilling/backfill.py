@@ -25,12 +25,11 @@ from compatstore.storage.ids import ADDRESS, read_rows
 from compatstore.storage.ledger import Spent
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.account import Account, open_account
-from compatstore.upgrade.backfilling.choice import Choice, ChosenItems
-from compatstore.upgrade.backfilling.embeddable import inputs_of, without_source
+from compatstore.upgrade.backfilling.embeddable import expected_bill, inputs_of, knows_its_price, without_source
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, EmbeddingRecipe, ItemBatch, Paid
 from compatstore.upgrade.backfilling.natives import BATCH_ROWS, Natives
+from compatstore.upgrade.backfilling.policies import Choice, ChosenItems
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
-from compatstore.upgrade.backfilling.pricing import expected_bill, knows_its_price
 from compatstore.upgrade.backfilling.throttle import MOST_ROWS, BatchSize, Pace
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.engines.engine import Engine, LocalEngine, Pool

@@ -14,11 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, BoolArray, Id
-from compatstore.encoders import Encoder, Metered
+from compatstore.encoders import Bill, Encoder, Metered
 from compatstore.storage.ids import column, find
 from compatstore.storage.ledger import Spent
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
-from compatstore.upgrade.backfilling.pricing import expected_price
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.requests.backfill import Budget
@@ -255,3 +254,45 @@ class Left:
         cost = f", {self.cost:g} in cost" if self.cost else ""
         time = "" if self.seconds is None else f", about {self.seconds:.0f} s"
         return f"{self.rows} items are left of the budget{cost}{time}"
+
+
+SAMPLED = 256  # items
+
+
+def expected_price(context: UpgradeContext, encoder: Encoder | None, ids: ArrowArray | None = None) -> float | None:
+    """Money that embedding an item will cost, about; nothing is sent anywhere.
+
+    Args:
+        context: The upgrade.
+        encoder: The target's model.
+        ids: Arrow array of the items to choose the sample from; None for all items.
+
+    Returns:
+        None where the encoder does not say, or no item has anything to be embedded from.
+    """
+    if not knows_its_price(encoder):
+        return None
+    assert encoder is not None
+    key, source = context.registry.id_column, context.registry.source_column
+    read = key if encoder.reads == "id" else source
+    if read is None:
+        return None
+    if ids is None:
+        there = f"{column(read)} IS NOT NULL"
+        ids = context.snapshot.to_table(columns=[key], filter=there).column(0).combine_chunks()
+    picked = np.random.default_rng(context.run.seed).permutation(len(ids))[:SAMPLED]
+    columns = list(dict.fromkeys([key, read]))
+    rows = find(context.store, key, ids.take(pa.array(picked)).to_pylist(), columns, context.snapshot)
+    sources = [value for value in rows[read].to_pylist() if value is not None]
+    cost = expected_bill(encoder, sources).cost if sources else None
+    return None if cost is None else cost / len(sources)
+
+
+def expected_bill(encoder: Encoder, sources: list[object]) -> Bill:
+    """What some sources will cost; nothing of an encoder that does not say."""
+    return encoder.expected_bill(sources) if isinstance(encoder, Metered) else Bill()
+
+
+def knows_its_price(encoder: Encoder | None) -> bool:
+    """Whether an encoder says what it costs."""
+    return encoder is not None and isinstance(encoder, Metered) and encoder.expected_bill([]).cost is not None

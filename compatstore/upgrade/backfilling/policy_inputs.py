@@ -19,9 +19,7 @@ from compatstore.storage.columns import NATIVE
 from compatstore.storage.fragments import list_fragments
 from compatstore.storage.ids import ADDRESS
 from compatstore.storage.vector_form import to_matrix
-from compatstore.upgrade.backfilling.cells import SAMPLED, cells_of
-from compatstore.upgrade.backfilling.classes import classes_of, require_classes
-from compatstore.upgrade.backfilling.random_order import random_scores
+from compatstore.upgrade.backfilling.cells import SAMPLED, cells_of, classes_of, random_scores, require_classes
 from compatstore.upgrade.context import UpgradeContext
 
 BATCH_ROWS = 4096
@@ -194,7 +192,7 @@ class TableRows:
         return 1 + classes_of(self._read(name)).astype(np.int64)
 
     def require_classes(self, name: str) -> None:
-        """Refuse a column that holds no classes; errors as of `compatstore.upgrade.backfilling.classes`."""
+        """Refuse a column that holds no classes; errors as of `compatstore.upgrade.backfilling.cells`."""
         require_classes(f"spread the backfill over column {name}", self.context.snapshot.schema, name)
 
     def require_column(self, name: str) -> None:

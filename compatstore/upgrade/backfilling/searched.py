@@ -28,12 +28,11 @@ from compatstore.storage.moves import unmovable
 from compatstore.storage.records import RunRecord
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm
+from compatstore.upgrade.backfilling.account import charge, correct
 from compatstore.upgrade.backfilling.backfill import require_encoder
-from compatstore.upgrade.backfilling.embeddable import inputs_of
+from compatstore.upgrade.backfilling.embeddable import expected_bill, inputs_of
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
-from compatstore.upgrade.backfilling.pricing import expected_bill
-from compatstore.upgrade.backfilling.search_account import charge, correct
-from compatstore.upgrade.backfilling.staged_natives import StagedNatives
+from compatstore.upgrade.backfilling.natives import StagedNatives
 from compatstore.upgrade.backfilling.write_modes import NativeRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.leases.lease import Lease, lease_in

@@ -24,7 +24,6 @@ from compatstore.arrays import ArrowArray, ArrowBatch, ArrowTable, Digests, Floa
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import NATIVE, VersionValues
 from compatstore.storage.compaction import LARGEST_ROWS, SMALL_ROWS
-from compatstore.storage.deltas import names_on, update_index
 from compatstore.storage.fragments import (
     WAVE_ROWS,
     Fragment,
@@ -37,6 +36,7 @@ from compatstore.storage.fragments import (
     write_columns,
 )
 from compatstore.storage.ids import read_rows
+from compatstore.storage.indexes import names_on, update_index
 from compatstore.storage.moves import Move, commit_move, row_bytes, write_rows
 from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.context import UpgradeContext

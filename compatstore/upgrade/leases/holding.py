@@ -28,12 +28,13 @@ from compatstore.upgrade.leases.lease import (
     PAUSED,
     Heartbeat,
     Lease,
+    StopRequest,
     claim,
     end_unwritten,
     key_of,
     lease_in,
+    request_in,
 )
-from compatstore.upgrade.leases.stop_request import StopRequest, request_in
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.states import CUTOVER, READY, run_of
 
