@@ -37,19 +37,19 @@ class IndexStatus:
     """
 
     version: str
-    kind: str
-    metric: str
-    cells: int
-    sub_vectors: int | None
-    bytes: int
-    deltas: int
-    indexed_rows: int
+    kind: str = ""
+    metric: str = ""
+    cells: int = 0
+    sub_vectors: int | None = None
+    bytes: int = 0
+    deltas: int = 0
+    indexed_rows: int = 0
     unindexed_rows: int
-    settings: SearchSettings | None
-    recall: float | None
-    recall_at: str
-    compared: float | None
-    changed: float
+    settings: SearchSettings | None = None
+    recall: float | None = None
+    recall_at: str = ""
+    compared: float | None = None
+    changed: float = 0.0
 
 
 def index_status(store: Store, version: str, snapshot: Snapshot | None = None) -> IndexStatus:
@@ -64,22 +64,7 @@ def index_status(store: Store, version: str, snapshot: Snapshot | None = None) -
     vectors = int(snapshot.count_rows(columns.present))
     found = next(iter(indexes_on(snapshot, columns.vector)), None)
     if found is None:
-        return IndexStatus(
-            version=version,
-            kind="",
-            metric="",
-            cells=0,
-            sub_vectors=None,
-            bytes=0,
-            deltas=0,
-            indexed_rows=0,
-            unindexed_rows=vectors,
-            settings=None,
-            recall=None,
-            recall_at="",
-            compared=None,
-            changed=0.0,
-        )
+        return IndexStatus(version=version, unindexed_rows=vectors)
     statistics = snapshot.stats.index_stats(found.name)
     parts: list[dict[str, Any]] = statistics["indices"]
     first = parts[0] if parts else {}

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from queue import SimpleQueue
 from typing import Any
 
 from compatstore import next_step
@@ -32,16 +30,7 @@ MINIMUM_ROWS = 256
 MOST_CELLS = 1_000_000
 # Each vector is compared with the centre of each cell: with the square root of n cells that is n^1.5 distances.
 MOST_CELLS_BY_DEFAULT = 4_096
-# Lance tells of the training of each cell; from more than 256 cells on it can wait for its own queue of these forever.
-MOST_CELLS_TOLD = 256
-
-Report = Callable[[str, int, int], None]  # is told a stage of a build, and how much of how much is done
-STAGES = {
-    "train_ivf": "train cells",
-    "train_quantizer": "train codes",
-    "shuffle": "assign rows",
-    "merge_partitions": "write cells",
-}
+Report = Callable[[str], None]  # called with the name of a stage that begins; what it raises ends the call
 
 
 @checked_fields
@@ -135,10 +124,8 @@ def require_enough(store: Store, column: str) -> None:
         )
 
 
-def tell(report: Report | None, stage: str, done: int, total: int = 1) -> None:
-    """Report a stage, where somebody wants to know."""
-    if report is not None:
-        report(stage, done, total)
+def silent(stage: str) -> None:
+    """A report to nobody."""
 
 
 def cells_for(rows: int, *, quantised: bool) -> int:
@@ -150,77 +137,29 @@ def cells_for(rows: int, *, quantised: bool) -> int:
     return min(cells, max(1, rows // MINIMUM_ROWS)) if quantised else cells
 
 
-def build(store: Store, column: str, index: VectorIndex, report: Report | None = None) -> None:
+def build(store: Store, column: str, index: VectorIndex, report: Report = silent) -> None:
     """Build an index on a column, or replace the one that it has.
 
     Args:
         store: The table.
         column: Column of vectors.
         index: What to build.
-        report: Called as a stage goes on; what it raises ends the build, unless that is nearly over. An index of more
-            than 256 cells is one stage, "build".
+        report: Called before it begins.
 
     Raises:
         InvalidInput: There are too few rows to train it.
     """
     require_enough(store, column)
     options: dict[str, Any] = {} if index.num_sub_vectors is None else {"num_sub_vectors": index.num_sub_vectors}
+    report("build")
 
     def commit() -> None:
         handle = store.writer()
-
-        def create(**more: Any) -> None:
-            cells = index.num_partitions
-            handle.create_index(
-                column, index.kind, metric=index.metric, num_partitions=cells, replace=True, **options, **more
-            )
-
-        if report is None:
-            create()
-        elif index.num_partitions <= MOST_CELLS_TOLD:
-            _tell_while(lambda told: create(progress_callback=told), report)
-        else:
-            tell(report, "build", 0)
-            create()
-            tell(report, "build", 1)
+        cells = index.num_partitions
+        handle.create_index(column, index.kind, metric=index.metric, num_partitions=cells, replace=True, **options)
         drop_orphans(handle)
 
     store.retry(f"index {column}", commit)
-
-
-def _tell_while(work: Callable[[Callable[[Any], None]], None], report: Report) -> None:
-    """Run a call of Lance in another thread, and report here: there, a report that calls Lance would hang.
-
-    What a report raises ends the call, unless that is over before Lance hears of it.
-    """
-    events, answers = SimpleQueue[Any](), SimpleQueue[None]()
-    raised = list[BaseException]()
-
-    def told(at: Any) -> None:
-        if not raised:
-            events.put(at)
-            answers.get()
-        if raised:
-            raise raised[0]
-
-    def run() -> None:
-        try:
-            work(told)
-        finally:
-            events.put(None)
-
-    with ThreadPoolExecutor(1, "compatstore-index") as worker:
-        running = worker.submit(run)
-        try:
-            while (at := events.get()) is not None:
-                total = at.total or 1
-                tell(report, STAGES.get(at.stage, at.stage), total if at.event == "complete" else at.completed, total)
-                answers.put(None)
-        except BaseException as error:
-            raised.append(error)
-            answers.put(None)
-            raise
-        running.result()
 
 
 def drop(store: Store, column: str) -> list[str]:

@@ -30,12 +30,11 @@ from compatstore.errors import InvalidInput
 from compatstore.storage import indexes
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.index_status import IndexStatus, compared_share, index_status
-from compatstore.storage.indexes import NEIGHBOURS, Report, SearchSettings, VectorIndex, names_on, tell, update_index
+from compatstore.storage.indexes import NEIGHBOURS, Report, SearchSettings, VectorIndex, names_on, silent, update_index
 from compatstore.storage.nearest import find_nearest
 from compatstore.storage.registry import Registry, edit, read
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
-from compatstore.storage.unindexed import Unindexed
 from compatstore.storage.vector_form import to_matrix
 
 FLOOR = 0.95  # what searches are promised to find; a build leaves 0.97 at least
@@ -59,14 +58,14 @@ class RefreshedIndex:
     status: IndexStatus
 
 
-def build_index(store: Store, version: str, index: VectorIndex, report: Report | None = None) -> None:
+def build_index(store: Store, version: str, index: VectorIndex, report: Report = silent) -> None:
     """Build the index of a version, or replace the one that it has, and measure what it finds.
 
     Args:
         store: The table.
         version: The version.
         index: What to build.
-        report: Called as a stage goes on; what it raises ends the call.
+        report: Called as a stage begins; what it raises ends the call.
 
     Raises:
         InvalidInput: There are too few rows to train it.
@@ -79,13 +78,13 @@ def build_index(store: Store, version: str, index: VectorIndex, report: Report |
     measure_index(store, version, report)
 
 
-def refresh_index(store: Store, version: str, report: Report | None = None, *, always: bool = True) -> RefreshedIndex:
+def refresh_index(store: Store, version: str, report: Report = silent, *, always: bool = True) -> RefreshedIndex:
     """Bring a version's index up to date.
 
     Args:
         store: The table.
         version: The version.
-        report: Called as a stage goes on; what it raises ends the call, and what is done by then stays.
+        report: Called as a stage begins; what it raises ends the call, and what is done by then stays.
         always: Whether to measure where few vectors came since the last measurement too.
 
     Raises:
@@ -102,13 +101,12 @@ def refresh_index(store: Store, version: str, report: Report | None = None, *, a
         )
     column = read(store.snapshot(), store.location.uri).columns(version).vector
     if before.unindexed_rows:
-        tell(report, "add rows", 0, before.unindexed_rows)
+        report("add rows")
         update_index(store, names_on(store, column))
-        tell(report, "add rows", before.unindexed_rows, before.unindexed_rows)
     status = index_status(store, version)
     if not always and status.changed <= CHANGED:
         return RefreshedIndex(added=before.unindexed_rows, retrained="", status=status)
-    tell(report, "measure recall", 0)
+    report("measure recall")
     why, index = _why_train(store, status), indexes.describe(store, column)
     if why and index is not None and status.indexed_rows >= indexes.MINIMUM_ROWS:
         cells = read(store.snapshot(), store.location.uri).record(version).cells
@@ -154,18 +152,18 @@ class MeasuredRecall:
     recall: float
 
 
-def measure_index(store: Store, version: str, report: Report | None = None) -> MeasuredRecall | None:
+def measure_index(store: Store, version: str, report: Report = silent) -> MeasuredRecall | None:
     """Choose the search settings of a version's index and keep them in its record.
 
     Args:
         store: The table.
         version: The version.
-        report: Called before and after.
+        report: Called before it is measured.
 
     Returns:
         What was measured; None where the version has no index, or fewer than two vectors.
     """
-    tell(report, "measure recall", 0)
+    report("measure recall")
     snapshot = store.snapshot()
     registry = read(snapshot, store.location.uri)
     columns, metric = registry.columns(version), registry.record(version).metric
@@ -182,7 +180,6 @@ def measure_index(store: Store, version: str, report: Report | None = None) -> M
         return state.with_version(replace(found, recall_at=at, compared=compared))
 
     edit(store, change)
-    tell(report, "measure recall", 1)
     return measured
 
 
@@ -308,7 +305,6 @@ class _Sample:
     metric: str
     rows: RowNumbers
     queries: FloatArray
-    unindexed: Unindexed | None
     exact: tuple[Found, ...] = ()
 
     @classmethod
@@ -321,8 +317,7 @@ class _Sample:
         among = ",".join(map(str, sorted(rows[picked].tolist())))
         table = snapshot.to_table(columns=[columns.vector], filter=f"_rowid IN ({among})", with_row_id=True)
         queries, _ = to_matrix(table[columns.vector], columns.width)
-        unindexed = Unindexed.of(snapshot, columns, metric, queries)
-        sample = cls(snapshot, columns, metric, table["_rowid"].to_numpy(), queries, unindexed)
+        sample = cls(snapshot, columns, metric, table["_rowid"].to_numpy(), queries)
         return replace(sample, exact=sample._search(use_index=False))
 
     def measure(self, settings: SearchSettings) -> MeasuredRecall:
@@ -353,10 +348,5 @@ class _Sample:
 
     def _tables(self, **options: int) -> list[ArrowTable]:
         """The nearest rows of each query, itself among them."""
-        k = options.get("k", NEIGHBOURS + 1)
-        nearest: dict[str, str | int] = {"column": self.columns.vector, "metric": self.metric, **options, "k": k}
-        late = self.unindexed if options.get("use_index", True) else None
-        found = find_nearest(
-            self.snapshot, nearest, self.queries, ["_distance"], with_row_id=True, indexed_only=late is not None
-        )
-        return found if late is None else [late.added_to(table, query, k) for query, table in enumerate(found)]
+        nearest: dict[str, str | int] = {"column": self.columns.vector, "metric": self.metric, "k": NEIGHBOURS + 1}
+        return find_nearest(self.snapshot, nearest | options, self.queries, ["_distance"], with_row_id=True)

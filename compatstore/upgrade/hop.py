@@ -2,7 +2,8 @@
 
 A first hop and the catch-up of rows that came or changed meanwhile are the same thing: what has to be done is read
 from the table, fragment by fragment, as a job that any process can do: read, transform, write the file that is to
-replace. Nothing is committed there: the driver does that, as fragments come back from the engine. So a killed hop goes on where it was, and a finished one does nothing.
+replace. Nothing is committed there: the driver does that, as fragments come back from the engine. So a killed hop goes
+on where it was, and a finished one does nothing.
 """
 
 from __future__ import annotations

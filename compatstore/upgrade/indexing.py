@@ -8,10 +8,8 @@ build that commits after them would be refused and begin again.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 from compatstore import next_step
 from compatstore.errors import Interrupted, LeaseHeld
@@ -20,12 +18,12 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.ids import refresh_index as refresh_ids
 from compatstore.storage.index_status import index_is_behind
-from compatstore.storage.indexes import UNINDEXED_ROWS, VectorIndex, late_indexes, names_on, update_index
+from compatstore.storage.indexes import UNINDEXED_ROWS, Report, VectorIndex, late_indexes, names_on, update_index
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.recall import CHANGED, build_index, refresh_index
 from compatstore.storage.store import Store
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.leases.holding import Work, hold_lease
+from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.leases.lease import leases_in
 from compatstore.upgrade.progress import Progress
 
@@ -40,53 +38,31 @@ def index_lease(version: str) -> str:
     return f"the index of {version}"
 
 
-@dataclass
-class IndexWork:
-    """What somebody works with who holds the lease of an index.
-
-    Args:
-        work: The lease, held.
-        verb: What is done.
-
-    Attributes:
-        store: The table; its commits are refused once the lease is lost.
-    """
-
-    work: Work
-    verb: str
-
-    def __post_init__(self) -> None:
-        self.store: Store = self.work.catalog.store
-        self._stage, self._began = "", 0.0
-
-    def report(self, stage: str, done: int, total: int) -> None:
-        """Report how far a stage is, and stop there if that was asked for.
-
-        Raises:
-            Interrupted: It was.
-        """
-        if stage != self._stage:
-            self._stage, self._began = stage, time.monotonic()
-        self.work.progress(Progress(f"index: {stage}", done, total, time.monotonic() - self._began))
-        if self.work.should_stop():
-            raise Interrupted(
-                f"{self.verb} the index",
-                found=f"a stop was asked for at {stage}",
-                fix=f"Give {next_step.same()} again: it goes on.",
-            )
-
-
 @contextmanager
 def hold_index(
     catalog: Catalog, version: str, verb: str, progress: Told | None = None, should_stop: Asked | None = None
-) -> Iterator[IndexWork]:
+) -> Iterator[tuple[Store, Report]]:
     """Hold the lease of a version's index for a block.
+
+    Yields:
+        The table, whose commits are refused once the lease is lost; and what tells of a stage that begins, and raises
+        `Interrupted` where a stop was asked for.
 
     Raises:
         LeaseHeld: Somebody else works on it.
     """
     with hold_lease(catalog, index_lease(version), verb, progress, should_stop) as work:
-        yield IndexWork(work, verb)
+
+        def report(stage: str) -> None:
+            work.progress(Progress(f"index: {stage}", 0, 0, 0.0))
+            if work.should_stop():
+                raise Interrupted(
+                    f"{verb} the index",
+                    found=f"a stop was asked for at {stage}",
+                    fix=f"Give {next_step.same()} again: it goes on.",
+                )
+
+        yield work.catalog.store, report
 
 
 def take_in_late_rows(catalog: Catalog, *, more_than: int) -> list[str]:
@@ -134,8 +110,8 @@ def build_target(
 
     Args:
         context: The upgrade as of now.
-        progress: Called as a stage goes on.
-        should_stop: Asked as a stage goes on.
+        progress: Called as a stage begins.
+        should_stop: Asked as a stage begins.
         at_least: Vectors below which none is built.
 
     Returns:
@@ -150,8 +126,8 @@ def build_target(
     wanted = None if indexed else indexes.mirrored(store, context.source.vector, target, metric)
     if wanted is None or store.count(target.present) < at_least:
         return ""
-    with suppress(LeaseHeld), hold_index(context.catalog, run.target, "build", progress, should_stop) as work:
-        build_index(work.store, run.target, wanted, work.report)
+    with suppress(LeaseHeld), hold_index(context.catalog, run.target, "build", progress, should_stop) as held:
+        build_index(held[0], run.target, wanted, held[1])
         return BUILT
     return ""
 
@@ -167,8 +143,8 @@ def refresh_target(context: UpgradeContext, progress: Told | None = None, should
     """
     if not index_is_behind(context.store, context.run.target, CHANGED):
         return ""
-    with suppress(LeaseHeld), hold_index(context.catalog, context.run.target, "refresh", progress, should_stop) as work:
-        why = refresh_index(work.store, context.run.target, work.report, always=False).retrained
+    with suppress(LeaseHeld), hold_index(context.catalog, context.run.target, "refresh", progress, should_stop) as held:
+        why = refresh_index(held[0], context.run.target, held[1], always=False).retrained
         return f"index trained again: {why}" if why else "index brought up to date"
     return ""
 
