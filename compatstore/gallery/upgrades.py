@@ -304,12 +304,12 @@ class UpgradeVerbs(VersionVerbs):
         if asked.serving == "expected":
             require_doubts(context)
         if not asked.asked or context.run.teaches:  # nothing is known before there is something to learn from
-            return make_plan(context, precision, learner, asked, progress)
+            return make_plan(context, precision, progress)
         estimate = estimate_upgrade(context, asked, progress)
         if asked.target_quality is not None:
             context = context.with_run(replace(context.run, backfill=estimate.share))
             estimate = replace(estimate, gates=(*estimate.gates, *gate_of_reach(context, estimate)))
-        return replace(make_plan(context, precision, progress=progress), estimate=estimate)
+        return replace(make_plan(context, precision, progress), estimate=estimate)
 
 
 def _learning(learn: Learn | Refitter | None) -> tuple[Learn | None, Refitter | None]:

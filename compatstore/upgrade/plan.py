@@ -14,20 +14,18 @@ from compatstore.storage import indexes
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.fragments import list_fragments
 from compatstore.storage.index_status import build_seconds, index_bytes, index_status
-from compatstore.storage.records import CHOSEN
+from compatstore.storage.records import CHOSEN, OPEN
 from compatstore.storage.registry import bridge_to
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.embeddable import Embeddable, count_embeddable, probe_embeddable
 from compatstore.upgrade.backfilling.natives import plan_natives
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate
-from compatstore.upgrade.full_backfill import full_backfill_of, reason_of, seconds_to_learn
+from compatstore.upgrade.full_backfill import reason_of
 from compatstore.upgrade.hop import Hop, columns_for
 from compatstore.upgrade.indexing import as_the_source
-from compatstore.upgrade.lesson import Learner
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.backfill import Budget
-from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.transform import Transformer, choose_precision, sample_source, transformer_of
 
 SAMPLE_ROWS = 2048
@@ -87,8 +85,6 @@ class Plan(Shown):
 def make_plan(
     context: UpgradeContext,
     precision: PrecisionRequest = "float32",
-    learner: Learner | None = None,
-    gates: Gates | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Plan:
     """Plan a resolved run: the steps that are left, with rows, bytes and seconds; read-only.
@@ -98,8 +94,6 @@ def make_plan(
     Args:
         context: The upgrade, resolved.
         precision: Precision of the hop; "auto" tries both on the sample.
-        learner: Learns the transform of an upgrade that has no artifact, or None.
-        gates: What such an upgrade is to reach.
         progress: Called as a sample is embedded.
     """
     run = context.run
@@ -108,15 +102,11 @@ def make_plan(
     todo = _to_transform(context, transformer)
     chosen = choose_precision(context, transformer, precision, todo)
     possible = _possible(context, transformer, progress)
-    reason = _why_everything(context, learner, gates or Gates(), possible)
-    if reason:
-        run = replace(run, backfill=1.0, full_backfill=CHOSEN)
-        context = context.with_run(run)
     work = [
         *([] if context.target_record.columns else [_expand_step(context, target)]),
         *_hop_step(context, transformer and replace(transformer, precision=chosen), target, todo),
         *_index_step(context, target),
-        *(_backfill_steps(context, target, possible, reason) if possible else []),
+        *(_backfill_steps(context, target, possible) if possible else []),
     ]
     steps = [*work, *_closing_steps(context, target, busy=bool(work))]
     warnings = warnings_of(context, transformer, target, possible)
@@ -134,15 +124,6 @@ def make_plan(
         warnings=tuple(warnings),
         embeddable=None if possible is None else possible.expected,
     )
-
-
-def _why_everything(context: UpgradeContext, learner: Learner | None, gates: Gates, possible: Embeddable | None) -> str:
-    """Why everything is embedded instead of learning, as a sentence; "" if the upgrade learns."""
-    if learner is None or possible is None or not context.run.teaches:
-        return ""
-    full = full_backfill_of(context, learner, gates, possible)
-    learning = None if full is None else seconds_to_learn(context, learner, full)
-    return reason_of(context) if full is None or learning is None else full.reason(learning)
 
 
 def _to_transform(context: UpgradeContext, transformer: Transformer | None) -> int:
@@ -247,7 +228,7 @@ def _per_row(context: UpgradeContext, transformer: Transformer) -> float:
     return (time.perf_counter() - started) / len(usable.valid)
 
 
-def _backfill_steps(context: UpgradeContext, target: VersionColumns, possible: Embeddable, reason: str) -> list[Step]:
+def _backfill_steps(context: UpgradeContext, target: VersionColumns, possible: Embeddable) -> list[Step]:
     run, spent = context.run, read_account(context)[0]
     budget, items = Budget.of(run), possible.items
     price = spent.cost / spent.rows if spent.rows and spent.tokens else possible.price
@@ -265,10 +246,12 @@ def _backfill_steps(context: UpgradeContext, target: VersionColumns, possible: E
         costs = f", costs about {price * todo:.4g} ({why})"
     stored = plan_natives(context, target, todo)
     note = f"embed natively in {run.policy} order: {budget}{costs}; {stored}"
+    reason = reason_of(context)
     note = f"{reason}; {stored}" if reason else note
     steps = [Step("backfill", todo, stored.bytes, None if seconds is None else seconds * todo, note)]
     if run.teaches and run.full_backfill != CHOSEN:
         note = "learn a transform from what was embedded, judge what would be served, hop the rest; after each wave"
+        note += "; or embed everything, if that takes less time" if run.full_backfill == OPEN else ""
         steps.append(Step("learn", items - possible.native - todo, 0, None, note))
     if run.holdout and run.path:
         remain = items - possible.native - todo

@@ -42,7 +42,7 @@ class Activity:
         step: expand, hop, backfill, ...
         done: Rows that the step has done in this call.
         total: Rows that it has to do in this call, as far as known.
-        rate: Rows per second over the last batches.
+        rate: Rows per second since the step began.
         eta: Seconds that the step takes yet at this rate; None where nobody works or knows.
         error: What went wrong last, "" where nothing did since work ended well.
         error_at: ISO 8601, UTC.

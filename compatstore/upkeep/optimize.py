@@ -40,12 +40,9 @@ from compatstore.storage.compaction import (
     remove,
 )
 from compatstore.storage.files import FOLDER, is_blob
-from compatstore.storage.fragment_counts import counts_of
-from compatstore.storage.fragments import Fragment, list_fragments
 from compatstore.storage.indexes import UNINDEXED_ROWS, merge_deltas
 from compatstore.storage.lease_table import LEASES, LeaseTable
 from compatstore.storage.registry import Registry, referenced
-from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import ATTEMPTS, Conflict, Store
 from compatstore.upgrade.indexing import take_in_late_rows
 from compatstore.upgrade.leases.holding import hold_lease
@@ -93,7 +90,7 @@ def _merge_small(catalog: Catalog) -> int:
     if not _worth_merging(groups(store.snapshot())) or somebody_works(store):
         return 0
     table = store.writer()
-    return sum(merge_counted(catalog, table, chosen) for chosen in _worth_merging(groups(table)))
+    return sum(merge(store, table, chosen) for chosen in _worth_merging(groups(table)))
 
 
 def _worth_merging(found: Sequence[Group]) -> list[tuple[Piece, ...]]:
@@ -107,46 +104,6 @@ def _chosen(group: Group) -> tuple[Piece, ...]:
     """Fragments of a group to merge: those whose merge pays, and all that are to be indexed as one delta."""
     full = ids.UNINDEXED_ROWS < group.rows <= LARGEST_ROWS
     return group.pieces if full and not group.indexed_rows and len(group.pieces) > 1 else group.worth_merging()
-
-
-def merge_counted(catalog: Catalog, table: Snapshot, pieces: Sequence[Piece]) -> int:
-    """Rewrite some fragments as one, and note of it what the counts of open upgrades say of them.
-
-    Args:
-        catalog: The gallery.
-        table: A handle of its table for writing, on the version that the fragments are of; it moves on.
-        pieces: The fragments.
-
-    Returns:
-        Fragments that there are fewer of now.
-
-    Raises:
-        Conflict: Another writer changed one of them; nothing was committed.
-        StorageError: The disk is full.
-    """
-    numbers = {piece.id for piece in pieces}
-    before = list_fragments(table)
-    fewer = merge(catalog.store, table, pieces)
-    made = _made(before, table, sum(piece.rows for piece in pieces))
-    if made is not None:
-        _carry(catalog, [fragment for fragment in before if fragment.id in numbers], made)
-    return fewer
-
-
-def _made(before: Sequence[Fragment], after: Snapshot, rows: int) -> Fragment | None:
-    """The fragment that a merge has made of live rows; None where others may have added fragments with it."""
-    known = {fragment.id for fragment in before}
-    new = [fragment for fragment in list_fragments(after) if fragment.id not in known]
-    return new[0] if rows and len(new) == 1 and new[0].rows == rows and not new[0].deleted else None
-
-
-def _carry(catalog: Catalog, merged: Sequence[Fragment], made: Fragment) -> None:
-    registry = catalog.registry()
-    for run in registry.runs.values():
-        if all(registry.record(name).columns is not None for name in (run.source, run.target)):
-            counts = counts_of(catalog.store, registry, run.source, run.target)
-            counts.carry(merged, made)
-            counts.save()
 
 
 GALLERY, VERB = "the gallery", "optimize"
@@ -331,7 +288,7 @@ class _Optimisation:
             try:
                 for part in [part for group in groups(table) for part in group.to_rewrite()]:
                     require_alone(self._store)
-                    merge_counted(self._catalog, table, part)
+                    merge(self._store, table, part)
                 return
             except Conflict:
                 continue

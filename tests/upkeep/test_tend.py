@@ -99,7 +99,7 @@ def test_a_full_disk_fails_no_add_by_what_follows_it(gallery, tmp_path, vectors,
     def full(*_):
         raise StorageError("merge", expected="room", found="none")
 
-    monkeypatch.setattr(upkeep, "merge_counted", full)
+    monkeypatch.setattr(upkeep, "merge", full)
     for n in range(FEWEST):
         assert gallery.add({"id": [f"m{n}"], "vector": vectors(1, seed=n)}).rows == 1
     assert len(lance.dataset(str(tmp_path / "gallery.lance")).get_fragments()) == 1 + FEWEST

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -38,36 +37,6 @@ from compatstore.upgrade.leases.lease import (
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.states import CUTOVER, READY, run_of
 
-BATCHES = 20
-
-
-class RecentRate:
-    """Rows per second over the last batches of a step; a step that begins again starts from 0."""
-
-    def __init__(self) -> None:
-        self._step = ""
-        self._seen: deque[tuple[float, int]] = deque(maxlen=BATCHES + 1)
-
-    def observe(self, step: str, done: int, seconds: float) -> float:
-        """Count a batch.
-
-        Args:
-            step: The step that it belongs to.
-            done: Rows that the step has done so far.
-            seconds: Time since the step began.
-
-        Returns:
-            Rows per second over the last `BATCHES` batches, 0 before there is any.
-        """
-        if step != self._step or (self._seen and done < self._seen[-1][1]):
-            self._step = step
-            self._seen.clear()
-            self._seen.append((0.0, 0))
-        self._seen.append((seconds, done))
-        (earlier, before), (now, after) = self._seen[0], self._seen[-1]
-        return (after - before) / (now - earlier) if now > earlier else 0.0
-
-
 COMMITS_BETWEEN_TIDYING = 50
 
 
@@ -87,7 +56,6 @@ class LeaseRenewer:
         self.asked: StopRequest | None = None
         self.lost = False
         self._table, self._lease = table, lease
-        self._rate = RecentRate()
         self._pulse = Heartbeat()
         self._over = False
         self._news = threading.Event()
@@ -102,8 +70,7 @@ class LeaseRenewer:
     def observe(self, progress: Progress) -> None:
         """Note how far the work is; the next renewal tells it to others, at once where a step begins."""
         begins = progress.step != self._pulse.step
-        rate = self._rate.observe(progress.step, progress.done, progress.seconds)
-        self._pulse = Heartbeat(progress.step, progress.done, progress.total, round(rate, 3))
+        self._pulse = Heartbeat(progress.step, progress.done, progress.total, round(progress.rate, 3))
         if begins:
             self._news.set()
 

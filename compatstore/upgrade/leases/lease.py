@@ -99,7 +99,7 @@ class Heartbeat:
         step: expand, hop, backfill, ...; "" before the first batch.
         done: Rows that the step has done in this call.
         total: Rows that it has to do in this call, as far as known.
-        rate: Rows per second over the last batches.
+        rate: Rows per second since the step began.
     """
 
     step: str = ""
