@@ -25,10 +25,11 @@ from compatstore.documents import parse, read_record
 from compatstore.errors import StorageError
 from compatstore.paths import refused
 from compatstore.storage.catalog import Catalog, id_arrow_type
-from compatstore.storage.lease_files import LEDGER, Fence, LeaseFiles
+from compatstore.storage.lease_table import LEDGER, LeaseFiles
 from compatstore.storage.location import Location
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
+from compatstore.storage.store import Fence
 
 _SPENT, _RUN = b"spent", b"run"
 _SEAL = 32  # bytes of a SHA-256

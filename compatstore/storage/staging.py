@@ -23,11 +23,11 @@ from compatstore.errors import StorageError
 from compatstore.storage.failures import require_whole
 from compatstore.storage.files import FOLDER, Files
 from compatstore.storage.ids import UNKNOWN
-from compatstore.storage.lease_files import STAGED, Fence, LeaseFiles, target_of
+from compatstore.storage.lease_table import STAGED, LeaseFiles, target_of
 from compatstore.storage.location import Location
 from compatstore.storage.row_digests import CHECK, checked, require_unchanged
 from compatstore.storage.snapshot import lance, write_fragments
-from compatstore.storage.store import storage_errors
+from compatstore.storage.store import Fence, storage_errors
 from compatstore.storage.vector_form import to_matrix, to_vectors
 
 ADDRESS = "address"  # column of a staging table: where the row was in the gallery

@@ -8,6 +8,8 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,8 +20,7 @@ from compatstore.arrays import ArrowField, ArrowSchema, ArrowTable
 from compatstore.errors import AlreadyExists, CompatStoreError, NotFound, StorageError, first_offenders
 from compatstore.storage.failures import WRITABLE, denied_at, is_panic, lost_race, told
 from compatstore.storage.files import Files
-from compatstore.storage.lease_files import Fence
-from compatstore.storage.location import Location
+from compatstore.storage.location import Location, locate
 from compatstore.storage.probe import require_conditional_writes
 from compatstore.storage.snapshot import Snapshot, Writer, lance
 
@@ -28,6 +29,25 @@ ATTEMPTS = 20
 RECENT_NS = 200_000_000
 LISTED_SECONDS = 0.5  # that a list of an object store's versions is relied on
 PRIMARY_KEY = {b"lance-schema:unenforced-primary-key": b"true"}
+
+
+@dataclass(frozen=True)
+class Fence:
+    """One lease, as the writers under it use it.
+
+    A write under a fence has three steps: read a table version, check the lease, commit on top of the version that was
+    read. A manager that is suspended after the check commits too late: its successor has committed since, and Lance
+    refuses a commit whose version is older.
+
+    Attributes:
+        target: The upgrade that the lease is of.
+        number: Of the lease: each lease of an upgrade has a higher one than all before.
+        require: Raises where the lease is lost; nothing more may be written then.
+    """
+
+    target: str
+    number: int
+    require: Callable[[], None]
 
 
 class Store:
@@ -132,7 +152,7 @@ class Store:
         with self._moving:
             self._dataset.checkout_latest()
             handle: Writer = self._dataset.checkout_version(self._dataset.version)
-        self._require_entitled()  # after the handle was made: see `lease_files.py`
+        self._require_entitled()  # after the handle was made: see `Fence`
         return handle
 
     @property
@@ -354,3 +374,25 @@ def _exists(location: Location) -> bool:
     except (ValueError, OSError):
         return False
     return True
+
+
+SUFFIX = ".lance"
+
+
+def matching(pattern: str, storage_options: dict[str, str] | None = None) -> list[str]:
+    """Addresses of the tables that a pattern stands for, in the order of their names; nothing is opened.
+
+    Args:
+        pattern: `DATABASE#photos_*`, on a disk or in an object store.
+        storage_options: Options of the object store.
+
+    Raises:
+        InvalidInput: The database is no place.
+        StorageError: The database cannot be listed.
+    """
+    database, _, table = pattern.rpartition("#")
+    place = locate(database, storage_options)
+    with storage_errors(f"list the tables of {database}", place):
+        names = Files(place).names()
+    tables = [name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)]
+    return [f"{database}#{name}" for name in tables if fnmatchcase(name, table)]

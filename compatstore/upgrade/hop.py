@@ -42,7 +42,7 @@ from compatstore.storage.row_digests import InputHashes
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import ATTEMPTS, Conflict, Store, storage_errors
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.engines.engine import LOSSES, Advance, Engine, LocalEngine, lost_again_and_again
+from compatstore.upgrade.engines.engine import LOSSES, Advance, Engine, lost_again_and_again
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.states import HOP, set_run
 from compatstore.upgrade.transform import Transformer
@@ -289,7 +289,7 @@ class Hop:
     store: Store
     recipe: HopRecipe
     counts: FragmentCounts
-    engine: Engine = field(default_factory=LocalEngine)
+    engine: Engine = field(default_factory=Engine)
 
     @classmethod
     def of(cls, context: UpgradeContext, transformer: Transformer | None, engine: Engine | None = None) -> Hop:
@@ -297,7 +297,7 @@ class Hop:
         counts, sources = context.counts, context.registry.source_column
         assert counts is not None
         recipe = HopRecipe(context.source, context.target, sources, transformer)
-        return cls(context.store, recipe, counts, engine or LocalEngine())
+        return cls(context.store, recipe, counts, engine or Engine())
 
     def run(self, monitor: Monitor) -> int:
         """Go over all fragments once.

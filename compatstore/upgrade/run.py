@@ -24,7 +24,7 @@ from compatstore.upgrade.backfilling.embeddable import Left, count_embeddable
 from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, reads_sigma
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.engines.engine import Engine, LocalEngine
+from compatstore.upgrade.engines.engine import Engine
 from compatstore.upgrade.estimates.fusing import require_doubts
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
 from compatstore.upgrade.full_backfill import (
@@ -68,7 +68,7 @@ class Controls:
     progress: Callable[[Progress], None] | None = None
     should_stop: Callable[[], bool] | None = None
     settings: RunSettings = field(default_factory=RunSettings)
-    engine: Engine = field(default_factory=LocalEngine)
+    engine: Engine = field(default_factory=Engine)
     refit: Refitter | None = None
     learner: Learner | None = None
     gates: Gates = field(default_factory=Gates)

@@ -15,12 +15,12 @@ import pytest
 import compatstore as cs
 from compatstore.storage.files import FOLDER, Blobs
 from compatstore.storage.fragments import list_fragments, read_physical, write_columns
-from compatstore.storage.lease_files import Fence, last_number
+from compatstore.storage.lease_table import last_number
 from compatstore.storage.ledger import Ledger, Spent
 from compatstore.storage.location import Location, locate
 from compatstore.storage.registry import read
 from compatstore.storage.staging import Staging
-from compatstore.storage.store import Store
+from compatstore.storage.store import Fence, Store
 
 
 @pytest.fixture

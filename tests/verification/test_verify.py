@@ -16,10 +16,10 @@ from click.testing import CliRunner
 
 import compatstore as cs
 from compatstore.cli.app import app
-from compatstore.storage.lease_files import Fence
 from compatstore.storage.location import locate
 from compatstore.storage.registry import KEY
 from compatstore.storage.staging import Staging
+from compatstore.storage.store import Fence
 from galleries import SOURCE, artifact, items
 from states import open_with_encoder
 

@@ -26,13 +26,13 @@ from compatstore.storage.ledger import Spent
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.account import Account, open_account
 from compatstore.upgrade.backfilling.embeddable import expected_bill, inputs_of, knows_its_price, without_source
-from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, EmbeddingRecipe, ItemBatch, Paid
+from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch, Paid
 from compatstore.upgrade.backfilling.natives import BATCH_ROWS, Natives
 from compatstore.upgrade.backfilling.policies import Choice, ChosenItems
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.backfilling.throttle import MOST_ROWS, BatchSize, Pace
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.engines.engine import Engine, LocalEngine, Pool
+from compatstore.upgrade.engines.engine import Engine, Pool
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.requests.backfill import Limit
 from compatstore.upgrade.requests.run_settings import RunSettings
@@ -122,7 +122,7 @@ class Backfiller:
         engine: Engine | None = None,
     ) -> None:
         self.context, self._upto = context, upto
-        self._engine = engine or LocalEngine()
+        self._engine = engine or Engine()
         self.settings = settings or RunSettings()
         self.account: Account = open_account(context)
         self.natives = Natives(context, self.settings.batch_rows or BATCH_ROWS)
@@ -186,8 +186,8 @@ class Backfiller:
         form = VectorForm.of(self.context.target_record)
         embedder = Embedder(encoder, target, self.settings, monitor.rest, side_encoder=side_encoder, form=form)
         paid = isinstance(encoder, Metered)
-        engine = LocalEngine() if paid else self._engine
-        with engine.pool(EmbeddingRecipe(embedder)) as pool:
+        engine = Engine() if paid else self._engine
+        with engine.pool(embedder) as pool:
             call = _Call(self, choice, encoder, pool, monitor)
             batches = overlap(call.take, self._read, call.embed, call.store, at_once=pool.size, written_first=paid)
             for rows in batches:

@@ -22,11 +22,11 @@ from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.compaction import FEWEST
 from compatstore.storage.fragments import field_ids, list_fragments
-from compatstore.storage.lease_files import Fence
 from compatstore.storage.moves import row_bytes, unmovable
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.staging import Staging
+from compatstore.storage.store import Fence
 from compatstore.storage.vector_form import vector_bytes
 from compatstore.upgrade.backfilling.write_modes import NativeBatch, NativeColumns, NativeRows
 from compatstore.upgrade.context import UpgradeContext

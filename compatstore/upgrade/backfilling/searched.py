@@ -21,12 +21,12 @@ from compatstore.arrays import ArrowTable, BoolArray, FloatArray
 from compatstore.encoders import metered
 from compatstore.errors import CompatStoreError, CompatStoreWarning, LeaseHeld, StorageError
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.lease_files import Fence
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import ledger_of
 from compatstore.storage.moves import unmovable
 from compatstore.storage.records import RunRecord
 from compatstore.storage.snapshot import Snapshot
+from compatstore.storage.store import Fence
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.account import charge, correct
 from compatstore.upgrade.backfilling.backfill import require_encoder

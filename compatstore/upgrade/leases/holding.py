@@ -17,9 +17,9 @@ from compatstore import next_step
 from compatstore.errors import Interrupted, LeaseLost, StorageError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry, now
-from compatstore.storage.lease_files import Fence, last_number
-from compatstore.storage.lease_table import LeaseTable
+from compatstore.storage.lease_table import LeaseTable, last_number
 from compatstore.storage.registry import edit, touch
+from compatstore.storage.store import Fence
 from compatstore.upgrade.leases.lease import (
     BEATS_PER_TERM,
     DONE,
