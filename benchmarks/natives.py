@@ -33,7 +33,7 @@ from compatstore.storage.indexes import UNINDEXED_ROWS, update_index
 from compatstore.storage.location import locate
 from compatstore.storage.moves import Move, commit_move, write_rows
 from compatstore.storage.store import Store
-from compatstore.upgrade.backfilling.natives import StagedNatives
+from compatstore.upgrade.backfilling.natives import staging_of
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.backfilling.write_modes import NativeBatch, NativeColumns, NativeRows
@@ -87,19 +87,21 @@ class Case:
 
 def staged(case: Case, put: Callable[[NativeBatch], int], wave: int | None = None) -> float:
     """Staged beside the table, and folded every `wave` natives or all at the end."""
-    way, waiting, seconds = StagedNatives(case.context), 0, 0.0
+    way, waiting, seconds = staging_of(case.context), 0, 0.0
     for ids in case.batches:
         batch = case.natives(ids)
         started = time.perf_counter()
         waiting += way.store(*batch)
         case.look()
         if wave is not None and waiting >= wave:
-            way.fold(put)
+            put(way.read())
+            way.clear()
             waiting = 0
         seconds += time.perf_counter() - started
         case.look()
     started = time.perf_counter()
-    way.fold(put)
+    put(way.read())
+    way.clear()
     return seconds + time.perf_counter() - started
 
 

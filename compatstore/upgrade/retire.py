@@ -8,7 +8,7 @@ from dataclasses import replace
 from compatstore import next_step
 from compatstore.errors import StorageError, UpgradeError
 from compatstore.evaluation.weight_choice import WeightChoice
-from compatstore.storage.catalog import Catalog, id_arrow_type
+from compatstore.storage.catalog import Catalog
 from compatstore.storage.fragment_counts import forget_counts
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import first_of, named
@@ -163,8 +163,7 @@ def drop_leftovers(catalog: Catalog, record: VersionRecord) -> tuple[str, ...]:
     """
     registry, store = catalog.registry(), catalog.store
     unused = drop_unused(store)
-    fence = store.fence_of(record.name)
-    Staging(store.location, record.name, record.dim, id_arrow_type(registry), fence=fence).clear()
+    Staging.of(store, registry, record.name, None).clear()
     forget_account(catalog, record.name)
     forget_counts(catalog.store, record.name)
     catalog.store.untag(tag_of(record.name))

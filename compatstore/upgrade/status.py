@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from compatstore.evaluation.fusion import Served
 from compatstore.evaluation.weight_choice import WeightChoice
 from compatstore.shown import Shown
-from compatstore.storage.catalog import Catalog, id_arrow_type
+from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import first_of
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import Spent
@@ -307,10 +307,10 @@ def _missing(context: UpgradeContext) -> tuple[str, ...]:
 
 
 def _run(context: UpgradeContext, lease: Lease | None) -> RunStatus:
-    run, record, ids = context.run, context.target_record, id_arrow_type(context.registry)
+    run = context.run
     spent, failed = read_account(context)
     refusals, fusion = read_refusals(context, failed), context.registry.fusion_of(run.target)
-    staged = len(Staging(context.store.location, run.target, record.dim, ids, since=run.lease))
+    staged = len(Staging.of(context.store, context.registry, run.target, run))
     working = run.state in (EXPAND, HOP, BACKFILL) and not run.ended_by
     return RunStatus(
         source=run.source,

@@ -11,7 +11,7 @@ from compatstore import next_step
 from compatstore.artifacts import Artifact
 from compatstore.errors import CompatStoreError, CorruptArtifact, StorageError, first_offenders
 from compatstore.storage import registry as registry_module
-from compatstore.storage.catalog import id_arrow_type, read_head
+from compatstore.storage.catalog import read_head
 from compatstore.storage.failures import ends_whole, is_panic, told
 from compatstore.storage.files import FOLDER, Files, is_blob
 from compatstore.storage.lease_table import LeaseTable
@@ -118,11 +118,7 @@ def check_staged(context: CheckContext) -> Iterator[Observation]:
 
 
 def _staging(context: CheckContext, version: str) -> Staging:
-    run, record = context.run(version), context.registry.versions.get(version)
-    dim, side_dim = (1, None) if record is None else (record.dim, record.side_dim)
-    since = 0 if run is None else run.lease
-    id_type = id_arrow_type(context.registry)
-    return Staging(context.catalog.store.location, version, dim, id_type, side_dim, since=since)
+    return Staging.of(context.catalog.store, context.registry, version, context.run(version))
 
 
 def _waiting(context: CheckContext, version: str) -> Iterator[Observation]:

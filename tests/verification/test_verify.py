@@ -236,7 +236,7 @@ class TestFiles:
         path = at("ready")
         staged = Path(path, "_compatstore", "staged-v2-9.lance")
         stage = Staging(locate(path), "v2", 40, pa.string(), fence=Fence("v2", 9, lambda: None))
-        stage.append(["item-000001"], np.zeros((1, 40), np.float32), np.array([1], np.uint64))
+        stage.store(["item-000001"], np.zeros((1, 40), np.float32), np.array([1], np.uint64))
         assert (the_finding(path, "staged natives").severity, verify(path).clean) == ("note", True)
         shutil.copytree(staged, tmp_path / "kept")
         cs.Gallery.open(path).retire("v2")

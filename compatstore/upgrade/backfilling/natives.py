@@ -2,14 +2,14 @@
 
 There are two write modes (`write_modes.py`). `plan_natives` chooses: columns are rewritten where that writes little, as
 no row moves then, and else whatever writes less. By columns, and in galleries of many fragments, batches are staged
-beside the table first (`StagedNatives`); else a batch's rows move at once. A commit of the gallery costs much more than
+beside the table first (`Staging`); else a batch's rows move at once. A commit of the gallery costs much more than
 an append to that table: by rows a file of marks for each fragment that rows come from, by columns the columns of these
 fragments. What is staged is not found by searches yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock
@@ -18,7 +18,6 @@ from typing import Literal
 from compatstore import next_step
 from compatstore.arrays import ArrowArray, Digests, FloatArray, Id, RowNumbers
 from compatstore.errors import InvalidInput, StorageError
-from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.compaction import FEWEST
 from compatstore.storage.fragments import field_ids, list_fragments
@@ -28,7 +27,7 @@ from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.staging import Staging
 from compatstore.storage.store import Fence
 from compatstore.storage.vector_form import vector_bytes
-from compatstore.upgrade.backfilling.write_modes import NativeBatch, NativeColumns, NativeRows
+from compatstore.upgrade.backfilling.write_modes import NativeColumns, NativeRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.indexing import IndexKeeper
 from compatstore.upgrade.requests.backfill import Budget
@@ -143,6 +142,12 @@ def _bytes_staged(target: VersionColumns, natives: int) -> int:
     return natives * (4 * target.dim + 8)
 
 
+def staging_of(context: UpgradeContext) -> Staging:
+    """Where the natives of an upgrade are staged."""
+    run = context.registry.runs[context.run.target]
+    return Staging.of(context.store, context.registry, run.target, run)
+
+
 @dataclass
 class Natives:
     """Stores the native vectors of a run.
@@ -159,14 +164,15 @@ class Natives:
     batch_rows: int = BATCH_ROWS
 
     def __post_init__(self) -> None:
-        self._staged = StagedNatives(self.context)
+        self._store, self._fence = self.context.store, self.context.store.fence_of(self.context.run.target)
+        self._staged = staging_of(self.context)
         self._columns, self._rows = NativeColumns(self.context), NativeRows(self.context)
         self._indexes = IndexKeeper(self.context)
         self._lock = Lock()
 
     def waiting(self) -> ArrowArray:
         """Arrow array of the ids whose natives are durable but not in the table yet."""
-        return self._staged.waiting()
+        return self._staged.read().ids
 
     def store(
         self,
@@ -204,7 +210,7 @@ class Natives:
             Natives that came into the table since the last fold.
         """
         with self._lock:
-            folded = self._staged.fold(self._put)
+            folded = self._fold_staged()
             if folded:
                 self._indexes.stored(folded)
             return folded + self._rows.fold()
@@ -215,8 +221,31 @@ class Natives:
         by_waves = self._by_rows and not self._at_once
         return self._rows.wave_rows if by_waves else max(self.context.count(), 1)
 
-    def _put(self, natives: NativeBatch) -> int:
-        return self._rows.put(natives) if self._by_rows else self._columns.put(natives)
+    def _fold_staged(self) -> int:
+        """Write all staged natives into the table, and remove them beside it."""
+        while True:
+            tables = self._staged.tables()
+            try:
+                staged = self._staged.read()
+                if not len(staged.ids):
+                    return 0
+                folded = self._rows.put(staged) if self._by_rows else self._columns.put(staged)
+                if self._fence is not None:
+                    self._forget_predecessors(self._fence)
+                self._staged.clear()
+                return folded
+            except StorageError:
+                # A manager that lost its lease may just remove what it staged and had folded by then.
+                if self._staged.tables() == tables:
+                    raise
+
+    def _forget_predecessors(self, fence: Fence) -> None:
+        """From here on nothing counts that a manager stages which lost its lease before, should it wake up."""
+
+        def change(state: Registry) -> Registry:
+            return state.with_run(replace(require_open(state, fence.target), lease=fence.number))
+
+        edit(self._store, change)
 
     @property
     def _by_rows(self) -> bool:
@@ -234,76 +263,3 @@ class Natives:
         limit = budget.rows_left(context.ledger.load()[0])
         todo = todo if limit is None else min(todo, limit)
         return plan_natives(context, context.target, max(todo, len(self._staged)))
-
-
-class StagedNatives:
-    """The staged natives of an upgrade.
-
-    Args:
-        context: The upgrade.
-    """
-
-    def __init__(self, context: UpgradeContext) -> None:
-        run, columns, self._store = context.run, context.target, context.store
-        self._fence = self._store.fence_of(run.target)
-        ids, since = id_arrow_type(context.registry), context.registry.runs[run.target].lease
-        location = self._store.location
-        self._staging = Staging(location, run.target, columns.dim, ids, columns.side_dim, self._fence, since)
-
-    def read(self) -> NativeBatch:
-        """All of them; their vectors when they are asked for."""
-        staged = self._staging.read()
-        return NativeBatch(staged.ids, staged.input_hash, staged.read, staged.addresses)
-
-    def waiting(self) -> ArrowArray:
-        """Arrow array of the ids whose natives are staged."""
-        return self.read().ids
-
-    def __len__(self) -> int:
-        """How many are staged; they are counted, not read."""
-        return len(self._staging)
-
-    def store(
-        self,
-        ids: Sequence[Id],
-        vectors: FloatArray,
-        input_hash: Digests,
-        side: FloatArray | None = None,
-        addresses: RowNumbers | None = None,
-    ) -> int:
-        """Stage a batch; durable when it returns."""
-        self._staging.append(ids, vectors, input_hash, side, addresses)
-        return len(ids)
-
-    def fold(self, put: Callable[[NativeBatch], int]) -> int:
-        """Write all of them into the table, and remove them here.
-
-        Args:
-            put: Writes natives into the table, and returns how many came into it.
-        """
-        while True:
-            tables = self._staging.tables()
-            try:
-                return self._fold(put)
-            except StorageError:
-                # A manager that lost its lease may just remove what it staged and had folded by then.
-                if self._staging.tables() == tables:
-                    raise
-
-    def _fold(self, put: Callable[[NativeBatch], int]) -> int:
-        staged = self.read()
-        if not len(staged.ids):
-            return 0
-        folded = put(staged)
-        if self._fence is not None:
-            self._forget_predecessors(self._fence)
-        self._staging.clear()
-        return folded
-
-    def _forget_predecessors(self, fence: Fence) -> None:
-        """From here on nothing counts that a manager stages which lost its lease before, should it wake up."""
-
-        def change(state: Registry) -> Registry:
-            return state.with_run(replace(require_open(state, fence.target), lease=fence.number))
-
-        edit(self._store, change)

@@ -32,7 +32,7 @@ from compatstore.upgrade.backfilling.account import charge, correct
 from compatstore.upgrade.backfilling.backfill import require_encoder
 from compatstore.upgrade.backfilling.embeddable import expected_bill, inputs_of
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
-from compatstore.upgrade.backfilling.natives import StagedNatives
+from compatstore.upgrade.backfilling.natives import staging_of
 from compatstore.upgrade.backfilling.write_modes import NativeRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.leases.lease import Lease, lease_in
@@ -78,7 +78,7 @@ def _embed(context: UpgradeContext, rows: ArrowTable, native: BoolArray, in_all:
     registry, run, catalog = context.registry, context.run, context.catalog
     key, sources = registry.id_column, registry.source_column
     hashes = context.source.input_hashes(rows, sources).native
-    staged = StagedNatives(context).read()
+    staged = staging_of(context).read()
     at = np.where(native, -1, staged.positions(rows[key].combine_chunks(), hashes))
     if (at >= 0).any():
         vectors[at >= 0] = staged.read(at[at >= 0])[0]
@@ -159,7 +159,7 @@ def _write(context: UpgradeContext, made: Embedded) -> None:
     fenced = UpgradeContext.of(context.catalog.fenced(fence), current)
     mode = current.write_mode
     moves = mode == "move_rows" or (mode == "auto" and not fenced.registry.adopted)
-    way = NativeRows(fenced) if moves and unmovable(fenced.snapshot) is None else StagedNatives(fenced)
+    way = NativeRows(fenced) if moves and unmovable(fenced.snapshot) is None else staging_of(fenced)
     ids = [made.batch.ids[row] for row in made.rows]
     try:
         way.store(ids, made.vectors, made.batch.input_hash[made.rows], made.side)
