@@ -87,26 +87,6 @@ def index_status(store: Store, version: str, snapshot: Snapshot | None = None) -
     )
 
 
-def index_is_behind(store: Store, version: str, changed: float) -> bool:
-    """Whether an index lacks vectors, or has others than when it was measured; reads the rows it lacks alone.
-
-    Args:
-        store: The table.
-        version: The version; False where it has no index.
-        changed: Share of the indexed vectors that may have come since the recall was measured, in [0, 1].
-    """
-    snapshot = store.snapshot()
-    registry = read(snapshot, store.location.uri)
-    record, columns = registry.record(version), registry.columns(version)
-    found = next(iter(indexes_on(snapshot, columns.vector)), None)
-    if found is None:
-        return False
-    statistics = snapshot.stats.index_stats(found.name)
-    return _share_since(found, statistics, record.recall_at) > changed or bool(
-        _vectors_outside(snapshot, found, columns)
-    )
-
-
 def compared_share(parts: list[dict[str, Any]], settings: SearchSettings | None) -> float | None:
     """Share of the indexed vectors in the cells that a search reads, about; None where nobody says how many it reads.
 

@@ -11,12 +11,11 @@ import numpy as np
 
 from compatstore import next_step
 from compatstore.encoders import Encoder, encode_readable
-from compatstore.errors import CorruptArtifact, Incompatible, InvalidInput
+from compatstore.errors import Incompatible, InvalidInput
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.ids import column
-from compatstore.storage.registry import Registry, bridge_to, history
+from compatstore.storage.registry import Registry, bridge_to
 from compatstore.storage.snapshot import Snapshot
-from compatstore.storage.store import Store
 from compatstore.storage.vector_form import to_matrix
 
 ITEMS = 16
@@ -96,17 +95,16 @@ def require_same_vectors(
         )
 
 
-def of_another_length(store: Store, registry: Registry, version: str, error: InvalidInput) -> InvalidInput:
+def of_another_length(registry: Registry, version: str, error: InvalidInput) -> InvalidInput:
     """The error of vectors that do not fit a version, with the versions that they fit.
 
     Args:
-        store: The gallery's table.
         registry: Its state.
         version: Version that the vectors were taken for.
         error: What was raised; its `dim` is the length of the vectors.
     """
-    dim = registry.record(version).dim
-    expected = f"vectors of {in_use(store, registry, version)}, which are vectors of {dim} values"
+    dim, active = registry.record(version).dim, ", the active version" if version == registry.active else ""
+    expected = f"vectors of {version}{active}, which are vectors of {dim} values"
     fits = [name for name, record in registry.versions.items() if record.dim == error.dim]
     usable = [name for name in fits if _searchable(registry, name)]
     embed = f"embed with the model of {version}."
@@ -129,32 +127,8 @@ def of_fingerprint(registry: Registry, version: str, fingerprint: str) -> str:
     return f"That is the model of {usable[0]}: name it, {named}, or embed with the model of {version}."
 
 
-def in_use(store: Store, registry: Registry, version: str) -> str:
-    """A version as messages name it: the active one with the time since when it is."""
-    if version != registry.active:
-        return version
-    since = _active_since(store, version)
-    return f"{version}, the active version" + (f" since {since}" if since else "")
-
-
 def _searchable(registry: Registry, name: str) -> bool:
     return registry.record(name).columns is not None or bridge_to(registry, name) is not None
-
-
-def _active_since(store: Store, version: str) -> str:
-    """When a version became active, ISO 8601; "" where the history does not say."""
-    try:
-        steps = history(store)
-    except CorruptArtifact:
-        return ""
-    active, since = "", ""
-    for step in steps:
-        switched = step.version if step.step in ("create", "adopt", "cutover") else active
-        if step.step == "rollback":
-            switched = step.note.removeprefix("to ")
-        if switched != active:
-            active, since = switched, step.at
-    return since if active == version else ""
 
 
 def _has(names: list[str], *, dim: int | None) -> str:

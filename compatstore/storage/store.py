@@ -194,12 +194,8 @@ class Store:
             writer = self.writer()
             names = chosen(writer) if callable(chosen) else chosen
             present = [name for name in names if name in writer.schema.names]
-            # Lance finds a name with a backtick to rename it, where the backtick is quoted, and not to drop it.
-            quoted = {name: f"dropped_{number}_{'x' * 8}" for number, name in enumerate(present) if "`" in name}
-            for name, plain in quoted.items():
-                writer.alter_columns({"path": "`" + name.replace("`", "``") + "`", "name": plain})
             if present:
-                writer.drop_columns([quoted.get(name, name) for name in present])
+                writer.drop_columns(present)
             return tuple(present)
 
         return self.retry("drop columns", commit)

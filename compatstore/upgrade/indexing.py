@@ -17,7 +17,7 @@ from compatstore.storage import indexes
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.ids import refresh_index as refresh_ids
-from compatstore.storage.index_status import index_is_behind
+from compatstore.storage.index_status import index_status
 from compatstore.storage.indexes import UNINDEXED_ROWS, Report, VectorIndex, late_indexes, names_on, update_index
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.recall import CHANGED, build_index, refresh_index
@@ -79,19 +79,14 @@ def take_in_late_rows(catalog: Catalog, *, more_than: int) -> list[str]:
     late = late_indexes(store.snapshot(), more_than)
     if not late:
         return []
-    built, updated = _built_by_somebody(store), list[str]()
+    leases, updated = leases_in(LeaseTable(store.location).read()), list[str]()
+    built = {lease.target for lease in leases if lease.works}
     for record in catalog.registry().live:
         if record.columns is not None and not record.adopted and index_lease(record.name) not in built:
             names = [name for name in names_on(store, record.columns.vector) if name in late]
             update_index(store, names)
             updated += [record.name] if names else []
     return updated
-
-
-def _built_by_somebody(store: Store) -> set[str]:
-    """Leases that are held now."""
-    found = leases_in(LeaseTable(store.location).read())
-    return {lease.target for lease in found if lease.held and not lease.abandoned}
 
 
 def as_the_source(context: UpgradeContext, target: VersionColumns) -> VectorIndex | None:
@@ -121,9 +116,7 @@ def build_target(
         Interrupted: A stop was asked for.
     """
     store, run, target = context.store, context.run, context.target
-    metric = context.target_record.metric
-    indexed = names_on(store, target.vector)
-    wanted = None if indexed else indexes.mirrored(store, context.source.vector, target, metric)
+    wanted = None if names_on(store, target.vector) else as_the_source(context, target)
     if wanted is None or store.count(target.present) < at_least:
         return ""
     with suppress(LeaseHeld), hold_index(context.catalog, run.target, "build", progress, should_stop) as held:
@@ -141,7 +134,8 @@ def refresh_target(context: UpgradeContext, progress: Told | None = None, should
     Raises:
         Interrupted: A stop was asked for.
     """
-    if not index_is_behind(context.store, context.run.target, CHANGED):
+    status = index_status(context.store, context.run.target)
+    if not status.kind or not (status.unindexed_rows or status.changed > CHANGED):
         return ""
     with suppress(LeaseHeld), hold_index(context.catalog, context.run.target, "refresh", progress, should_stop) as held:
         why = refresh_index(held[0], context.run.target, held[1], always=False).retrained
@@ -166,7 +160,7 @@ class IndexKeeper:
         self._stored += rows
         refresh_ids(store, self._context.registry.id_column)
         updated = take_in_late_rows(self._context.catalog, more_than=self._unindexed_rows)
-        if target in updated and index_is_behind(store, target, CHANGED):
+        if target in updated:
             refresh_target(self._context)
         elif self._stored >= self._unindexed_rows:
             build_target(self._context, at_least=self._enough())

@@ -11,17 +11,25 @@ from compatstore.evaluation.weight_choice import WeightChoice
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.fragment_counts import forget_counts
 from compatstore.storage.history import HistoryEntry
-from compatstore.storage.ids import first_of, named
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.records import RunRecord, VersionRecord
-from compatstore.storage.registry import Registry, drop_unused, edit, unsearchable
+from compatstore.storage.registry import Registry, drop_unused, edit
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.backfilling.account import forget_account
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.leases.lease import ask_to_stop, wait_until_stopped
 from compatstore.upgrade.run import Controls, catch_up
-from compatstore.upgrade.states import ABORTED, CUTOVER, RETIRED, ROLLED_BACK, VersionChange, tag_of
+from compatstore.upgrade.states import (
+    ABORTED,
+    CUTOVER,
+    RETIRED,
+    ROLLED_BACK,
+    VersionChange,
+    change_between,
+    refuse_rows,
+    tag_of,
+)
 
 
 def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False, force: bool = False) -> VersionChange:
@@ -67,14 +75,13 @@ def _settle_readers(catalog: Catalog, name: str, force: bool) -> None:
             continue
         catch_up(UpgradeContext.of(catalog, run), Controls())
         condition = f"({registry.columns(run.target).missing}) AND ({source.present})"
-        snapshot = catalog.store.snapshot()
-        missing = snapshot.count_rows(condition)
-        if missing and not force:
-            ids = named(first_of(snapshot, registry.id_column, condition), missing)
-            raise UpgradeError(
+        if not force:
+            refuse_rows(
+                catalog,
+                condition,
                 f"retire {name}",
                 expected=f"a vector in {run.target} for every item that has one in {name}",
-                found=f"{missing} items without one: {ids}",
+                found="without one",
                 fix=f"Embed them: {next_step.call('upgrade', run.target, backfill=1.0)}; or drop their vectors for "
                 f"good: {next_step.call('retire', name, force=True)}",
             )
@@ -98,25 +105,20 @@ def _require_elsewhere(catalog: Catalog, name: str) -> None:
         return
     others = [other.missing for other in live.values()]
     condition = " AND ".join(f"({part})" for part in (columns.present, *others))
-    snapshot = catalog.store.snapshot()
-    count = snapshot.count_rows(condition)
-    if count:
-        ids = named(first_of(snapshot, registry.id_column, condition), count)
-        run = registry.runs.get(name)
-        keep = f"Keep them: {next_step.finishing(name)}; or drop" if run is not None else "Drop"
-        raise UpgradeError(
-            f"retire {name}",
-            expected="another version with a vector of every item",
-            found=f"{count} items that have a vector in {name} only: {ids}",
-            fix=f"{keep} their vectors for good: {next_step.call('retire', name, force=True)}",
-        )
+    keep = f"Keep them: {next_step.finishing(name)}; or drop" if name in registry.runs else "Drop"
+    refuse_rows(
+        catalog,
+        condition,
+        f"retire {name}",
+        expected="another version with a vector of every item",
+        found=f"that have a vector in {name} only",
+        fix=f"{keep} their vectors for good: {next_step.call('retire', name, force=True)}",
+    )
 
 
 def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> VersionChange:
     registry = catalog.registry()
     record = registry.record(name)
-    rest = _without(registry, name) if _is_lost(catalog, name) else registry
-    missing = catalog.store.count(unsearchable(rest, registry.active))
     ended = _fusion_of_source(registry, name)
     theirs: tuple[str, ...] = ()
 
@@ -132,16 +134,8 @@ def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> VersionChange:
         edit(catalog.store, change)
     dropped = (*theirs, *drop_leftovers(catalog, record))
     changed = record.columns is not None or bool(dropped)
-    return VersionChange(
-        registry.active,
-        registry.active,
-        missing,
-        changed=changed,
-        dropped=dropped,
-        serving=catalog.registry().answering,
-        served_before=registry.answering,
-        fusion_ended=ended,
-    )
+    after = catalog.registry()
+    return change_between(catalog, registry, after, changed=changed, dropped=dropped, fusion_ended=ended)
 
 
 def _fusion_of_source(registry: Registry, name: str) -> WeightChoice | None:
@@ -242,13 +236,7 @@ def roll_back(catalog: Catalog, target: str | None = None) -> VersionChange:
     after = edit(catalog.store, flip, entry)
     with contextlib.suppress(StorageError):  # it is rolled back already
         ask_to_stop(LeaseTable(catalog.store.location), undone, "rollback")
-    return VersionChange(
-        after.active,
-        before[0].active,
-        catalog.store.count(unsearchable(after, after.active)),
-        serving=after.answering,
-        served_before=before[0].answering,
-    )
+    return change_between(catalog, before[0], after)
 
 
 def _return_to(registry: Registry, run: RunRecord) -> str:
@@ -320,16 +308,7 @@ def _drop(catalog: Catalog, target: str) -> VersionChange:
     if begun:
         edit(catalog.store, change, HistoryEntry("abort", target, note=f"was in state {before.runs[target].state}"))
     dropped = drop_leftovers(catalog, before.record(target))
-    after = catalog.registry()
-    return VersionChange(
-        after.active,
-        after.active,
-        catalog.store.count(unsearchable(after, after.active)),
-        changed=begun or bool(dropped),
-        dropped=dropped,
-        serving=after.answering,
-        served_before=before.answering,
-    )
+    return change_between(catalog, before, catalog.registry(), changed=begun or bool(dropped), dropped=dropped)
 
 
 def _require_abortable(catalog: Catalog, registry: Registry, target: str) -> None:
@@ -352,14 +331,12 @@ def _require_abortable(catalog: Catalog, registry: Registry, target: str) -> Non
     if columns is None:
         return
     condition = f"({columns.present}) AND ({registry.columns(registry.active).missing})"
-    snapshot = catalog.store.snapshot()
-    only = snapshot.count_rows(condition)
-    if only:
-        ids = named(first_of(snapshot, registry.id_column, condition), only)
-        raise UpgradeError(
-            asked,
-            expected=f"items that have a vector in {registry.active} too",
-            found=f"{only} items that have one in {target} only, written while it was active: {ids}",
-            fix=f"Keep them: {next_step.finishing(target)}; or drop their vectors for good: "
-            f"{next_step.call('retire', target, force=True)}",
-        )
+    refuse_rows(
+        catalog,
+        condition,
+        asked,
+        expected=f"items that have a vector in {registry.active} too",
+        found=f"that have one in {target} only, written while it was active",
+        fix=f"Keep them: {next_step.finishing(target)}; or drop their vectors for good: "
+        f"{next_step.call('retire', target, force=True)}",
+    )

@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from compatstore import next_step
-from compatstore.errors import InvalidInput, LeaseHeld, StorageError
+from compatstore.errors import InvalidInput, StorageError
 from compatstore.storage import compaction, ids
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
@@ -46,7 +46,7 @@ from compatstore.storage.registry import Registry, referenced
 from compatstore.storage.store import ATTEMPTS, Conflict, Store
 from compatstore.upgrade.indexing import take_in_late_rows
 from compatstore.upgrade.leases.holding import hold_lease
-from compatstore.upgrade.leases.lease import Lease, leases_in
+from compatstore.upgrade.leases.lease import leases_in
 
 LOOK_EVERY = 32  # commits of single writes, for which counting versions is not worth it each time
 FRAGMENT_ROWS = 2_048  # a search takes about as long for a small fragment as for these rows
@@ -81,7 +81,7 @@ def somebody_works(store: Store) -> bool:
         leases = leases_in(LeaseTable(store.location).read())
     except StorageError:  # a record that cannot be read may be anybody's
         return True
-    return any(lease.held and not lease.abandoned for lease in leases)
+    return any(lease.works for lease in leases)
 
 
 def _merge_small(catalog: Catalog) -> int:
@@ -182,19 +182,8 @@ def require_alone(store: Store) -> None:
         LeaseHeld: Somebody does; the error says who, and how to follow or stop them.
     """
     for lease in leases_in(LeaseTable(store.location).read()):
-        if lease.held and not lease.abandoned and lease.target != GALLERY:
-            raise _held(lease)
-
-
-def _held(lease: Lease) -> LeaseHeld:
-    return LeaseHeld(
-        f"{VERB} {GALLERY}",
-        target=lease.target,
-        holder=str(lease.holder),
-        verb=lease.verb,
-        since=lease.since,
-        expires=lease.expires,
-    )
+        if lease.works and lease.target != GALLERY:
+            raise lease.refusal(f"{VERB} {GALLERY}")
 
 
 def measure(store: Store) -> Size:

@@ -14,7 +14,6 @@ from compatstore.storage.columns import VersionColumns
 from compatstore.storage.records import RunRecord, VersionRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
-from compatstore.storage.store import storage_errors
 from compatstore.upgrade.states import run_of
 
 Severity = Literal["error", "warning", "note"]
@@ -136,15 +135,13 @@ class CheckContext:
 
     def count(self, condition: str) -> int:
         """Rows that fulfil an SQL condition."""
-        with storage_errors(f"count rows of {self.catalog.store.location.name}"):
-            return int(self.snapshot.count_rows(condition))
+        return int(self.snapshot.count_rows(condition))
 
     def batches(self, columns: Sequence[str]) -> Iterator[ArrowBatch]:
         """Read columns of all rows, a few thousand rows at a time."""
-        with storage_errors(f"read {', '.join(columns)} of {self.catalog.store.location.name}"):
-            yield from self.snapshot.to_batches(
-                columns=list(dict.fromkeys(columns)), batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1
-            )
+        return self.snapshot.to_batches(
+            columns=list(dict.fromkeys(columns)), batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1
+        )
 
     def call(self, verb: str, *operands: object, **options: object) -> str:
         """A call of a verb on this gallery."""

@@ -1,11 +1,10 @@
-"""Examine the environment (Python, libraries, processors, memory), and where a gallery lies: access, clock, free space.
+"""Examine the environment (Python, libraries, memory), and where a gallery lies: access, clock, free space.
 
 What is no gallery yet is looked at in `plain_vectors.py`.
 """
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import time
@@ -15,7 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import threadpoolctl
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
@@ -119,29 +117,6 @@ def accelerator() -> Iterator[Diagnosis]:
         yield Diagnosis("torch", "ok", f"{torch.__version__}, no CUDA")
 
 
-def threads() -> Iterator[Diagnosis]:
-    """NumPy's products use as many threads as there are cores to run them."""
-    import numpy as np
-
-    np.ones((2, 2)) @ np.ones((2, 2))  # so that its BLAS is loaded
-    cores = _cores()
-    used = max([library["num_threads"] for library in threadpoolctl.threadpool_info()], default=1)
-    what = f"{used} BLAS threads on {cores} cores"
-    if used > cores:
-        fix = f"They wait for each other: export OMP_NUM_THREADS={cores} OPENBLAS_NUM_THREADS={cores}"
-        yield Diagnosis("threads", "warning", what, fix)
-    else:
-        more = "" if used == cores else "To use all cores, unset OMP_NUM_THREADS and OPENBLAS_NUM_THREADS."
-        yield Diagnosis("threads", "ok", what, more)
-
-
-def _cores() -> int:
-    """Cores that this process may use: those of the machine, or of its container."""
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota, _, period = _read(GROUP / "cpu.max").partition(" ")
-    return max(1, min(available, round(int(quota) / int(period)))) if quota.isdigit() else available
-
-
 def memory() -> Iterator[Diagnosis]:
     """A hop and a backfill have room."""
     available = _available_memory()
@@ -178,7 +153,6 @@ ENVIRONMENT: tuple[Callable[[], Iterator[Diagnosis]], ...] = (
     needed_libraries,
     optional_libraries,
     accelerator,
-    threads,
     memory,
 )
 
@@ -189,7 +163,6 @@ def doctor(
     vector: str | None = None,
     id: str | None = None,
     source: str | None = None,
-    order: str | None = None,
     storage_options: dict[str, str] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Examination:
@@ -204,8 +177,6 @@ def doctor(
         vector: Column of the vectors of what is no gallery yet; all columns of lists of numbers where it is None.
         id: Its column of ids; by default one of a usual name, else the first of texts or whole numbers.
         source: Its column to embed from, such as a path or a text.
-        order: Its column that orders the rows, such as a date: ranges of it are compared. By default a column of dates
-            or times, else the ids where they are whole numbers.
         storage_options: What the object store needs.
         progress: Called as it goes on: with the libraries that are looked at, the rows that are read, the parts that
             are compared.
@@ -228,7 +199,7 @@ def doctor(
         monitor.advance(1)
     if gallery is None:
         return Examination(diagnoses=tuple(diagnoses))
-    named = NamedColumns(vector=vector, id=id, source=source, order=order)
+    named = NamedColumns(vector=vector, id=id, source=source)
     plain = open_plain(gallery, storage_options)
     if plain is not None:
         diagnoses += look_at_vectors(plain, named, progress)

@@ -25,7 +25,7 @@ from compatstore.storage.lancedb_functions import function_of
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.verification.context import Diagnosis, Level
 from compatstore.verification.plain_columns import IDS, PlainColumns
-from compatstore.verification.two_models import SAMPLE, TOLD_APART, Mixture, distinct, find_mixture, range_of
+from compatstore.verification.two_models import SAMPLE, TOLD_APART, distinct, find_mixture
 from compatstore.versions import EmbeddingVersion
 
 MOST_DIGESTS = 4 << 20  # that are held; 32 MiB
@@ -40,7 +40,6 @@ class NamedColumns:
     vector: str | None = None
     id: str | None = None
     source: str | None = None
-    order: str | None = None
 
 
 @dataclass
@@ -173,9 +172,8 @@ def look_at_vectors(
         return
     yield Diagnosis("vectors", "ok", what + listed)
     key = named.id or _key(schema)
-    order = named.order or _order(schema, key)
     for name in vectors:
-        yield from _column(plain, name, key, order, progress, several=len(vectors) > 1)
+        yield from _column(plain, name, key, progress, several=len(vectors) > 1)
     if named.source is not None:
         yield _sources(plain, named.source)
     for name in vectors:
@@ -183,7 +181,7 @@ def look_at_vectors(
 
 
 def _require_named(plain: PlainColumns, named: NamedColumns) -> None:
-    for option in ("vector", "id", "source", "order"):
+    for option in ("vector", "id", "source"):
         name = getattr(named, option)
         if name is not None and name not in plain.schema.names:
             expected = f"{next_step.option(option)} of {', '.join(plain.schema.names)}"
@@ -206,12 +204,6 @@ def _key(schema: ArrowSchema) -> str | None:
     return next((name for name in IDS if name in fits), fits[0] if fits else None)
 
 
-def _order(schema: ArrowSchema, key: str | None) -> str | None:
-    dates = [f.name for f in schema if pa.types.is_timestamp(f.type) or pa.types.is_date(f.type)]
-    numbers = [key] if key is not None and pa.types.is_integer(schema.field(key).type) else []
-    return next(iter([*dates, *numbers]), None)
-
-
 def _followed(plain: PlainColumns, progress: Callable[[Progress], None] | None) -> PlainColumns:
     """The same with progress while columns are read."""
 
@@ -229,7 +221,6 @@ def _column(
     plain: PlainColumns,
     name: str,
     key: str | None,
-    order: str | None,
     progress: Callable[[Progress], None] | None,
     *,
     several: bool,
@@ -237,18 +228,17 @@ def _column(
     """What is wrong with one column."""
     draw = np.random.default_rng(0).choice(plain.rows, min(SAMPLE, plain.rows), replace=False)
     tally = VectorTally(sampled=np.sort(draw))
-    others: dict[str, list[ArrowArray]] = {each: [] for each in (key, order) if each is not None}
-    for batch in plain.read(list(dict.fromkeys([name, *others]))):
+    keys = list[object]()
+    for batch in plain.read(list(dict.fromkeys([name, *([key] if key else [])]))):
         start = tally.rows
         tally.add(batch.column(name))
-        inside = tally.sampled[(tally.sampled >= start) & (tally.sampled < tally.rows)] - start
-        for each, parts in others.items():
-            parts.append(batch.column(each).take(pa.array(inside)))
+        if key is not None:
+            inside = tally.sampled[(tally.sampled >= start) & (tally.sampled < tally.rows)] - start
+            keys += batch.column(key).take(pa.array(inside)).to_pylist()
     of = f" of {name}" if several else ""
     yield from _flaws(tally, name, of)
     if tally.sound:
-        values = {each: pa.chunked_array(parts).to_pylist() for each, parts in others.items() if parts}
-        yield _two_models(tally, name, of, values, key, order, progress)
+        yield _two_models(tally, name, of, key, keys, progress)
 
 
 def _flaws(tally: VectorTally, name: str, of: str) -> Iterator[Diagnosis]:
@@ -297,18 +287,11 @@ def _two_models(
     tally: VectorTally,
     name: str,
     of: str,
-    values: dict[str, list[object]],
     key: str | None,
-    order: str | None,
+    keys: list[object],
     progress: Callable[[Progress], None] | None,
 ) -> Diagnosis:
     rows, places = tally.sample()
-    sampled = np.searchsorted(tally.sampled, places)
-    if order is not None:
-        keys = [values[order][at] for at in sampled]
-        known = np.array([at for at, value in enumerate(keys) if value is not None], np.intp)
-        by_order = sorted(known.tolist(), key=lambda at: keys[at])
-        rows, places, sampled = rows[by_order], places[by_order], sampled[by_order]
     found = find_mixture(rows, progress=progress)
     topic = f"two models{of}"
     if found is None:
@@ -319,29 +302,11 @@ def _two_models(
         f"a part of {found.share:.0%} of {name} is told from the rest by its spectrum: {found.told_apart:.1%} of rows "
         f"whose neighbours were not learned from, {TOLD_APART:.0%} are a sign of another model"
     )
-    what += _where(found, [values[each] for each in (order, key) if each is not None], order, key, sampled, places)
+    part = places[found.part][:NAMED]
+    named = part.tolist() if key is None else [keys[at] for at in np.searchsorted(tally.sampled, part)]
+    what += f"; such as {key or 'rows'} {', '.join(map(str, named))}"
     fix = "Find out what embedded these rows, and embed them again by one model; or keep each model in its own column."
     return Diagnosis(topic, "problem", what, fix)
-
-
-def _where(
-    found: Mixture,
-    columns: Sequence[list[object]],
-    order: str | None,
-    key: str | None,
-    sampled: npt.NDArray[np.intp],
-    places: npt.NDArray[np.int64],
-) -> str:
-    text = ""
-    if order is not None:
-        span = range_of(found.part)
-        if span is not None:
-            first, last = (columns[0][sampled[at]] for at in span)
-            text = f"; most of it lies from {order} {first} to {last}"
-    part = np.flatnonzero(found.part)[:NAMED]
-    if key is None:
-        return f"{text}; such as rows {', '.join(str(int(places[at])) for at in part)}"
-    return f"{text}; such as {key} {', '.join(str(columns[-1][sampled[at]]) for at in part)}"
 
 
 def _sources(plain: PlainColumns, source: str) -> Diagnosis:

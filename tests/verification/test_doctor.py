@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
@@ -27,7 +26,7 @@ def environment():
 def test_this_environment_is_fit(environment):
     assert environment.fit
     topics = by_topic(environment)
-    assert {"Python", "pylance", "lancedb", "pyarrow", "numpy", "torch", "threads", "memory"} <= topics.keys()
+    assert {"Python", "pylance", "lancedb", "pyarrow", "numpy", "torch", "memory"} <= topics.keys()
 
 
 def test_extras_say_how_to_get_them(environment):
@@ -57,18 +56,6 @@ for d in needed_libraries():
     assert level == "problem"
     assert what.startswith("0.1, needed: ")
     assert fix.startswith('Run: pip install "pylance')
-
-
-@pytest.mark.full
-def test_more_threads_than_cores_is_a_warning():
-    program = "from compatstore.verification.examination import threads\nprint(next(threads()))"
-    environment = {**os.environ, "OMP_NUM_THREADS": "64", "OPENBLAS_NUM_THREADS": "64"}
-    if hasattr(os, "sched_setaffinity"):
-        program = "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n" + program
-    said = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
-    ).stdout
-    assert "level='warning'" in said or "1 BLAS threads on 1 cores" in said
 
 
 def test_a_gallery_is_looked_at_and_left_as_it_was(at, files):

@@ -19,7 +19,7 @@ import numpy as np
 
 from compatstore.arrays import ArrowTable, BoolArray, FloatArray
 from compatstore.encoders import metered
-from compatstore.errors import CompatStoreError, CompatStoreWarning, LeaseHeld, StorageError
+from compatstore.errors import CompatStoreError, CompatStoreWarning, StorageError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import ledger_of
@@ -182,7 +182,7 @@ def _current(context: UpgradeContext) -> RunRecord | None:
 def _lease_of(context: UpgradeContext) -> Lease | None:
     """The lease of a manager who works on the upgrade; None if there is none."""
     lease = lease_in(LeaseTable(context.store.location).read(), context.run.target)
-    return lease if lease is not None and lease.held and not lease.abandoned else None
+    return lease if lease is not None and lease.works else None
 
 
 def _require_free(context: UpgradeContext) -> None:
@@ -193,11 +193,4 @@ def _require_free(context: UpgradeContext) -> None:
     """
     lease = _lease_of(context)
     if lease is not None:
-        raise LeaseHeld(
-            f"write what a search embedded in {lease.target}",
-            target=lease.target,
-            holder=str(lease.holder),
-            verb=lease.verb,
-            since=lease.since,
-            expires=lease.expires,
-        )
+        raise lease.refusal(f"write what a search embedded in {lease.target}")

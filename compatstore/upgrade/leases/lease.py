@@ -162,6 +162,22 @@ class Lease:
         """Whether the holder is gone, or seems to be by the clocks of both machines; a claim looks closer."""
         return self.held and (self.holder.is_gone() or abs(time.time() - self.renewed) > self.term)
 
+    @property
+    def works(self) -> bool:
+        """True if its holder works, as far as the clocks of both machines tell."""
+        return self.held and not self.abandoned
+
+    def refusal(self, asked: str) -> LeaseHeld:
+        """The error of work that waits for the holder of this lease."""
+        return LeaseHeld(
+            asked,
+            target=self.target,
+            holder=str(self.holder),
+            verb=self.verb,
+            since=self.since,
+            expires=self.expires,
+        )
+
     def dumps(self) -> str:
         """JSON text."""
         return json.dumps(dataclasses.asdict(self), separators=(",", ":"))
@@ -237,7 +253,7 @@ def claim(
         end_unwritten(mine)
         raise
     if not written:
-        raise _held(lease_in(table.read(), target) or mine, verb)
+        raise (lease_in(table.read(), target) or mine).refusal(f"{verb} {target}")
     return mine, found
 
 
@@ -250,7 +266,7 @@ def _until_over(table: LeaseTable, records: Records, found: Lease, verb: str) ->
     if found.holder.is_gone():
         return records
     if not found.abandoned:
-        raise _held(found, verb)
+        raise found.refusal(f"{verb} {found.target}")
     ends = time.monotonic() + found.term
     while time.monotonic() < ends:
         time.sleep(found.term / BEATS_PER_TERM)
@@ -259,19 +275,8 @@ def _until_over(table: LeaseTable, records: Records, found: Lease, verb: str) ->
         if current is None or not current.held:
             return records
         if (current.token, current.beat) != (found.token, found.beat):
-            raise _held(current, verb)
+            raise current.refusal(f"{verb} {found.target}")
     return records
-
-
-def _held(lease: Lease, verb: str) -> LeaseHeld:
-    return LeaseHeld(
-        f"{verb} {lease.target}",
-        target=lease.target,
-        holder=str(lease.holder),
-        verb=lease.verb,
-        since=lease.since,
-        expires=lease.expires,
-    )
 
 
 ATTEMPTS = 20
