@@ -96,7 +96,7 @@ def _number(name: str, kind: tuple[str, str], target: str) -> int | None:
 
 
 LEASES = "leases.lance"
-VERSIONS_KEPT = 20
+VERSIONS_KEPT, COMMITS_BETWEEN_TIDYING = 20, 50
 NOTHING_YET = 0
 
 
@@ -186,6 +186,8 @@ class LeaseTable:
                 )
         except Conflict:
             return False
+        if seen % COMMITS_BETWEEN_TIDYING == 0:
+            self.tidy()
         return True
 
     def tidy(self) -> None:

@@ -329,7 +329,6 @@ def still_failed(context: UpgradeContext, failed: ArrowTable) -> ArrowTable:
 
 
 ATTEMPTS = 20
-COMMITS_BETWEEN_TIDYING = 50
 
 
 @dataclass(frozen=True)
@@ -405,8 +404,6 @@ def _change(
             return rows
         charged = replace(after, rows=max(after.rows, 0), cost=max(after.cost, 0.0))
         if table.swap(records.version, _key(run.target), json.dumps(asdict(charged))):
-            if records.version % COMMITS_BETWEEN_TIDYING == 0:
-                table.tidy()
             return rows
     raise StorageError(
         f"charge what a search embeds in {run.target}",

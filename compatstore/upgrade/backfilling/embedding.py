@@ -18,7 +18,7 @@ from compatstore.encoders.protocol import NO_SOURCE, NOT_FINITE, require_same_mo
 from compatstore.encoders.specs import PortableEncoder
 from compatstore.errors import EncoderFailed, InvalidInput, first_offenders
 from compatstore.storage.vector_form import VectorForm
-from compatstore.upgrade.backfilling.throttle import Backoff, Hangs, may_pass, with_retries, within
+from compatstore.upgrade.backfilling.throttle import Hangs, backoff, may_pass, with_retries, within
 from compatstore.upgrade.requests.run_settings import RunSettings
 
 # Parts of a batch that may fail without a single one that succeeds, before it is the encoder that is at fault.
@@ -129,7 +129,7 @@ class Embedder:
         """
         attempt = _Attempt(self, batch)
         usable = [i for i, value in enumerate(batch.inputs) if value is not None]
-        delays = Backoff(retries=self.settings.retries).delays(self.rng)
+        delays = backoff(self.settings.retries, self.rng)
         if usable:
             try:
                 try:

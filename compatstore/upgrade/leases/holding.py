@@ -37,8 +37,6 @@ from compatstore.upgrade.leases.lease import (
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.states import CUTOVER, READY, run_of
 
-COMMITS_BETWEEN_TIDYING = 50
-
 
 class LeaseRenewer:
     """Holds a lease until it is given back or lost. A long encoder call does not delay the renewals.
@@ -134,8 +132,6 @@ class LeaseRenewer:
             return False
         self._lease = renewed
         self.asked = self.asked or request_in(records, lease)
-        if records.version % COMMITS_BETWEEN_TIDYING == 0:
-            self._table.tidy()
         return True
 
 
