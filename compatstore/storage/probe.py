@@ -7,6 +7,7 @@ import uuid
 import pyarrow as pa
 
 from compatstore.errors import StorageError
+from compatstore.paths import refused
 from compatstore.storage.files import Files
 from compatstore.storage.location import Location
 from compatstore.storage.snapshot import CommitConflictError, lance
@@ -31,12 +32,7 @@ def probe(location: Location) -> float | None:
         finally:
             files.delete(name)
     except OSError as error:
-        raise StorageError(
-            f"write beside {location.name}",
-            expected="a folder that can be written",
-            found=str(error),
-            fix="Check permissions and free space. Searches and other verbs that only read still work.",
-        ) from error
+        raise refused(f"write beside {location.name}", location.uri, error) from error
     return written
 
 

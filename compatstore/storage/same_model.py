@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compatstore import next_step
+from compatstore.arrays import ArrowTable
 from compatstore.encoders import Encoder, encode_readable
 from compatstore.errors import Incompatible, InvalidInput
 from compatstore.storage.columns import VersionColumns
@@ -48,26 +49,22 @@ def compare(snapshot: Snapshot, registry: Registry, columns: VersionColumns, enc
         InvalidInput: No item has both a source and a native vector.
     """
     read = registry.id_column if encoder.reads == "id" else registry.source_column
-    if read is None:
-        raise InvalidInput(
-            f"tell whether vectors of {columns.vector} are those of a model",
-            expected="a column of sources, to embed some items again",
-            found="none",
-            fix=f"Adopt the table with its source column: {next_step.option('source', next_step.COLUMN)}.",
-        )
-    condition = f"({columns.native}) AND ({columns.present}) AND {column(read)} IS NOT NULL"
-    n = snapshot.count_rows(condition)
-    rows = [
-        snapshot.to_table(columns=[read, columns.vector], filter=condition, limit=1, offset=offset)
-        for offset in sorted({n * place // ITEMS for place in range(ITEMS)} if n else ())
-    ]
-    sources = [value for table in rows for value in table[read].to_pylist()]
+    rows, sources = list[ArrowTable](), list[object]()
+    if read is not None:
+        condition = f"({columns.native}) AND ({columns.present}) AND {column(read)} IS NOT NULL"
+        n = snapshot.count_rows(condition)
+        rows = [
+            snapshot.to_table(columns=[read, columns.vector], filter=condition, limit=1, offset=offset)
+            for offset in sorted({n * place // ITEMS for place in range(ITEMS)} if n else ())
+        ]
+        sources = [value for table in rows for value in table[read].to_pylist()]
     encoded = encode_readable(encoder, sources) if sources else None
     if encoded is None or not len(encoded.readable):
         raise InvalidInput(
             f"tell whether vectors of {columns.vector} are those of a model",
-            expected="an item that the encoder can embed again",
+            expected="an item that the encoder can embed again, and a column of sources if it reads them",
             found="none",
+            fix=f"An adopted table names that column: {next_step.option('source', next_step.COLUMN)}.",
         )
     stored = np.concatenate([to_matrix(table[columns.vector], columns.dim)[0] for table in rows])[encoded.readable]
     lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(encoded.vectors, axis=1)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from compatstore import next_step
-from compatstore.arrays import ArrowField, ArrowSchema, ArrowTable
+from compatstore.arrays import ArrowField, ArrowSchema
 from compatstore.errors import AlreadyExists, CompatStoreError, NotFound, StorageError, first_offenders
 from compatstore.storage.failures import WRITABLE, denied_at, is_panic, lost_race, told
 from compatstore.storage.files import Files
@@ -163,10 +163,6 @@ class Store:
     def count(self, condition: str | None = None) -> int:
         """Rows that fulfil an SQL condition."""
         return int(self.snapshot().count_rows(condition))
-
-    def scan(self, columns: Sequence[str], condition: str | None = None, **options: Any) -> ArrowTable:
-        """Read columns of the rows that fulfil an SQL condition, as an Arrow table."""
-        return self.snapshot().to_table(columns=list(columns), filter=condition, **options)
 
     def add_columns(self, fields: Sequence[ArrowField]) -> None:
         """Add all-null columns that are not there yet; metadata only."""

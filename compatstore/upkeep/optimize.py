@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from compatstore import next_step
 from compatstore.errors import InvalidInput, StorageError
@@ -172,7 +171,7 @@ def optimize(
         return _look(catalog, whole, seconds)
     require_alone(catalog.store)
     with hold_lease(catalog, GALLERY, VERB) as work:
-        return _Optimisation(work.catalog, whole, seconds).run()
+        return _carry_out(work.catalog, whole, seconds)
 
 
 def require_alone(store: Store) -> None:
@@ -238,56 +237,44 @@ def _age(catalog: Catalog) -> timedelta:
     return ABANDONED_ADOPTED if catalog.registry().adopted else ABANDONED
 
 
-class _Optimisation:
-    """One call: each step leaves the gallery whole, so it can end after any of them."""
+def _carry_out(catalog: Catalog, whole: bool, grace: float) -> Optimized:
+    """Do all that is left to do; each step leaves the gallery whole, so it can end after any of them."""
+    store, before = catalog.store, measure(catalog.store)
+    dropped = registry_module.drop_unused(store)
+    lost: list[Stored] = []
+    if whole:
+        merge_deltas(store)
+        _merge_all(store)
+        if grace <= 60.0:  # whoever reads the version before the last merge has the time of grace
+            time.sleep(grace)
+        require_alone(store)
+        drop_older(store, timedelta(seconds=grace))
+        lost = orphans(store, _age(catalog))
+        remove(store, lost)
+    unneeded = leftovers(catalog, all_files(store), _age(catalog))
+    remove(store, unneeded)
+    LeaseTable(store.location).tidy()
+    return Optimized(
+        before=before,
+        after=measure(store),
+        dropped=dropped,
+        leftovers=tuple(file.path for file in unneeded),
+        orphans=len(lost),
+        tags=tuple(store.tags()),
+        left_alone=_why_not(whole),
+        dry_run=False,
+    )
 
-    def __init__(self, catalog: Catalog, whole: bool, grace: float) -> None:
-        self._catalog, self._store, self._whole, self._grace = catalog, catalog.store, whole, grace
 
-    def run(self) -> Optimized:
-        """Do all that is left to do."""
-        catalog, store = self._catalog, self._store
-        before = measure(store)
-        dropped = registry_module.drop_unused(store)
-        lost: list[Any] = []
-        if self._whole:
-            merge_deltas(store)
-            self._merge()
-            self._drop_versions()
-            lost = orphans(store, _age(catalog))
-            remove(store, lost)
-        unneeded = leftovers(catalog, all_files(store), _age(catalog))
-        remove(store, unneeded)
-        LeaseTable(store.location).tidy()
-        return Optimized(
-            before=before,
-            after=measure(store),
-            dropped=dropped,
-            leftovers=tuple(file.path for file in unneeded),
-            orphans=len(lost),
-            tags=tuple(store.tags()),
-            left_alone=_why_not(self._whole),
-            dry_run=False,
-        )
-
-    def _merge(self) -> None:
-        """Merge all fragments that can be merged; after a conflict, list the rest again."""
-        for _ in range(ATTEMPTS):
-            table = self._store.writer()
-            try:
-                for part in [part for group in groups(table) for part in group.to_rewrite()]:
-                    require_alone(self._store)
-                    merge(self._store, table, part)
-                return
-            except Conflict:
-                continue
-
-    def _drop_versions(self) -> None:
-        """Remove old versions, once whoever reads the one before the last merge had the time of grace."""
-        if self._grace <= 60.0:
-            time.sleep(self._grace)
-        require_alone(self._store)
-        drop_older(self._store, timedelta(seconds=self._grace))
+def _merge_all(store: Store) -> None:
+    """Merge all fragments that can be merged; after a conflict, list the rest again."""
+    for _ in range(ATTEMPTS):
+        table = store.writer()
+        with suppress(Conflict):
+            for part in [part for group in groups(table) for part in group.to_rewrite()]:
+                require_alone(store)
+                merge(store, table, part)
+            return
 
 
 _OF_A_VERSION = re.compile(r"(?:ledger|staged|counts)-(\w+)(?:-\d+)?\.\w+")

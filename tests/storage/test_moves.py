@@ -146,4 +146,4 @@ def test_moved_rows_come_back_into_the_indexes(store):
     version = store.snapshot().version
     update_index(store)
     assert store.snapshot().version == version, "an index that has all rows is left alone"
-    assert store.scan(["views"], "id = 12")["views"].to_pylist() == [7]
+    assert store.snapshot().to_table(columns=["views"], filter="id = 12")["views"].to_pylist() == [7]
