@@ -10,6 +10,7 @@ Each lease has a staging table of its own. The holder of the present lease folds
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -21,8 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowTable, ArrowType, Digests, FloatArray, Id, RowNumbers
+from compatstore.digests import hash_rows, mix
 from compatstore.errors import StorageError
 from compatstore.storage.catalog import id_arrow_type
+from compatstore.storage.columns import hash_values
 from compatstore.storage.failures import require_whole
 from compatstore.storage.files import FOLDER, Files
 from compatstore.storage.ids import UNKNOWN
@@ -30,10 +33,9 @@ from compatstore.storage.lease_table import STAGED, LeaseFiles, target_of
 from compatstore.storage.location import Location
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
-from compatstore.storage.row_digests import CHECK, checked, require_unchanged
 from compatstore.storage.snapshot import lance, write_fragments
 from compatstore.storage.store import Fence, Store, storage_errors
-from compatstore.storage.vector_form import to_matrix, to_vectors
+from compatstore.storage.vector_form import stored_type, to_matrix, to_vectors
 
 ADDRESS = "address"  # column of a staging table: where the row was in the gallery
 KEYS = ["id", "input_hash", ADDRESS]
@@ -317,3 +319,50 @@ class Staging:
 def staged_version(name: str) -> str | None:
     """Version whose natives a table beside the gallery stages, by the table's name; None where it is another's."""
     return target_of(name, STAGED)
+
+
+CHECK = "check"
+
+
+def checked(rows: ArrowTable) -> ArrowTable:
+    """Staged rows (`id`, `input_hash`, `vector`, perhaps `side`) with their digests in a column."""
+    return rows.append_column(pa.field(CHECK, pa.uint64()), pa.array(_digests(rows), pa.uint64()))
+
+
+def require_unchanged(rows: ArrowTable, address: str) -> ArrowTable:
+    """Rows that were read, once each is what `checked` was given.
+
+    Args:
+        rows: An Arrow table.
+        address: Of the table beside the gallery that they come from.
+
+    Raises:
+        StorageError: Some are not.
+    """
+    rows = rows.combine_chunks()
+    known = CHECK in rows.schema.names
+    damaged = int((rows[CHECK].to_numpy() != _digests(rows)).sum()) if known else len(rows)
+    if damaged:
+        raise StorageError(
+            f"read vectors staged in {address}",
+            expected="what was staged",
+            found=f"{damaged} rows of other content",
+            fix=removal(address),
+        )
+    return rows
+
+
+def removal(address: str) -> str:
+    """How to be rid of staged rows that are damaged."""
+    return f"Remove them, and `upgrade` embeds these items again: rm -r {shlex.quote(address)}"
+
+
+def _digests(rows: ArrowTable) -> Digests:
+    """(n,) uint64 of whole rows; a change of a single value never goes unseen."""
+    digests = hash_values(rows["id"]) ^ mix(rows["input_hash"].to_numpy())
+    for name in ("vector", "side"):
+        if name in rows.schema.names:
+            # Null lists are zeros here, as they are wherever staged rows are read.
+            matrix, valid = to_matrix(rows[name], stored_type(rows.schema.field(name).type).list_size)
+            digests = mix(digests) + mix(hash_rows(matrix) + valid.astype(np.uint64))
+    return digests

@@ -20,7 +20,7 @@ import numpy as np
 from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowBatch, BoolArray
 from compatstore.errors import Interrupted, StorageError
-from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues, widths
+from compatstore.storage.columns import NATIVE, InputHashes, VersionColumns, VersionValues, widths
 from compatstore.storage.fragment_counts import FragmentCounts
 from compatstore.storage.fragments import (
     Fragment,
@@ -38,7 +38,6 @@ from compatstore.storage.fragments import (
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, edit
-from compatstore.storage.row_digests import InputHashes
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import ATTEMPTS, Conflict, Store, storage_errors
 from compatstore.upgrade.context import UpgradeContext

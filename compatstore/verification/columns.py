@@ -16,12 +16,11 @@ from compatstore.arrays import ArrowArray, ArrowBatch, BoolArray, Digests
 from compatstore.errors import Incompatible, InvalidInput, first_offenders
 from compatstore.storage import indexes
 from compatstore.storage.app_columns import overwritten_at, way_out
-from compatstore.storage.columns import NATIVE, VersionColumns
+from compatstore.storage.columns import NATIVE, VersionColumns, hash_values
 from compatstore.storage.index_status import index_status
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import unsearchable
-from compatstore.storage.row_digests import hash_values
 from compatstore.storage.same_model import compare
 from compatstore.storage.vector_form import to_matrix
 from compatstore.upgrade.leases.lease import leases_in

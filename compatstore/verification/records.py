@@ -18,8 +18,7 @@ from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import ledger_of
 from compatstore.storage.records import ArtifactRecord, RunRecord
 from compatstore.storage.registry import Registry, referenced
-from compatstore.storage.row_digests import removal
-from compatstore.storage.staging import Staging, staged_version
+from compatstore.storage.staging import Staging, removal, staged_version
 from compatstore.upgrade.leases.lease import lease_in, leases_in, requests_in
 from compatstore.upgrade.states import STATES, tag_of
 from compatstore.verification.context import CheckContext, Observation

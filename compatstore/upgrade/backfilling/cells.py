@@ -17,7 +17,7 @@ from compatstore.arrays import ArrowArray, ArrowSchema, ArrowType, BoolArray, Do
 from compatstore.digests import seed_of
 from compatstore.errors import InvalidInput, meant
 from compatstore.evaluation.exact_products import cut, multiply
-from compatstore.storage.row_digests import hash_values
+from compatstore.storage.columns import hash_values
 
 
 def random_scores(ids: Any, domain: str, seed: int) -> Doubles:
