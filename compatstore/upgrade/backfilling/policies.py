@@ -2,9 +2,8 @@
 
 Every item gets a score, and the higher it is the earlier the item is embedded.
 
-A policy is one of `POLICIES`, a column of the user's ("column:views"), or classes of a column that are taken from in
-proportion ("spread-sigma:category"). Rows that are drawn at random validate a refit (`validation_rows`): they are like
-the rows that remain.
+A policy is one of `POLICIES`, or a column of the user's ("column:views"). Rows that are drawn at random validate a
+refit (`validation_rows`): they are like the rows that remain.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from compatstore.upgrade.backfilling.policy_inputs import PolicyInputs, TableRow
 
 RANDOM, SPREAD, SIGMA, SPREAD_SIGMA = "random", "spread", "sigma", "spread-sigma"
 POLICIES = (RANDOM, SPREAD, SIGMA, SPREAD_SIGMA)
-COLUMN, OF_CLASSES = "column:", f"{SPREAD_SIGMA}:"
+COLUMN = "column:"
 AT_RANDOM = (RANDOM, SPREAD)  # what they choose first is a random sample of all items
 REFIT_DRAW = "refit"
 
@@ -35,7 +34,7 @@ def order(policy: str, rows: PolicyInputs, seed: int = 0) -> npt.NDArray[np.intp
     """Order items by a policy: the unknown (NaN) first, then by score, equals in the random order of the seed.
 
     Args:
-        policy: "random", "spread", "sigma", "spread-sigma", "spread-sigma:NAME" or "column:NAME".
+        policy: "random", "spread", "sigma", "spread-sigma" or "column:NAME".
         rows: The n items, of a gallery or of arrays.
         seed: Of the policies "random" and "spread", of cells, and of the order among equal scores.
 
@@ -57,8 +56,8 @@ def order_keys(policy: str, rows: PolicyInputs, seed: int) -> tuple[Doubles, Dou
 
 
 def is_spread(policy: str) -> bool:
-    """Whether the place of an item depends on the other items of its cell or class."""
-    return policy in (SPREAD, SPREAD_SIGMA) or classes_column(policy) is not None
+    """Whether the place of an item depends on the other items of its cell."""
+    return policy in (SPREAD, SPREAD_SIGMA)
 
 
 def require_policy(policy: str) -> None:
@@ -67,14 +66,14 @@ def require_policy(policy: str) -> None:
     Raises:
         InvalidInput: It is neither in the table nor a column.
     """
-    if policy not in POLICIES and column_of(policy) is None and classes_column(policy) is None:
-        expected = f"one of {', '.join(POLICIES)}, {OF_CLASSES}NAME, {COLUMN}NAME"
+    if policy not in POLICIES and column_of(policy) is None:
+        expected = f"one of {', '.join(POLICIES)}, {COLUMN}NAME"
         raise InvalidInput("order the backfill", expected=expected, found=repr(policy))
 
 
 def reads_sigma(policy: str) -> bool:
     """Whether a policy reads the uncertainty that an artifact predicts."""
-    return policy in (SIGMA, SPREAD_SIGMA) or classes_column(policy) is not None
+    return policy in (SIGMA, SPREAD_SIGMA)
 
 
 def require_readable(policy: str, rows: TableRows, *, learns: bool = False) -> None:
@@ -86,15 +85,13 @@ def require_readable(policy: str, rows: TableRows, *, learns: bool = False) -> N
         learns: Whether an artifact is yet to be learned, which may predict sigma.
 
     Raises:
-        InvalidInput: There is no such policy; or no artifact predicts sigma, or the table has no such column of numbers
-            or classes.
+        InvalidInput: There is no such policy; or no artifact predicts sigma, or the table has no such column of
+            numbers.
     """
     require_policy(policy)
-    column, classes = column_of(policy), classes_column(policy)
+    column = column_of(policy)
     if column is not None:
         rows.require_column(column)
-    if classes is not None:
-        rows.require_classes(classes)
     if reads_sigma(policy) and not learns:
         rows.require_uncertainty()
 
@@ -104,19 +101,14 @@ def column_of(policy: str) -> str | None:
     return policy.removeprefix(COLUMN) or None if policy.startswith(COLUMN) else None
 
 
-def classes_column(policy: str) -> str | None:
-    """The user's column whose classes a policy takes from in proportion, or None."""
-    return policy.removeprefix(OF_CLASSES) or None if policy.startswith(OF_CLASSES) else None
-
-
 def _score(policy: str, rows: PolicyInputs, seed: int) -> Doubles:
     """(n,) float64, the higher the earlier.
 
     "sigma" is the predicted sigma^2, high to low (FastFill, section 4.2). "spread" is a random order whose first items
     are from all cells of the source's vectors in proportion; "spread-sigma" takes the most uncertain items of each
-    cell, or of each class of a column, first.
+    cell first.
     """
-    column, classes = column_of(policy), classes_column(policy)
+    column = column_of(policy)
     if column is not None:
         return rows.column(column)
     if policy == SIGMA:
@@ -124,7 +116,7 @@ def _score(policy: str, rows: PolicyInputs, seed: int) -> Doubles:
     chance = random_scores(rows.ids, BACKFILL, seed)
     if policy == RANDOM:
         return chance
-    cells = rows.cells(seed) if classes is None else rows.classes(classes)
+    cells = rows.cells(seed)
     return spread(cells, chance) if policy == SPREAD else spread(cells, chance, rows.uncertainty())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +19,29 @@ from compatstore.storage.columns import NATIVE
 from compatstore.storage.fragments import list_fragments
 from compatstore.storage.ids import ADDRESS
 from compatstore.storage.vector_form import to_matrix
-from compatstore.upgrade.backfilling.cells import SAMPLED, cells_of, classes_of, random_scores, require_classes
+from compatstore.upgrade.backfilling.cells import SAMPLED, cells_of, random_scores
 from compatstore.upgrade.context import UpgradeContext
 
 BATCH_ROWS = 4096
 PART_ROWS = 1 << 20  # of the items whose scores are in memory at once
 CELLS = "cells"  # what is drawn to find centres from
+
+
+class PolicyInputs(Protocol):
+    """What a policy may read of n items; nothing is read before it is asked for."""
+
+    @property
+    def ids(self) -> Any:
+        """Arrow array, list or array of n ids."""
+
+    def uncertainty(self) -> Doubles:
+        """(n,) float64, sigma^2 of the transformed vectors; NaN where there is none."""
+
+    def column(self, name: str) -> Doubles:
+        """(n,) float64, a column of the user's numbers; 0 where it has none."""
+
+    def cells(self, seed: int) -> npt.NDArray[np.int64]:
+        """(n,) int64, the cell of each item among items whose source vectors are alike."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,7 +51,7 @@ class ArrayRows:
     Args:
         ids: n ids, integers or strings, or an Arrow array of them.
         sigma2: (n,) floats, predicted uncertainty, or None.
-        columns: Name -> (n,) numbers, or values of any kind where they are read as classes.
+        columns: Name -> (n,) numbers.
         source: (n, source dim) floats, or None.
     """
 
@@ -70,16 +87,6 @@ class ArrayRows:
         known = np.asarray(np.isfinite(vectors).all(axis=1))
         drawn = np.argsort(-random_scores(self.ids, CELLS, seed), kind="stable")
         return cells_of([(vectors, known)], vectors[drawn[known[drawn]][:SAMPLED]], len(vectors), seed)
-
-    def classes(self, name: str) -> npt.NDArray[np.int64]:
-        """(n,) int64, classes of a column.
-
-        Raises:
-            InvalidInput: None of that name was given.
-        """
-        values = _given(self.columns.get(name), f"column {name}")
-        arrow = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
-        return 1 + classes_of(arrow).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,19 +169,6 @@ class TableRows:
         batches = snapshot.to_batches(columns=[columns.vector], batch_size=BATCH_ROWS)
         return cells_of(map(decoded, batches), sample[known], len(self.ids), seed)
 
-    def classes(self, name: str) -> npt.NDArray[np.int64]:
-        """(n,) int64, classes of a column.
-
-        Raises:
-            InvalidInput: The table has no such column, or it holds neither text nor whole numbers.
-        """
-        self.require_classes(name)
-        return 1 + classes_of(self._read(name)).astype(np.int64)
-
-    def require_classes(self, name: str) -> None:
-        """Refuse a column that holds no classes; errors as of `compatstore.upgrade.backfilling.cells`."""
-        require_classes(f"spread the backfill over column {name}", self.context.snapshot.schema, name)
-
     def require_column(self, name: str) -> None:
         """Refuse a column that cannot order items.
 
@@ -222,9 +216,6 @@ class TableRows:
         snapshot = self.context.snapshot
         chosen = None if self.fragments is None else [snapshot.get_fragment(number) for number in self.fragments]
         return snapshot.scanner(columns=columns, fragments=chosen, batch_size=batch_rows, scan_in_order=True)
-
-
-PolicyInputs: TypeAlias = ArrayRows | TableRows  # nothing is read before it is asked for
 
 
 def _numbers(array: ArrowArray) -> Doubles:
