@@ -240,7 +240,7 @@ def test_an_app_that_writes_meanwhile_loses_nothing(gallery):
 
 def hashes_now(gallery):
     natives = natives_of(gallery)
-    rows = natives.context.catalog.store.scan(["id", "v1", "v1__side", "source"])
+    rows = natives.context.catalog.store.snapshot().to_table(["id", "v1", "v1__side", "source"])
     return rows["id"].to_pylist(), hashes_of(natives, rows)
 
 
