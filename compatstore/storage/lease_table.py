@@ -15,6 +15,7 @@ import math
 import re
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -187,7 +188,8 @@ class LeaseTable:
         except Conflict:
             return False
         if seen % COMMITS_BETWEEN_TIDYING == 0:
-            self.tidy()
+            with suppress(StorageError, Conflict):  # the record is written
+                self.tidy()
         return True
 
     def tidy(self) -> None:
