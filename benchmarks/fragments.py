@@ -26,7 +26,7 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import find
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
-from compatstore.upgrade.backfilling.staged_natives import StagedNatives
+from compatstore.upgrade.backfilling.natives import staging_of
 from compatstore.upgrade.backfilling.write_modes import NativeRows
 from compatstore.upgrade.context import UpgradeContext
 
@@ -72,7 +72,7 @@ def commits(fragments: int, rows: int, batches: int) -> tuple[int, float, float]
     with tempfile.TemporaryDirectory() as folder:
         context = hopped(str(Path(folder, "g.lance")), fragments, rows)
         ways, order = (
-            (NativeRows(context), StagedNatives(context)),
+            (NativeRows(context), staging_of(context)),
             np.random.default_rng(1).permutation(fragments * rows),
         )
         names = ["id", *context.source.hashed_names(context.registry.source_column)]

@@ -28,18 +28,18 @@ import compatstore as cs
 from compatstore.artifacts import Architecture, Space
 from compatstore.storage import indexes
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.deltas import UNINDEXED_ROWS, update_index
 from compatstore.storage.ids import ADDRESS, read_rows
+from compatstore.storage.indexes import UNINDEXED_ROWS, update_index
 from compatstore.storage.location import locate
 from compatstore.storage.moves import Move, commit_move, write_rows
 from compatstore.storage.store import Store
+from compatstore.upgrade.backfilling.natives import staging_of
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
-from compatstore.upgrade.backfilling.staged_natives import StagedNatives
 from compatstore.upgrade.backfilling.write_modes import NativeBatch, NativeColumns, NativeRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.indexing import take_in_late_rows
-from compatstore.upkeep.tend import tend
+from compatstore.upkeep.optimize import tend
 
 KINDS = {"data": "data", "_compatstore": "staged", "_deletions": "marks", "_indices": "indexes"}
 HEADINGS = ("way", "share", "all", *KINDS.values(), "commits", "us a vector", "search ms", "fragments", "manifest KiB")
@@ -87,19 +87,21 @@ class Case:
 
 def staged(case: Case, put: Callable[[NativeBatch], int], wave: int | None = None) -> float:
     """Staged beside the table, and folded every `wave` natives or all at the end."""
-    way, waiting, seconds = StagedNatives(case.context), 0, 0.0
+    way, waiting, seconds = staging_of(case.context), 0, 0.0
     for ids in case.batches:
         batch = case.natives(ids)
         started = time.perf_counter()
         waiting += way.store(*batch)
         case.look()
         if wave is not None and waiting >= wave:
-            way.fold(put)
+            put(way.read())
+            way.clear()
             waiting = 0
         seconds += time.perf_counter() - started
         case.look()
     started = time.perf_counter()
-    way.fold(put)
+    put(way.read())
+    way.clear()
     return seconds + time.perf_counter() - started
 
 

@@ -15,9 +15,8 @@ from compatstore.arrays import Doubles, FloatArray, Positions
 from compatstore.digests import BACKFILL
 from compatstore.errors import InvalidInput
 from compatstore.upgrade.backfilling import policies
-from compatstore.upgrade.backfilling.cells import spread
+from compatstore.upgrade.backfilling.cells import random_scores, spread
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
-from compatstore.upgrade.backfilling.random_order import random_scores
 
 SPREAD_THEN_SIGMA = "spread-then-sigma"
 SPREAD_FIRST = 0.1  # of all items: settled in docs/results/orders.md

@@ -14,8 +14,8 @@ from compatstore.cli.verb import gallery_argument, open_gallery, shown_examples,
 from compatstore.shown import Table, table
 
 if TYPE_CHECKING:
-    from compatstore.storage.index_refresh import RefreshedIndex
     from compatstore.storage.index_status import IndexStatus
+    from compatstore.storage.recall import RefreshedIndex
     from compatstore.upkeep.index import DroppedIndex
 
 KINDS = ("IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", "IVF_HNSW_SQ")

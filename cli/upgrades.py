@@ -32,7 +32,7 @@ from compatstore.shown import Table, view
 if TYPE_CHECKING:
     from compatstore.gallery import Gallery
     from compatstore.trainers.pairs.learn import Learn
-    from compatstore.upgrade.leases.stop_request import Paused
+    from compatstore.upgrade.leases.lease import Paused
     from compatstore.upgrade.refit import Refitter
     from compatstore.versions import EmbeddingVersion
 
@@ -225,7 +225,7 @@ def pause(ctx: click.Context, output: Output, gallery: str, target: str, wait: f
     from compatstore.storage.catalog import Catalog
     from compatstore.storage.location import locate
     from compatstore.storage.store import Store
-    from compatstore.upgrade.leases.stop_request import pause as request_stop
+    from compatstore.upgrade.leases.lease import pause as request_stop
 
     paused = request_stop(Catalog(Store.open(locate(gallery))), target, wait=wait)
     output.show(paused, _paused)

@@ -54,14 +54,13 @@ def verify(ctx: click.Context, output: Output, gallery: str, embed: bool, trust_
     examples=(
         "doctor",
         "doctor photos.lance",
-        "doctor app-db#photos --source path --order created",
+        "doctor app-db#photos --source path",
     ),
 )
 @click.argument("gallery", required=False)
 @click.option("--vector", metavar="COLUMN", help="Column of the vectors; all columns of lists of numbers by default.")
 @click.option("--id", metavar="COLUMN", help="Column of the ids; one of a usual name by default.")
 @click.option("--source", metavar="COLUMN", help="Column to embed from: path, URI or text.")
-@click.option("--order", metavar="COLUMN", help="Column that orders the rows; one of dates, else of numbers as ids.")
 @pass_output
 @click.pass_context
 def doctor(
@@ -71,11 +70,10 @@ def doctor(
     vector: str | None,
     id: str | None,
     source: str | None,
-    order: str | None,
 ) -> None:
     """Look at an environment, or at vectors before an adoption.
 
-    At libraries, processor and memory, and at the place where GALLERY lies: a file of a few bytes is written beside the
+    At libraries and memory, and at the place where GALLERY lies: a file of a few bytes is written beside the
     table and removed again, to see whether that can be done. A table that is no gallery yet, or a Parquet, Arrow,
     Feather, npz or npy file, is only read: are vectors zero, not finite, not of unit length, repeated or of several
     lengths, are sources missing, are there signs of two models in one column, and what would adopt do? The options name
@@ -84,7 +82,7 @@ def doctor(
     from compatstore.verification import doctor as examine
 
     with progress_bars("doctor") as bars:
-        result = examine(gallery, vector=vector, id=id, source=source, order=order, progress=onto(bars))
+        result = examine(gallery, vector=vector, id=id, source=source, progress=onto(bars))
     output.show(result, _diagnoses)
     ctx.exit(0 if result.fit else FOUND)
 

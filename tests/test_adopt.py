@@ -151,7 +151,7 @@ def adopt(database, target, artifact):
 
 def assert_target_follows(gallery, artifact):
     """Every item's target vector is the transform of its source vector as it is now."""
-    found = gallery._catalog.store.scan(["key", "embedding", "v2", "v2__origin"])
+    found = gallery._catalog.store.snapshot().to_table(["key", "embedding", "v2", "v2__origin"])
     source = np.array(found["embedding"].to_pylist(), np.float32)
     target = gallery.vectors(found["key"].to_pylist(), "v2")
     assert np.allclose(target, artifact.apply(source).vectors, rtol=1e-5, atol=1e-5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compatstore.digests import digest_half, seed_of
-from compatstore.upgrade.backfilling.random_order import random_scores
+from compatstore.upgrade.backfilling.cells import random_scores
 
 ROWS = np.random.default_rng(0).normal(size=(20_000, 24)).astype(np.float32)
 

@@ -122,7 +122,7 @@ def follows(gallery, artifact):
     store = gallery._catalog.store
     if "embedding" not in store.schema.names:  # its vectors went; what was made of them is there
         return store.count("v2 IS NULL") == 0
-    found = store.scan(["embedding", "v2"])
+    found = store.snapshot().to_table(["embedding", "v2"])
     source, target = (
         np.array([row or [np.nan] * dim for row in found[name].to_pylist()], np.float32)
         for name, dim in (("embedding", DIM), ("v2", V2.dim))

@@ -398,7 +398,7 @@ def state(gallery):
 
 
 def gallery_ids(gallery):
-    return gallery._catalog.store.scan(["id"])["id"].to_pylist()
+    return gallery._catalog.store.snapshot().to_table(["id"])["id"].to_pylist()
 
 
 def storm(target, folder, template, values_of):

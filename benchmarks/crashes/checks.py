@@ -17,7 +17,7 @@ from benchmarks.crashes.template import Kind
 from benchmarks.crashes.truth import ENCODERS, SIDE_DIM, SIDE_ENCODERS, label, side_vector, source_vector, target_vector
 from compatstore.artifacts import Artifact
 from compatstore.encoders import Encoder
-from compatstore.storage.row_digests import InputHashes
+from compatstore.storage.columns import InputHashes
 from compatstore.verification import Verification
 
 SAMPLES = 3

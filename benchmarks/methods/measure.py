@@ -24,7 +24,6 @@ from compatstore.trainers import TrainedModel
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 
 PROBES = 50
-CLASS = "class"  # a column of the gallery's items
 QUARTER = 0.25  # of a backfill, where subgroups are compared
 
 
@@ -117,7 +116,7 @@ def transformed(
         doubted = _doubted(artifact, hopped, sigma2)
         _check_search(gallery, queries, queries, unit(hopped) if doubted is None else doubted)
     known = None if np.isnan(sigma2).any() else sigma2
-    items = ArrayRows(ids=ids, sigma2=known, columns={CLASS: lesson.gallery.labels}, source=stored)
+    items = ArrayRows(ids=ids, sigma2=known, source=stored)
     asking, full = unit(queries), unit(native)
     ranked = {one: order(one, items, lesson.seed) for one in orders}
     found = {

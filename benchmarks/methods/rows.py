@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.methods.as_one import AS_ONE, as_one
-from benchmarks.methods.measure import CLASS, figures, own, searched_as_is, transformed
+from benchmarks.methods.measure import figures, own, searched_as_is, transformed
 from benchmarks.methods.models import FOURFOLD, QUARTER, Models, embed, wider
 from benchmarks.methods.other_loss import cosface, unscaled
 from benchmarks.orders import SPREAD_THEN_SIGMA
@@ -51,7 +51,7 @@ WIDER = ", twice the values"
 DIVERGENCES = ("kl", "reversed-kl")  # of FCT, through the target's head
 # Orders of a backfill: one, and those that a row compares with one transform.
 BY_SIGMA = ("sigma",)
-ORDERS = ("random", "sigma", SPREAD_THEN_SIGMA, "spread-sigma", f"spread-sigma:{CLASS}")
+ORDERS = ("random", "sigma", SPREAD_THEN_SIGMA, "spread-sigma")
 
 
 def independent(models: Models) -> Record:

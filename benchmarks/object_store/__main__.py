@@ -21,9 +21,7 @@ from pathlib import PurePosixPath
 # Before Lance is loaded, here and in the writers.
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LANCE_LOG": "error"}
 
-import lance
 import numpy as np
-import pyarrow as pa
 
 import compatstore as cs
 from benchmarks.crashes.place import BucketPath
@@ -41,7 +39,7 @@ V1 = cs.EmbeddingVersion("v1", dim=DIM, metric="l2")
 PLAIN_ROUNDS = 200  # at most: enough to see a store lose some
 ROUNDS_OF_A_GALLERY = 100  # a commit lists all versions, and a list of moto's takes its time
 SEARCHES = 50
-INDEXED, LATE_FRAGMENTS = 2_000, 20
+INDEXED = 2_000
 FOLDED_FRAGMENTS = 40
 
 
@@ -97,7 +95,7 @@ def print_requests(versions: int) -> None:
 
 
 def print_measuring() -> None:
-    """Count the requests by which an index is measured, without and with fragments that came after it."""
+    """Count the requests by which an index is measured."""
     rng = np.random.default_rng(0)
     with SERVERS["moto"]() as server, proxy(server.endpoint) as seen:
         uri, to = server.uri("indexed.lance"), Server(seen.endpoint).options
@@ -105,15 +103,8 @@ def print_measuring() -> None:
         ids = [f"item-{number}" for number in range(INDEXED)]
         writer.add({"id": ids, "vector": rng.normal(size=(INDEXED, DIM)).astype(np.float32)})
         writer.maintenance.index("v1").create(kind="IVF_FLAT", num_partitions=4)
-        for late in (0, LATE_FRAGMENTS):
-            for number in range(late):
-                column = pa.FixedSizeListArray.from_arrays(pa.array(rng.normal(size=10 * DIM).astype(np.float32)), DIM)
-                names = [f"late-{number}-{row}" for row in range(10)]
-                rows = pa.table({"id": names, "v1": column, "v1__origin": ["native"] * 10})
-                lance.write_dataset(rows, uri, mode="append", storage_options=server.options)
-            reader = cs.Gallery.open(uri, storage_options=to)
-            asked = f"recall of an index, {late} fragments came after it"
-            _print_counted(asked, seen, lambda: recall_now(reader._catalog.store, "v1"))  # noqa: B023
+        reader = cs.Gallery.open(uri, storage_options=to)
+        _print_counted("recall of an index", seen, lambda: recall_now(reader._catalog.store, "v1"))
 
 
 def print_backfill() -> None:

@@ -12,7 +12,7 @@ from compatstore.trainers.pairs.fastfill import AlignmentLoss
 from compatstore.trainers.pairs.trainer import PairTrainer
 
 RANDOM, SIGMA, ORACLE = "random", "sigma", "oracle"
-SPREAD_SIGMA, CLASS_SIGMA = "spread-sigma", "spread-sigma:class"
+SPREAD_SIGMA = "spread-sigma"
 INVERSE_LAMBDAS = (0.01, 0.03, 0.1, 0.3, 3.0, 10.0)
 
 
@@ -136,5 +136,5 @@ FIXED_SCALES = tuple(_scaled(scale) for scale in (64.0, 16.0, 4.0))  # on unit v
 CHOSEN = (
     Method(name="FCT", trainer=fct, orders=(RANDOM,)),
     Method(name="Residual by distance", trainer=_residual_by_distance, orders=(RANDOM, SIGMA)),
-    Method(name="FastFill default", trainer=by_default, orders=(RANDOM, SIGMA, SPREAD_SIGMA, CLASS_SIGMA, *BY_HEAD)),
+    Method(name="FastFill default", trainer=by_default, orders=(RANDOM, SIGMA, SPREAD_SIGMA, *BY_HEAD)),
 )

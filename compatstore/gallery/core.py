@@ -19,7 +19,7 @@ from compatstore.storage.recall import measure_index
 from compatstore.storage.registry import Registry
 from compatstore.storage.store import Store
 from compatstore.upgrade.progress import Progress
-from compatstore.upkeep.tend import tend
+from compatstore.upkeep.optimize import tend
 from compatstore.verification.two_models import foreign_items
 from compatstore.versions import EmbeddingVersion
 

@@ -14,7 +14,7 @@ from compatstore.search.cache import Cache
 from compatstore.storage.app_columns import refuse_distance
 from compatstore.storage.indexes import SearchSettings
 from compatstore.storage.registry import Registry
-from compatstore.upgrade.backfilling.search_account import read_spent
+from compatstore.upgrade.backfilling.account import read_spent
 from compatstore.upgrade.estimates.below import warning_of
 
 _Served = searching.SearchPlan | searching.FusionPlan

@@ -15,7 +15,7 @@ from compatstore.gallery.core import verbs
 from compatstore.gallery.versions import Artifacts, VersionVerbs
 from compatstore.trainers.pairs.learn import Learn
 from compatstore.upgrade.cutover import check_cutover, cut_over
-from compatstore.upgrade.engines.choice import engine_of
+from compatstore.upgrade.engines.ray_engine import engine_of
 from compatstore.upgrade.estimates.estimate import (
     agree,
     estimate_upgrade,
@@ -34,8 +34,7 @@ from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.upgrade.resolve import resolve_run
-from compatstore.upgrade.retire import retire
-from compatstore.upgrade.rollback import abort, roll_back
+from compatstore.upgrade.retire import abort, retire, roll_back
 from compatstore.upgrade.run import Controls, UpgradeResult, require_startable, run_upgrade
 from compatstore.upgrade.states import VersionChange
 from compatstore.versions import EmbeddingVersion
@@ -300,12 +299,12 @@ class UpgradeVerbs(VersionVerbs):
         )
         context = resolve_run(catalog, name, via=via, backfill=request, holdout=holdout, learner=learner)
         if not asked.asked or context.run.teaches:  # nothing is known before there is something to learn from
-            return make_plan(context, precision, learner, asked, progress)
+            return make_plan(context, precision, progress)
         estimate = estimate_upgrade(context, asked, progress)
         if asked.target_quality is not None:
             context = context.with_run(replace(context.run, backfill=estimate.share))
             estimate = replace(estimate, gates=(*estimate.gates, *gate_of_reach(context, estimate)))
-        return replace(make_plan(context, precision, progress=progress), estimate=estimate)
+        return replace(make_plan(context, precision, progress), estimate=estimate)
 
 
 def _learning(learn: Learn | Refitter | None) -> tuple[Learn | None, Refitter | None]:

@@ -20,11 +20,10 @@ from compatstore.errors import InvalidInput
 from compatstore.ingest.arrow import cast
 from compatstore.ingest.items import Items
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
+from compatstore.storage.columns import NATIVE, InputHashes, VersionColumns, VersionValues, hash_values
 from compatstore.storage.ids import find
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry
-from compatstore.storage.row_digests import InputHashes, hash_values
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.transform import transformer_of
 

@@ -190,7 +190,7 @@ def _take_vectors(
             except InvalidInput as error:
                 if error.dim is None:
                     raise
-                raise of_another_length(store, registry, record.name, error) from None
+                raise of_another_length(registry, record.name, error) from None
         name = f"{record.name}__side"
         if name in columns:
             if kept.side_dim is None:

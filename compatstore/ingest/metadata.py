@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from types import TracebackType
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 
@@ -126,33 +125,29 @@ def new_fields(
     return [pa.field(name, metadata[name].type) for name in kept]
 
 
-class NewColumns:
-    """Columns that are made right before their first rows, and go again where these rows do not come.
+@contextmanager
+def new_columns(store: Store) -> Iterator[Callable[[Sequence[ArrowField]], None]]:
+    """Make columns right before their first rows; they go again where these rows do not come.
 
     A killed process can leave a column without values behind; the next rows fill it, or `drop` takes it away.
+
+    Yields:
+        What makes those columns that are not there yet.
     """
+    made = list[str]()
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._made: list[str] = []
+    def make(fields: Sequence[ArrowField]) -> None:
+        names = store.schema.names
+        made.extend(field.name for field in fields if field.name not in names)
+        store.add_columns(fields)
 
-    def make(self, fields: Sequence[ArrowField]) -> None:
-        """Make those that are not there yet."""
-        names = self._store.schema.names
-        self._made += [field.name for field in fields if field.name not in names]
-        self._store.add_columns(fields)
-
-    def __enter__(self) -> NewColumns:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None or not self._made:
-            return
+    try:
+        yield make
+    except BaseException:
         with suppress(CompatStoreError, OSError, ValueError, RuntimeError):  # what went wrong first is what is told
-            there = [name for name in self._made if name in self._store.schema.names]
-            self._store.drop_columns([n for n in there if not self._store.count(f"{column(n)} IS NOT NULL")])
+            there = [name for name in made if name in store.schema.names]
+            store.drop_columns([n for n in there if not store.count(f"{column(n)} IS NOT NULL")])
+        raise
 
 
 def drop(catalog: Catalog, names: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from compatstore.errors import InvalidInput, SourceError
 from compatstore.ingest.arrow import cast
 from compatstore.ingest.complete import Completed, Unembedded, complete, to_table
 from compatstore.ingest.items import Items, Repeated, read_items
-from compatstore.ingest.metadata import NewColumns, new_fields
+from compatstore.ingest.metadata import new_columns, new_fields
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import VersionValues
 from compatstore.storage.failures import require_room
@@ -23,7 +23,7 @@ from compatstore.storage.ids import among, find, known_among, read_ids, refuse_k
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
-from compatstore.upkeep.tend import tend
+from compatstore.upkeep.optimize import tend
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ def add(
 ) -> Added:
     """Write items in one commit; see `Gallery.add`."""
     store = catalog.store
-    with NewColumns(store) as columns:
+    with new_columns(store) as make:
         while True:
             prepared = _prepare(catalog, data, version, upsert, repeated, unembedded)
             asked, rows = prepared.items.asked, len(prepared.items)
             if not rows:
                 break
             require_room(store.location, prepared.table.nbytes, asked)
-            columns.make(prepared.new_fields)
+            make(prepared.new_fields)
             if store.retry(asked, lambda: _commit(catalog, prepared, upsert)):  # noqa: B023
                 break
     if rows:
@@ -127,7 +127,7 @@ def update(catalog: Catalog, data: Any) -> int:
         if not len(items):
             return 0
         fields = new_fields(items.metadata, registry, store.schema, asked)
-        columns.make(fields)
+        make(fields)
         writer = store.writer() if fields else writer
         refuse_unknown(store, registry.id_column, items.ids, asked)
         schema = store.schema
@@ -139,7 +139,7 @@ def update(catalog: Catalog, data: Any) -> int:
         merge.execute(_with_kept_columns(store, writer, registry, table))
         return len(items)
 
-    with NewColumns(store) as columns:
+    with new_columns(store) as make:
         changed = store.retry("update items", commit)
     if changed:
         tend(catalog)

@@ -145,7 +145,7 @@ def _add_run(families: _Families, run: RunStatus, labels: dict[str, str]) -> Non
     families.add("upgrade_failed", "Whether its last work ended in an error.", now.doing == "failed", **labels)
     for kind, rows in (("done", now.done), ("total", now.total)):
         families.add("upgrade_step_rows", "Rows of the present step in this call.", rows, **labels, kind=kind)
-    families.add("upgrade_rows_per_second", "Over the last batches.", now.rate, **labels)
+    families.add("upgrade_rows_per_second", "Since the step began.", now.rate, **labels)
     if now.eta is not None:
         families.add("upgrade_eta_seconds", "Until the step ends at this rate.", now.eta, **labels)
     if now.expires:

@@ -34,7 +34,7 @@ from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm, to_matrix, to_strings
 from compatstore.upgrade.backfilling.searched import embed_candidates
-from compatstore.upkeep.tend import tend
+from compatstore.upkeep.optimize import tend
 
 
 @checked_fields

@@ -56,12 +56,12 @@ def as_queries(catalog: Catalog, registry: Registry, version: str, query: Any) -
         except InvalidInput as error:
             if error.dim is None:
                 raise
-            raise of_another_length(catalog.store, registry, version, error) from None
+            raise of_another_length(registry, version, error) from None
     encoder = catalog.encoder(version)
     if encoder is None:
         if shape is not None and len(shape) == 2:
             unlike = InvalidInput(asked, found=f"shape {tuple(shape)}", dim=shape[1])
-            raise of_another_length(catalog.store, registry, version, unlike)
+            raise of_another_length(registry, version, unlike)
         options = next_step.either(shell=" (--vector, --id)", python="")
         raise InvalidInput(
             asked,

@@ -134,7 +134,6 @@ def both(earlier: ShardUpgrade | None, result: UpgradeResult) -> UpgradeResult:
         transformed=before.transformed + result.transformed,
         backfilled=before.backfilled + result.backfilled,
         seconds=before.seconds + result.seconds,
-        warnings=tuple(dict.fromkeys((*before.warnings, *result.warnings))),
         lessons=(*before.lessons, *result.lessons),
     )
 

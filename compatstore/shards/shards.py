@@ -27,7 +27,7 @@ from compatstore.shards.results import (
 )
 from compatstore.storage.ledger import Spent
 from compatstore.storage.location import is_pattern, locate
-from compatstore.storage.matching import matching
+from compatstore.storage.store import matching
 from compatstore.trainers.pairs.learn import Learn
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.refit import Refitter

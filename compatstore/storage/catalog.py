@@ -23,12 +23,11 @@ from compatstore.storage.app_columns import Misfit, misfits, refuse
 from compatstore.storage.files import Blobs
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.lancedb_functions import LANCEDB, build_function
-from compatstore.storage.lease_files import Fence
 from compatstore.storage.records import STORED, ArtifactRecord, VersionRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.same_model import require_same_vectors
 from compatstore.storage.snapshot import Snapshot
-from compatstore.storage.store import Store, is_same
+from compatstore.storage.store import Fence, Store, is_same
 from compatstore.versions import EmbeddingVersion, require_usable_name
 
 CODE, SENDS = "python:", "openai:"

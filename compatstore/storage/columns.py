@@ -4,12 +4,18 @@ A LanceDB app whose search does not name a vector column must go on finding its 
 plain fixed-size lists; so what an upgrade adds is stored as tensors. Its clients in Rust and TypeScript take tensors
 for lists and tell columns by their dimension; so beside an app's columns a vector is stored with zeros behind it where
 the column would have the width of another: neither l2, cosine nor dot changes.
+
+Apps that own an adopted table change items through plain LanceDB, which knows nothing of our columns: a new source
+vector can stand beside a target vector that was made from the previous one. Each target vector therefore carries a
+64-bit digest of what it was made from; where the two disagree the target vector is stale. A transformed vector is made
+from the source vector (and the `source` value), a native one from the `source` value alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -22,12 +28,13 @@ from compatstore.arrays import (
     ArrowField,
     ArrowTable,
     BoolArray,
+    Digests,
     FloatArray,
     pack,
 )
+from compatstore.digests import hash_rows, mix
 from compatstore.documents import WIDEST
 from compatstore.errors import InvalidInput
-from compatstore.storage.row_digests import InputHashes
 from compatstore.storage.vector_form import (
     VECTOR_TYPES,
     side_type,
@@ -42,6 +49,71 @@ from compatstore.storage.vector_form import (
     vector_type,
 )
 from compatstore.versions import EmbeddingVersion
+
+CHUNK = 65_536  # texts that are Python objects at once
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class InputHashes:
+    """Digests of what the target vectors of n rows are made from, as the rows are now.
+
+    Equal rows have equal digests; a row that differs in one value has another digest for sure, one that differs in
+    several has the same with a chance of 2^-64.
+
+    Attributes:
+        transformed: (n,) uint64, of the source vector and the `source` value.
+        native: (n,) uint64, of the `source` value alone, since a model reads nothing else; of a row without one, as
+            for transformed vectors.
+    """
+
+    transformed: Digests
+    native: Digests
+
+    @classmethod
+    def of(cls, vectors: FloatArray, valid: BoolArray, sources: ArrowArray | None) -> InputHashes:
+        """Digest rows.
+
+        Args:
+            vectors: (n, dim) float32, of the source version.
+            valid: (n,) bool; a row without a vector counts as such.
+            sources: Arrow array of n `source` values, or None.
+        """
+        digests = np.where(valid, hash_rows(vectors), np.uint64(1))
+        if sources is None:
+            both = mix(digests)
+            return cls(both, both)
+        values = hash_values(sources)
+        both = mix(mix(digests) + values)
+        return cls(both, np.where(values == 0, both, mix(values)))
+
+    def fit(self, stored: Digests, native: BoolArray) -> BoolArray:
+        """True for rows whose target vector was made from what they hold now.
+
+        Args:
+            stored: (n,) uint64, the digests beside the target vectors.
+            native: (n,) bool, rows whose vector is native. One that was derived from a native vector of the source
+                carries the digest of a transformed one.
+        """
+        return np.asarray((stored == self.transformed) | (native & (stored == self.native)))
+
+
+def hash_values(values: ArrowArray) -> Digests:
+    """Digest strings or numbers of an Arrow array: (n,) uint64, null as 0."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+    if pa.types.is_integer(values.type):
+        return mix(values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64) + _GOLDEN)
+    parts = (values.slice(start, CHUNK).to_pylist() for start in range(0, len(values), CHUNK))
+    return np.fromiter((_hash_text(value) for part in parts for value in part), np.uint64, len(values))
+
+
+def _hash_text(value: Any) -> int:
+    if value is None:
+        return 0
+    data = value if isinstance(value, bytes) else str(value).encode()
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little")
+
 
 NATIVE = "native"
 
@@ -60,7 +132,7 @@ class VersionColumns:
         origin: Column that says how each vector came about: `native`, or the id of the artifact that made it. None
             for an adopted column, whose vectors are all native.
         uncertainty: Column of sigma^2 of transformed vectors, or None.
-        input_hash: Column of the digest of what a vector was made from (see `row_digests.py`), or None.
+        input_hash: Column of the digest of what a vector was made from (see `InputHashes`), or None.
         side: Column of the side-information, or None.
         side_dim: Values of the side-information, or None.
         side_dtype: "float32", or "bits": eight values to a byte.

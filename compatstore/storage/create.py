@@ -220,7 +220,7 @@ def _require_ids(store: Store, id_column: str, asked: str) -> str:
             found=str(kind),
             fix=_texts_of(id_column, kind),
         )
-    ids = store.scan([id_column]).column(id_column)
+    ids = store.snapshot().to_table(columns=[id_column]).column(id_column)
     refuse_repeats(_as_ids(ids, id_column, id_type, asked), asked)
     return id_type
 

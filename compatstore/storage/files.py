@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from compatstore import next_step
-from compatstore.errors import CorruptArtifact, StorageError
+from compatstore.errors import CorruptArtifact
 from compatstore.paths import refused
 from compatstore.storage.location import Location
 from compatstore.storage.snapshot import LanceFileSession
@@ -138,6 +138,12 @@ def _copy() -> Iterator[Path]:
 
 FOLDER = "_compatstore"
 _DIGEST = re.compile("[0-9a-f]{64}")
+_BLOB = re.compile(r"[0-9a-f]{64}|tmp\w+|.+\.tmp")
+
+
+def is_blob(name: str) -> bool:
+    """True for the name of a blob beside the table, whole or half written."""
+    return _BLOB.fullmatch(name) is not None
 
 
 class Blobs:
@@ -161,17 +167,8 @@ class Blobs:
         try:
             if not self._intact(digest):
                 self._files.write(digest, data)
-        except PermissionError as error:
-            raise refused(asked, self._files.address(digest), error) from error
-        except StorageError:
-            raise
         except OSError as error:
-            raise StorageError(
-                asked,
-                expected="a folder that can be written",
-                found=str(error),
-                fix="Check permissions and free space.",
-            ) from error
+            raise refused(asked, self._files.address(digest), error) from error
         return digest
 
     def get(self, digest: str) -> bytes:

@@ -62,19 +62,6 @@ class FragmentCounts:
         self._counts.setdefault(question, {})[str(fragment.id)] = (_digest(fragment), deleted, count)
         self._changed = True
 
-    def carry(self, merged: Sequence[Fragment], made: Fragment) -> None:
-        """Note of a fragment what is known of those whose live rows are all that it holds.
-
-        Args:
-            merged: The fragments, as they were when they were merged.
-            made: What they became; no row of it is deleted.
-        """
-        for question in self._counts:
-            found = [self.known(question, fragment) for fragment in merged]
-            known = [count for count in found if count is not None]
-            if len(known) == len(found):
-                self.note(question, made, sum(known), whatever_is_deleted=not sum(known))
-
     def count(self, snapshot: Snapshot, condition: str) -> int:
         """Live rows of a table version that fulfil an SQL condition on the columns of this record."""
         fragments = list_fragments(snapshot)

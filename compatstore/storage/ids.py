@@ -18,7 +18,7 @@ from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowTable, ArrowType, Id, RowNumbers
 from compatstore.boundary import foreign, shown
 from compatstore.errors import InvalidInput, NotFound, first_offenders
-from compatstore.storage.deltas import update_index
+from compatstore.storage.indexes import update_index
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 

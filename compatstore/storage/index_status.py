@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.deltas import fragments_outside
-from compatstore.storage.indexes import SearchSettings, VectorIndex, indexes_on
+from compatstore.storage.indexes import SearchSettings, VectorIndex, fragments_outside, indexes_on
 from compatstore.storage.nearest import HAMMING
 from compatstore.storage.registry import read
 from compatstore.storage.snapshot import Snapshot
@@ -38,19 +37,19 @@ class IndexStatus:
     """
 
     version: str
-    kind: str
-    metric: str
-    cells: int
-    sub_vectors: int | None
-    bytes: int
-    deltas: int
-    indexed_rows: int
+    kind: str = ""
+    metric: str = ""
+    cells: int = 0
+    sub_vectors: int | None = None
+    bytes: int = 0
+    deltas: int = 0
+    indexed_rows: int = 0
     unindexed_rows: int
-    settings: SearchSettings | None
-    recall: float | None
-    recall_at: str
-    compared: float | None
-    changed: float
+    settings: SearchSettings | None = None
+    recall: float | None = None
+    recall_at: str = ""
+    compared: float | None = None
+    changed: float = 0.0
 
 
 def index_status(store: Store, version: str, snapshot: Snapshot | None = None) -> IndexStatus:
@@ -65,22 +64,7 @@ def index_status(store: Store, version: str, snapshot: Snapshot | None = None) -
     vectors = int(snapshot.count_rows(columns.present))
     found = next(iter(indexes_on(snapshot, columns.vector)), None)
     if found is None:
-        return IndexStatus(
-            version=version,
-            kind="",
-            metric="",
-            cells=0,
-            sub_vectors=None,
-            bytes=0,
-            deltas=0,
-            indexed_rows=0,
-            unindexed_rows=vectors,
-            settings=None,
-            recall=None,
-            recall_at="",
-            compared=None,
-            changed=0.0,
-        )
+        return IndexStatus(version=version, unindexed_rows=vectors)
     statistics = snapshot.stats.index_stats(found.name)
     parts: list[dict[str, Any]] = statistics["indices"]
     first = parts[0] if parts else {}
@@ -100,26 +84,6 @@ def index_status(store: Store, version: str, snapshot: Snapshot | None = None) -
         recall_at=record.recall_at,
         compared=compared_share(parts, record.search),
         changed=_share_since(found, statistics, record.recall_at),
-    )
-
-
-def index_is_behind(store: Store, version: str, changed: float) -> bool:
-    """Whether an index lacks vectors, or has others than when it was measured; reads the rows it lacks alone.
-
-    Args:
-        store: The table.
-        version: The version; False where it has no index.
-        changed: Share of the indexed vectors that may have come since the recall was measured, in [0, 1].
-    """
-    snapshot = store.snapshot()
-    registry = read(snapshot, store.location.uri)
-    record, columns = registry.record(version), registry.columns(version)
-    found = next(iter(indexes_on(snapshot, columns.vector)), None)
-    if found is None:
-        return False
-    statistics = snapshot.stats.index_stats(found.name)
-    return _share_since(found, statistics, record.recall_at) > changed or bool(
-        _vectors_outside(snapshot, found, columns)
     )
 
 

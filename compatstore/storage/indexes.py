@@ -1,18 +1,24 @@
-"""Indexes: build one on vectors, describe it, drop it, and give a target column the kind that its source column has."""
+"""Indexes: build one on vectors, describe it, drop it, give a target the kind that its source has, add late rows.
+
+An index is a sequence of deltas, each a part of the index with rows of its own. Lance scans rows that no delta holds.
+An update writes these rows as a new delta, and merges it with the last deltas that hold no more rows than what follows
+them: deltas of 800, 200 and 100 rows and 150 new rows become deltas of 800 and 450. So n rows are in about log n
+deltas, and a row is rewritten about log n times. New rows are assigned to the cells and codes that the build has
+learned; only a build learns other ones.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from queue import SimpleQueue
 from typing import Any
 
 from compatstore import next_step
 from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput
 from compatstore.storage.columns import VersionColumns
+from compatstore.storage.fragments import Fragment, list_fragments
 from compatstore.storage.nearest import HAMMING
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
@@ -24,16 +30,7 @@ MINIMUM_ROWS = 256
 MOST_CELLS = 1_000_000
 # Each vector is compared with the centre of each cell: with the square root of n cells that is n^1.5 distances.
 MOST_CELLS_BY_DEFAULT = 4_096
-# Lance tells of the training of each cell; from more than 256 cells on it can wait for its own queue of these forever.
-MOST_CELLS_TOLD = 256
-
-Report = Callable[[str, int, int], None]  # is told a stage of a build, and how much of how much is done
-STAGES = {
-    "train_ivf": "train cells",
-    "train_quantizer": "train codes",
-    "shuffle": "assign rows",
-    "merge_partitions": "write cells",
-}
+Report = Callable[[str], None]  # called with the name of a stage that begins; what it raises ends the call
 
 
 @checked_fields
@@ -127,10 +124,8 @@ def require_enough(store: Store, column: str) -> None:
         )
 
 
-def tell(report: Report | None, stage: str, done: int, total: int = 1) -> None:
-    """Report a stage, where somebody wants to know."""
-    if report is not None:
-        report(stage, done, total)
+def silent(stage: str) -> None:
+    """A report to nobody."""
 
 
 def cells_for(rows: int, *, quantised: bool) -> int:
@@ -142,77 +137,29 @@ def cells_for(rows: int, *, quantised: bool) -> int:
     return min(cells, max(1, rows // MINIMUM_ROWS)) if quantised else cells
 
 
-def build(store: Store, column: str, index: VectorIndex, report: Report | None = None) -> None:
+def build(store: Store, column: str, index: VectorIndex, report: Report = silent) -> None:
     """Build an index on a column, or replace the one that it has.
 
     Args:
         store: The table.
         column: Column of vectors.
         index: What to build.
-        report: Called as a stage goes on; what it raises ends the build, unless that is nearly over. An index of more
-            than 256 cells is one stage, "build".
+        report: Called before it begins.
 
     Raises:
         InvalidInput: There are too few rows to train it.
     """
     require_enough(store, column)
     options: dict[str, Any] = {} if index.num_sub_vectors is None else {"num_sub_vectors": index.num_sub_vectors}
+    report("build")
 
     def commit() -> None:
         handle = store.writer()
-
-        def create(**more: Any) -> None:
-            cells = index.num_partitions
-            handle.create_index(
-                column, index.kind, metric=index.metric, num_partitions=cells, replace=True, **options, **more
-            )
-
-        if report is None:
-            create()
-        elif index.num_partitions <= MOST_CELLS_TOLD:
-            _tell_while(lambda told: create(progress_callback=told), report)
-        else:
-            tell(report, "build", 0)
-            create()
-            tell(report, "build", 1)
+        cells = index.num_partitions
+        handle.create_index(column, index.kind, metric=index.metric, num_partitions=cells, replace=True, **options)
         drop_orphans(handle)
 
     store.retry(f"index {column}", commit)
-
-
-def _tell_while(work: Callable[[Callable[[Any], None]], None], report: Report) -> None:
-    """Run a call of Lance in another thread, and report here: there, a report that calls Lance would hang.
-
-    What a report raises ends the call, unless that is over before Lance hears of it.
-    """
-    events, answers = SimpleQueue[Any](), SimpleQueue[None]()
-    raised = list[BaseException]()
-
-    def told(at: Any) -> None:
-        if not raised:
-            events.put(at)
-            answers.get()
-        if raised:
-            raise raised[0]
-
-    def run() -> None:
-        try:
-            work(told)
-        finally:
-            events.put(None)
-
-    with ThreadPoolExecutor(1, "compatstore-index") as worker:
-        running = worker.submit(run)
-        try:
-            while (at := events.get()) is not None:
-                total = at.total or 1
-                tell(report, STAGES.get(at.stage, at.stage), total if at.event == "complete" else at.completed, total)
-                answers.put(None)
-        except BaseException as error:
-            raised.append(error)
-            answers.put(None)
-            raise
-        running.result()
 
 
 def drop(store: Store, column: str) -> list[str]:
@@ -307,4 +254,86 @@ def _read(statistics: dict[str, Any]) -> VectorIndex | None:
         metric=part["metric_type"],
         num_partitions=part["num_partitions"],
         num_sub_vectors=quantiser.get("num_sub_vectors"),
+    )
+
+
+LARGEST_ROWS = 2_000_000  # of a delta that is merged, so that no write waits long for it
+# Lance finds rows that no delta holds by a scan; 5,000 of them make a search 2.2 times as long.
+UNINDEXED_ROWS = 5_000
+
+
+def update_index(store: Store, names: Sequence[str] | None = None, *, more_than: int = 0) -> None:
+    """Add the rows that indexes do not hold yet.
+
+    Args:
+        store: The table.
+        names: Names of the indexes, or None for all that the table has.
+        more_than: Update only indexes that lack more rows than this.
+    """
+    snapshot = store.snapshot()
+    for name in late_indexes(snapshot, more_than):
+        if names is None or name in names:
+            _take_in(store, snapshot, name)
+
+
+def late_indexes(snapshot: Snapshot, more_than: int) -> list[str]:
+    """Names of the indexes that lack more rows than this, deleted ones included; no file of an index is read."""
+    return [
+        str(index.name)
+        for index in snapshot.describe_indices()
+        if sum(fragment.rows for fragment in _outside(snapshot, index)) > more_than
+    ]
+
+
+def merge_deltas(store: Store) -> None:
+    """Merge each index into one delta that holds all rows; the cost grows with the size of the index."""
+    snapshot = store.snapshot()
+    for index in snapshot.describe_indices():
+        statistics = snapshot.stats.index_stats(index.name)
+        if statistics["num_unindexed_rows"] or statistics["num_indices"] > 1:
+            _optimise(store, index.name, int(statistics["num_indices"]))
+
+
+def names_on(store: Store, column: str) -> list[str]:
+    """Names of the indexes on one column."""
+    return [index.name for index in indexes_on(store.snapshot(), column)]
+
+
+def fragments_outside(snapshot: Snapshot, index: Any) -> list[int]:
+    """Numbers of the fragments whose rows no delta of an index holds, by the index as Lance describes it."""
+    return [fragment.id for fragment in _outside(snapshot, index)]
+
+
+def deltas_to_merge(rows: Sequence[int], new: int) -> int:
+    """How many of the last deltas are merged with the new rows: those no larger than all rows that follow them.
+
+    Args:
+        rows: Rows of each delta, oldest first, as in (800, 200, 100).
+        new: Rows that no delta holds yet, as in 150: then 2 deltas are merged, as 100 <= 150 and 200 <= 250.
+    """
+    total = new
+    for merged, size in enumerate(reversed(rows)):
+        if size > total or total + size > LARGEST_ROWS:
+            return merged
+        total += size
+    return len(rows)
+
+
+def _outside(snapshot: Snapshot, index: Any) -> list[Fragment]:
+    held = {number for delta in index.segments for number in delta.fragment_ids}
+    return [fragment for fragment in list_fragments(snapshot) if fragment.id not in held]
+
+
+def _take_in(store: Store, snapshot: Snapshot, name: str) -> None:
+    statistics = snapshot.stats.index_stats(name)
+    waiting = int(statistics["num_unindexed_rows"])
+    if waiting:
+        merged = deltas_to_merge([int(rows) for rows in statistics.get("num_indexed_rows_per_delta", [])], waiting)
+        _optimise(store, name, merged)
+
+
+def _optimise(store: Store, name: str, merged: int) -> None:
+    store.retry(
+        f"bring the index {name} up to date",
+        lambda: store.writer().optimize.optimize_indices(num_indices_to_merge=merged, index_names=[name]),
     )

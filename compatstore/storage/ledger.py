@@ -19,16 +19,16 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore import next_step
 from compatstore.arrays import ArrowTable, ArrowType, Digests, Id
 from compatstore.documents import parse, read_record
 from compatstore.errors import StorageError
 from compatstore.paths import refused
 from compatstore.storage.catalog import Catalog, id_arrow_type
-from compatstore.storage.lease_files import LEDGER, Fence, LeaseFiles
+from compatstore.storage.lease_table import LEDGER, LeaseFiles
 from compatstore.storage.location import Location
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
+from compatstore.storage.store import Fence
 
 _SPENT, _RUN = b"spent", b"run"
 _SEAL = 32  # bytes of a SHA-256
@@ -116,16 +116,9 @@ class Ledger:
         try:
             self._files.files.write(self._files.own, sealed(sink.getvalue().to_pybytes()))
             self._remove(self._files.names()[:-1])
-        except PermissionError as error:
+        except OSError as error:
             asked = f"write the ledger of a backfill beside {self._location.name}"
             raise refused(asked, self._files.files.address(self._files.own), error) from error
-        except OSError as error:
-            raise StorageError(
-                f"write the ledger of a backfill beside {self._location.name}",
-                expected="a folder that can be written",
-                found=str(error),
-                fix=f"Check permissions and free space; {next_step.same()} goes on from here.",
-            ) from error
 
     def clear(self) -> None:
         """Forget it all.

@@ -27,7 +27,6 @@ def find_nearest(
     condition: str | None = None,
     *,
     with_row_id: bool = False,
-    indexed_only: bool = False,
 ) -> list[ArrowTable]:
     """Search a column.
 
@@ -38,7 +37,6 @@ def find_nearest(
         columns: Columns to return, `_distance` among them where it is wanted.
         condition: SQL condition that the rows fulfil, or None.
         with_row_id: Whether to return `_rowid` too.
-        indexed_only: Whether to leave out rows that the column's index does not hold.
 
     Returns:
         q Arrow tables, nearest row first.
@@ -58,7 +56,6 @@ def find_nearest(
             filter=condition,
             prefilter=condition is not None,
             with_row_id=with_row_id,
-            fast_search=indexed_only,
         )
         if bits:
             table = _as_distances(table, metric, dim)

@@ -1,16 +1,13 @@
-"""What is tried of a place before a gallery relies on it, and of pylance and lancedb.
-
-Whether the place can be written to, whether it keeps two writers apart, and whether the libraries read each other.
-"""
+"""Trials of a place before a gallery relies on it: can it be written, and does it keep two writers apart?"""
 
 from __future__ import annotations
 
 import uuid
-from pathlib import Path
 
 import pyarrow as pa
 
 from compatstore.errors import StorageError
+from compatstore.paths import refused
 from compatstore.storage.files import Files
 from compatstore.storage.location import Location
 from compatstore.storage.snapshot import CommitConflictError, lance
@@ -35,12 +32,7 @@ def probe(location: Location) -> float | None:
         finally:
             files.delete(name)
     except OSError as error:
-        raise StorageError(
-            f"write beside {location.name}",
-            expected="a folder that can be written",
-            found=str(error),
-            fix="Check permissions and free space. Searches and other verbs that only read still work.",
-        ) from error
+        raise refused(f"write beside {location.name}", location.uri, error) from error
     return written
 
 
@@ -97,35 +89,3 @@ def _commits_twice(uri: str, storage_options: dict[str, str]) -> bool:
     except CommitConflictError:
         return False
     return True
-
-
-VECTORS = [[1.0, 2.0], [3.0, 4.0], None]
-
-
-def read_each_other(folder: str) -> None:
-    """Write a small table with each library and read it with the other.
-
-    Args:
-        folder: An empty folder to do it in.
-
-    Raises:
-        StorageError: One of them fails, or reads something else than was written.
-    """
-    import lancedb
-
-    table = pa.table({"id": ["a", "b", "c"], "v": pa.array(VECTORS, pa.list_(pa.float32(), 2))})
-    asked = "let pylance and lancedb read each other's tables"
-    fix = 'Install a pair that does: pip install --upgrade "compatstore"'
-    try:
-        lance.write_dataset(table, Path(folder, "pylance.lance"))
-        database = lancedb.connect(folder)
-        database.create_table("lancedb", table)
-        read = {
-            "lancedb": database.open_table("pylance").to_arrow(),
-            "pylance": lance.dataset(Path(folder, "lancedb.lance")).to_table(),
-        }
-    except (OSError, ValueError, RuntimeError) as error:
-        raise StorageError(asked, expected="both to succeed", found=str(error), fix=fix) from error
-    for reader, found in read.items():
-        if not found.equals(table):
-            raise StorageError(asked, expected=f"{table.num_rows} equal rows", found=f"others in {reader}", fix=fix)

@@ -9,6 +9,11 @@ of every number of rows to compare which neighbours are among them. More cells a
 lack, so that most numbers are ruled out there too.
 
 An index that an upgrade builds is to find no less than the source's: its goal is what was measured of the source's.
+
+A refresh takes in the rows that came after the build. They are assigned to the same cells and codes, and where they lie
+elsewhere, as native vectors do among transformed ones, searches find fewer of them, or compare more. So two figures
+decide whether the index is trained again, both measured with the settings that were chosen before: the recall on a
+sample, and the share of the vectors that a search compares. An index also gets back the cells that Lance has joined.
 """
 
 from __future__ import annotations
@@ -19,17 +24,112 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from compatstore import next_step
 from compatstore.arrays import ArrowTable, FloatArray, RowNumbers
+from compatstore.errors import InvalidInput
 from compatstore.storage import indexes
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.index_status import compared_share
-from compatstore.storage.indexes import NEIGHBOURS, Report, SearchSettings, tell
+from compatstore.storage.index_status import IndexStatus, compared_share, index_status
+from compatstore.storage.indexes import NEIGHBOURS, Report, SearchSettings, VectorIndex, names_on, silent, update_index
 from compatstore.storage.nearest import find_nearest
 from compatstore.storage.registry import Registry, edit, read
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
-from compatstore.storage.unindexed import Unindexed
 from compatstore.storage.vector_form import to_matrix
+
+FLOOR = 0.95  # what searches are promised to find; a build leaves 0.97 at least
+CROWDED = 1.5  # times the share of the vectors that a search compared when that was measured
+JOINED = 2  # times fewer cells than it was built with: Lance joins them where it merges deltas of few rows
+CHANGED = 0.05  # of the rows: a change of less cannot lower the recall by more
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefreshedIndex:
+    """What a refresh did.
+
+    Attributes:
+        added: Vectors that came into the index.
+        retrained: Why it was trained again, "" where it was not.
+        status: The index as it is now.
+    """
+
+    added: int
+    retrained: str
+    status: IndexStatus
+
+
+def build_index(store: Store, version: str, index: VectorIndex, report: Report = silent) -> None:
+    """Build the index of a version, or replace the one that it has, and measure what it finds.
+
+    Args:
+        store: The table.
+        version: The version.
+        index: What to build.
+        report: Called as a stage begins; what it raises ends the call.
+
+    Raises:
+        InvalidInput: There are too few rows to train it.
+    """
+    column = read(store.snapshot(), store.location.uri).columns(version).vector
+    indexes.build(store, column, index, report)
+    built = indexes.describe(store, column)
+    cells = None if built is None else built.num_partitions  # product quantisation has one for 256 rows at the most
+    edit(store, lambda state: state.with_version(replace(state.record(version), cells=cells)))
+    measure_index(store, version, report)
+
+
+def refresh_index(store: Store, version: str, report: Report = silent, *, always: bool = True) -> RefreshedIndex:
+    """Bring a version's index up to date.
+
+    Args:
+        store: The table.
+        version: The version.
+        report: Called as a stage begins; what it raises ends the call, and what is done by then stays.
+        always: Whether to measure where few vectors came since the last measurement too.
+
+    Raises:
+        NotFound: The gallery keeps no vectors of that version.
+        InvalidInput: It has no index.
+    """
+    before = index_status(store, version)
+    if not before.kind:
+        raise InvalidInput(
+            f"refresh the index of {version}",
+            expected="a version with an index",
+            found="none",
+            fix=f"Build one: {next_step.call('index create', version)}",
+        )
+    column = read(store.snapshot(), store.location.uri).columns(version).vector
+    if before.unindexed_rows:
+        report("add rows")
+        update_index(store, names_on(store, column))
+    status = index_status(store, version)
+    if not always and status.changed <= CHANGED:
+        return RefreshedIndex(added=before.unindexed_rows, retrained="", status=status)
+    report("measure recall")
+    why, index = _why_train(store, status), indexes.describe(store, column)
+    if why and index is not None and status.indexed_rows >= indexes.MINIMUM_ROWS:
+        cells = read(store.snapshot(), store.location.uri).record(version).cells
+        build_index(store, version, replace(index, num_partitions=cells or index.num_partitions), report)
+    else:
+        why = ""
+        measure_index(store, version, report)
+    return RefreshedIndex(added=before.unindexed_rows, retrained=why, status=index_status(store, version))
+
+
+def _why_train(store: Store, status: IndexStatus) -> str:
+    """Why an index is to be trained again, "" where it is not."""
+    record = read(store.snapshot(), store.location.uri).record(status.version)
+    if record.cells is not None and JOINED * status.cells <= record.cells:
+        return f"its {record.cells} cells were joined to {status.cells}"
+    compared = record.compared
+    if compared is not None and status.compared is not None and status.compared > CROWDED * compared:
+        return f"a search compared {status.compared:.1%} of the vectors, {compared:.1%} when that was measured"
+    recall = recall_now(store, status.version)
+    if recall is not None and recall < FLOOR:
+        return f"the recall was {recall:.3f}"
+    return ""
+
 
 QUERIES = 200
 GOAL = 0.97  # of the sample, so that 0.95 holds beyond it: 2,000 neighbours have a standard error of 0.004
@@ -52,18 +152,18 @@ class MeasuredRecall:
     recall: float
 
 
-def measure_index(store: Store, version: str, report: Report | None = None) -> MeasuredRecall | None:
+def measure_index(store: Store, version: str, report: Report = silent) -> MeasuredRecall | None:
     """Choose the search settings of a version's index and keep them in its record.
 
     Args:
         store: The table.
         version: The version.
-        report: Called before and after.
+        report: Called before it is measured.
 
     Returns:
         What was measured; None where the version has no index, or fewer than two vectors.
     """
-    tell(report, "measure recall", 0)
+    report("measure recall")
     snapshot = store.snapshot()
     registry = read(snapshot, store.location.uri)
     columns, metric = registry.columns(version), registry.record(version).metric
@@ -80,7 +180,6 @@ def measure_index(store: Store, version: str, report: Report | None = None) -> M
         return state.with_version(replace(found, recall_at=at, compared=compared))
 
     edit(store, change)
-    tell(report, "measure recall", 1)
     return measured
 
 
@@ -206,7 +305,6 @@ class _Sample:
     metric: str
     rows: RowNumbers
     queries: FloatArray
-    unindexed: Unindexed | None
     exact: tuple[Found, ...] = ()
 
     @classmethod
@@ -219,8 +317,7 @@ class _Sample:
         among = ",".join(map(str, sorted(rows[picked].tolist())))
         table = snapshot.to_table(columns=[columns.vector], filter=f"_rowid IN ({among})", with_row_id=True)
         queries, _ = to_matrix(table[columns.vector], columns.width)
-        unindexed = Unindexed.of(snapshot, columns, metric, queries)
-        sample = cls(snapshot, columns, metric, table["_rowid"].to_numpy(), queries, unindexed)
+        sample = cls(snapshot, columns, metric, table["_rowid"].to_numpy(), queries)
         return replace(sample, exact=sample._search(use_index=False))
 
     def measure(self, settings: SearchSettings) -> MeasuredRecall:
@@ -251,10 +348,5 @@ class _Sample:
 
     def _tables(self, **options: int) -> list[ArrowTable]:
         """The nearest rows of each query, itself among them."""
-        k = options.get("k", NEIGHBOURS + 1)
-        nearest: dict[str, str | int] = {"column": self.columns.vector, "metric": self.metric, **options, "k": k}
-        late = self.unindexed if options.get("use_index", True) else None
-        found = find_nearest(
-            self.snapshot, nearest, self.queries, ["_distance"], with_row_id=True, indexed_only=late is not None
-        )
-        return found if late is None else [late.added_to(table, query, k) for query, table in enumerate(found)]
+        nearest: dict[str, str | int] = {"column": self.columns.vector, "metric": self.metric, "k": NEIGHBOURS + 1}
+        return find_nearest(self.snapshot, nearest | options, self.queries, ["_distance"], with_row_id=True)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from compatstore import next_step
+from compatstore.arrays import ArrowTable
 from compatstore.encoders import Encoder, encode_readable
-from compatstore.errors import CorruptArtifact, Incompatible, InvalidInput
+from compatstore.errors import Incompatible, InvalidInput
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.ids import column
-from compatstore.storage.registry import Registry, bridge_to, history
+from compatstore.storage.registry import Registry, bridge_to
 from compatstore.storage.snapshot import Snapshot
-from compatstore.storage.store import Store
 from compatstore.storage.vector_form import to_matrix
 
 ITEMS = 16
@@ -49,26 +49,22 @@ def compare(snapshot: Snapshot, registry: Registry, columns: VersionColumns, enc
         InvalidInput: No item has both a source and a native vector.
     """
     read = registry.id_column if encoder.reads == "id" else registry.source_column
-    if read is None:
-        raise InvalidInput(
-            f"tell whether vectors of {columns.vector} are those of a model",
-            expected="a column of sources, to embed some items again",
-            found="none",
-            fix=f"Adopt the table with its source column: {next_step.option('source', next_step.COLUMN)}.",
-        )
-    condition = f"({columns.native}) AND ({columns.present}) AND {column(read)} IS NOT NULL"
-    n = snapshot.count_rows(condition)
-    rows = [
-        snapshot.to_table(columns=[read, columns.vector], filter=condition, limit=1, offset=offset)
-        for offset in sorted({n * place // ITEMS for place in range(ITEMS)} if n else ())
-    ]
-    sources = [value for table in rows for value in table[read].to_pylist()]
+    rows, sources = list[ArrowTable](), list[object]()
+    if read is not None:
+        condition = f"({columns.native}) AND ({columns.present}) AND {column(read)} IS NOT NULL"
+        n = snapshot.count_rows(condition)
+        rows = [
+            snapshot.to_table(columns=[read, columns.vector], filter=condition, limit=1, offset=offset)
+            for offset in sorted({n * place // ITEMS for place in range(ITEMS)} if n else ())
+        ]
+        sources = [value for table in rows for value in table[read].to_pylist()]
     encoded = encode_readable(encoder, sources) if sources else None
     if encoded is None or not len(encoded.readable):
         raise InvalidInput(
             f"tell whether vectors of {columns.vector} are those of a model",
-            expected="an item that the encoder can embed again",
+            expected="an item that the encoder can embed again, and a column of sources if it reads them",
             found="none",
+            fix=f"An adopted table names that column: {next_step.option('source', next_step.COLUMN)}.",
         )
     stored = np.concatenate([to_matrix(table[columns.vector], columns.dim)[0] for table in rows])[encoded.readable]
     lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(encoded.vectors, axis=1)
@@ -96,17 +92,16 @@ def require_same_vectors(
         )
 
 
-def of_another_length(store: Store, registry: Registry, version: str, error: InvalidInput) -> InvalidInput:
+def of_another_length(registry: Registry, version: str, error: InvalidInput) -> InvalidInput:
     """The error of vectors that do not fit a version, with the versions that they fit.
 
     Args:
-        store: The gallery's table.
         registry: Its state.
         version: Version that the vectors were taken for.
         error: What was raised; its `dim` is the length of the vectors.
     """
-    dim = registry.record(version).dim
-    expected = f"vectors of {in_use(store, registry, version)}, which are vectors of {dim} values"
+    dim, active = registry.record(version).dim, ", the active version" if version == registry.active else ""
+    expected = f"vectors of {version}{active}, which are vectors of {dim} values"
     fits = [name for name, record in registry.versions.items() if record.dim == error.dim]
     usable = [name for name in fits if _searchable(registry, name)]
     embed = f"embed with the model of {version}."
@@ -129,32 +124,8 @@ def of_fingerprint(registry: Registry, version: str, fingerprint: str) -> str:
     return f"That is the model of {usable[0]}: name it, {named}, or embed with the model of {version}."
 
 
-def in_use(store: Store, registry: Registry, version: str) -> str:
-    """A version as messages name it: the active one with the time since when it is."""
-    if version != registry.active:
-        return version
-    since = _active_since(store, version)
-    return f"{version}, the active version" + (f" since {since}" if since else "")
-
-
 def _searchable(registry: Registry, name: str) -> bool:
     return registry.record(name).columns is not None or bridge_to(registry, name) is not None
-
-
-def _active_since(store: Store, version: str) -> str:
-    """When a version became active, ISO 8601; "" where the history does not say."""
-    try:
-        steps = history(store)
-    except CorruptArtifact:
-        return ""
-    active, since = "", ""
-    for step in steps:
-        switched = step.version if step.step in ("create", "adopt", "cutover") else active
-        if step.step == "rollback":
-            switched = step.note.removeprefix("to ")
-        if switched != active:
-            active, since = switched, step.at
-    return since if active == version else ""
 
 
 def _has(names: list[str], *, dim: int | None) -> str:

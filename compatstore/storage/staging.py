@@ -10,70 +10,110 @@ Each lease has a staging table of its own. The holder of the present lease folds
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowTable, ArrowType, Digests, FloatArray, Id, RowNumbers
+from compatstore.arrays import ArrowArray, ArrowTable, ArrowType, Digests, FloatArray, Id, RowNumbers
+from compatstore.digests import hash_rows, mix
 from compatstore.errors import StorageError
+from compatstore.storage.catalog import id_arrow_type
+from compatstore.storage.columns import hash_values
 from compatstore.storage.failures import require_whole
 from compatstore.storage.files import FOLDER, Files
 from compatstore.storage.ids import UNKNOWN
-from compatstore.storage.lease_files import STAGED, Fence, LeaseFiles, target_of
+from compatstore.storage.lease_table import STAGED, LeaseFiles, target_of
 from compatstore.storage.location import Location
-from compatstore.storage.row_digests import CHECK, checked, require_unchanged
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import lance, write_fragments
-from compatstore.storage.store import storage_errors
-from compatstore.storage.vector_form import to_matrix, to_vectors
+from compatstore.storage.store import Fence, Store, storage_errors
+from compatstore.storage.vector_form import stored_type, to_matrix, to_vectors
 
 ADDRESS = "address"  # column of a staging table: where the row was in the gallery
+KEYS = ["id", "input_hash", ADDRESS]
 
 
 @dataclass(frozen=True, eq=False)
-class Staged:
-    """Staged rows as of one moment, oldest lease first.
+class NativeBatch:
+    """Native vectors of n items.
 
     Attributes:
-        ids: Arrow array of n ids.
+        ids: Arrow array of n ids. In a table that others own an id may stand in several rows, and here several times.
         input_hash: (n,) uint64, of the rows that the vectors were made from.
-        addresses: (n,) int64, where these rows were when they were read; `UNKNOWN` where that is not known.
+        read: Reads some of them: (k,) positions -> (k, dim) float32, and their side-information, (k, side_dim) float32
+            with NaN where an item has none, or None.
+        addresses: (n,) int64, where the rows were when they were read; None where that is not known.
     """
 
-    ids: Any
+    ids: ArrowArray
     input_hash: Digests
-    addresses: RowNumbers
-    _location: Location
-    _tables: Sequence[Any]
-    _addresses: Sequence[str]
-    _dim: int
-    _side_dim: int | None
+    read: Callable[[RowNumbers], tuple[FloatArray, FloatArray | None]]
+    addresses: RowNumbers | None = None
 
-    def read(self, rows: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray | None]:
-        """Some of them, by their positions: (k,) int64 -> what an encoder makes of k items.
+    @classmethod
+    def of(
+        cls,
+        ids: ArrowArray,
+        input_hash: Digests,
+        vectors: FloatArray,
+        side: FloatArray | None = None,
+        addresses: RowNumbers | None = None,
+    ) -> NativeBatch:
+        """Natives in memory."""
+        return cls(ids, input_hash, lambda rows: (vectors[rows], None if side is None else side[rows]), addresses)
 
-        Returns:
-            (k, dim) float32, and (k, side_dim) float32 with NaN where an item has no side-information, or None.
+    def in_memory(self, positions: RowNumbers) -> NativeBatch:
+        """Some of them, read at once."""
+        ids, input_hash = self.ids.take(pa.array(positions)), self.input_hash[positions]
+        return NativeBatch.of(ids, input_hash, *self.read(positions))
 
-        Raises:
-            StorageError: They cannot be read, or are not what was staged.
+    def slice(self, start: int, rows: int) -> NativeBatch:
+        """Some of them, one after the other."""
+        return NativeBatch(
+            self.ids.slice(start, rows),
+            self.input_hash[start : start + rows],
+            lambda positions: self.read(positions + start),
+            None if self.addresses is None else self.addresses[start : start + rows],
+        )
+
+    def positions(self, ids: ArrowArray, input_hash: Digests) -> RowNumbers:
+        """Which vector belongs to each row of the table: (rows,) int64, -1 where none does.
+
+        None belongs to a row whose item was changed after the vector was made.
+
+        Args:
+            ids: Arrow array of the rows' ids.
+            input_hash: (rows,) uint64, of the rows as they are now.
         """
-        dims = {"vector": self._dim} | ({} if self._side_dim is None else {"side": self._side_dim})
-        values: dict[str, FloatArray] = {n: np.full((len(rows), dim), np.nan, np.float32) for n, dim in dims.items()}
-        first = 0
-        for table, address in zip(self._tables, self._addresses, strict=True):
-            with storage_errors(f"read vectors staged beside {self._location.name}"):
-                end = first + int(table.count_rows())
-                mine = np.flatnonzero((rows >= first) & (rows < end))
-                if len(mine):
-                    taken = require_unchanged(table.take((rows[mine] - first).tolist()), address)
-                    for name in dims:
-                        values[name][mine] = to_matrix(taken[name], dims[name])[0]
-            first = end
-        return values["vector"], values.get("side")
+        ids = ids.cast(self.ids.type)
+        found: RowNumbers = pc.index_in(ids, value_set=self.ids).fill_null(-1).to_numpy(zero_copy_only=False)
+        fits = (
+            (found >= 0) & (self.input_hash[found] == input_hash)
+            if len(self.input_hash)
+            else np.zeros(len(found), bool)
+        )
+        positions = np.where(fits, found, -1).astype(np.int64)
+        for row in np.flatnonzero((found >= 0) & ~fits) if self._repeats else ():
+            positions[row] = self._repeated.get((ids[int(row)].as_py(), int(input_hash[row])), -1)
+        return positions
+
+    @cached_property
+    def _repeats(self) -> bool:
+        return len(self.ids.unique()) < len(self.ids)
+
+    @cached_property
+    def _repeated(self) -> dict[tuple[Id, int], int]:
+        """Positions by id and input hash."""
+        keys = zip(self.ids.to_pylist(), self.input_hash.tolist(), strict=True)
+        return {key: position for position, key in enumerate(keys)}
 
 
 class Staging:
@@ -109,14 +149,29 @@ class Staging:
         self._schema = pa.schema([*keys, *vectors])
         self._stored = self._schema.append(pa.field(CHECK, pa.uint64()))
 
-    def append(
+    @classmethod
+    def of(cls, store: Store, registry: Registry, version: str, run: RunRecord | None) -> Staging:
+        """That of a version, under the lease that the table is written under.
+
+        Args:
+            store: The gallery's table.
+            registry: The gallery's registry.
+            version: Name of the version, which may be none any more.
+            run: The upgrade whose rows count; None for those of all leases.
+        """
+        record, since = registry.versions.get(version), 0 if run is None else run.lease
+        dim, side_dim = (1, None) if record is None else (record.dim, record.side_dim)
+        ids, fence = id_arrow_type(registry), store.fence_of(version)
+        return cls(store.location, version, dim, ids, side_dim, fence, since)
+
+    def store(
         self,
         ids: Sequence[Id],
         vectors: FloatArray,
         input_hash: Digests,
         side: FloatArray | None = None,
         addresses: RowNumbers | None = None,
-    ) -> None:
+    ) -> int:
         """Make a batch durable, in one commit.
 
         Args:
@@ -125,6 +180,9 @@ class Staging:
             input_hash: (n,) uint64, of the rows that the vectors were made from.
             side: (n, side_dim) float32, NaN where an item has none; None for none at all.
             addresses: (n,) int64, where the rows were when they were read; None where that is not known.
+
+        Returns:
+            n.
 
         Raises:
             LeaseLost: The lease is lost; nothing was written.
@@ -141,6 +199,7 @@ class Staging:
             columns.append(to_vectors(none if side is None else side, self._side_dim, "float32"))
         with storage_errors(f"stage {len(input_hash)} vectors beside {self._location.name}"):
             self._commit(checked(pa.table(columns, schema=self._schema)))
+        return len(ids)
 
     def _commit(self, table: ArrowTable) -> None:
         """Append rows, once they are on disk as a whole."""
@@ -160,28 +219,35 @@ class Staging:
         """Staged rows; they are counted, not read."""
         return sum(int(table.count_rows()) for table in self._opened().values())
 
-    def read(self) -> Staged:
-        """All staged rows; their ids now, their vectors when they are asked for."""
-        staged = self._opened()
-        tables = list(staged.values())
-        ids = [pa.array([], self._schema.field("id").type)]
-        input_hash, addresses = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
-        for table in tables:
+    def read(self) -> NativeBatch:
+        """All staged rows, those of the oldest lease first; their ids now, their vectors when they are asked for."""
+        opened, parts = self._opened(), [pa.schema([self._schema.field(name) for name in KEYS]).empty_table()]
+        for table in opened.values():
             with storage_errors(f"read vectors staged beside {self._location.name}"):
-                keys = table.to_table(columns=["id", "input_hash", ADDRESS]).combine_chunks()
-            ids.append(keys["id"].combine_chunks().cast(ids[0].type))
-            input_hash.append(keys["input_hash"].to_numpy())
-            addresses.append(keys[ADDRESS].to_numpy())
-        return Staged(
-            pa.concat_arrays(ids),
-            np.concatenate(input_hash),
-            np.concatenate(addresses),
-            self._location,
-            tables,
-            [self._files.files.address(name) for name in staged],
-            self._dim,
-            self._side_dim,
-        )
+                parts.append(table.to_table(columns=KEYS).cast(parts[0].schema))
+        keys = pa.concat_tables(parts).combine_chunks()
+        hashes, addresses = keys["input_hash"].to_numpy(), keys[ADDRESS].to_numpy()
+        return NativeBatch(keys["id"].combine_chunks(), hashes, partial(self._values, opened), addresses)
+
+    def _values(self, opened: Mapping[str, Any], rows: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray | None]:
+        """Vectors and side-information of some rows of open tables, by their positions, as `NativeBatch.read` has them.
+
+        Raises:
+            StorageError: They cannot be read, or are not what was staged.
+        """
+        dims = {"vector": self._dim} | ({} if self._side_dim is None else {"side": self._side_dim})
+        values: dict[str, FloatArray] = {n: np.full((len(rows), dim), np.nan, np.float32) for n, dim in dims.items()}
+        first = 0
+        for name, table in opened.items():
+            with storage_errors(f"read vectors staged beside {self._location.name}"):
+                end = first + int(table.count_rows())
+                mine = np.flatnonzero((rows >= first) & (rows < end))
+                if len(mine):
+                    taken = require_unchanged(table.take((rows[mine] - first).tolist()), self.address(name))
+                    for column in dims:
+                        values[column][mine] = to_matrix(taken[column], dims[column])[0]
+            first = end
+        return values["vector"], values.get("side")
 
     def address(self, name: str) -> str:
         """Path or URI of a table that holds staged rows."""
@@ -253,3 +319,50 @@ class Staging:
 def staged_version(name: str) -> str | None:
     """Version whose natives a table beside the gallery stages, by the table's name; None where it is another's."""
     return target_of(name, STAGED)
+
+
+CHECK = "check"
+
+
+def checked(rows: ArrowTable) -> ArrowTable:
+    """Staged rows (`id`, `input_hash`, `vector`, perhaps `side`) with their digests in a column."""
+    return rows.append_column(pa.field(CHECK, pa.uint64()), pa.array(_digests(rows), pa.uint64()))
+
+
+def require_unchanged(rows: ArrowTable, address: str) -> ArrowTable:
+    """Rows that were read, once each is what `checked` was given.
+
+    Args:
+        rows: An Arrow table.
+        address: Of the table beside the gallery that they come from.
+
+    Raises:
+        StorageError: Some are not.
+    """
+    rows = rows.combine_chunks()
+    known = CHECK in rows.schema.names
+    damaged = int((rows[CHECK].to_numpy() != _digests(rows)).sum()) if known else len(rows)
+    if damaged:
+        raise StorageError(
+            f"read vectors staged in {address}",
+            expected="what was staged",
+            found=f"{damaged} rows of other content",
+            fix=removal(address),
+        )
+    return rows
+
+
+def removal(address: str) -> str:
+    """How to be rid of staged rows that are damaged."""
+    return f"Remove them, and `upgrade` embeds these items again: rm -r {shlex.quote(address)}"
+
+
+def _digests(rows: ArrowTable) -> Digests:
+    """(n,) uint64 of whole rows; a change of a single value never goes unseen."""
+    digests = hash_values(rows["id"]) ^ mix(rows["input_hash"].to_numpy())
+    for name in ("vector", "side"):
+        if name in rows.schema.names:
+            # Null lists are zeros here, as they are wherever staged rows are read.
+            matrix, valid = to_matrix(rows[name], stored_type(rows.schema.field(name).type).list_size)
+            digests = mix(digests) + mix(hash_rows(matrix) + valid.astype(np.uint64))
+    return digests

@@ -8,18 +8,19 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from compatstore import next_step
-from compatstore.arrays import ArrowField, ArrowSchema, ArrowTable
+from compatstore.arrays import ArrowField, ArrowSchema
 from compatstore.errors import AlreadyExists, CompatStoreError, NotFound, StorageError, first_offenders
 from compatstore.storage.failures import WRITABLE, denied_at, is_panic, lost_race, told
 from compatstore.storage.files import Files
-from compatstore.storage.lease_files import Fence
-from compatstore.storage.location import Location
+from compatstore.storage.location import Location, locate
 from compatstore.storage.probe import require_conditional_writes
 from compatstore.storage.snapshot import Snapshot, Writer, lance
 
@@ -28,6 +29,25 @@ ATTEMPTS = 20
 RECENT_NS = 200_000_000
 LISTED_SECONDS = 0.5  # that a list of an object store's versions is relied on
 PRIMARY_KEY = {b"lance-schema:unenforced-primary-key": b"true"}
+
+
+@dataclass(frozen=True)
+class Fence:
+    """One lease, as the writers under it use it.
+
+    A write under a fence has three steps: read a table version, check the lease, commit on top of the version that was
+    read. A manager that is suspended after the check commits too late: its successor has committed since, and Lance
+    refuses a commit whose version is older.
+
+    Attributes:
+        target: The upgrade that the lease is of.
+        number: Of the lease: each lease of an upgrade has a higher one than all before.
+        require: Raises where the lease is lost; nothing more may be written then.
+    """
+
+    target: str
+    number: int
+    require: Callable[[], None]
 
 
 class Store:
@@ -132,7 +152,7 @@ class Store:
         with self._moving:
             self._dataset.checkout_latest()
             handle: Writer = self._dataset.checkout_version(self._dataset.version)
-        self._require_entitled()  # after the handle was made: see `lease_files.py`
+        self._require_entitled()  # after the handle was made: see `Fence`
         return handle
 
     @property
@@ -143,10 +163,6 @@ class Store:
     def count(self, condition: str | None = None) -> int:
         """Rows that fulfil an SQL condition."""
         return int(self.snapshot().count_rows(condition))
-
-    def scan(self, columns: Sequence[str], condition: str | None = None, **options: Any) -> ArrowTable:
-        """Read columns of the rows that fulfil an SQL condition, as an Arrow table."""
-        return self.snapshot().to_table(columns=list(columns), filter=condition, **options)
 
     def add_columns(self, fields: Sequence[ArrowField]) -> None:
         """Add all-null columns that are not there yet; metadata only."""
@@ -174,12 +190,8 @@ class Store:
             writer = self.writer()
             names = chosen(writer) if callable(chosen) else chosen
             present = [name for name in names if name in writer.schema.names]
-            # Lance finds a name with a backtick to rename it, where the backtick is quoted, and not to drop it.
-            quoted = {name: f"dropped_{number}_{'x' * 8}" for number, name in enumerate(present) if "`" in name}
-            for name, plain in quoted.items():
-                writer.alter_columns({"path": "`" + name.replace("`", "``") + "`", "name": plain})
             if present:
-                writer.drop_columns([quoted.get(name, name) for name in present])
+                writer.drop_columns(present)
             return tuple(present)
 
         return self.retry("drop columns", commit)
@@ -354,3 +366,25 @@ def _exists(location: Location) -> bool:
     except (ValueError, OSError):
         return False
     return True
+
+
+SUFFIX = ".lance"
+
+
+def matching(pattern: str, storage_options: dict[str, str] | None = None) -> list[str]:
+    """Addresses of the tables that a pattern stands for, in the order of their names; nothing is opened.
+
+    Args:
+        pattern: `DATABASE#photos_*`, on a disk or in an object store.
+        storage_options: Options of the object store.
+
+    Raises:
+        InvalidInput: The database is no place.
+        StorageError: The database cannot be listed.
+    """
+    database, _, table = pattern.rpartition("#")
+    place = locate(database, storage_options)
+    with storage_errors(f"list the tables of {database}", place):
+        names = Files(place).names()
+    tables = [name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)]
+    return [f"{database}#{name}" for name in tables if fnmatchcase(name, table)]

@@ -9,7 +9,6 @@ from compatstore.errors import UpgradeError
 from compatstore.evaluation.fusion import Serving
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
-from compatstore.storage.ids import first_of, named
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, edit, unsearchable
 from compatstore.upgrade.context import UpgradeContext
@@ -17,7 +16,15 @@ from compatstore.upgrade.estimates.fusing import require_servable, serve, served
 from compatstore.upgrade.indexing import build_target, refresh_target
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.run import Controls, catch_up
-from compatstore.upgrade.states import CUTOVER, READY, VersionChange, require_open, run_of, tag_of
+from compatstore.upgrade.states import (
+    CUTOVER,
+    READY,
+    VersionChange,
+    refuse_rows,
+    require_open,
+    run_of,
+    tag_of,
+)
 
 ATTEMPTS = 5
 
@@ -98,11 +105,12 @@ def _cut_over(catalog: Catalog, target: str, force: bool, serving: Serving | Non
     run = require_open(registry, target)
     missing = _catch_up_fully(catalog, run, controls)
     if missing and not force:
-        ids = named(first_of(catalog.store.snapshot(), registry.id_column, unsearchable(registry, target)), missing)
-        raise UpgradeError(
+        refuse_rows(
+            catalog,
+            unsearchable(registry, target),
             f"cut over to {target}",
             expected="a vector for every item",
-            found=f"{missing} items without one: {ids}",
+            found="without one",
             fix=f"See why: {next_step.call('status')}; embed them natively: "
             f"{next_step.call('upgrade', target, backfill=1.0)}; or cut over without them: "
             f"{next_step.option('force', True)}.",

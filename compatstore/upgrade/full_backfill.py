@@ -6,26 +6,20 @@ named stay in force, and an encoder that is paid for embeds no more than a named
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from compatstore.arrays import FloatArray
 from compatstore.storage import registry as registry_module
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import CHOSEN, OPEN, RunRecord
 from compatstore.upgrade.backfilling.account import read_account
-from compatstore.upgrade.backfilling.embeddable import Embeddable, count_embeddable
-from compatstore.upgrade.backfilling.pricing import knows_its_price
+from compatstore.upgrade.backfilling.embeddable import count_embeddable, knows_its_price
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.lesson import Learner, Lesson
+from compatstore.upgrade.lesson import Learner
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.states import set_run
 
 STEP = "full backfill"  # of the history
-PROBE_SECONDS = 2.0  # after which a plan times no further fit
 
 
 @dataclass(frozen=True)
@@ -70,32 +64,25 @@ class LearningTakesLonger(Exception):  # noqa: N818  (a signal to the caller, wh
         self.seconds = seconds
 
 
-class _Undecided(Exception):  # noqa: N818  (a signal between this file's functions)
-    """Ends the fits of a plan that show no decision in time."""
-
-
-def full_backfill_of(
-    context: UpgradeContext, learner: Learner, gates: Gates, possible: Embeddable | None = None
-) -> FullBackfill | None:
+def full_backfill_of(context: UpgradeContext, learner: Learner, gates: Gates) -> FullBackfill | None:
     """The full backfill that an upgrade may choose; None if its limits, gates or items forbid one, or no rate is known.
 
     Args:
         context: The upgrade, resolved.
         learner: What would learn instead.
         gates: Those of the call; any that needs an estimate forbids.
-        possible: What can be embedded, with the seconds of a sample; by default what the table and the account tell.
     """
     run, (spent, failed) = context.run, read_account(context)
-    counted = possible or count_embeddable(context, failed.num_rows)
-    each = spent.seconds / spent.rows if spent.rows else counted.seconds
+    counted = count_embeddable(context, failed.num_rows)
     rows = counted.items - counted.native
-    if run.full_backfill != OPEN or gates.asked or counted.expected < counted.items or not rows or each is None:
+    if run.full_backfill != OPEN or gates.asked or counted.expected < counted.items or not rows or not spent.rows:
         return None
+    each = spent.seconds / spent.rows
     budget, paid = Budget.of(run), knows_its_price(context.catalog.encoder(run.target)) or bool(run.price_per_item)
     everything = budget.allowed_share == 1.0  # otherwise no limit is named, and the share is that of the first round
     if not everything and paid:
         return None
-    price = spent.cost / spent.rows if spent.rows and spent.tokens else counted.price
+    price = spent.cost / spent.rows if spent.tokens else None
     most, seconds_left = budget.rows_left(spent, price), budget.seconds_left(spent)
     if (most is not None and most < rows) or (seconds_left is not None and seconds_left < each * rows):
         return None
@@ -118,48 +105,6 @@ def reason_of(context: UpgradeContext) -> str:
     steps = registry_module.history(context.store)
     notes = [entry.note for entry in steps if entry.step == STEP and entry.version == context.run.target]
     return notes[-1] if notes else ""
-
-
-def seconds_to_learn(context: UpgradeContext, learner: Learner, full: FullBackfill) -> float | None:
-    """Seconds of a round of learning, where that takes longer than a full backfill; None if it does not.
-
-    The learner's first fits are timed on random pairs of the same size and number: a plan has no natives to learn from.
-    A fit takes as long whatever its pairs are. After `PROBE_SECONDS` no further one is begun.
-    """
-    began = time.monotonic()
-
-    def decide(done: int, total: int, seconds: float) -> None:
-        if full.is_faster(seconds):
-            raise LearningTakesLonger(seconds)
-        if time.monotonic() - began > PROBE_SECONDS:
-            raise _Undecided
-
-    try:
-        learner.teach(_random_pairs(context, learner), decide)
-    except LearningTakesLonger as found:
-        return found.seconds
-    except _Undecided:
-        pass
-    return None
-
-
-def _random_pairs(context: UpgradeContext, learner: Learner) -> Lesson:
-    run, catalog = context.run, context.catalog
-    rows, random = min(learner.first_rows(context.count()), context.count()), np.random.default_rng(run.seed)
-
-    def vectors(name: str) -> FloatArray:
-        drawn = random.normal(size=(rows, catalog.version(name).dim)).astype(np.float32)
-        unit: FloatArray = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
-        return unit
-
-    return Lesson(
-        source=vectors(run.source),
-        target=vectors(run.target),
-        side=None,
-        source_version=catalog.version(run.source),
-        target_version=catalog.version(run.target),
-        seed=run.seed,
-    )
 
 
 def _shown(seconds: float) -> str:

@@ -8,25 +8,22 @@ build that commits after them would be refused and begin again.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 from compatstore import next_step
 from compatstore.errors import Interrupted, LeaseHeld
 from compatstore.storage import indexes
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.deltas import UNINDEXED_ROWS, late_indexes, names_on, update_index
 from compatstore.storage.ids import refresh_index as refresh_ids
-from compatstore.storage.index_refresh import CHANGED, build_index, refresh_index
-from compatstore.storage.index_status import index_is_behind
-from compatstore.storage.indexes import VectorIndex
+from compatstore.storage.index_status import index_status
+from compatstore.storage.indexes import UNINDEXED_ROWS, Report, VectorIndex, late_indexes, names_on, update_index
 from compatstore.storage.lease_table import LeaseTable
+from compatstore.storage.recall import CHANGED, build_index, refresh_index
 from compatstore.storage.store import Store
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.leases.holding import Work, hold_lease
+from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.leases.lease import leases_in
 from compatstore.upgrade.progress import Progress
 
@@ -41,53 +38,31 @@ def index_lease(version: str) -> str:
     return f"the index of {version}"
 
 
-@dataclass
-class IndexWork:
-    """What somebody works with who holds the lease of an index.
-
-    Args:
-        work: The lease, held.
-        verb: What is done.
-
-    Attributes:
-        store: The table; its commits are refused once the lease is lost.
-    """
-
-    work: Work
-    verb: str
-
-    def __post_init__(self) -> None:
-        self.store: Store = self.work.catalog.store
-        self._stage, self._began = "", 0.0
-
-    def report(self, stage: str, done: int, total: int) -> None:
-        """Report how far a stage is, and stop there if that was asked for.
-
-        Raises:
-            Interrupted: It was.
-        """
-        if stage != self._stage:
-            self._stage, self._began = stage, time.monotonic()
-        self.work.progress(Progress(f"index: {stage}", done, total, time.monotonic() - self._began))
-        if self.work.should_stop():
-            raise Interrupted(
-                f"{self.verb} the index",
-                found=f"a stop was asked for at {stage}",
-                fix=f"Give {next_step.same()} again: it goes on.",
-            )
-
-
 @contextmanager
 def hold_index(
     catalog: Catalog, version: str, verb: str, progress: Told | None = None, should_stop: Asked | None = None
-) -> Iterator[IndexWork]:
+) -> Iterator[tuple[Store, Report]]:
     """Hold the lease of a version's index for a block.
+
+    Yields:
+        The table, whose commits are refused once the lease is lost; and what tells of a stage that begins, and raises
+        `Interrupted` where a stop was asked for.
 
     Raises:
         LeaseHeld: Somebody else works on it.
     """
     with hold_lease(catalog, index_lease(version), verb, progress, should_stop) as work:
-        yield IndexWork(work, verb)
+
+        def report(stage: str) -> None:
+            work.progress(Progress(f"index: {stage}", 0, 0, 0.0))
+            if work.should_stop():
+                raise Interrupted(
+                    f"{verb} the index",
+                    found=f"a stop was asked for at {stage}",
+                    fix=f"Give {next_step.same()} again: it goes on.",
+                )
+
+        yield work.catalog.store, report
 
 
 def take_in_late_rows(catalog: Catalog, *, more_than: int) -> list[str]:
@@ -104,19 +79,14 @@ def take_in_late_rows(catalog: Catalog, *, more_than: int) -> list[str]:
     late = late_indexes(store.snapshot(), more_than)
     if not late:
         return []
-    built, updated = _built_by_somebody(store), list[str]()
+    leases, updated = leases_in(LeaseTable(store.location).read()), list[str]()
+    built = {lease.target for lease in leases if lease.works}
     for record in catalog.registry().live:
         if record.columns is not None and not record.adopted and index_lease(record.name) not in built:
             names = [name for name in names_on(store, record.columns.vector) if name in late]
             update_index(store, names)
             updated += [record.name] if names else []
     return updated
-
-
-def _built_by_somebody(store: Store) -> set[str]:
-    """Leases that are held now."""
-    found = leases_in(LeaseTable(store.location).read())
-    return {lease.target for lease in found if lease.held and not lease.abandoned}
 
 
 def as_the_source(context: UpgradeContext, target: VersionColumns) -> VectorIndex | None:
@@ -135,8 +105,8 @@ def build_target(
 
     Args:
         context: The upgrade as of now.
-        progress: Called as a stage goes on.
-        should_stop: Asked as a stage goes on.
+        progress: Called as a stage begins.
+        should_stop: Asked as a stage begins.
         at_least: Vectors below which none is built.
 
     Returns:
@@ -146,13 +116,11 @@ def build_target(
         Interrupted: A stop was asked for.
     """
     store, run, target = context.store, context.run, context.target
-    metric = context.target_record.metric
-    indexed = names_on(store, target.vector)
-    wanted = None if indexed else indexes.mirrored(store, context.source.vector, target, metric)
+    wanted = None if names_on(store, target.vector) else as_the_source(context, target)
     if wanted is None or store.count(target.present) < at_least:
         return ""
-    with suppress(LeaseHeld), hold_index(context.catalog, run.target, "build", progress, should_stop) as work:
-        build_index(work.store, run.target, wanted, work.report)
+    with suppress(LeaseHeld), hold_index(context.catalog, run.target, "build", progress, should_stop) as held:
+        build_index(held[0], run.target, wanted, held[1])
         return BUILT
     return ""
 
@@ -166,10 +134,11 @@ def refresh_target(context: UpgradeContext, progress: Told | None = None, should
     Raises:
         Interrupted: A stop was asked for.
     """
-    if not index_is_behind(context.store, context.run.target, CHANGED):
+    status = index_status(context.store, context.run.target)
+    if not status.kind or not (status.unindexed_rows or status.changed > CHANGED):
         return ""
-    with suppress(LeaseHeld), hold_index(context.catalog, context.run.target, "refresh", progress, should_stop) as work:
-        why = refresh_index(work.store, context.run.target, work.report, always=False).retrained
+    with suppress(LeaseHeld), hold_index(context.catalog, context.run.target, "refresh", progress, should_stop) as held:
+        why = refresh_index(held[0], context.run.target, held[1], always=False).retrained
         return f"index trained again: {why}" if why else "index brought up to date"
     return ""
 
@@ -191,7 +160,7 @@ class IndexKeeper:
         self._stored += rows
         refresh_ids(store, self._context.registry.id_column)
         updated = take_in_late_rows(self._context.catalog, more_than=self._unindexed_rows)
-        if target in updated and index_is_behind(store, target, CHANGED):
+        if target in updated:
             refresh_target(self._context)
         elif self._stored >= self._unindexed_rows:
             build_target(self._context, at_least=self._enough())

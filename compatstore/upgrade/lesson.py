@@ -17,10 +17,9 @@ from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.digests import digest_half
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.vector_form import VectorForm
-from compatstore.upgrade.backfilling.classes import classes_of
+from compatstore.upgrade.backfilling.cells import classes_of, random_scores
 from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, draw
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
-from compatstore.upgrade.backfilling.random_order import random_scores
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.sample import require_labels
 from compatstore.versions import EmbeddingVersion

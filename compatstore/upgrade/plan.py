@@ -14,22 +14,19 @@ from compatstore.storage import indexes
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.fragments import list_fragments
 from compatstore.storage.index_status import build_seconds, index_bytes, index_status
-from compatstore.storage.records import CHOSEN
+from compatstore.storage.records import CHOSEN, OPEN
 from compatstore.storage.registry import bridge_to
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.embeddable import Embeddable, count_embeddable, probe_embeddable
 from compatstore.upgrade.backfilling.natives import plan_natives
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate
-from compatstore.upgrade.full_backfill import full_backfill_of, reason_of, seconds_to_learn
+from compatstore.upgrade.full_backfill import reason_of
 from compatstore.upgrade.hop import Hop, columns_for
 from compatstore.upgrade.indexing import as_the_source
-from compatstore.upgrade.lesson import Learner
-from compatstore.upgrade.precision import PrecisionChoice, choose_precision, sample_source
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.backfill import Budget
-from compatstore.upgrade.requests.gates import Gates
-from compatstore.upgrade.transform import Transformer, transformer_of
+from compatstore.upgrade.transform import Transformer, choose_precision, sample_source, transformer_of
 
 SAMPLE_ROWS = 2048
 COMMIT_SECONDS, FRAGMENT_SECONDS = 0.02, 0.0002  # of a commit that touches the metadata of all fragments
@@ -88,8 +85,6 @@ class Plan(Shown):
 def make_plan(
     context: UpgradeContext,
     precision: PrecisionRequest = "float32",
-    learner: Learner | None = None,
-    gates: Gates | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Plan:
     """Plan a resolved run: the steps that are left, with rows, bytes and seconds; read-only.
@@ -99,25 +94,19 @@ def make_plan(
     Args:
         context: The upgrade, resolved.
         precision: Precision of the hop; "auto" tries both on the sample.
-        learner: Learns the transform of an upgrade that has no artifact, or None.
-        gates: What such an upgrade is to reach.
         progress: Called as a sample is embedded.
     """
     run = context.run
     target = columns_for(context)
     transformer = transformer_of(context.catalog, run) if run.path else None
     todo = _to_transform(context, transformer)
-    choice = choose_precision(context, transformer, precision, todo)
+    chosen = choose_precision(context, transformer, precision, todo)
     possible = _possible(context, transformer, progress)
-    reason = _why_everything(context, learner, gates or Gates(), possible)
-    if reason:
-        run = replace(run, backfill=1.0, full_backfill=CHOSEN)
-        context = context.with_run(run)
     work = [
         *([] if context.target_record.columns else [_expand_step(context, target)]),
-        *_hop_step(context, transformer, target, todo, choice),
+        *_hop_step(context, transformer and replace(transformer, precision=chosen), target, todo),
         *_index_step(context, target),
-        *(_backfill_steps(context, target, possible, reason) if possible else []),
+        *(_backfill_steps(context, target, possible) if possible else []),
     ]
     steps = [*work, *_closing_steps(context, target, busy=bool(work))]
     warnings = warnings_of(context, transformer, target, possible)
@@ -132,18 +121,9 @@ def make_plan(
         policy=run.policy,
         steps=tuple(steps),
         quality=dict(quality),
-        warnings=(*([choice.warning] if choice.warning else []), *warnings),
+        warnings=tuple(warnings),
         embeddable=None if possible is None else possible.expected,
     )
-
-
-def _why_everything(context: UpgradeContext, learner: Learner | None, gates: Gates, possible: Embeddable | None) -> str:
-    """Why everything is embedded instead of learning, as a sentence; "" if the upgrade learns."""
-    if learner is None or possible is None or not context.run.teaches:
-        return ""
-    full = full_backfill_of(context, learner, gates, possible)
-    learning = None if full is None else seconds_to_learn(context, learner, full)
-    return reason_of(context) if full is None or learning is None else full.reason(learning)
 
 
 def _to_transform(context: UpgradeContext, transformer: Transformer | None) -> int:
@@ -225,18 +205,13 @@ def _possible(
 
 
 def _hop_step(
-    context: UpgradeContext,
-    transformer: Transformer | None,
-    target: VersionColumns,
-    todo: int,
-    choice: PrecisionChoice,
+    context: UpgradeContext, transformer: Transformer | None, target: VersionColumns, todo: int
 ) -> list[Step]:
     if transformer is None or not todo:
         return []
-    transformer = choice.applied_to(transformer)
     chain = " then ".join(f"{artifact.short_id}" for artifact in transformer.artifacts)
     seconds = _per_row(context, transformer) * todo
-    note = f"transform {context.run.source} by {chain} in {choice.precision}"
+    note = f"transform {context.run.source} by {chain} in {transformer.precision}"
     if transformer.exact:
         derived = ", then ".join(artifact.manifest.method for artifact in transformer.artifacts)
         note = f"derive of {context.run.source}: {derived}; exact, without an encoder, and natives stay native"
@@ -253,7 +228,7 @@ def _per_row(context: UpgradeContext, transformer: Transformer) -> float:
     return (time.perf_counter() - started) / len(usable.valid)
 
 
-def _backfill_steps(context: UpgradeContext, target: VersionColumns, possible: Embeddable, reason: str) -> list[Step]:
+def _backfill_steps(context: UpgradeContext, target: VersionColumns, possible: Embeddable) -> list[Step]:
     run, spent = context.run, read_account(context)[0]
     budget, items = Budget.of(run), possible.items
     price = spent.cost / spent.rows if spent.rows and spent.tokens else possible.price
@@ -271,10 +246,12 @@ def _backfill_steps(context: UpgradeContext, target: VersionColumns, possible: E
         costs = f", costs about {price * todo:.4g} ({why})"
     stored = plan_natives(context, target, todo)
     note = f"embed natively in {run.policy} order: {budget}{costs}; {stored}"
+    reason = reason_of(context)
     note = f"{reason}; {stored}" if reason else note
     steps = [Step("backfill", todo, stored.bytes, None if seconds is None else seconds * todo, note)]
     if run.teaches and run.full_backfill != CHOSEN:
         note = "learn a transform from what was embedded, judge what would be served, hop the rest; after each wave"
+        note += "; or embed everything, if that takes less time" if run.full_backfill == OPEN else ""
         steps.append(Step("learn", items - possible.native - todo, 0, None, note))
     if run.holdout and run.path:
         remain = items - possible.native - todo

@@ -186,10 +186,6 @@ class _AsHopped:
         """(n,) int64, cells of the source's vectors."""
         return self.table.cells(seed)
 
-    def classes(self, name: str) -> npt.NDArray[np.int64]:
-        """(n,) int64, classes of a column."""
-        return self.table.classes(name)
-
 
 def _read(context: UpgradeContext, picked: Positions) -> tuple[VersionValues, FloatArray]:
     """The source's values and the native vectors of chosen rows."""

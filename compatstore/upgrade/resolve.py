@@ -15,9 +15,9 @@ from compatstore.storage.history import now
 from compatstore.storage.records import OPEN, ArtifactRecord, RunRecord
 from compatstore.storage.registry import Registry, bridge_to
 from compatstore.storage.snapshot import Snapshot
+from compatstore.upgrade.backfilling.embeddable import expected_price
 from compatstore.upgrade.backfilling.policies import SPREAD, require_policy, require_readable
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
-from compatstore.upgrade.backfilling.pricing import expected_price
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.lesson import Learner
 from compatstore.upgrade.requests.backfill import Backfill

@@ -1,4 +1,4 @@
-"""Retire: drop a version's vectors for good."""
+"""Retire a version, roll an upgrade back, abort it: drop vectors for good, or switch back to the version before."""
 
 from __future__ import annotations
 
@@ -6,20 +6,30 @@ import contextlib
 from dataclasses import replace
 
 from compatstore import next_step
-from compatstore.errors import UpgradeError
+from compatstore.errors import StorageError, UpgradeError
 from compatstore.evaluation.fusion import WeightChoice
-from compatstore.storage.catalog import Catalog, id_arrow_type
+from compatstore.storage.catalog import Catalog
 from compatstore.storage.fragment_counts import forget_counts
 from compatstore.storage.history import HistoryEntry
-from compatstore.storage.ids import first_of, named
-from compatstore.storage.records import VersionRecord
-from compatstore.storage.registry import Registry, drop_unused, edit, unsearchable
+from compatstore.storage.lease_table import LeaseTable
+from compatstore.storage.records import RunRecord, VersionRecord
+from compatstore.storage.registry import Registry, drop_unused, edit
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.backfilling.account import forget_account
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.leases.holding import hold_lease
+from compatstore.upgrade.leases.lease import ask_to_stop, wait_until_stopped
 from compatstore.upgrade.run import Controls, catch_up
-from compatstore.upgrade.states import CUTOVER, RETIRED, VersionChange, tag_of
+from compatstore.upgrade.states import (
+    ABORTED,
+    CUTOVER,
+    RETIRED,
+    ROLLED_BACK,
+    VersionChange,
+    change_between,
+    refuse_rows,
+    tag_of,
+)
 
 
 def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False, force: bool = False) -> VersionChange:
@@ -65,14 +75,13 @@ def _settle_readers(catalog: Catalog, name: str, force: bool) -> None:
             continue
         catch_up(UpgradeContext.of(catalog, run), Controls())
         condition = f"({registry.columns(run.target).missing}) AND ({source.present})"
-        snapshot = catalog.store.snapshot()
-        missing = snapshot.count_rows(condition)
-        if missing and not force:
-            ids = named(first_of(snapshot, registry.id_column, condition), missing)
-            raise UpgradeError(
+        if not force:
+            refuse_rows(
+                catalog,
+                condition,
                 f"retire {name}",
                 expected=f"a vector in {run.target} for every item that has one in {name}",
-                found=f"{missing} items without one: {ids}",
+                found="without one",
                 fix=f"Embed them: {next_step.call('upgrade', run.target, backfill=1.0)}; or drop their vectors for "
                 f"good: {next_step.call('retire', name, force=True)}",
             )
@@ -96,25 +105,20 @@ def _require_elsewhere(catalog: Catalog, name: str) -> None:
         return
     others = [other.missing for other in live.values()]
     condition = " AND ".join(f"({part})" for part in (columns.present, *others))
-    snapshot = catalog.store.snapshot()
-    count = snapshot.count_rows(condition)
-    if count:
-        ids = named(first_of(snapshot, registry.id_column, condition), count)
-        run = registry.runs.get(name)
-        keep = f"Keep them: {next_step.finishing(name)}; or drop" if run is not None else "Drop"
-        raise UpgradeError(
-            f"retire {name}",
-            expected="another version with a vector of every item",
-            found=f"{count} items that have a vector in {name} only: {ids}",
-            fix=f"{keep} their vectors for good: {next_step.call('retire', name, force=True)}",
-        )
+    keep = f"Keep them: {next_step.finishing(name)}; or drop" if name in registry.runs else "Drop"
+    refuse_rows(
+        catalog,
+        condition,
+        f"retire {name}",
+        expected="another version with a vector of every item",
+        found=f"that have a vector in {name} only",
+        fix=f"{keep} their vectors for good: {next_step.call('retire', name, force=True)}",
+    )
 
 
 def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> VersionChange:
     registry = catalog.registry()
     record = registry.record(name)
-    rest = _without(registry, name) if _is_lost(catalog, name) else registry
-    missing = catalog.store.count(unsearchable(rest, registry.active))
     ended = _fusion_of_source(registry, name)
     theirs: tuple[str, ...] = ()
 
@@ -130,16 +134,8 @@ def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> VersionChange:
         edit(catalog.store, change)
     dropped = (*theirs, *drop_leftovers(catalog, record))
     changed = record.columns is not None or bool(dropped)
-    return VersionChange(
-        registry.active,
-        registry.active,
-        missing,
-        changed=changed,
-        dropped=dropped,
-        serving=catalog.registry().answering,
-        served_before=registry.answering,
-        fusion_ended=ended,
-    )
+    after = catalog.registry()
+    return change_between(catalog, registry, after, changed=changed, dropped=dropped, fusion_ended=ended)
 
 
 def _fusion_of_source(registry: Registry, name: str) -> WeightChoice | None:
@@ -161,8 +157,7 @@ def drop_leftovers(catalog: Catalog, record: VersionRecord) -> tuple[str, ...]:
     """
     registry, store = catalog.registry(), catalog.store
     unused = drop_unused(store)
-    fence = store.fence_of(record.name)
-    Staging(store.location, record.name, record.dim, id_arrow_type(registry), fence=fence).clear()
+    Staging.of(store, registry, record.name, None).clear()
     forget_account(catalog, record.name)
     forget_counts(catalog.store, record.name)
     catalog.store.untag(tag_of(record.name))
@@ -209,3 +204,137 @@ def require_unused(registry: Registry, name: str, verb: str = "retire") -> None:
             found=f"the upgrade to {', '.join(readers)} reads it",
             fix=f"Finish that upgrade and cut over, or abort it: {next_step.call('abort', readers[0])}",
         )
+
+
+def roll_back(catalog: Catalog, target: str | None = None) -> VersionChange:
+    """Go back to the version before an upgrade: a pointer flip, no row is lost and no vector dropped.
+
+    It waits for nobody. A manager that works on the upgrade is asked to stop; it cannot open the upgrade again.
+
+    Args:
+        catalog: The gallery.
+        target: The upgrade's target; the active version, or else the only open upgrade, by default.
+
+    Raises:
+        UpgradeError: There is nothing to roll back, or the previous version was retired.
+    """
+    registry = catalog.recorded()  # it is also the way out when columns of the target were lost
+    if target is not None:
+        registry.record(target)
+    undone = _run_to_undo(registry, target).target
+    before: list[Registry] = []
+
+    def flip(state: Registry) -> Registry:
+        run = _run_to_undo(state, undone)
+        before[:] = [state]
+        return replace(state, active=_return_to(state, run)).with_run(replace(run, state=ROLLED_BACK))
+
+    active = _return_to(registry, registry.runs[undone])
+    entry = HistoryEntry("rollback", undone, note=f"to {active}")
+    after = edit(catalog.store, flip, entry)
+    with contextlib.suppress(StorageError):  # it is rolled back already
+        ask_to_stop(LeaseTable(catalog.store.location), undone, "rollback")
+    return change_between(catalog, before[0], after)
+
+
+def _return_to(registry: Registry, run: RunRecord) -> str:
+    """The version that is active after a rollback; a run that was never cut over leaves it as it is."""
+    previous = run.previous if registry.active == run.target else registry.active
+    if registry.record(previous).columns is None:
+        raise UpgradeError(
+            f"roll {run.target} back",
+            expected=f"version {previous} in the table",
+            found="it was retired",
+            fix=f"Upgrade back to it: {next_step.call('upgrade', previous, backfill=1.0)}",
+        )
+    return previous
+
+
+def _run_to_undo(registry: Registry, target: str | None) -> RunRecord:
+    runs = [run for run in registry.runs.values() if run.open]
+    if target is not None:
+        chosen = [run for run in runs if run.target == target]
+    else:
+        chosen = [run for run in runs if run.target == registry.active] or runs
+    if len(chosen) != 1:
+        raise UpgradeError(
+            "roll back" + (f" {target}" if target else ""),
+            expected="one upgrade that is under way or cut over",
+            found=f"{len(chosen)}: {', '.join(run.target for run in chosen)}" if chosen else "none",
+            fix=f"Name it: {next_step.call('rollback', 'VERSION')}" if chosen else f"See: {next_step.call('status')}",
+        )
+    return chosen[0]
+
+
+WAIT_SECONDS = 60.0
+
+
+def abort(catalog: Catalog, target: str, *, wait: float = WAIT_SECONDS) -> VersionChange:
+    """Stop an upgrade and drop the target's vectors, staged ones too; the version stays registered.
+
+    The same call again finishes one that was killed. A new upgrade to the target starts from nothing.
+
+    Args:
+        catalog: The gallery.
+        target: The upgrade's target.
+        wait: Seconds to give a manager that works on it for finishing its batch.
+
+    Raises:
+        UpgradeError: There is none, it has cut over, or items have a vector in the target only.
+        LeaseHeld: Its manager did not stop in time.
+    """
+    registry = catalog.registry()
+    registry.record(target)
+    _require_abortable(catalog, registry, target)
+    table = LeaseTable(catalog.store.location)
+    asked = ask_to_stop(table, target, "abort")
+    if asked is not None:
+        wait_until_stopped(table, asked, wait)
+    with hold_lease(catalog, target, "abort") as work:
+        return _drop(work.catalog, target)
+
+
+def _drop(catalog: Catalog, target: str) -> VersionChange:
+    before = catalog.registry()
+    begun = before.record(target).columns is not None
+
+    def change(state: Registry) -> Registry:
+        _require_abortable(catalog, state, target)
+        run = replace(state.runs[target], state=ABORTED)
+        return without_columns(state, state.record(target)).with_run(run)
+
+    if begun:
+        edit(catalog.store, change, HistoryEntry("abort", target, note=f"was in state {before.runs[target].state}"))
+    dropped = drop_leftovers(catalog, before.record(target))
+    return change_between(catalog, before, catalog.registry(), changed=begun or bool(dropped), dropped=dropped)
+
+
+def _require_abortable(catalog: Catalog, registry: Registry, target: str) -> None:
+    asked = f"abort the upgrade to {target}"
+    run = registry.runs.get(target)
+    if registry.active == target:
+        undo = f"Go back first: {next_step.call('rollback', target)}"
+        raise UpgradeError(
+            asked,
+            expected="one that has not cut over",
+            found=f"{target} is what searches use",
+            fix=undo if run is not None and run.open else f"See: {next_step.call('status')}",
+        )
+    if run is None or run.state == RETIRED:
+        raise UpgradeError(
+            asked, expected="one that was begun", found="none", fix=f"Begin it: {next_step.call('upgrade', target)}"
+        )
+    require_unused(registry, target, "abort")
+    columns = registry.record(target).columns
+    if columns is None:
+        return
+    condition = f"({columns.present}) AND ({registry.columns(registry.active).missing})"
+    refuse_rows(
+        catalog,
+        condition,
+        asked,
+        expected=f"items that have a vector in {registry.active} too",
+        found=f"that have one in {target} only, written while it was active",
+        fix=f"Keep them: {next_step.finishing(target)}; or drop their vectors for good: "
+        f"{next_step.call('retire', target, force=True)}",
+    )

@@ -6,13 +6,12 @@ Each step is resumable; the same call again goes on or does nothing.
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from compatstore.artifacts.network import Precision
-from compatstore.errors import CompatStoreError, CompatStoreWarning
+from compatstore.errors import CompatStoreError
 from compatstore.evaluation.curve import native_count
 from compatstore.shown import Shown
 from compatstore.storage.history import HistoryEntry
@@ -25,7 +24,7 @@ from compatstore.upgrade.backfilling.embeddable import Left, count_embeddable
 from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, reads_sigma
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.engines.engine import Engine, LocalEngine
+from compatstore.upgrade.engines.engine import Engine
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
 from compatstore.upgrade.full_backfill import (
     LearningTakesLonger,
@@ -38,14 +37,13 @@ from compatstore.upgrade.indexing import build_target, refresh_target
 from compatstore.upgrade.learned_serving import has_no_gain, how_searched, serve_as_learned
 from compatstore.upgrade.learning import GAIN, learn, left_to_transform, reached, require_known, require_reached
 from compatstore.upgrade.lesson import LEAST_GROWTH, Learner, wave_of
-from compatstore.upgrade.precision import PrecisionChoice, choose_precision
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.refit import Refitter, refit
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.upgrade.states import BACKFILL, CUTOVER, READY, advance, require_open, set_run
-from compatstore.upgrade.transform import transformer_of
+from compatstore.upgrade.transform import choose_precision, transformer_of
 
 CATCH_UP_PASSES = 10
 
@@ -69,7 +67,7 @@ class Controls:
     progress: Callable[[Progress], None] | None = None
     should_stop: Callable[[], bool] | None = None
     settings: RunSettings = field(default_factory=RunSettings)
-    engine: Engine = field(default_factory=LocalEngine)
+    engine: Engine = field(default_factory=Engine)
     refit: Refitter | None = None
     learner: Learner | None = None
     gates: Gates = field(default_factory=Gates)
@@ -99,7 +97,6 @@ class UpgradeResult(Shown):
         num_unbackfillable: How many there are.
         seconds: Time taken.
         precision: What the hop ran in: "float32" or "bfloat16".
-        warnings: What speaks against how this call was made.
         lessons: What an upgrade that teaches itself has found in this call, a sentence for each lesson.
         waves: What it has found after each wave, in all calls.
         served: How searches use such an upgrade until its cutover, as a sentence; "" for other upgrades.
@@ -119,7 +116,6 @@ class UpgradeResult(Shown):
     num_unbackfillable: int
     seconds: float
     precision: Precision = "float32"
-    warnings: tuple[str, ...] = ()
     lessons: tuple[str, ...] = ()
     waves: tuple[WaveFigures, ...] = ()
     served: str = ""
@@ -165,8 +161,10 @@ def run_upgrade(context: UpgradeContext, controls: Controls) -> UpgradeResult:
 
 
 def _run_expanded(context: UpgradeContext, controls: Controls, started: float) -> UpgradeResult:
-    choice = _choose(context, controls)
-    controls = replace(controls, settings=replace(controls.settings, precision=choice.precision))
+    settings, rows = controls.settings, context.count(context.target.missing)
+    tried = transformer_of(context.catalog, context.run, device=settings.device) if context.run.path else None
+    precision = choose_precision(context, tried, settings.precision, rows)
+    controls = replace(controls, settings=replace(settings, precision=precision))
     transformed = _hop(context, controls)
     if context.run.state not in (READY, CUTOVER):
         build_target(context.later(), controls.progress, controls.should_stop)
@@ -199,26 +197,13 @@ def _run_expanded(context: UpgradeContext, controls: Controls, started: float) -
         unbackfillable=refusals.reasons,
         num_unbackfillable=refusals.count,
         seconds=time.monotonic() - started,
-        precision=choice.precision,
-        warnings=(choice.warning,) if choice.warning else (),
+        precision=precision,
         lessons=lessons,
         waves=read_waves(context.catalog, run.target) if run.teaches else (),
         served=how_searched(context) if run.learned_at else "",
         full_backfill=reason_of(context),
         has_no_gain=has_no_gain(context),
     )
-
-
-def _choose(context: UpgradeContext, controls: Controls) -> PrecisionChoice:
-    """The precision of the hop; a bad choice of the caller's is warned of before hours are spent on it."""
-    asked, transformer = controls.settings, None
-    if context.run.path:
-        transformer = transformer_of(context.catalog, context.run, device=asked.device)
-    rows = context.count(context.target.missing)
-    choice = choose_precision(context, transformer, asked.precision, rows)
-    if choice.warning:
-        warnings.warn(choice.warning, CompatStoreWarning, stacklevel=2)
-    return choice
 
 
 def catch_up(context: UpgradeContext, controls: Controls) -> int:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from compatstore import next_step
-from compatstore.errors import Interrupted
+from compatstore.errors import Interrupted, UpgradeError
 from compatstore.evaluation.fusion import WeightChoice
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
+from compatstore.storage.ids import first_of, named
 from compatstore.storage.records import RunRecord
-from compatstore.storage.registry import Registry, edit
+from compatstore.storage.registry import Registry, edit, unsearchable
 
 EXPAND, HOP, BACKFILL, READY, CUTOVER = "expand", "hop", "backfill", "ready", "cutover"
 ROLLED_BACK, RETIRED, ABORTED = ENDED = "rolled-back", "retired", "aborted"
@@ -96,3 +97,32 @@ class VersionChange:
     serving: str = ""
     served_before: str = ""
     fusion_ended: WeightChoice | None = None
+
+
+def change_between(
+    catalog: Catalog,
+    before: Registry,
+    after: Registry,
+    *,
+    changed: bool = True,
+    dropped: tuple[str, ...] = (),
+    fusion_ended: WeightChoice | None = None,
+) -> VersionChange:
+    """What a verb did between two states of the registry."""
+    missing = catalog.store.count(unsearchable(after, after.active))
+    return VersionChange(
+        after.active, before.active, missing, changed, dropped, after.answering, before.answering, fusion_ended
+    )
+
+
+def refuse_rows(catalog: Catalog, condition: str, asked: str, *, expected: str, found: str, fix: str) -> None:
+    """Refuse to go on where items fulfil an SQL condition.
+
+    Raises:
+        UpgradeError: Some do; the first of them are named.
+    """
+    snapshot = catalog.store.snapshot()
+    count = snapshot.count_rows(condition)
+    if count:
+        ids = named(first_of(snapshot, catalog.recorded(snapshot).id_column, condition), count)
+        raise UpgradeError(asked, expected=expected, found=f"{count} items {found}: {ids}", fix=fix)

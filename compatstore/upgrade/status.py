@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from compatstore.evaluation.fusion import Serving, WeightChoice
 from compatstore.shown import Shown
-from compatstore.storage.catalog import Catalog, id_arrow_type
+from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import first_of
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import Spent
@@ -15,9 +15,8 @@ from compatstore.storage.records import RunRecord, VersionRecord
 from compatstore.storage.registry import Registry, bridge_to, unsearchable
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.staging import Staging
-from compatstore.upgrade.backfilling.account import read_account, read_refusals
+from compatstore.upgrade.backfilling.account import SpentBySearches, read_account, read_refusals, read_spent
 from compatstore.upgrade.backfilling.embeddable import Left
-from compatstore.upgrade.backfilling.search_account import SpentBySearches, read_spent
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.below import warnings_of_run
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
@@ -42,7 +41,7 @@ class Activity:
         step: expand, hop, backfill, ...
         done: Rows that the step has done in this call.
         total: Rows that it has to do in this call, as far as known.
-        rate: Rows per second over the last batches.
+        rate: Rows per second since the step began.
         eta: Seconds that the step takes yet at this rate; None where nobody works or knows.
         error: What went wrong last, "" where nothing did since work ended well.
         error_at: ISO 8601, UTC.
@@ -303,10 +302,10 @@ def _missing(context: UpgradeContext) -> tuple[str, ...]:
 
 
 def _run(context: UpgradeContext, lease: Lease | None) -> RunStatus:
-    run, record, ids = context.run, context.target_record, id_arrow_type(context.registry)
+    run = context.run
     spent, failed = read_account(context)
     refusals, fusion = read_refusals(context, failed), context.registry.fusion_of(run.target)
-    staged = len(Staging(context.store.location, run.target, record.dim, ids, since=run.lease))
+    staged = len(Staging.of(context.store, context.registry, run.target, run))
     working = run.state in (EXPAND, HOP, BACKFILL) and not run.ended_by
     return RunStatus(
         source=run.source,

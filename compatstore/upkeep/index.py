@@ -12,15 +12,15 @@ from compatstore.storage import indexes
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.failures import answers
-from compatstore.storage.index_refresh import RefreshedIndex, build_index, refresh_index
 from compatstore.storage.index_status import IndexStatus, index_status
 from compatstore.storage.indexes import VectorIndex
 from compatstore.storage.nearest import HAMMING
+from compatstore.storage.recall import RefreshedIndex, build_index, refresh_index
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import edit
 from compatstore.upgrade.indexing import hold_index
 from compatstore.upgrade.progress import Progress
-from compatstore.upkeep.tend import tend
+from compatstore.upkeep.optimize import tend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +72,8 @@ class ManagedIndex:
                 product quantisation one for 256 vectors at the most.
             num_sub_vectors: Parts of product quantisation, by which a stored vector can be divided; a part for every 8
                 values by default.
-            progress: Called as a stage goes on.
-            should_stop: Asked as a stage goes on; a build that is nearly over, or of more than 256 cells, is finished
-                first.
+            progress: Called as a stage begins.
+            should_stop: Asked as a stage begins; a build that has begun is finished.
 
         Raises:
             NotFound: The gallery keeps no vectors of that version.
@@ -93,8 +92,8 @@ class ManagedIndex:
         wanted = _settings(record, columns, store.count(columns.present), kind, num_partitions, num_sub_vectors)
         indexes.require_enough(store, columns.vector)  # before anything is written, a lease too
         tend(self._catalog)
-        with hold_index(self._catalog, record.name, "build", progress, should_stop) as work:
-            build_index(work.store, record.name, wanted, work.report)
+        with hold_index(self._catalog, record.name, "build", progress, should_stop) as (held, report):
+            build_index(held, record.name, wanted, report)
         return index_status(store, record.name)
 
     def status(self) -> IndexStatus:
@@ -122,8 +121,8 @@ class ManagedIndex:
         its cells to half of them or fewer.
 
         Args:
-            progress: Called as a stage goes on.
-            should_stop: Asked as a stage goes on; what is done by then stays.
+            progress: Called as a stage begins.
+            should_stop: Asked as a stage begins; what is done by then stays.
 
         Raises:
             NotFound: The gallery keeps no vectors of that version.
@@ -143,8 +142,8 @@ class ManagedIndex:
         store = self._catalog.store
         if not index_status(store, self._version).kind:  # before anything is written, a lease too
             return refresh_index(store, self._version)
-        with hold_index(self._catalog, self._version, "refresh", progress, should_stop) as work:
-            return refresh_index(work.store, self._version, work.report)
+        with hold_index(self._catalog, self._version, "refresh", progress, should_stop) as (held, report):
+            return refresh_index(held, self._version, report)
 
     def drop(self, *, adopted: bool = False) -> DroppedIndex:
         """Drop the index, and what was measured of it; searches compare every vector from then on, and are exact.
@@ -172,9 +171,9 @@ class ManagedIndex:
             )
         if not there and record == record.without_index():
             return DroppedIndex(version=record.name, dropped=())
-        with hold_index(self._catalog, record.name, "drop") as work:
-            dropped = indexes.drop(work.store, columns.vector)
-            edit(work.store, lambda state: state.with_version(state.record(record.name).without_index()))
+        with hold_index(self._catalog, record.name, "drop") as (store, _):
+            dropped = indexes.drop(store, columns.vector)
+            edit(store, lambda state: state.with_version(state.record(record.name).without_index()))
         return DroppedIndex(version=record.name, dropped=tuple(dropped))
 
     def _found(self) -> tuple[VersionRecord, VersionColumns]:

@@ -1,32 +1,109 @@
-"""Optimise a gallery: all upkeep in one call.
+"""Upkeep after a write, and all upkeep in one call.
 
-Parts of indexes become one, small fragments full ones; deleted rows and dropped columns leave the files; old table
-versions go with the files that only they had, and so does what killed writes left. It works alone: where somebody holds
-a lease it is refused before anything is done, and an upgrade that begins meanwhile ends it after the step at hand. A
-search that began before a step finds its files until the time of grace is over.
+After a write small fragments are merged, new ids and vectors indexed, and old table versions removed: in tables of this
+package only, not in adopted ones, and not while a lease is held. A merge would make the commits of an upgrade or an
+index build fail, and a clean-up could remove the version that they read. The caller's write is committed before, so a
+failure here is not an error of the write; the next write tries again.
+
+In one call parts of indexes become one, small fragments full ones; deleted rows and dropped columns leave the files;
+old table versions go with the files that only they had, and so does what killed writes left. It works alone: where
+somebody holds a lease it is refused before anything is done, and an upgrade that begins meanwhile ends it after the
+step at hand. A search that began before a step finds its files until the time of grace is over.
 """
 
 from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from compatstore import next_step
-from compatstore.errors import InvalidInput, LeaseHeld, StorageError
+from compatstore.errors import InvalidInput, StorageError
+from compatstore.storage import compaction, ids
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.compaction import Group, Stored, all_files, count_versions, drop_older, groups, orphans, remove
-from compatstore.storage.deltas import merge_deltas
-from compatstore.storage.files import FOLDER
+from compatstore.storage.compaction import (
+    LARGEST_ROWS,
+    Group,
+    Piece,
+    Stored,
+    all_files,
+    count_versions,
+    drop_older,
+    groups,
+    merge,
+    orphans,
+    remove,
+)
+from compatstore.storage.files import FOLDER, is_blob
+from compatstore.storage.indexes import UNINDEXED_ROWS, merge_deltas
 from compatstore.storage.lease_table import LEASES, LeaseTable
 from compatstore.storage.registry import Registry, referenced
 from compatstore.storage.store import ATTEMPTS, Conflict, Store
+from compatstore.upgrade.indexing import take_in_late_rows
 from compatstore.upgrade.leases.holding import hold_lease
-from compatstore.upgrade.leases.lease import Lease, leases_in
-from compatstore.upkeep.tend import merge_counted
+from compatstore.upgrade.leases.lease import leases_in
+
+LOOK_EVERY = 32  # commits of single writes, for which counting versions is not worth it each time
+FRAGMENT_ROWS = 2_048  # a search takes about as long for a small fragment as for these rows
+TOLERATED = 0.1  # of the time that a search of all rows takes, for small fragments
+
+
+def tend(catalog: Catalog, *, count: bool = False) -> None:
+    """Merge, index and clean up as far as it pays now.
+
+    Args:
+        catalog: The gallery.
+        count: Count the table's versions now, after a verb that made several; else at every 32nd commit.
+    """
+    store = catalog.store
+    with suppress(StorageError, Conflict):
+        registry = catalog.registry()
+        if registry.adopted:
+            ids.refresh_index(store, registry.id_column)
+            take_in_late_rows(catalog, more_than=UNINDEXED_ROWS)
+            return
+        merged = _merge_small(catalog)
+        ids.refresh_index(store, registry.id_column)
+        take_in_late_rows(catalog, more_than=UNINDEXED_ROWS)
+        look = count or merged or store.snapshot().version % LOOK_EVERY == 0
+        if look and not somebody_works(store):
+            compaction.drop_all_but_the_latest(store)
+
+
+def somebody_works(store: Store) -> bool:
+    """Whether somebody holds a lease, and has not been silent for too long."""
+    try:
+        leases = leases_in(LeaseTable(store.location).read())
+    except StorageError:  # a record that cannot be read may be anybody's
+        return True
+    return any(lease.works for lease in leases)
+
+
+def _merge_small(catalog: Catalog) -> int:
+    """Merge fragments where that pays; returns by how many the number of fragments fell."""
+    store = catalog.store
+    if not _worth_merging(groups(store.snapshot())) or somebody_works(store):
+        return 0
+    table = store.writer()
+    return sum(merge(store, table, chosen) for chosen in _worth_merging(groups(table)))
+
+
+def _worth_merging(found: Sequence[Group]) -> list[tuple[Piece, ...]]:
+    """Fragments to merge now; none while the small ones hardly slow a search down, as each merge writes rows again."""
+    chosen = [pieces for pieces in map(_chosen, found) if pieces]
+    slower = FRAGMENT_ROWS * sum(map(len, chosen))
+    return chosen if slower > TOLERATED * sum(group.rows for group in found) else []
+
+
+def _chosen(group: Group) -> tuple[Piece, ...]:
+    """Fragments of a group to merge: those whose merge pays, and all that are to be indexed as one delta."""
+    full = ids.UNINDEXED_ROWS < group.rows <= LARGEST_ROWS
+    return group.pieces if full and not group.indexed_rows and len(group.pieces) > 1 else group.worth_merging()
+
 
 GALLERY, VERB = "the gallery", "optimize"
 GRACE_SECONDS = 5.0
@@ -94,7 +171,7 @@ def optimize(
         return _look(catalog, whole, seconds)
     require_alone(catalog.store)
     with hold_lease(catalog, GALLERY, VERB) as work:
-        return _Optimisation(work.catalog, whole, seconds).run()
+        return _carry_out(work.catalog, whole, seconds)
 
 
 def require_alone(store: Store) -> None:
@@ -104,19 +181,8 @@ def require_alone(store: Store) -> None:
         LeaseHeld: Somebody does; the error says who, and how to follow or stop them.
     """
     for lease in leases_in(LeaseTable(store.location).read()):
-        if lease.held and not lease.abandoned and lease.target != GALLERY:
-            raise _held(lease)
-
-
-def _held(lease: Lease) -> LeaseHeld:
-    return LeaseHeld(
-        f"{VERB} {GALLERY}",
-        target=lease.target,
-        holder=str(lease.holder),
-        verb=lease.verb,
-        since=lease.since,
-        expires=lease.expires,
-    )
+        if lease.works and lease.target != GALLERY:
+            raise lease.refusal(f"{VERB} {GALLERY}")
 
 
 def measure(store: Store) -> Size:
@@ -171,59 +237,46 @@ def _age(catalog: Catalog) -> timedelta:
     return ABANDONED_ADOPTED if catalog.registry().adopted else ABANDONED
 
 
-class _Optimisation:
-    """One call: each step leaves the gallery whole, so it can end after any of them."""
-
-    def __init__(self, catalog: Catalog, whole: bool, grace: float) -> None:
-        self._catalog, self._store, self._whole, self._grace = catalog, catalog.store, whole, grace
-
-    def run(self) -> Optimized:
-        """Do all that is left to do."""
-        catalog, store = self._catalog, self._store
-        before = measure(store)
-        dropped = registry_module.drop_unused(store)
-        lost: list[Any] = []
-        if self._whole:
-            merge_deltas(store)
-            self._merge()
-            self._drop_versions()
-            lost = orphans(store, _age(catalog))
-            remove(store, lost)
-        unneeded = leftovers(catalog, all_files(store), _age(catalog))
-        remove(store, unneeded)
-        LeaseTable(store.location).tidy()
-        return Optimized(
-            before=before,
-            after=measure(store),
-            dropped=dropped,
-            leftovers=tuple(file.path for file in unneeded),
-            orphans=len(lost),
-            tags=tuple(store.tags()),
-            left_alone=_why_not(self._whole),
-            dry_run=False,
-        )
-
-    def _merge(self) -> None:
-        """Merge all fragments that can be merged; after a conflict, list the rest again."""
-        for _ in range(ATTEMPTS):
-            table = self._store.writer()
-            try:
-                for part in [part for group in groups(table) for part in group.to_rewrite()]:
-                    require_alone(self._store)
-                    merge_counted(self._catalog, table, part)
-                return
-            except Conflict:
-                continue
-
-    def _drop_versions(self) -> None:
-        """Remove old versions, once whoever reads the one before the last merge had the time of grace."""
-        if self._grace <= 60.0:
-            time.sleep(self._grace)
-        require_alone(self._store)
-        drop_older(self._store, timedelta(seconds=self._grace))
+def _carry_out(catalog: Catalog, whole: bool, grace: float) -> Optimized:
+    """Do all that is left to do; each step leaves the gallery whole, so it can end after any of them."""
+    store, before = catalog.store, measure(catalog.store)
+    dropped = registry_module.drop_unused(store)
+    lost: list[Stored] = []
+    if whole:
+        merge_deltas(store)
+        _merge_all(store)
+        if grace <= 60.0:  # whoever reads the version before the last merge has the time of grace
+            time.sleep(grace)
+        require_alone(store)
+        drop_older(store, timedelta(seconds=grace))
+        lost = orphans(store, _age(catalog))
+        remove(store, lost)
+    unneeded = leftovers(catalog, all_files(store), _age(catalog))
+    remove(store, unneeded)
+    LeaseTable(store.location).tidy()
+    return Optimized(
+        before=before,
+        after=measure(store),
+        dropped=dropped,
+        leftovers=tuple(file.path for file in unneeded),
+        orphans=len(lost),
+        tags=tuple(store.tags()),
+        left_alone=_why_not(whole),
+        dry_run=False,
+    )
 
 
-_BLOB = re.compile(r"[0-9a-f]{64}|tmp\w+|.+\.tmp")
+def _merge_all(store: Store) -> None:
+    """Merge all fragments that can be merged; after a conflict, list the rest again."""
+    for _ in range(ATTEMPTS):
+        table = store.writer()
+        with suppress(Conflict):
+            for part in [part for group in groups(table) for part in group.to_rewrite()]:
+                require_alone(store)
+                merge(store, table, part)
+            return
+
+
 _OF_A_VERSION = re.compile(r"(?:ledger|staged|counts)-(\w+)(?:-\d+)?\.\w+")
 
 
@@ -247,7 +300,7 @@ def leftovers(catalog: Catalog, files: list[Stored], age: timedelta) -> list[Sto
             continue
         name = name.partition("/")[0]
         version = _OF_A_VERSION.fullmatch(name)
-        unneeded = _BLOB.fullmatch(name) and name not in needed and file.changed < before
+        unneeded = is_blob(name) and name not in needed and file.changed < before
         if unneeded or (version and _without_vectors(registry, version[1])):
             found.append(file)
     return found

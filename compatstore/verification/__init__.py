@@ -1,8 +1,7 @@
 """Whether a gallery is sound, and whether this machine is fit to work on it."""
 
 from compatstore.verification.checks import verify, verify_at
-from compatstore.verification.context import Finding, Verification
-from compatstore.verification.environment import Diagnosis, Examination
+from compatstore.verification.context import Diagnosis, Examination, Finding, Verification
 from compatstore.verification.examination import doctor
 
 __all__ = ["Diagnosis", "Examination", "Finding", "Verification", "doctor", "verify", "verify_at"]

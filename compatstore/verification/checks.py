@@ -17,31 +17,31 @@ from compatstore.verification.columns import (
     check_columns,
     check_ids,
     check_indexes,
+    check_missing,
     check_origins,
     check_overwritten,
+    check_rows,
     check_unused_columns,
+    check_vectors,
 )
-from compatstore.verification.context import CheckContext, Finding, Verification
-from compatstore.verification.files import (
-    check_artifacts,
-    check_data_files,
-    check_index_files,
-    check_leftovers,
-    check_models,
-)
+from compatstore.verification.context import CheckContext, Finding, Observation, Verification
 from compatstore.verification.records import (
     check_accounts,
+    check_artifacts,
+    check_data_files,
     check_history,
+    check_index_files,
     check_leases,
+    check_leftovers,
+    check_models,
     check_runs,
     check_staged,
     check_tags,
     check_versions,
 )
-from compatstore.verification.rows import check_missing, check_rows, check_vectors
 
 ATTEMPTS = 5
-Check = Callable[[CheckContext], Iterable[Finding]]
+Check = Callable[[CheckContext], Iterable[Observation]]
 
 CHECKS: dict[str, Check] = {
     "versions": check_versions,
@@ -143,7 +143,8 @@ def _way_back(location: Location) -> str:
 
 def _carry_out(name: str, check: Check, context: CheckContext) -> Iterator[Finding]:
     try:
-        yield from check(context)
+        for severity, what, repair in check(context):
+            yield Finding(check=name, severity=severity, what=what, repair=repair)
     except CompatStoreError as error:
         yield _unreadable(name, error, error.fix)
     except BaseException as error:  # what Lance and Arrow raise for files they cannot read, panics among it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from compatstore import next_step
 from compatstore.arrays import ArrowBatch
@@ -14,10 +14,10 @@ from compatstore.storage.columns import VersionColumns
 from compatstore.storage.records import RunRecord, VersionRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
-from compatstore.storage.store import storage_errors
 from compatstore.upgrade.states import run_of
 
 Severity = Literal["error", "warning", "note"]
+Observation: TypeAlias = tuple[Severity, str, str]  # with what was found, and the repair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +62,38 @@ class Verification:
         return all(finding.severity == "note" for finding in self.findings)
 
 
+Level = Literal["ok", "warning", "problem"]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One thing that was looked at.
+
+    Attributes:
+        topic: What it is.
+        level: "ok"; "warning": something is slow, missing or may go wrong; "problem": something cannot work.
+        what: What was found.
+        fix: What to do about it; with "ok", how to have more.
+    """
+
+    topic: str
+    level: Level
+    what: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examination:
+    """All that was looked at, in order."""
+
+    diagnoses: tuple[Diagnosis, ...]
+
+    @property
+    def fit(self) -> bool:
+        """Whether there is no problem."""
+        return all(diagnosis.level != "problem" for diagnosis in self.diagnoses)
+
+
 BATCH_ROWS = 4096
 
 
@@ -103,15 +135,13 @@ class CheckContext:
 
     def count(self, condition: str) -> int:
         """Rows that fulfil an SQL condition."""
-        with storage_errors(f"count rows of {self.catalog.store.location.name}"):
-            return int(self.snapshot.count_rows(condition))
+        return int(self.snapshot.count_rows(condition))
 
     def batches(self, columns: Sequence[str]) -> Iterator[ArrowBatch]:
         """Read columns of all rows, a few thousand rows at a time."""
-        with storage_errors(f"read {', '.join(columns)} of {self.catalog.store.location.name}"):
-            yield from self.snapshot.to_batches(
-                columns=list(dict.fromkeys(columns)), batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1
-            )
+        return self.snapshot.to_batches(
+            columns=list(dict.fromkeys(columns)), batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1
+        )
 
     def call(self, verb: str, *operands: object, **options: object) -> str:
         """A call of a verb on this gallery."""

@@ -1,14 +1,21 @@
-"""Examine the environment, and where a gallery lies: access to read and to write, clock, free space.
+"""Examine the environment (Python, libraries, memory), and where a gallery lies: access, clock, free space.
 
 What is no gallery yet is looked at in `plain_vectors.py`.
 """
 
 from __future__ import annotations
 
+import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from compatstore.errors import CompatStoreError, InvalidInput, StorageError
 from compatstore.storage.catalog import Catalog
@@ -19,27 +26,133 @@ from compatstore.storage.registry import Registry
 from compatstore.storage.store import Store
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.states import CUTOVER, READY, run_of
-from compatstore.verification.environment import (
-    Diagnosis,
-    Examination,
-    accelerator,
-    lance_libraries,
-    memory,
-    needed_libraries,
-    optional_libraries,
-    python_version,
-    threads,
-)
+from compatstore.verification.context import Diagnosis, Examination
 from compatstore.verification.plain_columns import open_plain
 from compatstore.verification.plain_vectors import NamedColumns, look_at_vectors
+
+PACKAGE = "compatstore"
+FOR_DEVELOPERS = "dev"
+
+
+def python_version() -> Iterator[Diagnosis]:
+    """Python is one that the package supports."""
+    found, wanted = platform.python_version(), metadata.metadata(PACKAGE)["Requires-Python"]
+    if found in SpecifierSet(wanted):
+        yield Diagnosis("Python", "ok", found)
+    else:
+        yield Diagnosis("Python", "problem", found, f"Use Python {wanted}.")
+
+
+def needed_libraries() -> Iterator[Diagnosis]:
+    """Libraries that the package cannot work without."""
+    for requirement in _requirements(""):
+        found = _version(requirement.name)
+        if found is not None and found in requirement.specifier:
+            yield Diagnosis(requirement.name, "ok", found)
+            continue
+        what = f"{found or 'not installed'}, needed: {requirement.specifier}"
+        yield Diagnosis(requirement.name, "problem", what, f'Run: pip install "{requirement}"')
+
+
+def optional_libraries() -> Iterator[Diagnosis]:
+    """Extras: what is not installed, and what is in a version that is not supported."""
+    for extra in metadata.metadata(PACKAGE).get_all("Provides-Extra") or []:
+        if extra != FOR_DEVELOPERS:
+            yield _extra(extra, [r for r in _requirements(extra) if r.name != PACKAGE])
+
+
+def _extra(extra: str, requirements: Iterable[Requirement]) -> Diagnosis:
+    found = [(requirement, _version(requirement.name)) for requirement in requirements]
+    missing = [str(requirement) for requirement, version in found if version is None]
+    other = [f"{r.name} {version}" for r, version in found if version is not None and version not in r.specifier]
+    fix = f'Run: pip install "{PACKAGE}[{extra}]"'
+    topic = f"extra {extra}"
+    if missing:
+        return Diagnosis(topic, "ok", f"not installed: {', '.join(missing)}", fix)
+    if other:
+        return Diagnosis(topic, "warning", f"unsupported versions: {', '.join(other)}", fix)
+    return Diagnosis(topic, "ok", "installed")
+
+
+def _requirements(extra: str) -> list[Requirement]:
+    """What the package needs, or what an extra adds to that."""
+    found = []
+    for requirement in map(Requirement, metadata.requires(PACKAGE) or []):
+        marker = requirement.marker
+        always = marker is None or marker.evaluate({"extra": ""})
+        if always != bool(extra) and (always or (marker is not None and marker.evaluate({"extra": extra}))):
+            requirement.marker = None
+            found.append(requirement)
+    return found
+
+
+def _version(library: str) -> str | None:
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+MEMORY_NEEDED = 2 << 30  # what a hop and a backfill stay under
+GROUP = Path("/sys/fs/cgroup")  # limits of a container
+
+
+def accelerator() -> Iterator[Diagnosis]:
+    """Torch and CUDA."""
+    if find_spec("torch") is None:
+        fix = 'To train, use a GPU or bfloat16: pip install "compatstore[train]"'
+        yield Diagnosis("torch", "ok", "not installed; hops in float32 on the CPU need none", fix)
+        return
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        fix = "Run: pip install --force-reinstall torch"
+        yield Diagnosis("torch", "warning", f"installed, but it cannot be loaded: {error}", fix)
+        return
+    if torch.cuda.is_available():
+        names = ", ".join(torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count()))
+        precision = "with bfloat16" if torch.cuda.is_bf16_supported() else "without bfloat16"
+        yield Diagnosis("torch", "ok", f"{torch.__version__} on {names}, {precision}")
+    else:
+        yield Diagnosis("torch", "ok", f"{torch.__version__}, no CUDA")
+
+
+def memory() -> Iterator[Diagnosis]:
+    """A hop and a backfill have room."""
+    available = _available_memory()
+    if available is None:
+        yield Diagnosis("memory", "ok", "cannot be told on this system")
+        return
+    what = f"{available / 2**30:.1f} GiB free"
+    if available < MEMORY_NEEDED:
+        fix = f"Free some: an upgrade may take up to {MEMORY_NEEDED / 2**30:.0f} GiB."
+        yield Diagnosis("memory", "warning", what, fix)
+    else:
+        yield Diagnosis("memory", "ok", what)
+
+
+def _available_memory() -> int | None:
+    """Bytes that can be had without swapping, on the machine and in its container."""
+    lines = [line.split() for line in _read(Path("/proc/meminfo")).splitlines()]
+    free = [int(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:"]
+    limit, used = _read(GROUP / "memory.max"), _read(GROUP / "memory.current")
+    if limit.isdigit() and used.isdigit():
+        free.append(int(limit) - int(used))
+    return min(free, default=None)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
 
 ENVIRONMENT: tuple[Callable[[], Iterator[Diagnosis]], ...] = (
     python_version,
     needed_libraries,
-    lance_libraries,
     optional_libraries,
     accelerator,
-    threads,
     memory,
 )
 
@@ -50,7 +163,6 @@ def doctor(
     vector: str | None = None,
     id: str | None = None,
     source: str | None = None,
-    order: str | None = None,
     storage_options: dict[str, str] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Examination:
@@ -65,8 +177,6 @@ def doctor(
         vector: Column of the vectors of what is no gallery yet; all columns of lists of numbers where it is None.
         id: Its column of ids; by default one of a usual name, else the first of texts or whole numbers.
         source: Its column to embed from, such as a path or a text.
-        order: Its column that orders the rows, such as a date: ranges of it are compared. By default a column of dates
-            or times, else the ids where they are whole numbers.
         storage_options: What the object store needs.
         progress: Called as it goes on: with the libraries that are looked at, the rows that are read, the parts that
             are compared.
@@ -89,7 +199,7 @@ def doctor(
         monitor.advance(1)
     if gallery is None:
         return Examination(diagnoses=tuple(diagnoses))
-    named = NamedColumns(vector=vector, id=id, source=source, order=order)
+    named = NamedColumns(vector=vector, id=id, source=source)
     plain = open_plain(gallery, storage_options)
     if plain is not None:
         diagnoses += look_at_vectors(plain, named, progress)
@@ -114,9 +224,9 @@ def gallery_place(gallery: object, storage_options: dict[str, str] | None) -> It
         rows = catalog.store.count()
     except CompatStoreError as error:
         what = f"{error.asked}; expected {error.expected}; found {error.found}"
-        yield Diagnosis(topic="gallery", level="problem", what=what, fix=error.fix)
+        yield Diagnosis("gallery", "problem", what, error.fix)
         return
-    yield Diagnosis(topic="gallery", level="ok", what=f"{location.uri}: {rows} items")
+    yield Diagnosis("gallery", "ok", f"{location.uri}: {rows} items")
     yield from _writing(location)
     if not location.is_local:
         yield _conditional_writes(location)
@@ -131,18 +241,18 @@ def _writing(location: Location) -> Iterator[Diagnosis]:
         written = probe(location)
         after = time.time()
     except StorageError as error:
-        yield Diagnosis(topic="writing", level="warning", what=f"read-only: {error.found}", fix=error.fix)
+        yield Diagnosis("writing", "warning", f"read-only: {error.found}", error.fix)
         return
-    yield Diagnosis(topic="writing", level="ok", what="a file of a few bytes was written there and removed")
+    yield Diagnosis("writing", "ok", "a file of a few bytes was written there and removed")
     if written is None:
         return
     apart = max(before - written, written - after, 0.0)
     if apart > CLOCKS_APART:
         what = f"{apart:.0f} s between this machine's and that of the gallery's storage"
         fix = "Synchronise them (NTP): times in the history and in leases are by this machine's."
-        yield Diagnosis(topic="clocks", level="warning", what=what, fix=fix)
+        yield Diagnosis("clocks", "warning", what, fix)
     else:
-        yield Diagnosis(topic="clocks", level="ok", what="this machine's and that of the gallery's storage agree")
+        yield Diagnosis("clocks", "ok", "this machine's and that of the gallery's storage agree")
 
 
 def _conditional_writes(location: Location) -> Diagnosis:
@@ -151,8 +261,8 @@ def _conditional_writes(location: Location) -> Diagnosis:
     try:
         require_conditional_writes(location, f"examine {location.name}")
     except StorageError as error:
-        return Diagnosis(topic=topic, level="problem", what=error.found, fix=error.fix)
-    return Diagnosis(topic=topic, level="ok", what="an object that was there was not written again")
+        return Diagnosis(topic, "problem", error.found, error.fix)
+    return Diagnosis(topic, "ok", "an object that was there was not written again")
 
 
 def _bytes_to_come(registry: Registry, rows: int) -> int:
@@ -173,7 +283,7 @@ def _room(location: Location, needed: int) -> Diagnosis:
     if needed:
         what += f", {needed / 2**30:.2f} GiB needed by the versions that are registered or under way"
     if free < needed:
-        return Diagnosis(topic="disk", level="problem", what=what, fix="Free some, or move the gallery.")
+        return Diagnosis("disk", "problem", what, "Free some, or move the gallery.")
     if free < 2 * needed:
-        return Diagnosis(topic="disk", level="warning", what=what, fix="Free some: other writers need room, too.")
-    return Diagnosis(topic="disk", level="ok", what=what)
+        return Diagnosis("disk", "warning", what, "Free some: other writers need room, too.")
+    return Diagnosis("disk", "ok", what)

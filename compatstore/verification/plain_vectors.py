@@ -23,9 +23,9 @@ from compatstore.errors import CompatStoreError, InvalidInput
 from compatstore.storage.create import adoptable
 from compatstore.storage.lancedb_functions import function_of
 from compatstore.upgrade.progress import Monitor, Progress
-from compatstore.verification.environment import Diagnosis, Level
+from compatstore.verification.context import Diagnosis, Level
 from compatstore.verification.plain_columns import IDS, PlainColumns
-from compatstore.verification.two_models import SAMPLE, TOLD_APART, Mixture, distinct, find_mixture, range_of
+from compatstore.verification.two_models import SAMPLE, TOLD_APART, distinct, find_mixture
 from compatstore.versions import EmbeddingVersion
 
 MOST_DIGESTS = 4 << 20  # that are held; 32 MiB
@@ -40,7 +40,6 @@ class NamedColumns:
     vector: str | None = None
     id: str | None = None
     source: str | None = None
-    order: str | None = None
 
 
 @dataclass
@@ -169,13 +168,12 @@ def look_at_vectors(
     listed = ", ".join(f"{name} ({width or 'lists of any length'})" for name, width in widths.items())
     if not vectors:
         fix = f"Name a column of lists of float32 or float16: {next_step.option('vector', next_step.COLUMN)}."
-        yield Diagnosis(topic="vectors", level="problem", what=f"{what}none of {', '.join(schema.names)}", fix=fix)
+        yield Diagnosis("vectors", "problem", f"{what}none of {', '.join(schema.names)}", fix)
         return
-    yield Diagnosis(topic="vectors", level="ok", what=what + listed)
+    yield Diagnosis("vectors", "ok", what + listed)
     key = named.id or _key(schema)
-    order = named.order or _order(schema, key)
     for name in vectors:
-        yield from _column(plain, name, key, order, progress, several=len(vectors) > 1)
+        yield from _column(plain, name, key, progress, several=len(vectors) > 1)
     if named.source is not None:
         yield _sources(plain, named.source)
     for name in vectors:
@@ -183,7 +181,7 @@ def look_at_vectors(
 
 
 def _require_named(plain: PlainColumns, named: NamedColumns) -> None:
-    for option in ("vector", "id", "source", "order"):
+    for option in ("vector", "id", "source"):
         name = getattr(named, option)
         if name is not None and name not in plain.schema.names:
             expected = f"{next_step.option(option)} of {', '.join(plain.schema.names)}"
@@ -206,12 +204,6 @@ def _key(schema: ArrowSchema) -> str | None:
     return next((name for name in IDS if name in fits), fits[0] if fits else None)
 
 
-def _order(schema: ArrowSchema, key: str | None) -> str | None:
-    dates = [f.name for f in schema if pa.types.is_timestamp(f.type) or pa.types.is_date(f.type)]
-    numbers = [key] if key is not None and pa.types.is_integer(schema.field(key).type) else []
-    return next(iter([*dates, *numbers]), None)
-
-
 def _followed(plain: PlainColumns, progress: Callable[[Progress], None] | None) -> PlainColumns:
     """The same with progress while columns are read."""
 
@@ -229,7 +221,6 @@ def _column(
     plain: PlainColumns,
     name: str,
     key: str | None,
-    order: str | None,
     progress: Callable[[Progress], None] | None,
     *,
     several: bool,
@@ -237,26 +228,25 @@ def _column(
     """What is wrong with one column."""
     draw = np.random.default_rng(0).choice(plain.rows, min(SAMPLE, plain.rows), replace=False)
     tally = VectorTally(sampled=np.sort(draw))
-    others: dict[str, list[ArrowArray]] = {each: [] for each in (key, order) if each is not None}
-    for batch in plain.read(list(dict.fromkeys([name, *others]))):
+    keys = list[object]()
+    for batch in plain.read(list(dict.fromkeys([name, *([key] if key else [])]))):
         start = tally.rows
         tally.add(batch.column(name))
-        inside = tally.sampled[(tally.sampled >= start) & (tally.sampled < tally.rows)] - start
-        for each, parts in others.items():
-            parts.append(batch.column(each).take(pa.array(inside)))
+        if key is not None:
+            inside = tally.sampled[(tally.sampled >= start) & (tally.sampled < tally.rows)] - start
+            keys += batch.column(key).take(pa.array(inside)).to_pylist()
     of = f" of {name}" if several else ""
     yield from _flaws(tally, name, of)
     if tally.sound:
-        values = {each: pa.chunked_array(parts).to_pylist() for each, parts in others.items() if parts}
-        yield _two_models(tally, name, of, values, key, order, progress)
+        yield _two_models(tally, name, of, key, keys, progress)
 
 
 def _flaws(tally: VectorTally, name: str, of: str) -> Iterator[Diagnosis]:
     def said(topic: str, rows: int, what: str, fix: str, flaw: str = "") -> Diagnosis:
         if not rows:
-            return Diagnosis(topic=f"{topic}{of}", level="ok", what="none")
+            return Diagnosis(f"{topic}{of}", "ok", "none")
         at = f", the first at row {', '.join(map(str, tally.first[flaw]))}" if flaw else ""
-        return Diagnosis(topic=f"{topic}{of}", level="warning", what=f"{rows} rows {what}{at}", fix=fix)
+        return Diagnosis(f"{topic}{of}", "warning", f"{rows} rows {what}{at}", fix)
 
     again = "Embed these rows again, or delete them: no transform and no search can use them."
     yield said("missing vectors", tally.empty, "have none", "Embed them, or let an upgrade's backfill do it.")
@@ -264,7 +254,7 @@ def _flaws(tally: VectorTally, name: str, of: str) -> Iterator[Diagnosis]:
     if other:
         sizes = ", ".join(f"{rows} of {size} values" for size, rows in tally.lengths.most_common(NAMED))
         fix = "They are another model's, or cut off: give each length a column of its own."
-        yield Diagnosis(topic=f"lengths{of}", level="problem", what=f"{name}: {sizes}", fix=fix)
+        yield Diagnosis(f"lengths{of}", "problem", f"{name}: {sizes}", fix)
     yield said("not finite", tally.broken, "hold NaN, infinite or missing values", again, "broken")
     yield said("zero vectors", tally.zero, "are zero", again, "zero")
     if tally.sound:
@@ -275,73 +265,48 @@ def _flaws(tally: VectorTally, name: str, of: str) -> Iterator[Diagnosis]:
         if repeats:
             what = f"{about}{repeats} rows repeat the vector of another one"
             level: Level = "warning" if repeats > tally.sound // 100 else "ok"
-            yield Diagnosis(topic=f"repeated vectors{of}", level=level, what=what, fix=fix)
+            yield Diagnosis(f"repeated vectors{of}", level, what, fix)
         else:
-            yield Diagnosis(topic=f"repeated vectors{of}", level="ok", what="none")
+            yield Diagnosis(f"repeated vectors{of}", "ok", "none")
 
 
 def _length(tally: VectorTally, of: str) -> Diagnosis:
     topic = f"unit length{of}"
     if tally.unit == tally.sound:
         fix = f"Adopt it with {next_step.option('normalised', True, within='EmbeddingVersion')}."
-        return Diagnosis(topic=topic, level="ok", what="all vectors have it", fix=fix)
+        return Diagnosis(topic, "ok", "all vectors have it", fix)
     what = f"{tally.unit} of {tally.sound} vectors have it; lengths from {tally.shortest:.3g} to {tally.longest:.3g}"
     if not tally.unit:
         fix = "Choose the metric with care: l2 and dot count lengths, cosine does not."
-        return Diagnosis(topic=topic, level="ok", what=what, fix=fix)
+        return Diagnosis(topic, "ok", what, fix)
     fix = "Find out why some have it: an app that began to normalise ranks both kinds together under l2 and dot."
-    return Diagnosis(topic=topic, level="warning", what=what, fix=fix)
+    return Diagnosis(topic, "warning", what, fix)
 
 
 def _two_models(
     tally: VectorTally,
     name: str,
     of: str,
-    values: dict[str, list[object]],
     key: str | None,
-    order: str | None,
+    keys: list[object],
     progress: Callable[[Progress], None] | None,
 ) -> Diagnosis:
     rows, places = tally.sample()
-    sampled = np.searchsorted(tally.sampled, places)
-    if order is not None:
-        keys = [values[order][at] for at in sampled]
-        known = np.array([at for at, value in enumerate(keys) if value is not None], np.intp)
-        by_order = sorted(known.tolist(), key=lambda at: keys[at])
-        rows, places, sampled = rows[by_order], places[by_order], sampled[by_order]
     found = find_mixture(rows, progress=progress)
     topic = f"two models{of}"
     if found is None:
-        return Diagnosis(topic=topic, level="ok", what=f"not judged: {len(rows)} distinct vectors are too few")
+        return Diagnosis(topic, "ok", f"not judged: {len(rows)} distinct vectors are too few")
     if not found.found:
-        return Diagnosis(topic=topic, level="ok", what=f"no sign of them in {len(rows)} distinct vectors")
+        return Diagnosis(topic, "ok", f"no sign of them in {len(rows)} distinct vectors")
     what = (
         f"a part of {found.share:.0%} of {name} is told from the rest by its spectrum: {found.told_apart:.1%} of rows "
         f"whose neighbours were not learned from, {TOLD_APART:.0%} are a sign of another model"
     )
-    what += _where(found, [values[each] for each in (order, key) if each is not None], order, key, sampled, places)
+    part = places[found.part][:NAMED]
+    named = part.tolist() if key is None else [keys[at] for at in np.searchsorted(tally.sampled, part)]
+    what += f"; such as {key or 'rows'} {', '.join(map(str, named))}"
     fix = "Find out what embedded these rows, and embed them again by one model; or keep each model in its own column."
-    return Diagnosis(topic=topic, level="problem", what=what, fix=fix)
-
-
-def _where(
-    found: Mixture,
-    columns: Sequence[list[object]],
-    order: str | None,
-    key: str | None,
-    sampled: npt.NDArray[np.intp],
-    places: npt.NDArray[np.int64],
-) -> str:
-    text = ""
-    if order is not None:
-        span = range_of(found.part)
-        if span is not None:
-            first, last = (columns[0][sampled[at]] for at in span)
-            text = f"; most of it lies from {order} {first} to {last}"
-    part = np.flatnonzero(found.part)[:NAMED]
-    if key is None:
-        return f"{text}; such as rows {', '.join(str(int(places[at])) for at in part)}"
-    return f"{text}; such as {key} {', '.join(str(columns[-1][sampled[at]]) for at in part)}"
+    return Diagnosis(topic, "problem", what, fix)
 
 
 def _sources(plain: PlainColumns, source: str) -> Diagnosis:
@@ -353,9 +318,9 @@ def _sources(plain: PlainColumns, source: str) -> Diagnosis:
         missing += int(pc.sum(pc.or_kleene(column.is_null(), empty).fill_null(True)).as_py() or 0)
         total += len(column)
     if not missing:
-        return Diagnosis(topic="sources", level="ok", what=f"each row has its {source}")
+        return Diagnosis("sources", "ok", f"each row has its {source}")
     fix = "An upgrade cannot embed these natively: they keep what a transform makes of their vectors."
-    return Diagnosis(topic="sources", level="warning", what=f"{missing} of {total} rows have no {source}", fix=fix)
+    return Diagnosis("sources", "warning", f"{missing} of {total} rows have no {source}", fix)
 
 
 def _adoption(plain: PlainColumns, vector: str, key: str | None, source: str | None) -> Diagnosis:
@@ -366,16 +331,16 @@ def _adoption(plain: PlainColumns, vector: str, key: str | None, source: str | N
         what = f"{plain.name} is no Lance table: its rows are added to a gallery, with columns id and vector"
         rows = next_step.Word("rows", shlex.quote(plain.name))
         made = next_step.both(next_step.creating("photos.lance", dim), next_step.call("add", rows, at="photos.lance"))
-        return Diagnosis(topic=topic, level="ok", what=what, fix=f"Run: {made}")
+        return Diagnosis(topic, "ok", what, f"Run: {made}")
     if key is None:
         what, named = "refused: no column of ids, texts or whole numbers", next_step.option("id", next_step.COLUMN)
-        return Diagnosis(topic=topic, level="problem", what=what, fix=f"Add one, or name it: {named}.")
+        return Diagnosis(topic, "problem", what, f"Add one, or name it: {named}.")
     version = _free_version(schema)
     try:
         taken = adoptable(plain.store, EmbeddingVersion(version, dim=dim), vector=vector, id_column=key, source=source)
     except CompatStoreError as error:
         what = f"refused: {vector} as vectors and {key} as ids; expected {error.expected}; found {error.found}"
-        return Diagnosis(topic=topic, level="problem", what=what, fix=error.fix or "Name other columns.")
+        return Diagnosis(topic, "problem", what, error.fix or "Name other columns.")
     kept = [each for each in schema.names if each not in (vector, key, taken.source)]
     what = (
         f"{vector} becomes the vectors of {version} ({dim} values, {taken.columns.dtype}), {key} the ids"
@@ -388,7 +353,7 @@ def _adoption(plain: PlainColumns, vector: str, key: str | None, source: str | N
         what += f"; LanceDB's function {declared.name} is the model, and is built where code is trusted"
     described = next_step.made("EmbeddingVersion", version, dim=next_step.Word(f"{dim}", None))
     adopt = next_step.call("adopt", described, at=plain.name, vector=vector, id=key, source=source)
-    return Diagnosis(topic=topic, level="ok", what=what, fix=f"Run: {adopt}")
+    return Diagnosis(topic, "ok", what, f"Run: {adopt}")
 
 
 def _free_version(schema: ArrowSchema) -> str:

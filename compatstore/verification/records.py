@@ -1,44 +1,43 @@
-"""What the registry and the files of upgrades say: versions, runs, history, tags; staged natives, accounts, leases."""
+"""Records and files: versions, runs, history, tags, staged natives, accounts, leases; files of and beside the table."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
-from compatstore.errors import CompatStoreError, StorageError, first_offenders
+from compatstore import next_step
+from compatstore.artifacts import Artifact
+from compatstore.errors import CompatStoreError, CorruptArtifact, StorageError, first_offenders
 from compatstore.storage import registry as registry_module
-from compatstore.storage.catalog import id_arrow_type
-from compatstore.storage.failures import is_panic, told
-from compatstore.storage.files import FOLDER
+from compatstore.storage.catalog import read_head
+from compatstore.storage.failures import ends_whole, is_panic, told
+from compatstore.storage.files import FOLDER, Files, is_blob
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import ledger_of
-from compatstore.storage.records import RunRecord
-from compatstore.storage.registry import Registry
-from compatstore.storage.row_digests import removal
-from compatstore.storage.staging import Staging, staged_version
-from compatstore.upgrade.leases.lease import lease_in, leases_in
-from compatstore.upgrade.leases.stop_request import requests_in
+from compatstore.storage.records import ArtifactRecord, RunRecord
+from compatstore.storage.registry import Registry, referenced
+from compatstore.storage.staging import Staging, removal, staged_version
+from compatstore.upgrade.leases.lease import lease_in, leases_in, requests_in
 from compatstore.upgrade.states import STATES, tag_of
-from compatstore.verification.context import CheckContext, Finding, Severity
+from compatstore.verification.context import CheckContext, Observation
 
 NAMED = 5
 RESTORE = "Restore an earlier table version."
 
 
-def check_versions(context: CheckContext) -> Iterator[Finding]:
+def check_versions(context: CheckContext) -> Iterator[Observation]:
     """Every version's record makes sense, and the active one has vectors."""
     for what in context.registry.contradictions:
-        yield _wrong("versions", what, RESTORE)
+        yield "error", what, RESTORE
 
 
-def check_runs(context: CheckContext) -> Iterator[Finding]:
+def check_runs(context: CheckContext) -> Iterator[Observation]:
     """Every upgrade is in a known state, between versions and over artifacts that are there."""
     for target, run in context.registry.runs.items():
         for why in _complaints(context.registry, target, run):
-            yield _wrong(
-                "upgrades", f"the upgrade to {target} {why}", f"Begin it again: {context.call('retire', target)}"
-            )
+            yield "error", f"the upgrade to {target} {why}", f"Begin it again: {context.call('retire', target)}"
 
 
 def _complaints(registry: Registry, target: str, run: RunRecord) -> Iterator[str]:
@@ -54,7 +53,7 @@ def _complaints(registry: Registry, target: str, run: RunRecord) -> Iterator[str
         yield f"is in state {run.state}, but {target} has no columns"
 
 
-def check_history(context: CheckContext) -> Iterator[Finding]:
+def check_history(context: CheckContext) -> Iterator[Observation]:
     """The history's steps are numbered from 1 without a gap, up to the number that the registry knows."""
     numbers = [entry.number for entry in registry_module.history(context.catalog.store, context.snapshot)]
     counted = context.registry.history
@@ -62,15 +61,10 @@ def check_history(context: CheckContext) -> Iterator[Finding]:
         there = set(numbers)
         lost = list(islice((number for number in range(1, counted + 1) if number not in there), NAMED))
         found = f"steps {', '.join(map(str, lost))} are gone" if lost else f"it has {len(numbers)} steps"
-        yield Finding(
-            check="history",
-            severity="warning",
-            what=f"{found}; the registry counts {context.registry.history}",
-            repair="Nothing that searches need is lost. " + RESTORE,
-        )
+        yield "warning", f"{found}; the registry counts {counted}", f"Nothing that searches need is lost. {RESTORE}"
 
 
-def check_tags(context: CheckContext) -> Iterator[Finding]:
+def check_tags(context: CheckContext) -> Iterator[Observation]:
     """Our tags pin table versions that are there, for versions that have vectors; the active one has its tag."""
     registry, store = context.registry, context.catalog.store
     tags = store.tags()
@@ -78,15 +72,13 @@ def check_tags(context: CheckContext) -> Iterator[Finding]:
     for tag in sorted(tags.keys() & names.keys()):
         version = names[tag]
         if registry.versions[version].columns is None:
-            yield _odd(f"tag {tag} pins a version without vectors", f"Drop it: {context.call('retire', version)}")
+            yield "warning", f"tag {tag} pins a version without vectors", f"Drop it: {context.call('retire', version)}"
         if not store.has_version(tags[tag]):
             what = f"tag {tag} pins table version {tags[tag]}, which cannot be read"
-            yield _odd(what, f'Drop it: lance.dataset("{store.location.uri}").tags.delete("{tag}")')
+            yield "warning", what, f'Drop it: lance.dataset("{store.location.uri}").tags.delete("{tag}")'
     if not registry.adopted and tag_of(registry.active) not in tags:
-        yield _odd(
-            f"the active version {registry.active} has no tag that keeps the table as it was when it became active",
-            f"Set it: {_tagging(context)}",
-        )
+        what = f"the active version {registry.active} has no tag that keeps the table as it was when it became active"
+        yield "warning", what, f"Set it: {_tagging(context)}"
 
 
 def _tagging(context: CheckContext) -> str:
@@ -97,15 +89,7 @@ def _tagging(context: CheckContext) -> str:
     return f'lance.dataset("{store.location.uri}").tags.create("{tag_of(active)}", {context.snapshot.version})'
 
 
-def _odd(what: str, repair: str) -> Finding:
-    return Finding(check="tags", severity="warning", what=what, repair=repair)
-
-
-def _wrong(check: str, what: str, repair: str) -> Finding:
-    return Finding(check=check, severity="error", what=what, repair=repair)
-
-
-def check_staged(context: CheckContext) -> Iterator[Finding]:
+def check_staged(context: CheckContext) -> Iterator[Observation]:
     """Natives that wait to be folded into the table can be read, are what was staged, and belong to an open upgrade."""
     names = [name for name in context.catalog.blobs.names() if staged_version(name)]
     sound = set(names)
@@ -114,7 +98,7 @@ def check_staged(context: CheckContext) -> Iterator[Finding]:
         staging = _staging(context, version)
         if not staging.counts(name):
             what = f"{name} was written by a manager that had lost its lease to {version}; nothing reads it"
-            yield _staged("note", what, f"Remove it: rm -r {shlex.quote(staging.address(name))}")
+            yield "note", what, f"Remove it: rm -r {shlex.quote(staging.address(name))}"
             continue
         try:
             lost, why = staging.examine(name), ""
@@ -123,32 +107,28 @@ def check_staged(context: CheckContext) -> Iterator[Finding]:
         if why:
             sound.remove(name)
             what = f"natives of {version} in {name} cannot be used: {why}"
-            yield _staged("error", what, removal(staging.address(name)))
+            yield "error", what, removal(staging.address(name))
         elif lost:
             what = f"{lost} data files of natives of {version} in {name} belong to no batch that was finished"
-            yield _staged("note", what, removal(staging.address(name)))
+            yield "note", what, removal(staging.address(name))
     for version in dict.fromkeys(str(staged_version(name)) for name in names):
         if all(name in sound for name in names if staged_version(name) == version):
             yield from _waiting(context, version)
 
 
 def _staging(context: CheckContext, version: str) -> Staging:
-    run, record = context.run(version), context.registry.versions.get(version)
-    dim, side_dim = (1, None) if record is None else (record.dim, record.side_dim)
-    since = 0 if run is None else run.lease
-    id_type = id_arrow_type(context.registry)
-    return Staging(context.catalog.store.location, version, dim, id_type, side_dim, since=since)
+    return Staging.of(context.catalog.store, context.registry, version, context.run(version))
 
 
-def _waiting(context: CheckContext, version: str) -> Iterator[Finding]:
+def _waiting(context: CheckContext, version: str) -> Iterator[Observation]:
     """Whether natives of a version wait, and for what."""
     rows = len(_staging(context, version))
     use, drop = context.call("upgrade", version), context.call("retire", version)
     if rows and context.run(version) is not None:
-        yield _staged("note", f"{rows} natives of {version} are stored, but not in its column yet", f"Go on: {use}")
+        yield "note", f"{rows} natives of {version} are stored, but not in its column yet", f"Go on: {use}"
     elif rows:
         what = f"{rows} natives of {version} wait for an upgrade that is not open"
-        yield _staged("warning", what, f"Use them: {use}; or drop them: {drop}")
+        yield "warning", what, f"Use them: {use}; or drop them: {drop}"
 
 
 def _why(error: BaseException) -> str:
@@ -160,21 +140,16 @@ def _why(error: BaseException) -> str:
     return told(error)
 
 
-def _staged(severity: Severity, what: str, repair: str) -> Finding:
-    return Finding(check="staged natives", severity=severity, what=what, repair=repair)
-
-
-def check_accounts(context: CheckContext) -> Iterator[Finding]:
+def check_accounts(context: CheckContext) -> Iterator[Observation]:
     """What an upgrade has spent, and could not embed, can be read."""
     for run in context.registry.runs.values():
         try:
             ledger_of(context.catalog, context.registry, run).load()
         except StorageError as error:
-            what = f"what the upgrade to {run.target} has spent cannot be read: {error.found}"
-            yield Finding(check="accounts", severity="error", what=what, repair=error.fix)
+            yield "error", f"what the upgrade to {run.target} has spent cannot be read: {error.found}", error.fix
 
 
-def check_leases(context: CheckContext) -> Iterator[Finding]:
+def check_leases(context: CheckContext) -> Iterator[Observation]:
     """Who works on the gallery, and who asks them to stop, can be read."""
     location = context.catalog.store.location
     try:
@@ -186,5 +161,111 @@ def check_leases(context: CheckContext) -> Iterator[Finding]:
         why = _why(error)
     if why:
         path = shlex.quote(location.child(FOLDER, "leases.lance"))
-        repair = f"Remove it when nobody is at work: rm -r {path}"
-        yield Finding(check="leases", severity="error", what=f"who works cannot be read: {why}", repair=repair)
+        yield "error", f"who works cannot be read: {why}", f"Remove it when nobody is at work: rm -r {path}"
+
+
+def check_data_files(context: CheckContext) -> Iterator[Observation]:
+    """No data file is gone or cut short."""
+    wrong: dict[str, list[str]] = {}
+    for fragment in context.snapshot.get_fragments():
+        for file in fragment.metadata.files:
+            found = _objection(context, file)
+            if found:
+                wrong.setdefault(found, []).append(file.path)
+    repair = f"Put them back from a backup, or restore a table version before {context.snapshot.version}."
+    for found, names in wrong.items():
+        yield "error", f"{len(names)} data files are {found}: {first_offenders(names)}", repair
+
+
+def _objection(context: CheckContext, file: Any) -> str:
+    """What is wrong with a file, by Lance's metadata of it; "" where nothing is."""
+    if getattr(file, "base_id", None) is not None:  # it lies with another table, which this one was cloned from
+        return ""
+    files = Files(context.catalog.store.location, "data")
+    if not files.exists(file.path):
+        return "gone"
+    return "" if ends_whole(files, file.path, file.file_size_bytes) else "cut short"
+
+
+def check_index_files(context: CheckContext) -> Iterator[Observation]:
+    """No file of an index is gone or cut short."""
+    store = context.catalog.store
+    for index in context.snapshot.describe_indices():
+        for segment in index.segments:
+            if getattr(segment, "base_id", None) is not None:
+                continue
+            files = Files(store.location, "_indices", str(segment.uuid))
+            sizes = [files.size(name) for name in files.names()]
+            kept = sum(size for size in sizes if size is not None)
+            short = [name for name in files.names() if not ends_whole(files, name)]
+            lacking = None not in sizes and segment.size_bytes is not None and kept != segment.size_bytes
+            if short or lacking or not sizes:
+                what = f"files of the index {index.name} are gone or cut short: {first_offenders(short)}"
+                yield "error", what, f"Build it again: {_building(context, list(index.field_names))}"
+
+
+def _building(context: CheckContext, columns: list[str]) -> str:
+    """How to build the index on a column again."""
+    uri, registry = context.catalog.store.location.uri, context.registry
+    if columns == [registry.id_column]:
+        return f'lance.dataset("{uri}").create_scalar_index("{columns[0]}", "BTREE", replace=True)'
+    for record in registry.live:
+        if record.columns is not None and columns == [record.columns.vector]:
+            return context.call("index create", record.name)
+    return f'as it was built: lance.dataset("{uri}").create_index("{columns[0]}", ..., replace=True)'
+
+
+def check_artifacts(context: CheckContext) -> Iterator[Observation]:
+    """Every linked artifact can be loaded, and is made for the models of its two versions."""
+    for record in context.registry.artifacts.values():
+        try:
+            _load(context, record)
+        except CompatStoreError as error:
+            what = f"artifact {record.id[:12]}, {record.source} -> {record.target}: {error.asked}; found {error.found}"
+            again = f"Link it again: {context.call('link', next_step.ARTIFACT)}"
+            yield "error", what, error.fix if isinstance(error, StorageError) else again
+
+
+def _load(context: CheckContext, record: ArtifactRecord) -> None:
+    """Load an artifact as an upgrade does.
+
+    Raises:
+        CompatStoreError: It cannot be loaded, or is not what the registry says.
+    """
+    blobs, registry = context.catalog.blobs, context.registry
+    artifact = Artifact.from_bytes(blobs.get(record.manifest), blobs.get(record.weights))
+    if (artifact.id, artifact.kind) != (record.id, record.kind):
+        raise CorruptArtifact(
+            f"load artifact {record.id[:12]}",
+            expected=f"a {record.kind} of that id",
+            found=f"a {artifact.kind} with id {artifact.short_id}",
+        )
+    artifact.check(registry.record(record.source).version(), registry.record(record.target).version())
+
+
+def check_models(context: CheckContext) -> Iterator[Observation]:
+    """Heads and encoders that are stored beside the table are there, unchanged and of the right dimension."""
+    for record in context.registry.versions.values():
+        for role, digest in record.stored_models.items():
+            try:
+                data = context.catalog.blobs.get(digest)
+                if role == "head":
+                    read_head(data, record.dim)
+            except CompatStoreError as error:
+                path = context.catalog.store.location.child(FOLDER, digest)
+                what = f"the {role} of {record.name}: {error.asked}; found {error.found}"
+                back = f"Put the file back from a backup: {shlex.quote(path)}"
+                yield "error", what, error.fix if isinstance(error, StorageError) else back
+
+
+def check_leftovers(context: CheckContext) -> Iterator[Observation]:
+    """No blob beside the table is without use; a process that was killed while it linked or registered leaves some."""
+    try:
+        used = referenced(context.registry, context.catalog.blobs)
+    except CorruptArtifact:  # the check of the history says so; which files are pages cannot be known
+        return
+    for name in context.catalog.blobs.names():
+        if is_blob(name) and name not in used:
+            path = context.catalog.store.location.child(FOLDER, name)
+            what = f"{name[:12]} is used by nothing; a process that was killed left it, or one is at work"
+            yield "note", what, f"Remove it when nothing is at work: rm {shlex.quote(path)}"

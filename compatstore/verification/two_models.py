@@ -272,17 +272,3 @@ def effective_rank(rows: FloatArray) -> float:
     products = centred @ centred.T if len(centred) < centred.shape[1] else centred.T @ centred
     squares = float((products**2).sum())
     return float(np.trace(products) ** 2 / squares) if squares else 0.0
-
-
-def range_of(part: BoolArray) -> tuple[int, int] | None:
-    """First and last position of the shortest range with 0.9 of a part's rows; None if others are many in it.
-
-    Args:
-        part: (n,) bool, in the rows' order.
-    """
-    places = np.flatnonzero(part)
-    held = max(1, round(0.9 * len(places)))
-    spans = places[held - 1 :] - places[: len(places) - held + 1]
-    first = int(np.argmin(spans))
-    start, stop = int(places[first]), int(places[first + held - 1])
-    return (start, stop) if part[start : stop + 1].mean() >= 0.9 else None

@@ -20,8 +20,7 @@ import compatstore as cs
 from compatstore.cli.app import app
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.location import locate
-from compatstore.upgrade.leases.lease import lease_in
-from compatstore.upgrade.leases.stop_request import request_in
+from compatstore.upgrade.leases.lease import lease_in, request_in
 from digits import load_digits
 
 ITEMS = 300

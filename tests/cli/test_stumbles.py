@@ -79,7 +79,7 @@ def test_labels_are_offered_among_columns_that_can_be_labels(database, run):
         cs.EmbeddingVersion("v2", dim=4, encoder=cs.encoders.Precomputed({f"{n}": [1.0] * 4 for n in range(30)}))
     )
     with pytest.raises(InvalidInput) as error:
-        database.upgrade("v2", backfill=cs.Backfill(order="spread-sigma:kinds", share=0.5))
+        database.evaluate("v2", labels="kinds")
     assert "kind" in error.value.expected
     assert "embedding" not in error.value.expected
     assert "Did you mean 'kind'" in error.value.fix

@@ -213,15 +213,6 @@ def test_a_column_that_orders_a_backfill_is_not_dropped(upgradable):
     assert upgradable.maintenance.drop_columns(["number"]) == []
 
 
-def test_a_gallery_with_a_backtick_in_a_columns_name_is_repaired(gallery):
-    gallery._catalog.store.add_columns([pa.field("a`b", pa.int64())])
-    with pytest.raises(cs.CompatStoreError):
-        gallery.add({"id": IDS, "vector": VECTORS})
-    assert gallery.maintenance.drop_columns(["a`b"]) == ["number"]
-    assert gallery.add({"id": IDS, "vector": VECTORS}).rows == 2
-    assert gallery.search(VECTORS[0], 20).num_rows == 12
-
-
 def plain(folder, **columns):
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(VECTORS.reshape(-1)), 4)
     lance.write_dataset(pa.table({"key": IDS, "embedding": vectors} | columns), folder / "plain.lance")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from compatstore.errors import StorageError
 from compatstore.storage import compaction
 from compatstore.storage.compaction import FEWEST, LARGEST_ROWS, SMALL_ROWS, Group, Piece, groups, merge
-from compatstore.storage.deltas import deltas_to_merge
+from compatstore.storage.indexes import deltas_to_merge
 from compatstore.storage.location import locate
 from compatstore.storage.store import Conflict, Store
 from properties import examples

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from compatstore.storage.fragment_counts import FragmentCounts, forget_counts
-from compatstore.storage.fragments import list_fragments
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
 
@@ -86,29 +85,6 @@ def test_rows_that_come_back_are_counted(store):
     table.checkout_version(before).restore()
     lance.dataset(store.location.uri).delete("n % 2 = 1")
     assert known.count(store.snapshot(), EVEN) == 150
-
-
-def test_counts_add_up_when_fragments_are_merged(store):
-    known = counts(store)
-    for condition in (EVEN, NONE):
-        assert known.count(store.snapshot(), condition) == (150 if condition == EVEN else 0)
-    before = list_fragments(store.snapshot())
-    lance.dataset(store.location.uri).optimize.compact_files()
-    (made,) = list_fragments(store.snapshot())
-    assert known.known(EVEN, made) is None
-    known.carry(before, made)
-    assert (known.known(EVEN, made), known.known(NONE, made)) == (150, 0)
-
-
-def test_a_merge_with_a_fragment_that_changed_says_nothing(store):
-    known = counts(store)
-    known.count(store.snapshot(), EVEN)
-    lance.dataset(store.location.uri).delete("n = 102")
-    before = list_fragments(store.snapshot())
-    lance.dataset(store.location.uri).optimize.compact_files()
-    (made,) = list_fragments(store.snapshot())
-    known.carry(before, made)
-    assert known.known(EVEN, made) is None
 
 
 def test_a_column_that_was_dropped_and_added_again_is_another(store):

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from lance.commit import CommitConflictError
 
-from compatstore.storage.deltas import update_index
 from compatstore.storage.ids import read_rows
+from compatstore.storage.indexes import update_index
 from compatstore.storage.location import locate
 from compatstore.storage.moves import commit_move, unmovable, write_rows
 from compatstore.storage.store import PRIMARY_KEY, Store
@@ -146,4 +146,4 @@ def test_moved_rows_come_back_into_the_indexes(store):
     version = store.snapshot().version
     update_index(store)
     assert store.snapshot().version == version, "an index that has all rows is left alone"
-    assert store.scan(["views"], "id = 12")["views"].to_pylist() == [7]
+    assert store.snapshot().to_table(columns=["views"], filter="id = 12")["views"].to_pylist() == [7]

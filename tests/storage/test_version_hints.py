@@ -1,4 +1,4 @@
-"""A process that does not know of a cutover is told which version is active, since when, and the way out."""
+"""A process that does not know of a cutover is told which version is active, and the way out."""
 
 from __future__ import annotations
 
@@ -19,10 +19,6 @@ def switched(upgradable):
     return upgradable
 
 
-def since(gallery, step):
-    return next(entry.at for entry in reversed(gallery.maintenance.history()) if entry.step == step)
-
-
 def refusal(call):
     with pytest.raises(InvalidInput) as refused:
         call()
@@ -33,7 +29,7 @@ def refusal(call):
 @pytest.mark.parametrize("query", [OLD, OLD.tolist(), [OLD.tolist()] * 2, np.ones((2, 4))], ids=repr)
 def test_a_query_of_the_version_before_a_cutover(switched, query):
     error = refusal(lambda: switched.search(query))
-    assert f"v2, the active version since {since(switched, 'cutover')}" in error.expected
+    assert "v2, the active version," in error.expected
     assert error.expected.endswith("vectors of 6 values")
     assert "4" in error.found
     assert error.fix == 'v1 has 4 values: name it, version="v1", or embed with the model of v2.'
@@ -43,16 +39,16 @@ def test_a_query_of_the_version_before_a_cutover(switched, query):
 @pytest.mark.full
 def test_items_of_the_version_before_a_cutover(switched):
     error = refusal(lambda: switched.add({"id": ["new"], "vector": OLD[None]}))
-    assert "v2, the active version since" in error.expected
+    assert "v2, the active version," in error.expected
     assert error.fix.startswith('v1 has 4 values: name it, version="v1"')
     assert switched.add({"id": ["new"], "vector": OLD[None]}, "v1").rows == 1
 
 
 @pytest.mark.full
-def test_after_a_rollback_the_time_is_that_of_the_rollback(switched):
+def test_after_a_rollback_the_version_before_is_active(switched):
     switched.rollback()
     error = refusal(lambda: switched.search(NEW))
-    assert f"v1, the active version since {since(switched, 'rollback')}" in error.expected
+    assert "v1, the active version," in error.expected
     assert error.fix.startswith('v2 has 6 values: name it, version="v2"')
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.errors import EncoderFailed, InvalidInput, NotFound, SourceError, StorageError
-from compatstore.upgrade.backfilling import account, throttle
+from compatstore.upgrade.backfilling import account, embedding
 from compatstore.upgrade.requests.run_settings import RunSettings
 
 ITEMS = 300
@@ -138,7 +138,7 @@ def test_a_stopped_call_has_spent_what_it_embedded(gallery, model):
 
 
 def test_an_encoder_that_fails_for_a_moment_is_asked_again(gallery, model, monkeypatch):
-    monkeypatch.setattr(throttle.Backoff, "delays", lambda self, rng: iter([0.0] * self.retries))
+    monkeypatch.setattr(embedding, "backoff", lambda retries, rng: iter([0.0] * retries))
     failures = iter([ConnectionError("reset"), TimeoutError("slow")])
 
     def misbehave(_):

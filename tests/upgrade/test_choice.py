@@ -13,9 +13,8 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import ADDRESS, read_rows
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
-from compatstore.upgrade.backfilling import choice as choice_module
-from compatstore.upgrade.backfilling.choice import Choice, earliest, earliest_drawn
-from compatstore.upgrade.backfilling.policies import draw, order
+from compatstore.upgrade.backfilling import policies
+from compatstore.upgrade.backfilling.policies import Choice, draw, earliest, earliest_drawn, order
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
 from galleries import make, split
@@ -52,7 +51,7 @@ def test_rounds_of_few_items_choose_what_one_round_chooses(context, monkeypatch,
     run = replace(context.run, policy="sigma", holdout=holdout)
     chosen = []
     for most in (1_000, 16):
-        monkeypatch.setattr(choice_module, "ROUND_ROWS", most)
+        monkeypatch.setattr(policies, "ROUND_ROWS", most)
         rows = TableRows(context.with_run(run))
         choice, rounds = Choice(rows, 0.5, rows.none(), rows.none()), []
         while len(round_ := choice.next_round(rows.none())):

@@ -19,7 +19,7 @@ from benchmarks.crashes.life import SEARCHES, Life
 from benchmarks.crashes.rehearsal import prepare
 from benchmarks.crashes.template import KINDS, OWN, initial_items, make_template
 from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, label, source_vector
-from compatstore.storage.row_digests import InputHashes
+from compatstore.storage.columns import InputHashes
 
 KILLS, SUSPENSIONS, FRAGMENTS, ROWS = 5, 1, 3, 80
 

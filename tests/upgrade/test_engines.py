@@ -12,10 +12,9 @@ import pytest
 
 import compatstore as cs
 from compatstore.storage.fragments import commit_columns
-from compatstore.upgrade.engines.engine import LocalEngine
+from compatstore.upgrade.engines.engine import Engine
 from compatstore.upgrade.engines.ray_engine import RayEngine
-from compatstore.upgrade.hop import Hop
-from compatstore.upgrade.hop_job import HopJob, hop_fragment
+from compatstore.upgrade.hop import Hop, HopJob, hop_fragment
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.resolve import resolve_run
 from compatstore.upgrade.transform import transformer_of
@@ -38,7 +37,7 @@ def test_small_neighbours_are_given_together_and_what_is_added_meanwhile_is_done
         advance(job.rows)
         return shared + job.rows
 
-    for made in LocalEngine().run(work, None, 1, jobs, told.append):
+    for made in Engine().run(work, None, 1, jobs, told.append):
         assert all(outcome == 1 + job.rows for job, outcome in made)
         sizes.append([job.rows for job, _ in made])
         if len(sizes) == 1:
@@ -49,12 +48,12 @@ def test_small_neighbours_are_given_together_and_what_is_added_meanwhile_is_done
 
 def test_an_emptied_queue_ends_it():
     jobs = deque(Piece(2000, number) for number in range(5))
-    for made in LocalEngine().run(lambda store, shared, job, advance: job.number, None, None, jobs, lambda rows: None):
+    for made in Engine().run(lambda store, shared, job, advance: job.number, None, None, jobs, lambda rows: None):
         assert made[0][1] == 0
         jobs.clear()
 
 
-class Wave(LocalEngine):
+class Wave(Engine):
     """Gives all that is there at once, and lets something happen before the driver sees it."""
 
     def __init__(self, meanwhile=lambda store, shared, wave: None, lost=()):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from compatstore.storage.fragments import Fragment, in_waves
-from compatstore.upgrade.hop_job import ahead
+from compatstore.upgrade.hop import ahead
 from galleries import items, make
 
 pytestmark = pytest.mark.kernel

@@ -76,7 +76,7 @@ def steps_of(gallery, **how):
 def test_the_index_is_built_before_the_backfill_and_refreshed_after_it(gallery, monkeypatch):
     monkeypatch.setattr(natives, "IndexKeeper", lambda context: IndexKeeper(context, unindexed_rows=10 * ROWS))
     seen, during = steps_of(gallery, backfill=by_rows(), run=cs.RunSettings(batch_rows=200))
-    assert seen.index("hop") < seen.index("index: train cells") < seen.index("backfill")
+    assert seen.index("hop") < seen.index("index: build") < seen.index("backfill")
     assert (during[0].kind, during[0].cells) == ("IVF_FLAT", 16)
     assert max(at.unindexed_rows for at in during) > 0
     ready = gallery.maintenance.index("v2").status()

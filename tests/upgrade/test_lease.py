@@ -165,15 +165,3 @@ def test_a_lost_lease_is_noticed_and_never_written_again(table, renewer):
         renewer.require_held()
     renewer.give_back("done")
     assert lease_in(table.read(), "v2") == theirs
-
-
-def test_rates_are_those_of_the_last_batches():
-    from compatstore.upgrade.leases.holding import BATCHES, RecentRate
-
-    rate = RecentRate()
-    assert rate.observe("hop", 0, 0.0) == 0
-    assert rate.observe("hop", 100, 1.0) == 100
-    assert rate.observe("backfill", 10, 1.0) == 10, "a step starts without the batches before it"
-    for second in range(2, 3 * BATCHES):
-        found = rate.observe("backfill", 10 * second if second < BATCHES else 10 * BATCHES + 50 * second, float(second))
-    assert found == pytest.approx(50)

@@ -23,6 +23,7 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import find
 from compatstore.storage.index_status import index_status
 from compatstore.storage.location import locate
+from compatstore.storage.staging import NativeBatch
 from compatstore.storage.store import Store
 from compatstore.upgrade.backfilling import natives as natives_module
 from compatstore.upgrade.backfilling import write_modes
@@ -130,7 +131,7 @@ def test_natives_of_several_fragments_are_read_at_once_where_memory_allows(
         asked.append(len(positions))
         return vectors[positions], None
 
-    batch = write_modes.NativeBatch(pa.array(ids), input_hash, read)
+    batch = NativeBatch(pa.array(ids), input_hash, read)
     assert write_modes.NativeColumns(natives.context).put(batch) == 9
     assert asked == reads
     rows = table_of(gallery)
@@ -239,7 +240,7 @@ def test_an_app_that_writes_meanwhile_loses_nothing(gallery):
 
 def hashes_now(gallery):
     natives = natives_of(gallery)
-    rows = natives.context.catalog.store.scan(["id", "v1", "v1__side", "source"])
+    rows = natives.context.catalog.store.snapshot().to_table(["id", "v1", "v1__side", "source"])
     return rows["id"].to_pylist(), hashes_of(natives, rows)
 
 

@@ -74,8 +74,8 @@ def test_a_source_without_an_index_asks_for_none(bare):
 def test_the_index_is_reported_as_a_step_of_its_own(gallery):
     seen = []
     gallery.upgrade("v2", progress=seen.append)
-    assert [(at.done, at.total) for at in seen if at.step == "index: assign rows"][-1] == (600, 600)
-    assert [(at.done, at.total) for at in seen if at.step == "index: measure recall"] == [(0, 1), (1, 1)]
+    steps = [at.step for at in seen]
+    assert steps.index("index: build") < steps.index("index: measure recall")
 
 
 def test_time_grows_with_rows_values_and_cells():

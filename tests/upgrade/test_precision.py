@@ -1,17 +1,14 @@
-"""The precision of a hop: what "auto" takes, and what is said of a bad choice."""
+"""The precision of a hop: what "auto" takes."""
 
 from __future__ import annotations
-
-import warnings
 
 import pytest
 
 import compatstore as cs
-from compatstore.errors import CompatStoreWarning, InvalidInput
-from compatstore.upgrade import precision as precisions
-from compatstore.upgrade.precision import PrecisionTrial, sample_source, try_precisions
+from compatstore.errors import InvalidInput
+from compatstore.upgrade import transform
 from compatstore.upgrade.resolve import resolve_run
-from compatstore.upgrade.transform import Transformer
+from compatstore.upgrade.transform import Transformer, choose_precision, sample_source, try_precisions
 from galleries import artifact, cancelling, items, make
 
 IDS = [f"item-{number:06d}" for number in range(1, 97)]
@@ -20,14 +17,18 @@ IDS = [f"item-{number:06d}" for number in range(1, 97)]
 @pytest.fixture
 def gallery(tmp_path, monkeypatch):
     """A small gallery, every hop of which is worth a trial."""
-    monkeypatch.setattr(precisions, "FEWEST_ROWS", 1)
+    monkeypatch.setattr(transform, "FEWEST_ROWS", 1)
     return make(str(tmp_path / "gallery.lance"), fragments=2)
 
 
-def test_auto_takes_bfloat16_only_where_it_is_faster_and_as_exact():
-    assert PrecisionTrial(speed=2.7, cosine=0.9999).gains
-    assert not PrecisionTrial(speed=0.41, cosine=0.9999).gains
-    assert not PrecisionTrial(speed=2.7, cosine=0.99).gains
+@pytest.mark.parametrize(
+    ("speed", "cosine", "taken"),
+    [(2.7, 0.9999, "bfloat16"), (0.41, 0.9999, "float32"), (2.7, 0.99, "float32")],
+)
+def test_auto_takes_bfloat16_only_where_it_is_faster_and_as_exact(gallery, monkeypatch, speed, cosine, taken):
+    monkeypatch.setattr(transform, "try_precisions", lambda *_: (speed, cosine))
+    context = resolve_run(gallery._catalog, "v2")
+    assert choose_precision(context, Transformer((artifact(),)), "auto", 96) == taken
 
 
 @pytest.mark.full
@@ -35,32 +36,20 @@ def test_auto_gives_what_float32_gives(gallery):
     gallery.upgrade("v2")
     exact = gallery.vectors(IDS, "v2")
     gallery.retire("v2")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        report = gallery.upgrade("v2", run=cs.RunSettings(precision="auto"))
-    assert report.warnings == ()
+    report = gallery.upgrade("v2", run=cs.RunSettings(precision="auto"))
     assert report.precision in ("float32", "bfloat16")
     assert (exact * gallery.vectors(IDS, "v2")).sum(axis=1).min() > 0.999
 
 
 @pytest.mark.full
-def test_what_bfloat16_cannot_hold_is_warned_of_and_not_taken_by_auto(tmp_path, monkeypatch):
-    monkeypatch.setattr(precisions, "FEWEST_ROWS", 1)
+def test_what_bfloat16_cannot_hold_is_not_taken_by_auto(tmp_path, monkeypatch):
+    monkeypatch.setattr(transform, "FEWEST_ROWS", 1)
     source, target = cs.EmbeddingVersion("v1", dim=24, metric="l2"), cs.EmbeddingVersion("v2", dim=6, metric="l2")
     gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), source)
     made = items(0, 300)
     gallery.add({"id": made["id"], "vector": made["vector"]})
     gallery.register(target)
     gallery.artifacts.link(cancelling(source, target))
-    (warning,) = gallery.upgrade("v2", run=cs.RunSettings(precision="bfloat16"), dry_run=True).warnings
-    assert "a cosine of" in warning
-    assert 'precision "auto"' in warning
-    with pytest.warns(CompatStoreWarning, match="cosine of"):
-        report = gallery.upgrade("v2", run=cs.RunSettings(precision="bfloat16"))
-    assert report.precision == "bfloat16"
-    assert "a cosine of" in report.warnings[0]
-    gallery.retire("v2")
-    assert gallery.upgrade("v2", run=cs.RunSettings(precision="auto"), dry_run=True).warnings == ()
     assert gallery.upgrade("v2", run=cs.RunSettings(precision="auto")).precision == "float32"
 
 
@@ -70,14 +59,13 @@ def test_a_trial_measures_both_on_rows_of_the_gallery(gallery):
     transformer = Transformer((artifact(),))
     sample = sample_source(context, transformer, 100)
     assert len(sample.valid) == 100
-    trial = try_precisions(transformer, sample)
-    assert trial.speed > 0
-    assert 0.999 < trial.cosine <= 1.0000001
+    speed, cosine = try_precisions(transformer, sample)
+    assert speed > 0
+    assert 0.999 < cosine <= 1.0000001
 
 
 def test_few_rows_are_not_tried(tmp_path):
     gallery = make(str(tmp_path / "gallery.lance"), fragments=1)
-    assert gallery.upgrade("v2", run=cs.RunSettings(precision="bfloat16"), dry_run=True).warnings == ()
     assert gallery.upgrade("v2", run=cs.RunSettings(precision="auto")).precision == "float32"
 
 

@@ -20,7 +20,7 @@ import in_workers
 from compatstore.storage.fragments import list_fragments
 from compatstore.upgrade.engines import ray_engine
 from compatstore.upgrade.engines.ray_engine import RayEngine
-from compatstore.upgrade.hop_job import HopJob
+from compatstore.upgrade.hop import HopJob
 from galleries import SOURCE, artifact, items, orphans, split
 
 pytestmark = pytest.mark.full

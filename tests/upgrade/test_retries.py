@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 
 from compatstore.errors import InvalidInput, MissingExtra, SourceError
-from compatstore.upgrade.backfilling.throttle import Backoff, Hangs, may_pass, with_retries, within
+from compatstore.upgrade.backfilling.throttle import Hangs, backoff, may_pass, with_retries, within
 
 
 def failing(times, error):
@@ -24,8 +24,8 @@ def failing(times, error):
 
 
 def test_waits_double_up_to_a_limit_with_a_random_part():
-    delays = list(Backoff(retries=9, first=1.0, longest=20.0).delays(random.Random(3)))
-    steps = [1, 2, 4, 8, 16, 20, 20, 20, 20]
+    delays = list(backoff(9, random.Random(3)))
+    steps = [0.5, 1, 2, 4, 8, 16, 32, 60, 60]
     assert all(step / 2 <= delay <= step for step, delay in zip(steps, delays, strict=True))
     assert len({delay / step for step, delay in zip(steps, delays, strict=True)}) == 9
 

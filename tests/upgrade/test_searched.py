@@ -17,7 +17,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.storage.location import locate
-from compatstore.upgrade.backfilling.search_account import charge, read_spent
+from compatstore.upgrade.backfilling.account import charge, read_spent
 from compatstore.upgrade.leases.holding import hold_lease
 
 ITEMS, SHORT, LONG = 60, 4, 6

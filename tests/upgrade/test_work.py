@@ -9,8 +9,7 @@ import pytest
 import compatstore as cs
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.location import locate
-from compatstore.upgrade.leases.lease import Holder, key_of, lease_in
-from compatstore.upgrade.leases.stop_request import pause
+from compatstore.upgrade.leases.lease import Holder, key_of, lease_in, pause
 from states import UPGRADE, open_with_encoder
 
 

@@ -135,7 +135,7 @@ def test_what_killed_processes_left_goes_and_what_may_be_under_way_stays(worn):
     for file in (path / "_compatstore" / lost, temporary, orphan):
         old(file)
     registry = catalog.registry()
-    Staging(catalog.store.location, "v2", 6, catalog.store.schema.field("id").type).append(
+    Staging(catalog.store.location, "v2", 6, catalog.store.schema.field("id").type).store(
         ["a"], np.ones((1, 6), np.float32), np.ones(1, np.uint64)
     )
     assert registry.versions["v2"].columns is None, "an upgrade that was aborted leaves no natives"

@@ -13,7 +13,7 @@ from compatstore.storage import compaction
 from compatstore.storage.compaction import FEWEST, Group, Piece
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.upgrade.leases.holding import hold_lease
-from compatstore.upkeep import tend as tend_module
+from compatstore.upkeep import optimize as upkeep
 from lazily import Lazy
 
 lancedb = Lazy("lancedb")
@@ -45,8 +45,8 @@ def single(tmp_path, vectors, monkeypatch):
 def test_items_that_come_one_by_one_are_in_few_fragments_and_files(single):
     path, gallery, given = single
     assert len(lance.dataset(str(path)).get_fragments()) < FEWEST
-    assert count(path, "_versions") <= compaction.MOST + tend_module.LOOK_EVERY
-    assert count(path) <= 4 * (compaction.MOST + tend_module.LOOK_EVERY)
+    assert count(path, "_versions") <= compaction.MOST + upkeep.LOOK_EVERY
+    assert count(path) <= 4 * (compaction.MOST + upkeep.LOOK_EVERY)
     assert len(gallery) == SINGLE
     found = [gallery.search(vector, k=1)["id"][0].as_py() for vector in given[::50]]
     assert found == [str(n) for n in range(0, SINGLE, 50)]
@@ -62,9 +62,9 @@ def test_commits_that_add_no_fragment_are_cleaned_up_after_too(gallery, tmp_path
         gallery.register(cs.EmbeddingVersion(f"w{n}", dim=4))
     assert count(path, "_versions") > 45, "registering is no write of items"
     rows = gallery.vectors(["b"])
-    for _ in range(tend_module.LOOK_EVERY):
+    for _ in range(upkeep.LOOK_EVERY):
         gallery.add({"id": ["b"], "vector": rows}, upsert=True)
-    assert count(path, "_versions") <= 32 + tend_module.LOOK_EVERY
+    assert count(path, "_versions") <= 32 + upkeep.LOOK_EVERY
 
 
 def test_an_apps_table_is_left_alone(tmp_path, vectors):
@@ -99,7 +99,7 @@ def test_a_full_disk_fails_no_add_by_what_follows_it(gallery, tmp_path, vectors,
     def full(*_):
         raise StorageError("merge", expected="room", found="none")
 
-    monkeypatch.setattr(tend_module, "merge_counted", full)
+    monkeypatch.setattr(upkeep, "merge", full)
     for n in range(FEWEST):
         assert gallery.add({"id": [f"m{n}"], "vector": vectors(1, seed=n)}).rows == 1
     assert len(lance.dataset(str(tmp_path / "gallery.lance")).get_fragments()) == 1 + FEWEST
@@ -109,4 +109,4 @@ def test_a_full_disk_fails_no_add_by_what_follows_it(gallery, tmp_path, vectors,
 def test_small_fragments_are_left_while_they_hardly_slow_a_search_down(rows, small, merged):
     large = Group((Piece(0, rows),), indexed_rows=rows)
     little = Group(tuple(Piece(number, 1_000) for number in range(1, small + 1)), indexed_rows=0)
-    assert sum(map(len, tend_module._worth_merging([large, little]))) == merged
+    assert sum(map(len, upkeep._worth_merging([large, little]))) == merged

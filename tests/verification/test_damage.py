@@ -19,7 +19,7 @@ from compatstore.encoders import Precomputed
 from compatstore.errors import CompatStoreError, Interrupted
 from compatstore.storage.location import locate
 from compatstore.storage.registry import KEY
-from compatstore.upgrade.leases.stop_request import pause
+from compatstore.upgrade.leases.lease import pause
 from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.verification import verify_at
 from galleries import SOURCE, artifact, items

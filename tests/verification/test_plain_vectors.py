@@ -165,26 +165,14 @@ def mixed(rows):
 
 
 @pytest.mark.full
-def test_two_models_are_a_problem_with_the_dates_between_which_they_lie(tmp_path):
+def test_two_models_are_a_problem(tmp_path):
     table = a_table(mixed(range(600, 700))).take(pa.array(np.random.default_rng(0).permutation(900)))
     adoptable(tmp_path, table)
     result = CliRunner().invoke(app, ["doctor", f"{tmp_path}#photos", "--json"])
     assert result.exit_code == 9
     found = {d["topic"]: d for d in json.loads(result.stdout)["diagnoses"]}["two models"]
     assert found["level"] == "problem"
-    first, last = (datetime(2024, 1, 1) + timedelta(days=row) for row in (600, 699))
-    said = found["what"].partition("most of it lies from created ")[2].split(";")[0]
-    begin, end = (datetime.fromisoformat(text) for text in said.split(" to "))
-    assert abs(begin - first) < timedelta(days=20)
-    assert abs(end - last) < timedelta(days=20)
     assert "such as key p" in found["what"]
-
-
-@pytest.mark.full
-def test_an_order_may_lack_values_and_be_named():
-    order = pa.array([None if row % 10 == 0 else float(row) for row in range(900)])
-    found = look(a_table(PIXELS[:, 18:30], when=order), order="when")
-    assert found["two models"].level == "ok"
 
 
 @pytest.mark.full
@@ -192,7 +180,6 @@ def test_an_order_may_lack_values_and_be_named():
     ("named", "said"),
     [
         ({"vector": "none"}, "vector=... of key, embedding, created; found 'none'"),
-        ({"order": "x\x1b"}, r"order=\.\.\. of key"),
         ({"vector": "key"}, "lists of numbers"),
     ],
 )
@@ -245,7 +232,7 @@ def test_progress_says_what_is_read_and_how_far(tmp_path):
     told = []
     doctor(f"{tmp_path}#photos", id="key", source="path", progress=told.append)
     steps = list(dict.fromkeys(progress.step for progress in told))
-    assert steps == ["environment", "read embedding, key, created", "two models", "read path"]
+    assert steps == ["environment", "read embedding, key", "two models", "read path"]
     for step in steps:
         done = [progress.done for progress in told if progress.step == step]
         last = next(progress for progress in reversed(told) if progress.step == step)
@@ -258,6 +245,6 @@ def test_progress_says_what_is_read_and_how_far(tmp_path):
 def test_the_command_line_shows_progress(tmp_path):
     adoptable(tmp_path, a_table())
     result = CliRunner().invoke(app, ["doctor", f"{tmp_path}#photos"])
-    assert "environment: 0 of 7" in result.stderr
-    assert "read embedding, key, created: 0 of 900" in result.stderr
+    assert "environment: 0 of 5" in result.stderr
+    assert "read embedding, key: 0 of 900" in result.stderr
     assert "two models: " in result.stderr

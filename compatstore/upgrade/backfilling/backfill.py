@@ -13,7 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from compatstore import next_step
@@ -21,19 +20,17 @@ from compatstore.arrays import ArrowTable, Id
 from compatstore.encoders import Bill, Encoder, Metered, metered
 from compatstore.errors import EncoderFailed, UpgradeError
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.ids import ADDRESS, read_rows
 from compatstore.storage.ledger import Spent
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.account import Account, open_account
-from compatstore.upgrade.backfilling.choice import Choice, ChosenItems
-from compatstore.upgrade.backfilling.embeddable import inputs_of, without_source
-from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, EmbeddingRecipe, ItemBatch, Paid
+from compatstore.upgrade.backfilling.embeddable import expected_bill, knows_its_price, read_batch, without_source
+from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch, Paid
 from compatstore.upgrade.backfilling.natives import BATCH_ROWS, Natives
+from compatstore.upgrade.backfilling.policies import Choice, ChosenItems
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
-from compatstore.upgrade.backfilling.pricing import expected_bill, knows_its_price
 from compatstore.upgrade.backfilling.throttle import MOST_ROWS, BatchSize, Pace
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.engines.engine import Engine, LocalEngine, Pool
+from compatstore.upgrade.engines.engine import Engine, Pool
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.requests.backfill import Limit
 from compatstore.upgrade.requests.run_settings import RunSettings
@@ -123,7 +120,7 @@ class Backfiller:
         engine: Engine | None = None,
     ) -> None:
         self.context, self._upto = context, upto
-        self._engine = engine or LocalEngine()
+        self._engine = engine or Engine()
         self.settings = settings or RunSettings()
         self.account: Account = open_account(context)
         self.natives = Natives(context, self.settings.batch_rows or BATCH_ROWS)
@@ -187,33 +184,20 @@ class Backfiller:
         form = VectorForm.of(self.context.target_record)
         embedder = Embedder(encoder, target, self.settings, monitor.rest, side_encoder=side_encoder, form=form)
         paid = isinstance(encoder, Metered)
-        engine = LocalEngine() if paid else self._engine
-        with engine.pool(EmbeddingRecipe(embedder)) as pool:
+        engine = Engine() if paid else self._engine
+        with engine.pool(embedder) as pool:
             call = _Call(self, choice, encoder, pool, monitor)
-            batches = overlap(call.take, self._read, call.embed, call.store, at_once=pool.size, written_first=paid)
+
+            def read(chosen: ChosenItems) -> ItemBatch:
+                snapshot = self.context.store.snapshot()  # items as they are by now
+                return read_batch(self.context, snapshot, embedder, chosen.ids.to_pylist(), chosen.addresses)
+
+            batches = overlap(call.take, read, call.embed, call.store, at_once=pool.size, written_first=paid)
             for rows in batches:
                 monitor.cost = self.account.spent.cost
                 monitor.advance(rows)
         self.account.close()
         return call.folded + self.natives.fold()
-
-    def _read(self, chosen: ChosenItems) -> ItemBatch:
-        """Read items to embed as they are by now, those that are still there."""
-        context = self.context
-        sources, key, source = context.registry.source_column, context.registry.id_column, context.source
-        names = [key, *source.hashed_names(sources)]
-        rows = read_rows(context.store.snapshot(), key, chosen.ids.to_pylist(), chosen.addresses, names)
-        found = rows[key].to_pylist()
-        given = rows[sources].to_pylist() if sources else [None] * len(found)
-        catalog, target = context.catalog, context.run.target
-        encoder, side = require_encoder(catalog, target), catalog.side_encoder(target)
-        return ItemBatch(
-            ids=found,
-            inputs=inputs_of(encoder, found, given),
-            input_hash=source.input_hashes(rows, sources).native,
-            side_inputs=inputs_of(side, found, given),
-            addresses=rows[ADDRESS].to_numpy().astype(np.int64),
-        )
 
 
 class _Call:

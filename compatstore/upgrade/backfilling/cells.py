@@ -1,14 +1,42 @@
-"""Cells: items whose source vectors are alike, so that a sample can be spread over all kinds of items."""
+"""Items in random order, and in groups: cells of alike source vectors, and classes of a column.
+
+A sample can be spread over all groups. The random order depends on nothing but the items' ids and a seed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
+from compatstore.arrays import ArrowArray, ArrowSchema, ArrowType, BoolArray, Doubles, FloatArray, Positions
+from compatstore.digests import seed_of
+from compatstore.errors import InvalidInput, meant
 from compatstore.evaluation.exact_products import cut, multiply
+from compatstore.storage.columns import hash_values
+
+
+def random_scores(ids: Any, domain: str, seed: int) -> Doubles:
+    """A random order that depends on nothing but id, domain and seed, so that it is the same on every run.
+
+    Args:
+        ids: Arrow array of n ids, or a list or array of integers or strings.
+        domain: What is drawn, as in `seed_of`: the orders of two domains have nothing in common.
+        seed: Any whole number.
+
+    Returns:
+        (n,) float64 in [0, 1).
+    """
+    arrow = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(np.asarray(ids).tolist())
+    digests = hash_values(arrow) ^ np.uint64(seed_of(domain, seed))
+    with np.errstate(over="ignore"):
+        mixed = (digests ^ (digests >> np.uint64(31))) * np.uint64(0xD6E8FEB86659FD93)
+    return (mixed >> np.uint64(11)).astype(np.float64) / 2.0**53
+
 
 MOST_CELLS, SAMPLED, ROUNDS = 256, 20_000, 15
 _ASSIGNED = 8_192  # rows whose distances to the centres are in memory
@@ -116,3 +144,37 @@ def _stretched(smallest: Doubles, counts: Positions) -> Doubles:
     """The smallest of n uniform values as a uniform value of its own: 1 - (1 - x)^n."""
     uniform: Doubles = 1.0 - (1.0 - smallest) ** counts
     return np.minimum(uniform, np.nextafter(1.0, 0.0))
+
+
+def require_classes(asked: str, schema: ArrowSchema, column: str) -> None:
+    """Refuse a column that holds no classes.
+
+    Args:
+        asked: What the classes are for.
+        schema: Of the table.
+        column: Its name.
+
+    Raises:
+        InvalidInput: There is no such column, or it holds neither text nor whole numbers.
+    """
+    if column not in schema.names:
+        fit = [field.name for field in schema if _holds_classes(field.type) and "__" not in field.name]
+        expected = f"labels in one of {', '.join(fit)}" if fit else "a column of labels: text or whole numbers"
+        raise InvalidInput(asked, expected=expected, found=column, fix=meant(column, fit))
+    kind = schema.field(column).type
+    if not _holds_classes(kind):
+        raise InvalidInput(asked, expected=f"text or whole numbers in the column {column}", found=str(kind))
+
+
+def _holds_classes(kind: ArrowType) -> bool:
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean)
+    return any(check(plain) for check in checks)
+
+
+def classes_of(labels: ArrowArray) -> Positions:
+    """Labels as numbers from 0, -1 for an item that has none: (n,) intp."""
+    combined = labels.combine_chunks() if isinstance(labels, pa.ChunkedArray) else labels
+    numbers = combined if pa.types.is_dictionary(combined.type) else combined.dictionary_encode()
+    classes: Positions = pc.fill_null(numbers.indices, -1).to_numpy(zero_copy_only=False).astype(np.intp)
+    return classes

@@ -5,7 +5,7 @@ Items without a source are counted in the table and not listed beside it: there 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray, BoolArray, Id
-from compatstore.encoders import Encoder, Metered
-from compatstore.storage.ids import column, find
+from compatstore.arrays import ArrowArray, BoolArray, Id, RowNumbers
+from compatstore.encoders import Bill, Encoder, Metered
+from compatstore.storage.ids import ADDRESS, column, find, read_rows
 from compatstore.storage.ledger import Spent
+from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
-from compatstore.upgrade.backfilling.pricing import expected_price
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.requests.backfill import Budget
@@ -169,6 +169,35 @@ def inputs_of(encoder: Encoder | None, ids: list[Id], sources: list[Any]) -> lis
     return [] if encoder is None else ids if encoder.reads == "id" else sources
 
 
+def read_batch(
+    context: UpgradeContext,
+    snapshot: Snapshot,
+    embedder: Embedder,
+    ids: Sequence[Id],
+    addresses: RowNumbers | None = None,
+) -> ItemBatch:
+    """Read items to embed, those that are there.
+
+    Args:
+        context: The upgrade.
+        snapshot: The table version that is read.
+        embedder: What will embed them.
+        ids: n ids.
+        addresses: (n,) int64, as of `read_rows`.
+    """
+    key, sources, source = context.registry.id_column, context.registry.source_column, context.source
+    rows = read_rows(snapshot, key, ids, addresses, [key, *source.hashed_names(sources)])
+    found = rows[key].to_pylist()
+    given = rows[sources].to_pylist() if sources else [None] * len(found)
+    return ItemBatch(
+        ids=found,
+        inputs=inputs_of(embedder.encoder, found, given),
+        input_hash=source.input_hashes(rows, sources).native,
+        side_inputs=inputs_of(embedder.side_encoder, found, given),
+        addresses=rows[ADDRESS].to_numpy().astype(np.int64),
+    )
+
+
 def _not_native(context: UpgradeContext) -> str:
     columns = context.target_record.columns
     if columns is None:
@@ -194,21 +223,10 @@ def _embed(context: UpgradeContext, ids: ArrowArray) -> Iterator[Embedded]:
         return
     settings = RunSettings(retries=0)
     embedder = Embedder(encoder, target, settings, lambda _: None, side_encoder=side_encoder)
-    key, source = context.registry.id_column, context.registry.source_column
     seconds = 0.0
     for start in range(0, len(ids), PROBE_BATCH):
-        names = [key, *([source] if source else [])]
-        rows = find(context.store, key, ids.slice(start, PROBE_BATCH).to_pylist(), names, context.snapshot)
-        found = rows[key].to_pylist()
-        sources = rows[source].to_pylist() if source else [None] * len(found)
-        made = embedder.embed(
-            ItemBatch(
-                ids=found,
-                inputs=inputs_of(encoder, found, sources),
-                input_hash=np.zeros(len(found), np.uint64),
-                side_inputs=inputs_of(side_encoder, found, sources),
-            )
-        )
+        some = ids.slice(start, PROBE_BATCH).to_pylist()
+        made = embedder.embed(read_batch(context, context.snapshot, embedder, some))
         yield made
         seconds += made.seconds if start else 0.0  # many models are loaded by their first batch, which tells no pace
         if seconds > PROBE_SECONDS:
@@ -255,3 +273,45 @@ class Left:
         cost = f", {self.cost:g} in cost" if self.cost else ""
         time = "" if self.seconds is None else f", about {self.seconds:.0f} s"
         return f"{self.rows} items are left of the budget{cost}{time}"
+
+
+SAMPLED = 256  # items
+
+
+def expected_price(context: UpgradeContext, encoder: Encoder | None, ids: ArrowArray | None = None) -> float | None:
+    """Money that embedding an item will cost, about; nothing is sent anywhere.
+
+    Args:
+        context: The upgrade.
+        encoder: The target's model.
+        ids: Arrow array of the items to choose the sample from; None for all items.
+
+    Returns:
+        None where the encoder does not say, or no item has anything to be embedded from.
+    """
+    if not knows_its_price(encoder):
+        return None
+    assert encoder is not None
+    key, source = context.registry.id_column, context.registry.source_column
+    read = key if encoder.reads == "id" else source
+    if read is None:
+        return None
+    if ids is None:
+        there = f"{column(read)} IS NOT NULL"
+        ids = context.snapshot.to_table(columns=[key], filter=there).column(0).combine_chunks()
+    picked = np.random.default_rng(context.run.seed).permutation(len(ids))[:SAMPLED]
+    columns = list(dict.fromkeys([key, read]))
+    rows = find(context.store, key, ids.take(pa.array(picked)).to_pylist(), columns, context.snapshot)
+    sources = [value for value in rows[read].to_pylist() if value is not None]
+    cost = expected_bill(encoder, sources).cost if sources else None
+    return None if cost is None else cost / len(sources)
+
+
+def expected_bill(encoder: Encoder, sources: list[object]) -> Bill:
+    """What some sources will cost; nothing of an encoder that does not say."""
+    return encoder.expected_bill(sources) if isinstance(encoder, Metered) else Bill()
+
+
+def knows_its_price(encoder: Encoder | None) -> bool:
+    """Whether an encoder says what it costs."""
+    return encoder is not None and isinstance(encoder, Metered) and encoder.expected_bill([]).cost is not None

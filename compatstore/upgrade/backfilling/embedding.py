@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from compatstore.encoders.protocol import NO_SOURCE, NOT_FINITE, require_same_mo
 from compatstore.encoders.specs import PortableEncoder
 from compatstore.errors import EncoderFailed, InvalidInput, first_offenders
 from compatstore.storage.vector_form import VectorForm
-from compatstore.upgrade.backfilling.throttle import Backoff, Hangs, may_pass, with_retries, within
+from compatstore.upgrade.backfilling.throttle import Hangs, backoff, may_pass, with_retries, within
 from compatstore.upgrade.requests.run_settings import RunSettings
 
 # Parts of a batch that may fail without a single one that succeeds, before it is the encoder that is at fault.
@@ -75,6 +76,13 @@ class Embedded:
     side: FloatArray | None = None
 
 
+class Paid(NamedTuple):
+    """A batch that was embedded, and what the encoder said that it was billed; its inputs are left behind."""
+
+    embedded: Embedded
+    bill: Bill
+
+
 @dataclass
 class Embedder:
     """Embeds batches.
@@ -100,6 +108,17 @@ class Embedder:
     def __post_init__(self) -> None:
         self.models = [(one, one.fingerprint) for one in (self.encoder, self.side_encoder) if one is not None]
 
+    def __reduce__(self) -> tuple[type[_EmbedderElsewhere], tuple[object, ...]]:
+        side = None if self.side_encoder is None else PortableEncoder.of(self.side_encoder)
+        settings = replace(self.settings, latency=None, latency_file=None, latency_bound=None)
+        return _EmbedderElsewhere, (PortableEncoder.of(self.encoder), side, self.target, settings, self.form)
+
+    def __call__(self, batch: ItemBatch) -> Paid:
+        """Embed a batch, see `embed`, and say what was billed; it pickles, and so does the result."""
+        with metered(self.rest) as call:
+            embedded = self.embed(batch)
+        return Paid(replace(embedded, batch=replace(batch, inputs=[], side_inputs=[])), call.bill)
+
     def embed(self, batch: ItemBatch) -> Embedded:
         """Embed a batch, as far as the money of the call allows where tries are billed again.
 
@@ -110,7 +129,7 @@ class Embedder:
         """
         attempt = _Attempt(self, batch)
         usable = [i for i, value in enumerate(batch.inputs) if value is not None]
-        delays = Backoff(retries=self.settings.retries).delays(self.rng)
+        delays = backoff(self.settings.retries, self.rng)
         if usable:
             try:
                 try:
@@ -140,49 +159,12 @@ class Embedder:
         return attempt.result()
 
 
-class Paid(NamedTuple):
-    """A batch that was embedded, and what the encoder said that it was billed; its inputs are left behind."""
-
-    embedded: Embedded
-    bill: Bill
-
-
 @dataclass(frozen=True)
-class EmbeddingWorker:
-    """Embeds batches, one after the other, with the model that it holds."""
+class _EmbedderElsewhere:
+    """An embedder that was sent to another process, where its models are loaded with the first batch.
 
-    embedder: Embedder
-
-    def do(self, task: ItemBatch) -> Paid:
-        """Embed a batch; see `Embedder.embed`."""
-        with metered(self.embedder.rest) as call:
-            embedded = self.embedder.embed(task)
-        return Paid(replace(embedded, batch=replace(task, inputs=[], side_inputs=[])), call.bill)
-
-
-@dataclass(frozen=True)
-class EmbeddingRecipe:
-    """How a worker comes by an embedder: by that of this process, or by a copy where it is sent to another.
-
-    A copy loads its model there. It cannot ask whether a stop was asked for, so it waits for retries as they come.
+    It cannot ask whether a stop was asked for, so it waits for retries as they come.
     """
-
-    embedder: Embedder
-
-    def make(self) -> EmbeddingWorker:
-        """A worker in this process."""
-        return EmbeddingWorker(self.embedder)
-
-    def __reduce__(self) -> tuple[type[_EmbeddingElsewhere], tuple[object, ...]]:
-        mine = self.embedder
-        side = None if mine.side_encoder is None else PortableEncoder.of(mine.side_encoder)
-        settings = replace(mine.settings, latency=None, latency_file=None, latency_bound=None)
-        return _EmbeddingElsewhere, (PortableEncoder.of(mine.encoder), side, mine.target, settings, mine.form)
-
-
-@dataclass(frozen=True)
-class _EmbeddingElsewhere:
-    """The same recipe in another process, where its encoders are still to be built."""
 
     encoder: PortableEncoder
     side_encoder: PortableEncoder | None
@@ -190,11 +172,14 @@ class _EmbeddingElsewhere:
     settings: RunSettings
     form: VectorForm
 
-    def make(self) -> EmbeddingWorker:
+    @cached_property
+    def embedder(self) -> Embedder:
         side = None if self.side_encoder is None else self.side_encoder.build()
         encoder = self.encoder.build()
-        embedder = Embedder(encoder, self.target, self.settings, time.sleep, side_encoder=side, form=self.form)
-        return EmbeddingWorker(embedder)
+        return Embedder(encoder, self.target, self.settings, time.sleep, side_encoder=side, form=self.form)
+
+    def __call__(self, batch: ItemBatch) -> Paid:
+        return self.embedder(batch)
 
 
 class _Part(NamedTuple):

@@ -2,31 +2,36 @@
 
 There are two write modes (`write_modes.py`). `plan_natives` chooses: columns are rewritten where that writes little, as
 no row moves then, and else whatever writes less. By columns, and in galleries of many fragments, batches are staged
-beside the table first (`staged_natives.py`); else a batch's rows move at once.
+beside the table first (`Staging`); else a batch's rows move at once. A commit of the gallery costs much more than
+an append to that table: by rows a file of marks for each fragment that rows come from, by columns the columns of these
+fragments. What is staged is not found by searches yet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock
 from typing import Literal
 
 from compatstore import next_step
 from compatstore.arrays import ArrowArray, Digests, FloatArray, Id, RowNumbers
-from compatstore.errors import InvalidInput
+from compatstore.errors import InvalidInput, StorageError
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.compaction import FEWEST
 from compatstore.storage.fragments import field_ids, list_fragments
 from compatstore.storage.moves import row_bytes, unmovable
+from compatstore.storage.registry import Registry, edit
 from compatstore.storage.snapshot import Snapshot
+from compatstore.storage.staging import Staging
+from compatstore.storage.store import Fence
 from compatstore.storage.vector_form import vector_bytes
-from compatstore.upgrade.backfilling.staged_natives import StagedNatives
-from compatstore.upgrade.backfilling.write_modes import NativeBatch, NativeColumns, NativeRows
+from compatstore.upgrade.backfilling.write_modes import NativeColumns, NativeRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.indexing import IndexKeeper
 from compatstore.upgrade.requests.backfill import Budget
+from compatstore.upgrade.states import require_open
 
 ChosenMode = Literal["move_rows", "rewrite_columns"]
 
@@ -137,6 +142,12 @@ def _bytes_staged(target: VersionColumns, natives: int) -> int:
     return natives * (4 * target.dim + 8)
 
 
+def staging_of(context: UpgradeContext) -> Staging:
+    """Where the natives of an upgrade are staged."""
+    run = context.registry.runs[context.run.target]
+    return Staging.of(context.store, context.registry, run.target, run)
+
+
 @dataclass
 class Natives:
     """Stores the native vectors of a run.
@@ -153,14 +164,15 @@ class Natives:
     batch_rows: int = BATCH_ROWS
 
     def __post_init__(self) -> None:
-        self._staged = StagedNatives(self.context)
+        self._store, self._fence = self.context.store, self.context.store.fence_of(self.context.run.target)
+        self._staged = staging_of(self.context)
         self._columns, self._rows = NativeColumns(self.context), NativeRows(self.context)
         self._indexes = IndexKeeper(self.context)
         self._lock = Lock()
 
     def waiting(self) -> ArrowArray:
         """Arrow array of the ids whose natives are durable but not in the table yet."""
-        return self._staged.waiting()
+        return self._staged.read().ids
 
     def store(
         self,
@@ -198,7 +210,7 @@ class Natives:
             Natives that came into the table since the last fold.
         """
         with self._lock:
-            folded = self._staged.fold(self._put)
+            folded = self._fold_staged()
             if folded:
                 self._indexes.stored(folded)
             return folded + self._rows.fold()
@@ -209,8 +221,31 @@ class Natives:
         by_waves = self._by_rows and not self._at_once
         return self._rows.wave_rows if by_waves else max(self.context.count(), 1)
 
-    def _put(self, natives: NativeBatch) -> int:
-        return self._rows.put(natives) if self._by_rows else self._columns.put(natives)
+    def _fold_staged(self) -> int:
+        """Write all staged natives into the table, and remove them beside it."""
+        while True:
+            tables = self._staged.tables()
+            try:
+                staged = self._staged.read()
+                if not len(staged.ids):
+                    return 0
+                folded = self._rows.put(staged) if self._by_rows else self._columns.put(staged)
+                if self._fence is not None:
+                    self._forget_predecessors(self._fence)
+                self._staged.clear()
+                return folded
+            except StorageError:
+                # A manager that lost its lease may just remove what it staged and had folded by then.
+                if self._staged.tables() == tables:
+                    raise
+
+    def _forget_predecessors(self, fence: Fence) -> None:
+        """From here on nothing counts that a manager stages which lost its lease before, should it wake up."""
+
+        def change(state: Registry) -> Registry:
+            return state.with_run(replace(require_open(state, fence.target), lease=fence.number))
+
+        edit(self._store, change)
 
     @property
     def _by_rows(self) -> bool:

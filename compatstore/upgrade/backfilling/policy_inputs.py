@@ -19,9 +19,7 @@ from compatstore.storage.columns import NATIVE
 from compatstore.storage.fragments import list_fragments
 from compatstore.storage.ids import ADDRESS
 from compatstore.storage.vector_form import to_matrix
-from compatstore.upgrade.backfilling.cells import SAMPLED, cells_of
-from compatstore.upgrade.backfilling.classes import classes_of, require_classes
-from compatstore.upgrade.backfilling.random_order import random_scores
+from compatstore.upgrade.backfilling.cells import SAMPLED, cells_of, random_scores
 from compatstore.upgrade.context import UpgradeContext
 
 BATCH_ROWS = 4096
@@ -45,9 +43,6 @@ class PolicyInputs(Protocol):
     def cells(self, seed: int) -> npt.NDArray[np.int64]:
         """(n,) int64, the cell of each item among items whose source vectors are alike."""
 
-    def classes(self, name: str) -> npt.NDArray[np.int64]:
-        """(n,) int64, the class of each item, from 0, by a column of the user's; items without one share a class."""
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ArrayRows:
@@ -56,7 +51,7 @@ class ArrayRows:
     Args:
         ids: n ids, integers or strings, or an Arrow array of them.
         sigma2: (n,) floats, predicted uncertainty, or None.
-        columns: Name -> (n,) numbers, or values of any kind where they are read as classes.
+        columns: Name -> (n,) numbers.
         source: (n, source dim) floats, or None.
     """
 
@@ -92,16 +87,6 @@ class ArrayRows:
         known = np.asarray(np.isfinite(vectors).all(axis=1))
         drawn = np.argsort(-random_scores(self.ids, CELLS, seed), kind="stable")
         return cells_of([(vectors, known)], vectors[drawn[known[drawn]][:SAMPLED]], len(vectors), seed)
-
-    def classes(self, name: str) -> npt.NDArray[np.int64]:
-        """(n,) int64, classes of a column.
-
-        Raises:
-            InvalidInput: None of that name was given.
-        """
-        values = _given(self.columns.get(name), f"column {name}")
-        arrow = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
-        return 1 + classes_of(arrow).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,19 +168,6 @@ class TableRows:
         sample, known = decoded(snapshot.take(drawn.tolist(), columns=[columns.vector]))
         batches = snapshot.to_batches(columns=[columns.vector], batch_size=BATCH_ROWS)
         return cells_of(map(decoded, batches), sample[known], len(self.ids), seed)
-
-    def classes(self, name: str) -> npt.NDArray[np.int64]:
-        """(n,) int64, classes of a column.
-
-        Raises:
-            InvalidInput: The table has no such column, or it holds neither text nor whole numbers.
-        """
-        self.require_classes(name)
-        return 1 + classes_of(self._read(name)).astype(np.int64)
-
-    def require_classes(self, name: str) -> None:
-        """Refuse a column that holds no classes; errors as of `compatstore.upgrade.backfilling.classes`."""
-        require_classes(f"spread the backfill over column {name}", self.context.snapshot.schema, name)
 
     def require_column(self, name: str) -> None:
         """Refuse a column that cannot order items.

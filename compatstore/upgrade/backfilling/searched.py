@@ -19,21 +19,20 @@ import numpy as np
 
 from compatstore.arrays import ArrowTable, BoolArray, FloatArray
 from compatstore.encoders import metered
-from compatstore.errors import CompatStoreError, CompatStoreWarning, LeaseHeld, StorageError
+from compatstore.errors import CompatStoreError, CompatStoreWarning, StorageError
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.lease_files import Fence
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import ledger_of
 from compatstore.storage.moves import unmovable
 from compatstore.storage.records import RunRecord
 from compatstore.storage.snapshot import Snapshot
+from compatstore.storage.store import Fence
 from compatstore.storage.vector_form import VectorForm
+from compatstore.upgrade.backfilling.account import charge, correct
 from compatstore.upgrade.backfilling.backfill import require_encoder
-from compatstore.upgrade.backfilling.embeddable import inputs_of
+from compatstore.upgrade.backfilling.embeddable import expected_bill, inputs_of
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
-from compatstore.upgrade.backfilling.pricing import expected_bill
-from compatstore.upgrade.backfilling.search_account import charge, correct
-from compatstore.upgrade.backfilling.staged_natives import StagedNatives
+from compatstore.upgrade.backfilling.natives import staging_of
 from compatstore.upgrade.backfilling.write_modes import NativeRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.leases.lease import Lease, lease_in
@@ -79,7 +78,7 @@ def _embed(context: UpgradeContext, rows: ArrowTable, native: BoolArray, in_all:
     registry, run, catalog = context.registry, context.run, context.catalog
     key, sources = registry.id_column, registry.source_column
     hashes = context.source.input_hashes(rows, sources).native
-    staged = StagedNatives(context).read()
+    staged = staging_of(context).read()
     at = np.where(native, -1, staged.positions(rows[key].combine_chunks(), hashes))
     if (at >= 0).any():
         vectors[at >= 0] = staged.read(at[at >= 0])[0]
@@ -160,7 +159,7 @@ def _write(context: UpgradeContext, made: Embedded) -> None:
     fenced = UpgradeContext.of(context.catalog.fenced(fence), current)
     mode = current.write_mode
     moves = mode == "move_rows" or (mode == "auto" and not fenced.registry.adopted)
-    way = NativeRows(fenced) if moves and unmovable(fenced.snapshot) is None else StagedNatives(fenced)
+    way = NativeRows(fenced) if moves and unmovable(fenced.snapshot) is None else staging_of(fenced)
     ids = [made.batch.ids[row] for row in made.rows]
     try:
         way.store(ids, made.vectors, made.batch.input_hash[made.rows], made.side)
@@ -183,7 +182,7 @@ def _current(context: UpgradeContext) -> RunRecord | None:
 def _lease_of(context: UpgradeContext) -> Lease | None:
     """The lease of a manager who works on the upgrade; None if there is none."""
     lease = lease_in(LeaseTable(context.store.location).read(), context.run.target)
-    return lease if lease is not None and lease.held and not lease.abandoned else None
+    return lease if lease is not None and lease.works else None
 
 
 def _require_free(context: UpgradeContext) -> None:
@@ -194,11 +193,4 @@ def _require_free(context: UpgradeContext) -> None:
     """
     lease = _lease_of(context)
     if lease is not None:
-        raise LeaseHeld(
-            f"write what a search embedded in {lease.target}",
-            target=lease.target,
-            holder=str(lease.holder),
-            verb=lease.verb,
-            since=lease.since,
-            expires=lease.expires,
-        )
+        raise lease.refusal(f"write what a search embedded in {lease.target}")

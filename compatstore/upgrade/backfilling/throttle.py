@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextvars import copy_context
-from dataclasses import dataclass
 from threading import Thread
 from typing import TypeVar
 
@@ -20,6 +19,7 @@ SECONDS_A_BATCH, SECONDS_A_PACED_BATCH = 10.0, 1.0
 SLOWEST = 1 / 64
 RECOVERY = 1.25
 LONGEST_REST = 60.0
+FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0  # seconds between tries
 
 T = TypeVar("T")
 
@@ -133,24 +133,13 @@ class Pace:
         return min(busy * (1 / self.share - 1), LONGEST_REST)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Backoff:
-    """Waits between tries: doubling, with a random part so that many callers do not come back at once.
+def backoff(retries: int, rng: random.Random) -> Iterator[float]:
+    """Seconds to wait before each further try: doubling from half a second to a minute, each by half at random.
 
-    Args:
-        retries: Tries after the first one.
-        first: Seconds before the second try.
-        longest: Seconds at most.
+    The random part keeps many callers from coming back at once.
     """
-
-    retries: int
-    first: float = 0.5
-    longest: float = 60.0
-
-    def delays(self, rng: random.Random) -> Iterator[float]:
-        """Seconds before each further try: each between half of its step and the whole."""
-        for step in range(self.retries):
-            yield min(self.first * 2**step, self.longest) * rng.uniform(0.5, 1.0)
+    for step in range(retries):
+        yield min(FIRST_WAIT * 2**step, LONGEST_WAIT) * rng.uniform(0.5, 1.0)
 
 
 def may_pass(error: Exception) -> bool:

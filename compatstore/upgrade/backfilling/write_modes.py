@@ -12,19 +12,16 @@ items of a backfill are spread over the whole gallery, so that few vectors cost 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowBatch, ArrowTable, Digests, FloatArray, Id, RowNumbers
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import NATIVE, VersionValues
 from compatstore.storage.compaction import LARGEST_ROWS, SMALL_ROWS
-from compatstore.storage.deltas import names_on, update_index
 from compatstore.storage.fragments import (
     WAVE_ROWS,
     Fragment,
@@ -37,87 +34,14 @@ from compatstore.storage.fragments import (
     write_columns,
 )
 from compatstore.storage.ids import read_rows
+from compatstore.storage.indexes import names_on, update_index
 from compatstore.storage.moves import Move, commit_move, row_bytes, write_rows
 from compatstore.storage.snapshot import Snapshot
+from compatstore.storage.staging import NativeBatch
 from compatstore.upgrade.context import UpgradeContext
 
 MOST_NATIVES = 1024  # that are read at once for the fragments of a wave
 WAVE_BYTES = 1 << 27  # of rows that are moved by one commit, which are in memory at once
-
-
-@dataclass(frozen=True, eq=False)
-class NativeBatch:
-    """Native vectors of n items.
-
-    Attributes:
-        ids: Arrow array of n ids. In a table that others own an id may stand in several rows, and here several times.
-        input_hash: (n,) uint64, of the rows that the vectors were made from.
-        read: Reads some of them: (k,) positions -> (k, dim) float32, and their side-information, (k, side_dim) float32
-            with NaN where an item has none, or None.
-        addresses: (n,) int64, where the rows were when they were read; None where that is not known.
-    """
-
-    ids: ArrowArray
-    input_hash: Digests
-    read: Callable[[RowNumbers], tuple[FloatArray, FloatArray | None]]
-    addresses: RowNumbers | None = None
-
-    @classmethod
-    def of(
-        cls,
-        ids: ArrowArray,
-        input_hash: Digests,
-        vectors: FloatArray,
-        side: FloatArray | None = None,
-        addresses: RowNumbers | None = None,
-    ) -> NativeBatch:
-        """Natives in memory."""
-        return cls(ids, input_hash, lambda rows: (vectors[rows], None if side is None else side[rows]), addresses)
-
-    def in_memory(self, positions: RowNumbers) -> NativeBatch:
-        """Some of them, read at once."""
-        ids, input_hash = self.ids.take(pa.array(positions)), self.input_hash[positions]
-        return NativeBatch.of(ids, input_hash, *self.read(positions))
-
-    def slice(self, start: int, rows: int) -> NativeBatch:
-        """Some of them, one after the other."""
-        return NativeBatch(
-            self.ids.slice(start, rows),
-            self.input_hash[start : start + rows],
-            lambda positions: self.read(positions + start),
-            None if self.addresses is None else self.addresses[start : start + rows],
-        )
-
-    def positions(self, ids: ArrowArray, input_hash: Digests) -> RowNumbers:
-        """Which vector belongs to each row of the table: (rows,) int64, -1 where none does.
-
-        None belongs to a row whose item was changed after the vector was made.
-
-        Args:
-            ids: Arrow array of the rows' ids.
-            input_hash: (rows,) uint64, of the rows as they are now.
-        """
-        ids = ids.cast(self.ids.type)
-        found: RowNumbers = pc.index_in(ids, value_set=self.ids).fill_null(-1).to_numpy(zero_copy_only=False)
-        fits = (
-            (found >= 0) & (self.input_hash[found] == input_hash)
-            if len(self.input_hash)
-            else np.zeros(len(found), bool)
-        )
-        positions = np.where(fits, found, -1).astype(np.int64)
-        for row in np.flatnonzero((found >= 0) & ~fits) if self._repeats else ():
-            positions[row] = self._repeated.get((ids[int(row)].as_py(), int(input_hash[row])), -1)
-        return positions
-
-    @cached_property
-    def _repeats(self) -> bool:
-        return len(self.ids.unique()) < len(self.ids)
-
-    @cached_property
-    def _repeated(self) -> dict[tuple[Id, int], int]:
-        """Positions by id and input hash."""
-        keys = zip(self.ids.to_pylist(), self.input_hash.tolist(), strict=True)
-        return {key: position for position, key in enumerate(keys)}
 
 
 def put_natives(target: VersionValues, rows: RowNumbers, natives: NativeBatch, positions: RowNumbers) -> None:

@@ -1,4 +1,4 @@
-"""The protocol of engines, and the local engine.
+"""The engine in this process, which others extend.
 
 An engine runs jobs and gives back what they made. A job reads the table and may write a file that no table version
 names. Commits, the lease, the budget and the account stay with the process that runs the upgrade, the driver. So a job
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from compatstore import next_step
@@ -34,43 +33,48 @@ AJob = TypeVar("AJob", bound=Job)
 Shared = TypeVar("Shared")
 Made = TypeVar("Made")
 Task = TypeVar("Task")
-Task_in = TypeVar("Task_in", contravariant=True)
-Made_out = TypeVar("Made_out", covariant=True)
 JobFunction: TypeAlias = Callable[[Store, Shared, AJob, Advance], Made]
 
 
-class Worker(Protocol[Task_in, Made_out]):
-    """Does one kind of task, over and over, with what it has loaded once."""
-
-    def do(self, task: Task_in) -> Made_out:
-        """Do one."""
-
-
-class Recipe(Protocol[Task_in, Made_out]):
-    """How a worker is made, in whatever process; it pickles."""
-
-    def make(self) -> Worker[Task_in, Made_out]:
-        """Make it: load its model."""
+def lost_again_and_again(asked: str) -> UpgradeError:
+    """The error of a job that has lost `LOSSES` workers."""
+    return UpgradeError(
+        asked,
+        expected="a worker that lives until it is done",
+        found=f"{LOSSES} that were lost over it",
+        fix="See whether they ran out of memory, in Ray's logs (by default /tmp/ray/session_latest/logs). What was "
+        f"committed before is kept; {next_step.same()} goes on from here, with "
+        f"{next_step.option('engine', 'local', within='RunSettings')} too.",
+    )
 
 
-class Pool(Protocol[Task_in, Made_out]):
-    """Workers that do one kind of task side by side."""
+class Pool(Generic[Task, Made]):
+    """Workers that do one kind of task side by side: one in this process, which works when its result is asked for.
 
-    @property
-    def size(self) -> int:
-        """Tasks that may be under way at the same time, >= 1."""
+    Args:
+        work: Does a task.
 
-    def begin(self, task: Task_in) -> Callable[[], Made_out]:
+    Attributes:
+        size: Tasks that may be under way at the same time, >= 1.
+    """
+
+    size = 1
+
+    def __init__(self, work: Callable[[Task], Made]) -> None:
+        self._work = work
+
+    def begin(self, task: Task) -> Callable[[], Made]:
         """Hand out a task.
 
         Returns:
             A function that waits for the task and gives its result, or raises what it raised. A task whose worker was
             lost is done by another one; `UpgradeError` is raised where that happens again and again.
         """
+        return lambda: self._work(task)
 
 
-class Engine(Protocol):
-    """Runs the jobs of an upgrade."""
+class Engine:
+    """Runs the jobs of an upgrade: in this process, one after the other, each with all cores."""
 
     def run(
         self, work: JobFunction[Shared, AJob, Made], store: Store, shared: Shared, jobs: deque[AJob], advance: Advance
@@ -87,52 +91,19 @@ class Engine(Protocol):
 
         Yields:
             What was made since the last time, with its jobs; None for a job whose worker was lost, and which may have
-            left a file. The list is empty where nothing came for a while, so that the caller may look around.
+            left a file. The list is empty where nothing came for a while, so that the caller may look around. Here
+            those of neighbouring small fragments are given together.
         """
-
-    def pool(self, recipe: Recipe[Task, Made]) -> AbstractContextManager[Pool[Task, Made]]:
-        """Workers for a block."""
-
-
-def lost_again_and_again(asked: str) -> UpgradeError:
-    """The error of a job that has lost `LOSSES` workers."""
-    return UpgradeError(
-        asked,
-        expected="a worker that lives until it is done",
-        found=f"{LOSSES} that were lost over it",
-        fix="See whether they ran out of memory, in Ray's logs (by default /tmp/ray/session_latest/logs). What was "
-        f"committed before is kept; {next_step.same()} goes on from here, with "
-        f"{next_step.option('engine', 'local', within='RunSettings')} too.",
-    )
-
-
-class LocalEngine:
-    """Runs jobs in this process, one after the other; each uses all cores by itself."""
-
-    def run(
-        self, work: JobFunction[Shared, AJob, Made], store: Store, shared: Shared, jobs: deque[AJob], advance: Advance
-    ) -> Iterator[list[tuple[AJob, Made | None]]]:
-        """Do all jobs, see `Engine.run`; those of neighbouring small fragments are given together."""
         while jobs:
             wave = [jobs.popleft()]
             while jobs and sum(job.rows for job in wave) + jobs[0].rows <= WAVE_ROWS:
                 wave.append(jobs.popleft())
             yield [(job, work(store, shared, job, advance)) for job in wave]
 
-    def pool(self, recipe: Recipe[Task, Made]) -> AbstractContextManager[Pool[Task, Made]]:
-        """One worker in this process, which works when its result is asked for, in the asker's thread."""
-        return nullcontext(_LocalPool(recipe.make()))
+    def pool(self, work: Callable[[Task], Made]) -> AbstractContextManager[Pool[Task, Made]]:
+        """Workers for a block.
 
-
-@dataclass(frozen=True)
-class _LocalPool(Generic[Task, Made]):
-    """One worker in this process."""
-
-    worker: Worker[Task, Made]
-
-    @property
-    def size(self) -> int:
-        return 1
-
-    def begin(self, task: Task) -> Callable[[], Made]:
-        return lambda: self.worker.do(task)
+        Args:
+            work: Does a task, in whatever process; it pickles, and loads its model with the first task there.
+        """
+        return nullcontext(Pool(work))

@@ -14,11 +14,11 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
-from typing import Any, Generic
+from typing import Any
 
 from compatstore import next_step
 from compatstore.errors import CompatStoreError, InvalidInput, MissingExtra, UpgradeError
@@ -28,14 +28,15 @@ from compatstore.upgrade.engines.engine import (
     LOSSES,
     Advance,
     AJob,
+    Engine,
     JobFunction,
     Made,
-    Recipe,
+    Pool,
     Shared,
     Task,
-    Worker,
     lost_again_and_again,
 )
+from compatstore.upgrade.requests.run_settings import RunSettings
 
 STARTS = 4  # a node under load may not come up in the time that Ray gives it
 LOOK_AROUND = 1.0  # seconds
@@ -43,7 +44,7 @@ REACH = 10.0  # seconds that an address may take to answer
 
 
 @dataclass(eq=False)
-class RayEngine:
+class RayEngine(Engine):
     """Runs jobs on a Ray cluster: the one that this process is connected to, that at an address, or a local one.
 
     A local cluster is started when the first job is there, and ends with the `with` block.
@@ -101,17 +102,17 @@ class RayEngine:
             _await_the_end(ray, list(running))
 
     @contextmanager
-    def pool(self, recipe: Recipe[Task, Made]) -> Iterator[_RayPool[Task, Made]]:
-        """Actors that make their workers of one recipe.
+    def pool(self, work: Callable[[Task], Made]) -> Iterator[_RayPool[Task, Made]]:
+        """Actors that do one kind of task.
 
         Raises:
             UpgradeError: The cluster cannot be started or reached, or has no GPU where one is asked for.
-            InvalidInput: The recipe does not pickle: of an encoder without a spec.
+            InvalidInput: The work does not pickle: of an encoder without a spec.
         """
         gpus = self.num_gpus or 0.0
         ray = self._ray
         self._require_gpus(gpus)
-        actors = _RayPool[Task, Made](ray, _handed_out(ray, recipe), self.encoders, gpus)
+        actors = _RayPool[Task, Made](ray, _handed_out(ray, work), self.encoders, gpus)
         try:
             yield actors
         finally:
@@ -143,19 +144,19 @@ class RayEngine:
             )
 
 
-class _RayPool(Generic[Task, Made]):
+class _RayPool(Pool[Task, Made]):
     """Actors that do one kind of task, each one at a time.
 
     Args:
         ray: Ray, connected.
-        recipe: A reference to what makes their workers.
+        work: A reference to what does a task.
         size: How many.
         gpus: GPUs for each of them.
     """
 
-    def __init__(self, ray: Any, recipe: Any, size: int, gpus: float) -> None:
+    def __init__(self, ray: Any, work: Any, size: int, gpus: float) -> None:
         self.size = size
-        self._ray, self._recipe = ray, recipe
+        self._ray, self._held = ray, [work]
         self._kind = ray.remote(_Actor).options(max_restarts=0, max_task_retries=0, num_cpus=1, num_gpus=gpus)
         self._actors = [self._new() for _ in range(size)]
         self._free = list(self._actors)
@@ -184,7 +185,7 @@ class _RayPool(Generic[Task, Made]):
             self._ray.kill(actor)
 
     def _new(self) -> Any:
-        return self._kind.remote([self._recipe])
+        return self._kind.remote(self._held)
 
     def _replaced(self, lost: Any) -> Any:
         """Another actor in place of one that was lost, which may only be out of reach."""
@@ -195,18 +196,13 @@ class _RayPool(Generic[Task, Made]):
 
 
 class _Actor:
-    """A worker in a process of its own, made with the first task: what fails there is an error of that task."""
+    """A process of its own that does one kind of task, fetched with the first one."""
 
-    def __init__(self, recipe: list[Any]) -> None:
-        self._recipe = recipe
-        self._worker: Worker[Any, Any] | None = None
+    def __init__(self, held: list[Any]) -> None:
+        self._held = held
 
     def do(self, task: Any) -> Any:
-        if self._worker is None:
-            import ray
-
-            self._worker = ray.get(self._recipe[0]).make()
-        return self._worker.do(task)
+        return _shared(self._held[0])(task)
 
 
 def _do(work: Callable[..., Any], location: Location, held: list[Any], job: Any) -> Any:
@@ -216,7 +212,7 @@ def _do(work: Callable[..., Any], location: Location, held: list[Any], job: Any)
 
 @lru_cache(maxsize=1)
 def _shared(reference: Any) -> Any:
-    """What the jobs of a run share: loaded and checked once in each process."""
+    """What the jobs of a run, or the tasks of an actor, share: loaded and checked once in each process."""
     import ray
 
     return ray.get(reference)
@@ -341,3 +337,15 @@ def _require_answer(address: str) -> None:
             fix="Start one there (ray start --head --port PORT), or leave "
             f"{next_step.either(shell='run.address', python='address')} out for a local one.",
         ) from error
+
+
+def engine_of(settings: RunSettings) -> AbstractContextManager[Engine]:
+    """The engine for a block.
+
+    Raises:
+        MissingExtra: Ray was asked for and is not installed.
+    """
+    if settings.engine == "local":
+        return nullcontext(Engine())
+    on_gpu = settings.device is not None and settings.device != "cpu"
+    return RayEngine(settings.address, settings.encoders or 1, settings.num_gpus, on_gpu)

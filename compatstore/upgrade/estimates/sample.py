@@ -18,8 +18,7 @@ from compatstore.errors import UpgradeError
 from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
 from compatstore.storage.ids import among, find
 from compatstore.storage.registry import bridge_to
-from compatstore.upgrade.backfilling.classes import classes_of, require_classes
-from compatstore.upgrade.backfilling.random_order import random_scores
+from compatstore.upgrade.backfilling.cells import classes_of, random_scores, require_classes
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import (
     MORE_QUERIES,

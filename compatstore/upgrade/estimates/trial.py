@@ -279,10 +279,6 @@ class _SampleRows(ArrayRows):
         """(n,) float64, as of `TableRows`."""
         return self.table.column(name)[self._places]
 
-    def classes(self, name: str) -> npt.NDArray[np.int64]:
-        """(n,) int64, as of `TableRows`."""
-        return self.table.classes(name)[self._places]
-
     @cached_property
     def _places(self) -> Positions:
         """Where the items stand in the table, (n,) intp."""

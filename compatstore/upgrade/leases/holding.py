@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,9 +17,9 @@ from compatstore import next_step
 from compatstore.errors import Interrupted, LeaseLost, StorageError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry, now
-from compatstore.storage.lease_files import Fence, last_number
-from compatstore.storage.lease_table import LeaseTable
+from compatstore.storage.lease_table import LeaseTable, last_number
 from compatstore.storage.registry import edit, touch
+from compatstore.storage.store import Fence
 from compatstore.upgrade.leases.lease import (
     BEATS_PER_TERM,
     DONE,
@@ -28,46 +27,15 @@ from compatstore.upgrade.leases.lease import (
     PAUSED,
     Heartbeat,
     Lease,
+    StopRequest,
     claim,
     end_unwritten,
     key_of,
     lease_in,
+    request_in,
 )
-from compatstore.upgrade.leases.stop_request import StopRequest, request_in
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.states import CUTOVER, READY, run_of
-
-BATCHES = 20
-
-
-class RecentRate:
-    """Rows per second over the last batches of a step; a step that begins again starts from 0."""
-
-    def __init__(self) -> None:
-        self._step = ""
-        self._seen: deque[tuple[float, int]] = deque(maxlen=BATCHES + 1)
-
-    def observe(self, step: str, done: int, seconds: float) -> float:
-        """Count a batch.
-
-        Args:
-            step: The step that it belongs to.
-            done: Rows that the step has done so far.
-            seconds: Time since the step began.
-
-        Returns:
-            Rows per second over the last `BATCHES` batches, 0 before there is any.
-        """
-        if step != self._step or (self._seen and done < self._seen[-1][1]):
-            self._step = step
-            self._seen.clear()
-            self._seen.append((0.0, 0))
-        self._seen.append((seconds, done))
-        (earlier, before), (now, after) = self._seen[0], self._seen[-1]
-        return (after - before) / (now - earlier) if now > earlier else 0.0
-
-
-COMMITS_BETWEEN_TIDYING = 50
 
 
 class LeaseRenewer:
@@ -86,7 +54,6 @@ class LeaseRenewer:
         self.asked: StopRequest | None = None
         self.lost = False
         self._table, self._lease = table, lease
-        self._rate = RecentRate()
         self._pulse = Heartbeat()
         self._over = False
         self._news = threading.Event()
@@ -101,8 +68,7 @@ class LeaseRenewer:
     def observe(self, progress: Progress) -> None:
         """Note how far the work is; the next renewal tells it to others, at once where a step begins."""
         begins = progress.step != self._pulse.step
-        rate = self._rate.observe(progress.step, progress.done, progress.seconds)
-        self._pulse = Heartbeat(progress.step, progress.done, progress.total, round(rate, 3))
+        self._pulse = Heartbeat(progress.step, progress.done, progress.total, round(progress.rate, 3))
         if begins:
             self._news.set()
 
@@ -166,8 +132,6 @@ class LeaseRenewer:
             return False
         self._lease = renewed
         self.asked = self.asked or request_in(records, lease)
-        if records.version % COMMITS_BETWEEN_TIDYING == 0:
-            self._table.tidy()
         return True
 
 

@@ -8,6 +8,8 @@ makes a lease eternal or lets two managers work at the same time.
 
 The gallery is correct without a lease, because every commit to the table is atomic and checked. The lease saves paying
 twice for the same embeddings.
+
+Another process can ask the holder of a lease to finish its batch and stop, and wait until it has.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from pathlib import Path
 
 from compatstore.errors import LeaseHeld, StorageError
 from compatstore.paths import user_name
-from compatstore.storage.catalog import LEASE_TERM
+from compatstore.storage.catalog import LEASE_TERM, Catalog
 from compatstore.storage.history import now
 from compatstore.storage.lease_table import LeaseTable, Records
 
@@ -97,7 +99,7 @@ class Heartbeat:
         step: expand, hop, backfill, ...; "" before the first batch.
         done: Rows that the step has done in this call.
         total: Rows that it has to do in this call, as far as known.
-        rate: Rows per second over the last batches.
+        rate: Rows per second since the step began.
     """
 
     step: str = ""
@@ -159,6 +161,22 @@ class Lease:
     def abandoned(self) -> bool:
         """Whether the holder is gone, or seems to be by the clocks of both machines; a claim looks closer."""
         return self.held and (self.holder.is_gone() or abs(time.time() - self.renewed) > self.term)
+
+    @property
+    def works(self) -> bool:
+        """True if its holder works, as far as the clocks of both machines tell."""
+        return self.held and not self.abandoned
+
+    def refusal(self, asked: str) -> LeaseHeld:
+        """The error of work that waits for the holder of this lease."""
+        return LeaseHeld(
+            asked,
+            target=self.target,
+            holder=str(self.holder),
+            verb=self.verb,
+            since=self.since,
+            expires=self.expires,
+        )
 
     def dumps(self) -> str:
         """JSON text."""
@@ -235,7 +253,7 @@ def claim(
         end_unwritten(mine)
         raise
     if not written:
-        raise _held(lease_in(table.read(), target) or mine, verb)
+        raise (lease_in(table.read(), target) or mine).refusal(f"{verb} {target}")
     return mine, found
 
 
@@ -248,7 +266,7 @@ def _until_over(table: LeaseTable, records: Records, found: Lease, verb: str) ->
     if found.holder.is_gone():
         return records
     if not found.abandoned:
-        raise _held(found, verb)
+        raise found.refusal(f"{verb} {found.target}")
     ends = time.monotonic() + found.term
     while time.monotonic() < ends:
         time.sleep(found.term / BEATS_PER_TERM)
@@ -257,16 +275,121 @@ def _until_over(table: LeaseTable, records: Records, found: Lease, verb: str) ->
         if current is None or not current.held:
             return records
         if (current.token, current.beat) != (found.token, found.beat):
-            raise _held(current, verb)
+            raise current.refusal(f"{verb} {found.target}")
     return records
 
 
-def _held(lease: Lease, verb: str) -> LeaseHeld:
-    return LeaseHeld(
-        f"{verb} {lease.target}",
-        target=lease.target,
-        holder=str(lease.holder),
-        verb=lease.verb,
-        since=lease.since,
-        expires=lease.expires,
-    )
+ATTEMPTS = 20
+LOOK_EVERY_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class StopRequest:
+    """What was asked for. It names one lease, so it never stops a manager that came later.
+
+    Attributes:
+        token: The lease whose holder is asked.
+        verb: Why: pause, abort, rollback.
+        who: Who asks.
+        at: ISO 8601, UTC.
+    """
+
+    token: str
+    verb: str
+    who: str
+    at: str
+
+
+def request_in(records: Records, lease: Lease) -> StopRequest | None:
+    """The stop that was asked of a lease's holder, or None."""
+    found = records.read(_key(lease.target), StopRequest)
+    return found if found is not None and found.token == lease.token else None
+
+
+def ask_to_stop(table: LeaseTable, target: str, verb: str) -> Lease | None:
+    """Ask whoever works on an upgrade to stop.
+
+    Returns:
+        The lease of the one who was asked, or None where nobody works.
+    """
+    for _ in range(ATTEMPTS):
+        records = table.read()
+        lease = lease_in(records, target)
+        if lease is None or not lease.held or lease.holder.is_gone():
+            return None
+        request = StopRequest(lease.token, verb, str(Holder.here()), now())
+        if table.swap(records.version, _key(target), json.dumps(dataclasses.asdict(request))):
+            return lease
+    return lease
+
+
+def wait_until_stopped(table: LeaseTable, lease: Lease, seconds: float) -> bool:
+    """Wait until a lease is given back, or its holder is gone or has not renewed it for a term.
+
+    Returns:
+        Whether that was so in time.
+    """
+    started = moved = time.monotonic()
+    beat = lease.beat
+    while True:
+        current = lease_in(table.read(), lease.target)
+        if current is None or current.token != lease.token or not current.held or current.holder.is_gone():
+            return True
+        if current.beat != beat:
+            beat, moved = current.beat, time.monotonic()
+        if time.monotonic() - moved > lease.term:
+            return True
+        if time.monotonic() - started >= seconds:
+            return False
+        time.sleep(LOOK_EVERY_SECONDS)
+
+
+def requests_in(records: Records) -> list[StopRequest]:
+    """All stops that were ever asked for.
+
+    Raises:
+        StorageError: A record is damaged.
+    """
+    found = [records.read(key, StopRequest) for key in records.values if key.startswith(_key(""))]
+    return [request for request in found if request is not None]
+
+
+def _key(target: str) -> str:
+    return f"stop.{target}"
+
+
+WAIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Paused:
+    """What a pause did.
+
+    Attributes:
+        target: The upgrade's target.
+        holder: Who was asked to stop, "" where nobody worked on it.
+        stopped: Whether nobody works on it now.
+    """
+
+    target: str
+    holder: str
+    stopped: bool
+
+
+def pause(catalog: Catalog, target: str, *, wait: float = WAIT_SECONDS) -> Paused:
+    """Stop an upgrade where it is; the next `upgrade` goes on from there.
+
+    Args:
+        catalog: The gallery.
+        target: The upgrade's target.
+        wait: Seconds to wait for the manager to finish its batch; what was asked for stands after that too.
+
+    Raises:
+        NotFound: There is no such version.
+    """
+    catalog.registry().record(target)
+    table = LeaseTable(catalog.store.location)
+    asked = ask_to_stop(table, target, "pause")
+    if asked is None:
+        return Paused(target, "", True)
+    return Paused(target, str(asked.holder), wait_until_stopped(table, asked, wait))

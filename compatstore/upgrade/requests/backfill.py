@@ -160,8 +160,7 @@ class Backfill(Budget):
     Args:
         order: Order of the backfill: random (the default), spread (random, and from all kinds of items in proportion;
             the default where an upgrade teaches itself), sigma, spread-sigma (from all kinds of items in proportion, of
-            each the most uncertain first; spread-sigma:category for the classes of a column), or a column of numbers
-            (column:views).
+            each the most uncertain first), or a column of numbers (column:views).
         seed: Seed of the order, and of the sample of an estimate.
         write_mode: How native vectors are stored. move_rows writes the rows that get one a second time, with the
             vector; rewrite_columns leaves every row where it is and rewrites the target's columns at the end; auto (the

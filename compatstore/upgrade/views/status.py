@@ -119,7 +119,6 @@ def done_view(result: UpgradeResult) -> Iterator[str | Table]:
         f"{result.target} is {result.state}: {result.transformed} items transformed, {result.backfilled} embedded "
         f"natively, {result.missing} missing, {result.seconds:.1f} s"
     )
-    yield from (f"warning: {warning}" for warning in result.warnings)
     yield from spent_lines(result.spent, result.ended_by)
     yield from waves_view(result.waves)
     if result.full_backfill:

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 
 from compatstore.digests import hash_rows
-from compatstore.storage.row_digests import InputHashes, hash_values
+from compatstore.storage.columns import InputHashes, hash_values
 
 
 @given(st.integers(1, 40), st.integers(0, 39), st.integers(0, 31), st.integers(0, 2**32 - 1))
