@@ -20,7 +20,7 @@ import safetensors.numpy
 from compatstore.arrays import Digests, FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.directory import WEIGHTS, read_directory, write_directory
-from compatstore.artifacts.kinds import Kind, Transformed, kind_named
+from compatstore.artifacts.kinds import Kind, Parts, Transformed, kind_named
 from compatstore.artifacts.manifest import Manifest, Side, Space, require_binding
 from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
 from compatstore.artifacts.network import Execution, Network, Precision
@@ -214,7 +214,7 @@ class Artifact:
         execution = Execution(batch_size=batch_size, device=device or "cpu", precision=precision)
         rows = as_matrix(asked, vectors, self._kind.reads(self.manifest).dim)
         side_rows = self._side_rows(f"{asked} with side-information", side, len(rows))
-        return self._kind.apply(self.manifest, self._networks, rows, side_rows, execution)
+        return self._kind.apply(Parts(self.manifest, self._networks), rows, side_rows, execution)
 
     def to_onnx(self, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add what `apply` computes to an ONNX graph.
@@ -227,7 +227,7 @@ class Artifact:
         """
         if side is not None and self.manifest.side_source is not None and self.manifest.side_source.dtype == "bits":
             side = graph.signs(side)
-        return self._kind.to_onnx(self.manifest, self._networks, graph, vectors, side)
+        return self._kind.to_onnx(Parts(self.manifest, self._networks), graph, vectors, side)
 
     def check(self, source: EmbeddingVersion, target: EmbeddingVersion) -> None:
         """Refuse to be used between versions that it was not made for.
