@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from compatstore.arrays import FloatArray
 from compatstore.boundary import checked, checked_fields
+from compatstore.encoders.backbones import Backbone
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import CompatStoreWarning, InvalidInput
 from compatstore.trainers.head_losses import scaled_cosines
@@ -30,6 +31,8 @@ from compatstore.versions import HeadLoss
 
 # Images that are asked where a training has left them.
 _ASKED = 500
+
+Trained = TypeVar("Trained", bound="Classification")
 
 HeadKind = Literal["linear", "unit-linear", "cosine", "arcface", "cosface"]
 
@@ -143,19 +146,72 @@ class ClassHead(nn.Module):
         return array
 
 
-@checked_fields
 @dataclass(frozen=True, kw_only=True)
-class Independent(Classifier, ImageTraining):
-    """Train a network to classify, and keep its embedding.
+class ClassTraining(Classifier, ImageTraining):
+    """Training of a network by a loss that classifies its embeddings.
 
     Args:
-        augmentation: Random views to train on; None trains on the images as they are.
+        augmentation: Random views to train on, the same for every model; None trains on the images as they are.
 
     Raises:
         InvalidInput: A setting is out of its range.
     """
 
     augmentation: Augmentation | None = None
+
+    def train_to_classify(
+        self,
+        make: Callable[[nn.Module], Trained],
+        images: Images,
+        held_out: Images | None,
+        *,
+        backbone: Backbone,
+        preprocessing: Preprocessing,
+        progress: OnEpoch | None,
+        checkpoint: str | Path | None,
+        positions: bool = False,
+        fixed: str = "",
+    ) -> tuple[TrainedModel, Trained]:
+        """Train a network within an objective.
+
+        Args:
+            make: Makes the module that is minimised, around a network.
+            images: What to train on.
+            held_out: Images of the same classes, to measure the accuracy on.
+            backbone: Of the network.
+            preprocessing: Of its input.
+            progress: Called after each epoch.
+            checkpoint: File to save to, from which training continues after a kill.
+            positions: Hand the position of each image to the objective, in place of its label.
+            fixed: Fingerprint of models and vectors that the objective holds fixed.
+
+        Returns:
+            The model, and the objective as training left it.
+        """
+        start = time.perf_counter()
+        lessons = Images(images.images, np.arange(len(images))) if positions else images
+        with seeded(self.seed), within_memory(f"train {type(self).__name__}"):
+            objective = make(self.start(backbone))
+            loss = self.minimise(
+                objective, lessons, preprocessing, progress=progress, checkpoint=checkpoint, source=fixed
+            )
+        seconds, classes = time.perf_counter() - start, len(images.class_names)
+        encoder = encoder_of(backbone, preprocessing, objective.finished(), normalise=self.normalise)
+        head = objective.class_rows()
+        warn_of_opposite_rows(self, encoder, head, images)
+        figures = {"loss": loss, "images": len(images), "classes": classes, "seconds": seconds}
+        if held_out is not None:
+            figures["accuracy"] = accuracy(encoder, head, held_out)
+        model = TrainedModel(
+            encoder=encoder, head=head, class_names=images.class_names, figures=figures, head_loss=self.head_loss
+        )
+        return model, objective
+
+
+@checked_fields
+@dataclass(frozen=True, kw_only=True)
+class Independent(ClassTraining):
+    """Train a network to classify, and keep its embedding."""
 
     @checked
     def fit(
@@ -183,21 +239,20 @@ class Independent(Classifier, ImageTraining):
         require_classes(images, held_out)
         preprocessing = self.preprocessing(images)
         require_readable(preprocessing, images, held_out)
-        backbone = self.backbone(preprocessing)
-        start = time.perf_counter()
-        with seeded(self.seed), within_memory("train Independent"):
-            classes = len(images.class_names)
-            objective = Classification(self, self.start(backbone), preprocessing, self.augmentation, classes)
-            loss = self.minimise(objective, images, preprocessing, progress=progress, checkpoint=checkpoint)
-        figures = {"loss": loss, "images": len(images), "classes": classes, "seconds": time.perf_counter() - start}
-        encoder = encoder_of(backbone, preprocessing, objective.finished(), normalise=self.normalise)
-        head = objective.class_rows()
-        warn_of_opposite_rows(self, encoder, head, images)
-        if held_out is not None:
-            figures["accuracy"] = accuracy(encoder, head, held_out)
-        return TrainedModel(
-            encoder=encoder, head=head, class_names=images.class_names, figures=figures, head_loss=self.head_loss
+
+        def make(network: nn.Module) -> Classification:
+            return Classification(self, network, preprocessing, self.augmentation, len(images.class_names))
+
+        model, _ = self.train_to_classify(
+            make,
+            images,
+            held_out,
+            backbone=self.backbone(preprocessing),
+            preprocessing=preprocessing,
+            progress=progress,
+            checkpoint=checkpoint,
         )
+        return model
 
 
 class Classification(nn.Module):
@@ -281,7 +336,7 @@ def warn_of_opposite_rows(classifier: Classifier, encoder: NetworkEncoder, head:
             f"ArcFace left vectors opposite to the rows of their classes (mean cosine {own:.2f}): there its margin "
             'costs least, and classes are told apart badly. Train with head="cosface", or with a smaller margin.',
             CompatStoreWarning,
-            stacklevel=4,  # of `fit`, whose arguments are checked
+            stacklevel=5,  # of `fit`, whose arguments are checked
         )
 
 

@@ -1,25 +1,111 @@
-"""Compatibility by the source's embeddings: published losses between embeddings of target and source.
+"""Published compatibility terms: through classes of the source, or between embeddings of target and source.
 
-`Regression` and `FocalDistillation` compare an image's own two embeddings, `RACT` contrasts them with other classes,
-and `LCEAlignment` compares an embedding with the centre and the boundary of its class.
+`BCT` and `UniBCT` train the target through rows of the source as well as its own. `Regression` and `FocalDistillation`
+compare an image's own two embeddings, `RACT` contrasts them with other classes, and `LCEAlignment` compares an
+embedding with the centre and the boundary of its class.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
-from torch import nn
 from torch.nn import functional
 
 from compatstore.boundary import checked_fields
 from compatstore.trainers.images.classification import ClassHead
-from compatstore.trainers.images.compatible import CompatibleTraining, Views
-from compatstore.trainers.images.source_model import SourceKnowledge, class_means
-from compatstore.trainers.settings import NotNegative, Positive
+from compatstore.trainers.images.compatible import CompatibleTraining, SourceKnowledge, Term, Views, class_means
+from compatstore.trainers.settings import NotNegative, Positive, Rule
 
 Distance = Literal["cosine", "l2"]
+_RESTART = Rule("above 0 to 1", lambda value: 0 < value <= 1)
+
+
+@checked_fields
+@dataclass(frozen=True, kw_only=True)
+class BCT(CompatibleTraining):
+    """Backward-compatible training (Shen et al., arXiv 2003.11942): `L(kappa_t) + weight L(w_s)`.
+
+    With a `dim` above the source's it is BCT(+d): the source's head is filled up with zeros.
+
+    Args:
+        weight: Of the loss through the source's head, >= 0.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    weight: NotNegative = 1.0
+
+    def term(self, known: SourceKnowledge, head: ClassHead) -> Term:
+        """Classify through the source's rows."""
+        return through_rows(self, known.rows)
+
+
+def through_rows(method: BCT | UniBCT, rows: torch.Tensor) -> Term:
+    """The classification loss of the target's embeddings through rows (classes, dim) that are not trained."""
+
+    def loss(views: Views, rows: torch.Tensor) -> torch.Tensor:
+        return method.weight * method.losses(views.embeddings, rows, views.labels).mean()
+
+    return Term(loss, rows=rows)
+
+
+@checked_fields
+@dataclass(frozen=True, kw_only=True)
+class UniBCT(CompatibleTraining):
+    """Universal backward-compatible training (Zhang et al., IJCAI 2022, arXiv 2203.01583).
+
+    The source's features of new images are noisy, most of all those of classes that it was not trained on. The
+    features of one class form a graph, and a random walk on it moves each feature towards those that many others of
+    its class resemble; means of the refined features take the place of BCT's source head.
+
+    Args:
+        temperature: Divides the cosines that transitions are made of, > 0.
+        restart: Share of the original feature in a refined one, above 0 to 1; at 1 these are plain class means.
+        weight: Of the loss through the prototypes, >= 0.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    temperature: Positive = 0.1
+    restart: Annotated[float, _RESTART] = 0.1
+    weight: NotNegative = 1.0
+
+    def term(self, known: SourceKnowledge, head: ClassHead) -> Term:
+        """Classify through the prototypes, scaled to the mean length of the source's rows."""
+        refined = refined_features(known.features, known.labels, temperature=self.temperature, restart=self.restart)
+        means = functional.normalize(class_means(refined, known.labels, len(known.rows)), dim=1)
+        return through_rows(self, known.rows.norm(dim=1).mean() * means)
+
+
+def refined_features(
+    features: torch.Tensor, labels: torch.Tensor, *, temperature: float, restart: float
+) -> torch.Tensor:
+    """Walk at random within each class, with restarts, to the limit: `r (I - (1 - r) P)^-1 F`.
+
+    `P_ij = exp(cos(f_i, f_j) / T)`, rows adding up to 1, over the features of one class.
+
+    Args:
+        features: (n, dim) float32.
+        labels: (n,) int64.
+        temperature: T.
+        restart: r.
+
+    Returns:
+        (n, dim) float32.
+    """
+    refined = torch.empty_like(features)
+    for label in set(labels.tolist()):
+        members = labels == label
+        own = features[members].double()
+        directions = functional.normalize(own, dim=1)
+        transition = (directions @ directions.T / temperature).softmax(dim=1)
+        identity = torch.eye(len(own), dtype=own.dtype)
+        refined[members] = torch.linalg.solve(identity - (1 - restart) * transition, restart * own).float()
+    return refined
 
 
 @checked_fields
@@ -38,20 +124,16 @@ class Regression(CompatibleTraining):
     distance: Distance = "cosine"
     weight: NotNegative = 1.0
 
-    def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module:
+    def term(self, known: SourceKnowledge, head: ClassHead) -> Term:
         """Measure the distance."""
-        return _Regression(self, known.features)
+        scale = squared_length(known.features)
 
+        def loss(views: Views) -> torch.Tensor:
+            if self.distance == "cosine":
+                return self.weight * cosine_distances(views.embeddings, views.source).mean()
+            return self.weight / scale * squared_distances(views.embeddings, views.source).mean()
 
-class _Regression(nn.Module):
-    def __init__(self, method: Regression, features: torch.Tensor) -> None:
-        super().__init__()
-        self.method, self.scale = method, squared_length(features)
-
-    def forward(self, views: Views) -> torch.Tensor:
-        if self.method.distance == "cosine":
-            return self.method.weight * cosine_distances(views.embeddings, views.source).mean()
-        return self.method.weight / self.scale * squared_distances(views.embeddings, views.source).mean()
+        return Term(loss)
 
 
 def cosine_distances(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
@@ -90,21 +172,17 @@ class FocalDistillation(CompatibleTraining):
     beta: NotNegative = 5.0
     weight: NotNegative = 1.0
 
-    def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module:
+    def term(self, known: SourceKnowledge, head: ClassHead) -> Term:
         """Weigh the distance by the source's own predictions."""
-        return _Focus(self, known)
+        scale = squared_length(known.features)
 
+        def loss(views: Views, rows: torch.Tensor) -> torch.Tensor:
+            right = (views.source @ rows.T).argmax(dim=1) == views.labels
+            return (
+                self.weight / scale * focal_distillation(views.embeddings, views.source, right, self.alpha, self.beta)
+            )
 
-class _Focus(nn.Module):
-    def __init__(self, method: FocalDistillation, known: SourceKnowledge) -> None:
-        super().__init__()
-        self.method, self.rows, self.scale = method, nn.Buffer(known.rows), squared_length(known.features)
-
-    def forward(self, views: Views) -> torch.Tensor:
-        right = (views.source @ self.rows.T).argmax(dim=1) == views.labels
-        alpha, beta = self.method.alpha, self.method.beta
-        loss = focal_distillation(views.embeddings, views.source, right, alpha, beta)
-        return self.method.weight / self.scale * loss
+        return Term(loss, rows=known.rows)
 
 
 def focal_distillation(
@@ -143,18 +221,11 @@ class RACT(CompatibleTraining):
     temperature: Positive = 0.01
     weight: NotNegative = 1.0
 
-    def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module:
+    def term(self, known: SourceKnowledge, head: ClassHead) -> Term:
         """Contrast with the source's embeddings of the same views."""
-        return _Contrast(self.temperature, self.weight)
-
-
-class _Contrast(nn.Module):
-    def __init__(self, temperature: float, weight: float) -> None:
-        super().__init__()
-        self.temperature, self.weight = temperature, weight
-
-    def forward(self, views: Views) -> torch.Tensor:
-        return self.weight * contrast(views.embeddings, views.source, views.labels, self.temperature)
+        return Term(
+            lambda views: self.weight * contrast(views.embeddings, views.source, views.labels, self.temperature)
+        )
 
 
 def contrast(target: torch.Tensor, source: torch.Tensor, labels: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -198,22 +269,15 @@ class LCEAlignment(CompatibleTraining):
     alignment: NotNegative = 100.0
     boundary: NotNegative = 1.0
 
-    def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module:
+    def term(self, known: SourceKnowledge, head: ClassHead) -> Term:
         """Take centres and boundaries from the source's features of the training images."""
-        return _AlignmentAndBoundary(self, known, head)
-
-
-class _AlignmentAndBoundary(nn.Module):
-    def __init__(self, method: LCEAlignment, known: SourceKnowledge, head: ClassHead) -> None:
-        super().__init__()
-        self.method, self.head = method, head
         centres, cosines = centres_and_boundaries(known.features, known.labels, len(known.rows))
-        self.centres, self.cosines = nn.Buffer(centres), nn.Buffer(cosines)
 
-    def forward(self, views: Views) -> torch.Tensor:
-        alignment = alignment_loss(self.head.rows, self.centres)
-        outside = boundary_loss(views.embeddings, views.labels, self.centres, self.cosines)
-        return self.method.alignment * alignment + self.method.boundary * outside
+        def loss(views: Views, centres: torch.Tensor, cosines: torch.Tensor) -> torch.Tensor:
+            outside = boundary_loss(views.embeddings, views.labels, centres, cosines)
+            return self.alignment * alignment_loss(head.rows, centres) + self.boundary * outside
+
+        return Term(loss, centres=centres, cosines=cosines)
 
 
 def centres_and_boundaries(
