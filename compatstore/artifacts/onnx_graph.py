@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import FloatArray
-from compatstore.errors import MissingExtra
+from compatstore.errors import load_extra
 
 OPSET, IR_VERSION = 18, 8  # read by onnxruntime 1.14 and later
 
@@ -36,7 +36,7 @@ class OnnxGraph:
     """
 
     def __init__(self) -> None:
-        self._onnx = load_onnx()
+        self._onnx = load_extra("onnx", "onnx")
         self._nodes: list[Any] = []
         self._weights: list[Any] = []
 
@@ -174,16 +174,3 @@ class OnnxOperators:
     def log_inverse_square(self, lengths: str) -> str:
         """Log sigma^2 of lengths."""
         return self._graph.log_inverse_square(lengths)
-
-
-def load_onnx() -> Any:
-    """The module `onnx`.
-
-    Raises:
-        MissingExtra: It is not installed.
-    """
-    try:
-        import onnx
-    except ImportError as error:
-        raise MissingExtra("onnx", "onnx") from error
-    return onnx

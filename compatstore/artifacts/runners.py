@@ -18,7 +18,7 @@ import threadpoolctl
 
 from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture, forward
-from compatstore.errors import InvalidInput, MissingExtra
+from compatstore.errors import InvalidInput, load_extra
 
 if TYPE_CHECKING:
     import torch
@@ -174,10 +174,7 @@ class TorchRunner:
     def __init__(
         self, architecture: Architecture, tensors: Mapping[str, FloatArray], *, device: str, precision: str
     ) -> None:
-        try:
-            import torch
-        except ImportError as error:
-            raise MissingExtra("torch", "train") from error
+        torch = load_extra("torch", "train")
         self._architecture = architecture
         self._device = torch.device(device)
         if self._device.type == "cuda" and (self._device.index or 0) >= torch.cuda.device_count():

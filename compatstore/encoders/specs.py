@@ -232,7 +232,7 @@ _KINDS: dict[str, Callable[[str], Encoder]] = {
     "transformers": _built("transformers", "text_models", "TransformersModel"),
     "fastembed": _built("fastembed", "text_models", "FastembedModel"),
     "model2vec": _built("model2vec", "text_models", "Model2VecModel"),
-    "open_clip": _built("open_clip", "open_clip_model", "OpenClipModel"),
+    "open_clip": _built("open_clip", "published_models", "OpenClipModel"),
     "files": _built("files", "derived", "FilesById"),
 }
 

@@ -21,7 +21,7 @@ from compatstore.encoders.model_files import hash_folder, loading, require_folde
 from compatstore.encoders.module import require_torch
 from compatstore.encoders.specs import Value, join_spec
 from compatstore.encoders.texts import TextEncoder, require_texts, unit
-from compatstore.errors import InvalidInput, MissingExtra, NotFound
+from compatstore.errors import InvalidInput, NotFound, load_extra
 
 Pooling = Literal["mean", "cls", "last"]
 LONGEST = 100_000  # tokens; tokenizers that know no limit name one of 10^30
@@ -147,13 +147,12 @@ class SentenceTransformersModel(FolderModel):
     kind: ClassVar[str] = "sentence-transformers"
 
     def _load(self, folder: Path) -> Any:
-        try:
-            from sentence_transformers import SentenceTransformer
-        except ImportError as error:
-            raise MissingExtra("sentence-transformers", "text") from error
+        library = load_extra("sentence_transformers", "text")
         named = {"query": self.query_prefix, "document": self.document_prefix}
         prompts = {name: prefix for name, prefix in named.items() if prefix}
-        return SentenceTransformer(f"{folder}", device=self.device, prompts=prompts, local_files_only=True).eval()
+        return library.SentenceTransformer(
+            f"{folder}", device=self.device, prompts=prompts, local_files_only=True
+        ).eval()
 
     def _prefixed(self, sources: Sequence[Any], *, queries: bool) -> list[str]:
         require_texts(sources)
@@ -203,14 +202,10 @@ class TransformersModel(FolderModel):
 
     def _load(self, folder: Path) -> Any:
         require_pooling(self.pooling, self.longest)
-        torch = require_torch()
-        try:
-            from transformers import AutoModel, AutoTokenizer
-        except ImportError as error:
-            raise MissingExtra("transformers", "text") from error
+        torch, library = require_torch(), load_extra("transformers", "text")
         self._device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
-        self._tokenizer = AutoTokenizer.from_pretrained(f"{folder}", local_files_only=True)
-        model = AutoModel.from_pretrained(f"{folder}", local_files_only=True)
+        self._tokenizer = library.AutoTokenizer.from_pretrained(f"{folder}", local_files_only=True)
+        model = library.AutoModel.from_pretrained(f"{folder}", local_files_only=True)
         own = getattr(model.config, "max_position_embeddings", None)
         limits = (self.longest, self._tokenizer.model_max_length, own)
         self._longest = next((limit for limit in limits if limit and limit <= LONGEST), None)
@@ -262,10 +257,7 @@ class FastembedModel(FolderModel):
 
     def _load(self, folder: Path) -> Any:
         require_pooling(self.pooling, None)
-        try:
-            import fastembed
-        except ImportError as error:
-            raise MissingExtra("fastembed", "text") from error
+        fastembed = load_extra("fastembed", "text")
         files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.onnx"))
         file = next((name for name in ("model.onnx", "onnx/model.onnx", *files) if name in files), None)
         if file is None:
@@ -309,11 +301,7 @@ class Model2VecModel(FolderModel):
     kind: ClassVar[str] = "model2vec"
 
     def _load(self, folder: Path) -> Any:
-        try:
-            from model2vec import StaticModel
-        except ImportError as error:
-            raise MissingExtra("model2vec", "text") from error
-        return StaticModel.from_pretrained(folder)
+        return load_extra("model2vec", "text").StaticModel.from_pretrained(folder)
 
     def embed(self, texts: list[str], *, queries: bool) -> FloatArray:
         """Embed texts: (n, dim) float32."""

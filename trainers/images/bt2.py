@@ -18,9 +18,8 @@ from compatstore.artifacts import Space
 from compatstore.artifacts.matrix import as_matrix
 from compatstore.boundary import checked, checked_fields
 from compatstore.digests import digest_half
-from compatstore.encoders.backbones import Backbone
-from compatstore.encoders.backbones.backbone import BasisTransformed
-from compatstore.encoders.backbones.networks import BasisNetwork, Parts
+from compatstore.encoders.backbone_networks import BasisNetwork, Parts
+from compatstore.encoders.backbones import Backbone, BasisTransformed
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers.images.classification import (

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import nn
 
-from compatstore.encoders.backbones.networks import BasisNetwork
+from compatstore.encoders.backbone_networks import BasisNetwork
 from compatstore.errors import CompatStoreWarning
 
 Forward = Callable[[torch.Tensor], torch.Tensor]

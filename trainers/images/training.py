@@ -19,9 +19,15 @@ from torch.utils.data import DataLoader
 
 from compatstore import next_step
 from compatstore.artifacts.network import PrecisionRequest
-from compatstore.encoders.backbones import Backbone, SmallConvNet, TimmBackbone
-from compatstore.encoders.backbones.architectures import SmallVisionTransformer, TorchvisionBackbone
-from compatstore.encoders.backbones.backbone import FinalNorm, GeneralisedMean
+from compatstore.encoders.backbones import (
+    Backbone,
+    FinalNorm,
+    GeneralisedMean,
+    SmallConvNet,
+    SmallVisionTransformer,
+    TimmBackbone,
+    TorchvisionBackbone,
+)
 from compatstore.encoders.images import Mode
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import InvalidInput

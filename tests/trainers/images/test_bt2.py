@@ -12,13 +12,12 @@ import pytest
 import compatstore as cs
 from compatstore import trainers
 from compatstore.encoders import NetworkEncoder
-from compatstore.encoders.backbones import SmallConvNet
-from compatstore.encoders.backbones.backbone import BasisTransformed
+from compatstore.encoders.backbones import BasisTransformed, SmallConvNet
 from compatstore.errors import InvalidInput
 from compatstore.trainers import TrainedModel
 from lazily import Lazy
 
-basis_network = Lazy("compatstore.encoders.backbones.networks")
+basis_network = Lazy("compatstore.encoders.backbone_networks")
 bt2 = Lazy("compatstore.trainers.images.bt2")
 compatible = Lazy("compatstore.trainers.images.compatible")
 torch = Lazy("torch")

@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 from compatstore import trainers
-from compatstore.encoders.backbones import Backbone, SmallConvNet, TimmBackbone
-from compatstore.encoders.backbones.architectures import SmallVisionTransformer
-from compatstore.encoders.backbones.backbone import BasisTransformed
+from compatstore.encoders.backbones import (
+    Backbone,
+    BasisTransformed,
+    SmallConvNet,
+    SmallVisionTransformer,
+    TimmBackbone,
+)
 from lazily import Lazy
 
 nn = Lazy("torch.nn")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from compatstore import trainers
 from compatstore.arrays import signs
 from compatstore.encoders import NetworkEncoder
-from compatstore.encoders.backbones.backbone import FinalNorm
+from compatstore.encoders.backbones import FinalNorm
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers.training import EpochProgress
