@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,6 @@ from compatstore.errors import InvalidInput, NotFound, SourceError
 from compatstore.paths import is_file
 
 Item = tuple[torch.Tensor, torch.Tensor]
-Collated = TypeVar("Collated")
 
 
 # More class names than that are made for no data set, and would fill the memory.
@@ -192,11 +191,9 @@ class Images:
         Arrays are resized once and kept in memory; files are read again in each epoch, by `workers` processes.
         Where shuffled, a last batch of fewer than `size` images is left out; the order differs in each epoch.
         """
-        in_memory = isinstance(self.images, np.ndarray)
-        dataset = _InMemory(self, preprocessing) if in_memory else _FromFiles(self, preprocessing)
-        workers = 0 if in_memory else workers
+        workers = 0 if isinstance(self.images, np.ndarray) else workers
         return DataLoader(
-            dataset,
+            _Pixels(self, preprocessing),
             batch_size=min(size, len(self)),
             shuffle=shuffle,
             drop_last=shuffle,
@@ -229,31 +226,25 @@ def _identity(source: str | Path) -> list[str | int]:
     return [hashlib.sha256(np.asarray(read_image(source)).data).hexdigest()]
 
 
-class _InMemory(Dataset[Item]):
+class _Pixels(Dataset[Item]):
+    """Batches of pixels and labels: of arrays all pixels are made at once, files are read batch by batch."""
+
     def __init__(self, images: Images, preprocessing: Preprocessing) -> None:
-        self.pixels = torch.stack([preprocessing.pixels(image) for image in images.images])
+        self.sources, self.preprocessing = images.images, preprocessing
         self.labels = torch.from_numpy(np.asarray(images.labels))
+        self.pixels = self._read(range(len(images))) if isinstance(images.images, np.ndarray) else None
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitems__(self, rows: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.pixels[rows], self.labels[rows]
+    def __getitems__(self, rows: list[int]) -> Item:
+        return self._read(rows) if self.pixels is None else self.pixels[rows], self.labels[rows]
+
+    def _read(self, rows: Sequence[int]) -> torch.Tensor:
+        return torch.stack([self.preprocessing.pixels(self.sources[row]) for row in rows])
 
 
-class _FromFiles(Dataset[Item]):
-    def __init__(self, images: Images, preprocessing: Preprocessing) -> None:
-        self.paths, self.preprocessing = images.images, preprocessing
-        self.labels = torch.from_numpy(np.asarray(images.labels))
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitems__(self, rows: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        return torch.stack([self.preprocessing.pixels(self.paths[row]) for row in rows]), self.labels[rows]
-
-
-def _as_it_is(batch: Collated) -> Collated:
+def _as_it_is(batch: Item) -> Item:
     """`__getitems__` returns a whole batch: there is nothing to collate."""
     return batch
 
