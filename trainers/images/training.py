@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import time
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -34,7 +33,6 @@ from compatstore.errors import InvalidInput
 from compatstore.trainers.images.checkpoint import Checkpoint, Resumable
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.pretrained import load_pretrained, pixel_scale, weights_digest
-from compatstore.trainers.images.recorded import recorded
 from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, at_least, require_settings
 from compatstore.trainers.training import EpochProgress, OnEpoch, require_finite, warmup_cosine
 
@@ -254,20 +252,19 @@ def train(
     state = Resumable(objective, optimiser, order, accelerator.scaler)
     done, loss = state.resume(checkpoint) if checkpoint else (0, 0.0)
     steps = _require_steps(len(batches), accelerator.num_processes)
-    with recorded(objective) if accelerator.num_processes == 1 else nullcontext():
-        for epoch in range(done, settings.epochs):
-            model.train()
-            losses = []
-            for step, batch in enumerate(batches, epoch * steps):
-                _set_rate(optimiser, settings, step, steps)
-                losses.append(_step(accelerator, model, optimiser, batch))
-            loss = accelerator.reduce(torch.stack(losses).mean(), reduction="mean").item()
-            require_finite("train on images", loss, epoch + 1)
-            if checkpoint and accelerator.is_main_process:
-                state.save(checkpoint, epoch + 1, loss)
-            if progress is not None and accelerator.is_main_process:
-                seconds, epochs = time.perf_counter() - start, settings.epochs
-                progress(EpochProgress(network="model", epoch=epoch + 1, epochs=epochs, loss=loss, seconds=seconds))
+    for epoch in range(done, settings.epochs):
+        model.train()
+        losses = []
+        for step, batch in enumerate(batches, epoch * steps):
+            _set_rate(optimiser, settings, step, steps)
+            losses.append(_step(accelerator, model, optimiser, batch))
+        loss = accelerator.reduce(torch.stack(losses).mean(), reduction="mean").item()
+        require_finite("train on images", loss, epoch + 1)
+        if checkpoint and accelerator.is_main_process:
+            state.save(checkpoint, epoch + 1, loss)
+        if progress is not None and accelerator.is_main_process:
+            seconds, epochs = time.perf_counter() - start, settings.epochs
+            progress(EpochProgress(network="model", epoch=epoch + 1, epochs=epochs, loss=loss, seconds=seconds))
     # After the last step each process has statistics of its own; all processes return those of the first.
     for buffer in objective.buffers():
         broadcast(buffer)
