@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 from compatstore.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from compatstore.trainers.images.augmentation import Augmentation
     from compatstore.trainers.images.bt2 import BT2
     from compatstore.trainers.images.classification import Independent
     from compatstore.trainers.images.compatible import CompatibleModel
     from compatstore.trainers.images.dmu import DMU
     from compatstore.trainers.images.given_vectors import ImagesOfItems, Refreshed, images_of_items
-    from compatstore.trainers.images.images import Images
+    from compatstore.trainers.images.images import Augmentation, Images
     from compatstore.trainers.images.terms import BCT, RACT, FocalDistillation, LCEAlignment, Regression, UniBCT
     from compatstore.trainers.images.trained_model import TrainedModel
     from compatstore.trainers.pairs.auto import Auto
@@ -92,7 +91,7 @@ _HOMES = {
     "RACT": "compatstore.trainers.images.terms",
     "RBT": "compatstore.trainers.pairs.residual",
     "Alternate": "compatstore.trainers.side.models",
-    "Augmentation": "compatstore.trainers.images.augmentation",
+    "Augmentation": "compatstore.trainers.images.images",
     "Auto": "compatstore.trainers.pairs.auto",
     "Autoencoder": "compatstore.trainers.side.models",
     "Comparison": "compatstore.trainers.pairs.trainer",

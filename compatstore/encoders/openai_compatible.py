@@ -22,7 +22,7 @@ from compatstore.digests import fingerprint as digest
 from compatstore.encoders.endpoint import Endpoint, Refused, joined
 from compatstore.encoders.metering import Bill, meter
 from compatstore.encoders.specs import join_spec
-from compatstore.encoders.texts import TextEncoder, unit
+from compatstore.encoders.text_models import TextEncoder, unit
 from compatstore.errors import EncoderFailed, InvalidInput, SourceError
 
 TOKENS_A_BYTE = 0.25  # of English text, before the first answer tells

@@ -20,7 +20,7 @@ from compatstore.encoders.images import SUFFIXES, read_image
 from compatstore.encoders.model_files import hash_folder, loading, read_weights
 from compatstore.encoders.module import Module, require_torch
 from compatstore.encoders.specs import Value, join_spec
-from compatstore.encoders.texts import unit
+from compatstore.encoders.text_models import unit
 from compatstore.errors import CorruptArtifact, InvalidInput, NotFound, SourceError, first_offenders, load_extra
 from compatstore.paths import is_file, is_folder
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import nn
 
-from compatstore.documents import parse, read_record
+from compatstore.encoders.model_files import parse_described
 from compatstore.errors import CorruptArtifact, Incompatible, InvalidInput
 from compatstore.paths import is_file, is_folder, refused
 
@@ -105,17 +105,12 @@ class Checkpoint:
 
     def _parse(self) -> tuple[State, _Description]:
         try:
-            with safe_open(self.path, "pt") as file:
-                values = parse(file.metadata()["compatstore"])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            written_as = values["format"]
-            if written_as == FORMAT:
-                return tensors, read_record(_Description, values, "description")
+            description, tensors = parse_described(self.path.read_bytes(), _Description, FORMAT)
         except PermissionError as error:
             raise refused(f"continue from {self.path}", self.path, error) from error
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-            raise self.corrupt(f"{type(error).__name__}: {error}") from error
-        raise self.corrupt(f"format {written_as!r:.60}")
+        except Exception as error:  # whatever safetensors, torch and JSON raise for other bytes
+            raise self.corrupt(f"{type(error).__name__}: {error}"[:200]) from error
+        return tensors, description
 
     def _require_same(self, found: Mapping[str, Any]) -> None:
         expected = json.loads(json.dumps(self.belongs_to))

@@ -21,8 +21,7 @@ from compatstore.encoders.backbones import Backbone
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import CompatStoreWarning, InvalidInput
 from compatstore.trainers.head_losses import scaled_cosines
-from compatstore.trainers.images.augmentation import Augmentation
-from compatstore.trainers.images.images import Images
+from compatstore.trainers.images.images import Augmentation, Images
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.images.training import ImageTraining, encoder_of
 from compatstore.trainers.settings import Count, Positive, from_to

@@ -20,7 +20,7 @@ from digits import load_digits
 from lazily import Lazy
 from properties import examples
 
-augmentation = Lazy("compatstore.trainers.images.augmentation")
+augmentation = Lazy("compatstore.trainers.images.images")
 losses = Lazy("pytorch_metric_learning.losses")
 neighbors = Lazy("sklearn.neighbors")
 torch = Lazy("torch")
