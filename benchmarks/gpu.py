@@ -25,6 +25,7 @@ from PIL import Image
 
 import compatstore as cs
 from benchmarks.hop import make, network
+from compatstore.artifacts.architecture import forward
 from compatstore.artifacts.network import Execution, Network, Precision
 from compatstore.artifacts.runners import TorchRunner
 from compatstore.encoders import NetworkEncoder
@@ -95,7 +96,7 @@ def hop_lines(rows: int, dim: int, repeats: int, device: str) -> Iterator[str]:
         def on_card(runner: TorchRunner = runner) -> None:
             with torch.inference_mode():
                 for part in here.split(BATCH):
-                    runner.forward(part, None)
+                    forward(architecture, runner, part, None)
 
         rate = rows / seconds(on_card, repeats)
         yield f"| network, rows on the card, {precision} | {rate:,.0f} rows | {rate * flops / limit:.2f} of products |"

@@ -200,8 +200,9 @@ class TorchRunner:
         import torch
 
         with torch.inference_mode():
-            here = [None if rows is None else torch.from_numpy(rows).to(self._device) for rows in (source, side)]
-            output, log_sigma2 = forward(self._architecture, self, *here)
+            rows = torch.from_numpy(source).to(self._device)
+            beside = None if side is None else torch.from_numpy(side).to(self._device)
+            output, log_sigma2 = forward(self._architecture, self, rows, beside)
             return output.cpu().numpy(), None if log_sigma2 is None else log_sigma2[:, 0].cpu().numpy()
 
     def hidden(self, layer: str, values: torch.Tensor) -> torch.Tensor:
@@ -211,7 +212,8 @@ class TorchRunner:
     def radial(self, values: torch.Tensor) -> torch.Tensor:
         """Apply the radial layer."""
         lengths = self._tensors["mixer.0.gamma"] * (values * values).sum(dim=1, keepdim=True)
-        return (self.dense("mixer.0", values).float() - lengths).clamp_max(0).exp()
+        exponents: torch.Tensor = self.dense("mixer.0", values).float() - lengths
+        return exponents.clamp_max(0).exp()
 
     def joined(self, source: torch.Tensor, side: torch.Tensor) -> torch.Tensor:
         """Put the values of both branches side by side."""
@@ -239,7 +241,7 @@ class TorchRunner:
 
     def log_inverse_square(self, lengths: torch.Tensor) -> torch.Tensor:
         """Log sigma^2 of lengths."""
-        return -2 * lengths.log()
+        return lengths.log() * -2
 
     def _dtype_of(self, name: str) -> torch.dtype:
         import torch

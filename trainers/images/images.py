@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from compatstore.paths import is_file
 from compatstore.trainers.settings import Count, Positive, Rule, require_settings
 
 Item = tuple[torch.Tensor, torch.Tensor]
+Collated = TypeVar("Collated")
 
 
 # More class names than that are made for no data set, and would fill the memory.
@@ -246,7 +247,7 @@ class _Pixels(Dataset[Item]):
         return torch.stack([self.preprocessing.pixels(self.sources[row]) for row in rows])
 
 
-def _as_it_is(batch: Item) -> Item:
+def _as_it_is(batch: Collated) -> Collated:
     """`__getitems__` returns a whole batch: there is nothing to collate."""
     return batch
 
