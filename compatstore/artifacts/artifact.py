@@ -20,7 +20,7 @@ import safetensors.numpy
 from compatstore.arrays import Digests, FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.directory import WEIGHTS, read_directory, write_directory
-from compatstore.artifacts.kinds import Parts, Transformed, kind_named
+from compatstore.artifacts.kinds import Contents, Transformed, kind_named
 from compatstore.artifacts.manifest import Manifest, Side, Space, require_binding
 from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
 from compatstore.artifacts.network import Execution, Network, Precision
@@ -196,7 +196,7 @@ class Artifact:
         execution = Execution(batch_size=batch_size, device=device or "cpu", precision=precision)
         rows = as_matrix(asked, vectors, self.behaviour.reads(self.manifest).dim)
         side_rows = self._side_rows(f"{asked} with side-information", side, len(rows))
-        return self.behaviour.apply(Parts(self.manifest, self._networks), rows, side_rows, execution)
+        return self.behaviour.apply(Contents(self.manifest, self._networks), rows, side_rows, execution)
 
     def to_onnx(self, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add what `apply` computes to an ONNX graph.
@@ -209,7 +209,7 @@ class Artifact:
         """
         if side is not None and self.manifest.side_source is not None and self.manifest.side_source.dtype == "bits":
             side = graph.signs(side)
-        return self.behaviour.to_onnx(Parts(self.manifest, self._networks), graph, vectors, side)
+        return self.behaviour.to_onnx(Contents(self.manifest, self._networks), graph, vectors, side)
 
     def check(self, source: EmbeddingVersion, target: EmbeddingVersion) -> None:
         """Refuse to be used between versions that it was not made for.

@@ -40,7 +40,7 @@ class Transformed:
     side: FloatArray | None = None
 
 
-class Parts(NamedTuple):
+class Contents(NamedTuple):
     """What a kind reads of an artifact.
 
     Attributes:
@@ -100,7 +100,7 @@ class Kind(ABC):
             require_same(f"network {name} (source, side, output)", expected, found)
 
     @abstractmethod
-    def apply(self, of: Parts, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
+    def apply(self, of: Contents, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
         """Transform checked vectors.
 
         Args:
@@ -111,7 +111,7 @@ class Kind(ABC):
         """
 
     @abstractmethod
-    def to_onnx(self, of: Parts, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
+    def to_onnx(self, of: Contents, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add what `apply` computes to an ONNX graph.
 
         Args:
@@ -138,13 +138,13 @@ class ForwardTransform(Kind):
         outputs = {"h": manifest.target, "g": manifest.side_target}
         return {name: (manifest.source.dim, side, of.dim) for name, of in outputs.items() if of is not None}
 
-    def apply(self, of: Parts, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
+    def apply(self, of: Contents, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
         """Transform source vectors (n, source dim) into (n, target dim)."""
         moved, sigma2 = of.networks["h"].run(vectors, side, execution)
         next_side = of.networks["g"].run(vectors, side, execution)[0] if "g" in of.networks else None
         return Transformed(vectors=moved, uncertainty=sigma2, side=next_side)
 
-    def to_onnx(self, of: Parts, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
+    def to_onnx(self, of: Contents, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add h, and g where there is one."""
         moved, sigma2 = of.networks["h"].to_onnx(graph, vectors, side)
         next_side = of.networks["g"].to_onnx(graph, vectors, side)[0] if "g" in of.networks else None
@@ -166,7 +166,7 @@ class DerivationKind(Kind):
         super().require(manifest)
         require_at_most(self, "target", manifest.target.dim, manifest.source.dim)
 
-    def apply(self, of: Parts, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
+    def apply(self, of: Contents, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
         """Derive target vectors (n, target dim); NaN for a row that cannot be derived."""
         derived = derivation_between(*of.spaces).apply(vectors)
         if needs_unit(*of.spaces):
@@ -174,7 +174,7 @@ class DerivationKind(Kind):
             derived = np.where(not_unit(derived)[:, None], np.float32(np.nan), derived)
         return Transformed(vectors=derived)
 
-    def to_onnx(self, of: Parts, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
+    def to_onnx(self, of: Contents, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add the cut, the scaling in float64, and NaN for rows that cannot be derived."""
         derivation = derivation_between(*of.spaces)
         derived = graph.first(vectors, derivation.dim) if derivation.dim < of.manifest.source.dim else vectors
@@ -195,14 +195,14 @@ class QueryAdapterKind(Kind):
         """One network, from the target's dimension to the source's."""
         return {"h": (manifest.target.dim, None, manifest.source.dim)}
 
-    def apply(self, of: Parts, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
+    def apply(self, of: Contents, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
         """Transform target queries (n, target dim) into (n, source dim)."""
         # A query is not stored, so it need not have the bits of a full batch: one query costs one row.
         exact = replace(execution, batch_size=max(1, min(execution.rows, len(vectors))))
         adapted, sigma2 = of.networks["h"].run(vectors, None, exact)
         return Transformed(vectors=adapted, uncertainty=sigma2)
 
-    def to_onnx(self, of: Parts, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
+    def to_onnx(self, of: Contents, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add h."""
         adapted, sigma2 = of.networks["h"].to_onnx(graph, vectors, None)
         return OnnxOutputs(vectors=adapted, uncertainty=sigma2)
@@ -223,13 +223,13 @@ class Prefix(Kind):
         super().require(manifest)
         require_at_most(self, "source", manifest.source.dim, manifest.target.dim)
 
-    def apply(self, of: Parts, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
+    def apply(self, of: Contents, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
         """Cut target queries (n, target dim) down to unit vectors (n, source dim)."""
         prefix = vectors[:, : of.manifest.source.dim]
         norms = np.linalg.norm(prefix, axis=1, keepdims=True)
         return Transformed(vectors=prefix / np.maximum(norms, np.finfo(np.float32).tiny))
 
-    def to_onnx(self, of: Parts, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
+    def to_onnx(self, of: Contents, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add the cut and the scaling."""
         return OnnxOutputs(vectors=graph.unit(graph.first(vectors, of.manifest.source.dim))[0])
 
@@ -245,11 +245,11 @@ class Identity(Kind):
         super().require(manifest)
         require_same("target dimension", manifest.source.dim, manifest.target.dim)
 
-    def apply(self, of: Parts, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
+    def apply(self, of: Contents, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
         """Return the vectors themselves, (n, dim)."""
         return Transformed(vectors=vectors)
 
-    def to_onnx(self, of: Parts, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
+    def to_onnx(self, of: Contents, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add nothing: the vectors are returned."""
         return OnnxOutputs(vectors=vectors)
 

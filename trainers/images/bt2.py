@@ -29,6 +29,7 @@ from compatstore.trainers.images.classification import (
     Independent,
     require_classes,
     require_readable,
+    trained_model,
 )
 from compatstore.trainers.images.compatible import (
     CompatibleModel,
@@ -183,18 +184,20 @@ class BT2(CompatibleTraining):
             goal = FrozenSource(independent.encoder, self.target_dim)
             return AcrossObjective(self, network, preprocessing, images, torch.from_numpy(vectors), goal)
 
-        model, _ = self.train_to_classify(
+        # Positions of images are passed as labels: with them a batch finds its vectors.
+        positions = Images(images.images, np.arange(len(images)))
+        known = hashlib.sha256(vectors.tobytes() + np.asarray(images.labels).tobytes()).hexdigest()
+        backbone = self.target_backbone(preprocessing, source.dim)
+        objective, measured = self.train_network(
             make,
-            images,
-            held_out,
-            backbone=self.target_backbone(preprocessing, source.dim),
-            preprocessing=preprocessing,
+            positions,
+            preprocessing,
+            backbone,
             progress=progress,
             checkpoint=checkpoint,
-            positions=True,  # with them a batch finds its vectors
-            fixed=hashlib.sha256(vectors.tobytes() + np.asarray(images.labels).tobytes()).hexdigest()
-            + independent.encoder.fingerprint,
+            fixed=known + independent.encoder.fingerprint,
         )
+        model = trained_model(self, objective, backbone, images, held_out, measured)
         artifact, figures = self.artifact(Space.of(source), model), dict(model.figures)
         if held_out is not None and held_out_vectors is not None:
             embeddings, labels = model.encoder.encode(list(held_out.images)), np.asarray(held_out.labels)

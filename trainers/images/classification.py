@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -25,13 +24,11 @@ from compatstore.trainers.images.images import Augmentation, Images
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.images.training import ImageTraining, encoder_of
 from compatstore.trainers.settings import Count, Positive, from_to
-from compatstore.trainers.training import OnEpoch, seeded, within_memory
+from compatstore.trainers.training import OnEpoch
 from compatstore.versions import HeadLoss
 
 # Images that are asked where a training has left them.
 _ASKED = 500
-
-Trained = TypeVar("Trained", bound="Classification")
 
 HeadKind = Literal["linear", "unit-linear", "cosine", "arcface", "cosface"]
 
@@ -145,72 +142,19 @@ class ClassHead(nn.Module):
         return array
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
-class ClassTraining(Classifier, ImageTraining):
-    """Training of a network by a loss that classifies its embeddings.
+class Independent(Classifier, ImageTraining):
+    """Train a network to classify, and keep its embedding.
 
     Args:
-        augmentation: Random views to train on, the same for every model; None trains on the images as they are.
+        augmentation: Random views to train on; None trains on the images as they are.
 
     Raises:
         InvalidInput: A setting is out of its range.
     """
 
     augmentation: Augmentation | None = None
-
-    def train_to_classify(
-        self,
-        make: Callable[[nn.Module], Trained],
-        images: Images,
-        held_out: Images | None,
-        *,
-        backbone: Backbone,
-        preprocessing: Preprocessing,
-        progress: OnEpoch | None,
-        checkpoint: str | Path | None,
-        positions: bool = False,
-        fixed: str = "",
-    ) -> tuple[TrainedModel, Trained]:
-        """Train a network within an objective.
-
-        Args:
-            make: Makes the module that is minimised, around a network.
-            images: What to train on.
-            held_out: Images of the same classes, to measure the accuracy on.
-            backbone: Of the network.
-            preprocessing: Of its input.
-            progress: Called after each epoch.
-            checkpoint: File to save to, from which training continues after a kill.
-            positions: Hand the position of each image to the objective, in place of its label.
-            fixed: Fingerprint of models and vectors that the objective holds fixed.
-
-        Returns:
-            The model, and the objective as training left it.
-        """
-        start = time.perf_counter()
-        lessons = Images(images.images, np.arange(len(images))) if positions else images
-        with seeded(self.seed), within_memory(f"train {type(self).__name__}"):
-            objective = make(self.start(backbone))
-            loss = self.minimise(
-                objective, lessons, preprocessing, progress=progress, checkpoint=checkpoint, source=fixed
-            )
-        seconds, classes = time.perf_counter() - start, len(images.class_names)
-        encoder = encoder_of(backbone, preprocessing, objective.finished(), normalise=self.normalise)
-        head = objective.class_rows()
-        warn_of_opposite_rows(self, encoder, head, images)
-        figures = {"loss": loss, "images": len(images), "classes": classes, "seconds": seconds}
-        if held_out is not None:
-            figures["accuracy"] = accuracy(encoder, head, held_out)
-        model = TrainedModel(
-            encoder=encoder, head=head, class_names=images.class_names, figures=figures, head_loss=self.head_loss
-        )
-        return model, objective
-
-
-@checked_fields
-@dataclass(frozen=True, kw_only=True)
-class Independent(ClassTraining):
-    """Train a network to classify, and keep its embedding."""
 
     @checked
     def fit(
@@ -242,16 +186,11 @@ class Independent(ClassTraining):
         def make(network: nn.Module) -> Classification:
             return Classification(self, network, preprocessing, self.augmentation, len(images.class_names))
 
-        model, _ = self.train_to_classify(
-            make,
-            images,
-            held_out,
-            backbone=self.backbone(preprocessing),
-            preprocessing=preprocessing,
-            progress=progress,
-            checkpoint=checkpoint,
+        backbone = self.backbone(preprocessing)
+        objective, figures = self.train_network(
+            make, images, preprocessing, backbone, progress=progress, checkpoint=checkpoint
         )
-        return model
+        return trained_model(self, objective, backbone, images, held_out, figures)
 
 
 class Classification(nn.Module):
@@ -305,6 +244,32 @@ class Classification(nn.Module):
     def class_rows(self) -> FloatArray:
         """(classes, dim) float32: the head of the stored network's embeddings."""
         return self.head.to_numpy()
+
+
+def trained_model(
+    classifier: Classifier,
+    objective: Classification,
+    backbone: Backbone,
+    images: Images,
+    held_out: Images | None,
+    figures: Mapping[str, float],
+) -> TrainedModel:
+    """Make the model of a training.
+
+    Args:
+        classifier: How embeddings are classified.
+        objective: As training left it.
+        backbone: Of its network.
+        images: That it was trained on.
+        held_out: To measure the accuracy on.
+        figures: Of the training.
+    """
+    encoder = encoder_of(backbone, objective.preprocessing, objective.finished(), normalise=classifier.normalise)
+    head, names = objective.class_rows(), images.class_names
+    warn_of_opposite_rows(classifier, encoder, head, images)
+    measured = {} if held_out is None else {"accuracy": accuracy(encoder, head, held_out)}
+    figures = {**figures, "classes": len(names), **measured}
+    return TrainedModel(encoder=encoder, head=head, class_names=names, figures=figures, head_loss=classifier.head_loss)
 
 
 def accuracy(encoder: NetworkEncoder, head: FloatArray, images: Images) -> float:

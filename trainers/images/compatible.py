@@ -30,13 +30,15 @@ from compatstore.evaluation import retrieval_metrics
 from compatstore.trainers.images.classification import (
     ClassHead,
     Classification,
-    ClassTraining,
+    Classifier,
     accuracy,
     require_classes,
     require_readable,
+    trained_model,
 )
-from compatstore.trainers.images.images import Images
+from compatstore.trainers.images.images import Augmentation, Images
 from compatstore.trainers.images.trained_model import TrainedModel
+from compatstore.trainers.images.training import ImageTraining
 from compatstore.trainers.settings import Positive
 from compatstore.trainers.training import OnEpoch, within_memory
 from compatstore.versions import Metric
@@ -177,7 +179,7 @@ class CompatibleModel(TrainedModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompatibleTraining(ClassTraining, ABC):
+class CompatibleTraining(Classifier, ImageTraining, ABC):
     """Train a target model on images, given the source model; a method adds a compatibility term to the loss.
 
     A target as long as the source is searched as it is (`Identity`); of a longer one the first values are compared
@@ -192,6 +194,7 @@ class CompatibleTraining(ClassTraining, ABC):
             all classes, else "means". A mean is scaled to the mean length of the source's rows. "plain-means" takes
             means for all classes as they are, at most of unit length where features are: the head of BT^2's public
             code.
+        augmentation: Random views to train on, the same for source and target; None trains on the images as they are.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -200,6 +203,7 @@ class CompatibleTraining(ClassTraining, ABC):
     metric: Metric = "cosine"
     own_weight: Positive = 1.0
     source_rows: SourceRows = "auto"
+    augmentation: Augmentation | None = None
 
     @checked
     def fit(
@@ -263,16 +267,17 @@ class CompatibleTraining(ClassTraining, ABC):
         def make(network: nn.Module) -> Classification:
             return objective(network, preprocessing, FrozenSource(source.encoder, self.dim), known)
 
-        model, trained = self.train_to_classify(
+        backbone = self.target_backbone(preprocessing, source.encoder.dim)
+        trained, figures = self.train_network(
             make,
             images,
-            None,
-            backbone=self.target_backbone(preprocessing, source.encoder.dim),
-            preprocessing=preprocessing,
+            preprocessing,
+            backbone,
             progress=progress,
             checkpoint=checkpoint,
             fixed=_fingerprint(source) + fixed,
         )
+        model = trained_model(self, trained, backbone, images, None, figures)
         seen = digest_half(known.features[:, : source.encoder.dim].numpy())
         return self.model(trained, source, model, seen, held_out)
 
@@ -294,7 +299,7 @@ class CompatibleTraining(ClassTraining, ABC):
         return CompatibleObjective(self, network, preprocessing, source, known)
 
     @abstractmethod
-    def term(self, known: SourceKnowledge, head: ClassHead) -> Term | None:
+    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm | None:
         """Make the compatibility term, (Views) -> scalar; its parameters are trained.
 
         Args:
@@ -377,7 +382,7 @@ class Views:
         return features
 
 
-class Term(nn.Module):
+class CompatibilityTerm(nn.Module):
     """A compatibility term.
 
     Args:

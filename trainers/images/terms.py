@@ -15,7 +15,13 @@ from torch.nn import functional
 
 from compatstore.boundary import checked_fields
 from compatstore.trainers.images.classification import ClassHead
-from compatstore.trainers.images.compatible import CompatibleTraining, SourceKnowledge, Term, Views, class_means
+from compatstore.trainers.images.compatible import (
+    CompatibilityTerm,
+    CompatibleTraining,
+    SourceKnowledge,
+    Views,
+    class_means,
+)
 from compatstore.trainers.settings import NotNegative, Positive, Rule
 
 Distance = Literal["cosine", "l2"]
@@ -38,18 +44,18 @@ class BCT(CompatibleTraining):
 
     weight: NotNegative = 1.0
 
-    def term(self, known: SourceKnowledge, head: ClassHead) -> Term:
+    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm:
         """Classify through the source's rows."""
         return through_rows(self, known.rows)
 
 
-def through_rows(method: BCT | UniBCT, rows: torch.Tensor) -> Term:
+def through_rows(method: BCT | UniBCT, rows: torch.Tensor) -> CompatibilityTerm:
     """The classification loss of the target's embeddings through rows (classes, dim) that are not trained."""
 
     def loss(views: Views, rows: torch.Tensor) -> torch.Tensor:
         return method.weight * method.losses(views.embeddings, rows, views.labels).mean()
 
-    return Term(loss, rows=rows)
+    return CompatibilityTerm(loss, rows=rows)
 
 
 @checked_fields
@@ -74,7 +80,7 @@ class UniBCT(CompatibleTraining):
     restart: Annotated[float, _RESTART] = 0.1
     weight: NotNegative = 1.0
 
-    def term(self, known: SourceKnowledge, head: ClassHead) -> Term:
+    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm:
         """Classify through the prototypes, scaled to the mean length of the source's rows."""
         refined = refined_features(known.features, known.labels, temperature=self.temperature, restart=self.restart)
         means = functional.normalize(class_means(refined, known.labels, len(known.rows)), dim=1)
@@ -124,7 +130,7 @@ class Regression(CompatibleTraining):
     distance: Distance = "cosine"
     weight: NotNegative = 1.0
 
-    def term(self, known: SourceKnowledge, head: ClassHead) -> Term:
+    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm:
         """Measure the distance."""
         scale = squared_length(known.features)
 
@@ -133,7 +139,7 @@ class Regression(CompatibleTraining):
                 return self.weight * cosine_distances(views.embeddings, views.source).mean()
             return self.weight / scale * squared_distances(views.embeddings, views.source).mean()
 
-        return Term(loss)
+        return CompatibilityTerm(loss)
 
 
 def cosine_distances(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
@@ -172,7 +178,7 @@ class FocalDistillation(CompatibleTraining):
     beta: NotNegative = 5.0
     weight: NotNegative = 1.0
 
-    def term(self, known: SourceKnowledge, head: ClassHead) -> Term:
+    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm:
         """Weigh the distance by the source's own predictions."""
         scale = squared_length(known.features)
 
@@ -182,7 +188,7 @@ class FocalDistillation(CompatibleTraining):
                 self.weight / scale * focal_distillation(views.embeddings, views.source, right, self.alpha, self.beta)
             )
 
-        return Term(loss, rows=known.rows)
+        return CompatibilityTerm(loss, rows=known.rows)
 
 
 def focal_distillation(
@@ -221,9 +227,9 @@ class RACT(CompatibleTraining):
     temperature: Positive = 0.01
     weight: NotNegative = 1.0
 
-    def term(self, known: SourceKnowledge, head: ClassHead) -> Term:
+    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm:
         """Contrast with the source's embeddings of the same views."""
-        return Term(
+        return CompatibilityTerm(
             lambda views: self.weight * contrast(views.embeddings, views.source, views.labels, self.temperature)
         )
 
@@ -269,7 +275,7 @@ class LCEAlignment(CompatibleTraining):
     alignment: NotNegative = 100.0
     boundary: NotNegative = 1.0
 
-    def term(self, known: SourceKnowledge, head: ClassHead) -> Term:
+    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm:
         """Take centres and boundaries from the source's features of the training images."""
         centres, cosines = centres_and_boundaries(known.features, known.labels, len(known.rows))
 
@@ -277,7 +283,7 @@ class LCEAlignment(CompatibleTraining):
             outside = boundary_loss(views.embeddings, views.labels, centres, cosines)
             return self.alignment * alignment_loss(head.rows, centres) + self.boundary * outside
 
-        return Term(loss, centres=centres, cosines=cosines)
+        return CompatibilityTerm(loss, centres=centres, cosines=cosines)
 
 
 def centres_and_boundaries(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -34,8 +35,9 @@ from compatstore.trainers.images.checkpoint import Checkpoint, Resumable
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.pretrained import load_pretrained, pixel_scale, weights_digest
 from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, at_least, require_settings
-from compatstore.trainers.training import EpochProgress, OnEpoch, require_finite, warmup_cosine
+from compatstore.trainers.training import EpochProgress, OnEpoch, require_finite, seeded, warmup_cosine, within_memory
 
+Objective = TypeVar("Objective", bound=nn.Module)
 Batches = DataLoader[tuple[torch.Tensor, torch.Tensor]]
 # Of training alone: gradients are scaled into the range of float16.
 TrainingPrecision = Literal[PrecisionRequest, "float16"]
@@ -155,6 +157,42 @@ class ImageTraining:
             return TimmBackbone(name=self.architecture.removeprefix("timm:"), dim=self.dim, channels=channels)
         return SmallConvNet(size=preprocessing.size, dim=self.dim, channels=channels, width=self.width)
 
+    def train_network(
+        self,
+        make: Callable[[nn.Module], Objective],
+        images: Images,
+        preprocessing: Preprocessing,
+        backbone: Backbone,
+        *,
+        progress: OnEpoch | None,
+        checkpoint: str | Path | None,
+        fixed: str = "",
+    ) -> tuple[Objective, dict[str, float]]:
+        """Train a network within an objective, from random weights or those of `pretrained`.
+
+        Args:
+            make: Makes the objective around the network; see `minimise`.
+            images: See `minimise`.
+            preprocessing: See `minimise`.
+            backbone: Of the network.
+            progress: See `minimise`.
+            checkpoint: See `minimise`.
+            fixed: Fingerprint of models and vectors that the objective holds fixed, or "".
+
+        Returns:
+            The objective as training left it; "loss", "images" and "seconds".
+
+        Raises:
+            InvalidInput: The network or a batch does not fit into memory, or as of `start` and `minimise`.
+        """
+        start = time.perf_counter()
+        with seeded(self.seed), within_memory(f"train {type(self).__name__}"):
+            objective = make(self.start(backbone))
+            loss = self.minimise(
+                objective, images, preprocessing, progress=progress, checkpoint=checkpoint, source=fixed
+            )
+        return objective, {"loss": loss, "images": len(images), "seconds": time.perf_counter() - start}
+
     def minimise(
         self,
         objective: nn.Module,
@@ -186,7 +224,6 @@ class ImageTraining:
         batches = images.batches(preprocessing, size=self.batch_size, seed=self.seed, workers=self.workers)
         saved = None
         if checkpoint is not None:
-            # Neither the number of reading processes nor the interval of saves changes the result.
             settings = deciding_settings(self)
             belongs_to = {"trainer": type(self).__name__, **settings, "images": images.fingerprint, "source": source}
             saved = Checkpoint(path=Path(checkpoint), belongs_to=belongs_to)
@@ -196,8 +233,7 @@ class ImageTraining:
 def deciding_settings(settings: ImageTraining) -> dict[str, object]:
     """List the settings that decide the result of a training; JSON-able.
 
-    Neither the number of reading processes nor the interval of saves changes the result. Of weights to start from the
-    content counts, and not the place.
+    The number of reading processes changes no result. Of weights to start from the content counts, and not the place.
     """
     values = asdict(settings) | {"pretrained": weights_digest(settings.pretrained)}
     return {name: value for name, value in values.items() if name != "workers"}
