@@ -50,12 +50,14 @@ def build(kind: str, text: str, make: Callable[..., Encoder]) -> Encoder:
             are not shown: one may be a secret.
     """
     arguments, settings = split_spec(text)
-    wanted = _arguments_of(make)
+    parameters = inspect.signature(make).parameters.values()
+    wanted = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     if len(arguments) != len(wanted) or not all(arguments):
         asked, expected = f"build an encoder {kind}:...", f"{kind}:{'#'.join(name.upper() for name in wanted)}"
         raise InvalidInput(asked, expected=expected, found=f"{len(arguments)} parts, parted by '#'")
     read = read_settings(kind, settings, make)
-    missing = [name for name in _required_of(make) if name not in read]
+    required = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY and each.default is each.empty]
+    missing = [name for name in required if name not in read]
     if missing:
         asked, expected = f"build an encoder {kind}:...", f"{kind}:...?{'&'.join(f'{name}=...' for name in missing)}"
         raise InvalidInput(asked, expected=expected, found=f"no {', '.join(missing)}")
@@ -82,18 +84,6 @@ def read_settings(kind: str, settings: str, make: Callable[..., Encoder]) -> dic
 
 def _names(unknown: list[str]) -> str:
     return first_offenders([name[:40] for name in unknown]) if unknown else "no name=value"
-
-
-def _arguments_of(make: Callable[..., Encoder]) -> list[str]:
-    """Names of the arguments that stand before the settings."""
-    parameters = inspect.signature(make).parameters.items()
-    return [name for name, parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
-
-
-def _required_of(make: Callable[..., Encoder]) -> list[str]:
-    """Names of the settings that have no default."""
-    parameters = inspect.signature(make).parameters.items()
-    return [name for name, p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
 
 
 def _settings_of(make: Callable[..., Encoder]) -> dict[str, type]:

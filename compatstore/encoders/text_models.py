@@ -186,13 +186,8 @@ class FolderModel(TextEncoder):
     @property
     def spec(self) -> str:
         """How `encoders.from_spec` builds this encoder again."""
-        settings = {
-            "query_prefix": self.query_prefix,
-            "document_prefix": self.document_prefix,
-            "normalise": self.normalise,
-            "batch_size": self.batch_size,
-            **self._settings,
-        }
+        names = [own.name for own in fields(self) if own.name not in ("folder", "device")]
+        settings = {name: getattr(self, name) for name in names}
         return join_spec(self.kind, [f"{Path(self.folder).absolute()}"], type(self), settings)
 
 
