@@ -6,7 +6,8 @@ Each with its own preprocessing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,13 +130,26 @@ def _create_timm(timm: Any, name: str, *, pretrained: bool) -> Any:
     if not timm.is_model(name):
         similar = ", ".join(timm.list_models(f"*{name.split('.')[0]}*")[:5])
         raise NotFound(asked, expected="a name of timm.list_models()", found=repr(name), fix=f"Similar: {similar}.")
-    if not pretrained:
-        return timm.create_model(name, num_classes=0, pretrained=False)
+    with downloading(asked, "hand over TimmModel(name, checkpoint=...)"):
+        return timm.create_model(name, num_classes=0, pretrained=pretrained)
+
+
+@contextmanager
+def downloading(asked: str, otherwise: str) -> Iterator[None]:
+    """Let a library fetch its published weights.
+
+    Args:
+        asked: What the caller wanted, for errors.
+        otherwise: What else there is to do.
+
+    Raises:
+        NotFound: There is no network and no cache, the download is broken, or no weights were published at all.
+    """
     try:
-        return timm.create_model(name, num_classes=0, pretrained=True)
-    except (OSError, RuntimeError) as error:  # no network, no cache, or no published weights at all
-        fix = "Connect to the network once, or hand over TimmModel(name, checkpoint=...)."
-        raise NotFound(asked, expected="its pretrained weights", found=str(error), fix=fix) from error
+        yield
+    except (OSError, RuntimeError) as error:
+        fix = f"Connect to the network once, or {otherwise}."
+        raise NotFound(asked, expected="its published weights", found=str(error), fix=fix) from error
 
 
 @checked
@@ -206,13 +220,8 @@ def _weights(name: str, weights: str) -> Any:
 
 def _create_torchvision(name: str, weights: Any) -> Any:
     models = load_extra("torchvision.models", "train")
-    try:
+    with downloading(f"build torchvision's {name}", "hand over TorchvisionModel(name, checkpoint=...)"):
         return models.get_model(name, weights=weights)
-    except (OSError, RuntimeError) as error:  # no network and no cache, or a broken download
-        fix = "Connect to the network once, or hand over TorchvisionModel(name, checkpoint=...)."
-        raise NotFound(
-            f"build torchvision's {name}", expected="its pretrained weights", found=str(error), fix=fix
-        ) from error
 
 
 def _drop_classifier(network: Any, name: str) -> None:

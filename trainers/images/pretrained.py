@@ -21,6 +21,7 @@ from compatstore.encoders.backbones import (
     TorchvisionBackbone,
 )
 from compatstore.encoders.model_files import read_weights
+from compatstore.encoders.published_models import downloading
 from compatstore.errors import Incompatible, InvalidInput, NotFound, first_offenders
 from compatstore.paths import is_file, is_folder
 
@@ -142,7 +143,7 @@ def _package(pretrained: str, asked: str) -> Path:
 def _of_library(found: Published, asked: str) -> dict[str, torch.Tensor]:
     """The published weights, from the library's cache or the network."""
     backbone = found.backbone
-    try:
+    with downloading(asked, "name a file, a folder or package:NAME"):
         if isinstance(backbone, TimmBackbone):
             import timm
 
@@ -150,9 +151,6 @@ def _of_library(found: Published, asked: str) -> dict[str, torch.Tensor]:
         from torchvision import models
 
         return dict(models.get_model(backbone.name, weights="DEFAULT").state_dict())
-    except (OSError, RuntimeError) as error:  # no network and no cache, or no published weights at all
-        fix = "Connect to the network once, or name a file, a folder or package:NAME."
-        raise NotFound(asked, expected="its published weights", found=str(error), fix=fix) from error
 
 
 def _in_colours(found: Published, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

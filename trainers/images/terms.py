@@ -132,29 +132,19 @@ class Regression(CompatibleTraining):
 
     def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm:
         """Measure the distance."""
-        scale = squared_length(known.features)
+        scale = squared_lengths(known.features).mean().item()
 
         def loss(views: Views) -> torch.Tensor:
             if self.distance == "cosine":
-                return self.weight * cosine_distances(views.embeddings, views.source).mean()
-            return self.weight / scale * squared_distances(views.embeddings, views.source).mean()
+                return self.weight * (1 - functional.cosine_similarity(views.embeddings, views.source)).mean()
+            return self.weight / scale * squared_lengths(views.embeddings - views.source).mean()
 
         return CompatibilityTerm(loss)
 
 
-def cosine_distances(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """1 minus the cosine of each pair: (b, dim) twice -> (b,)."""
-    return 1 - functional.cosine_similarity(target, source)
-
-
-def squared_distances(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """Squared distance of each pair, summed over values: (b, dim) twice -> (b,)."""
-    return (target - source).square().sum(dim=1)
-
-
-def squared_length(features: torch.Tensor) -> float:
-    """Mean squared length, (n, dim) -> a number: 1 for unit vectors. Squared distances are divided by it."""
-    return features.square().sum(dim=1).mean().item()
+def squared_lengths(vectors: torch.Tensor) -> torch.Tensor:
+    """(b, dim) -> (b,)."""
+    return vectors.square().sum(dim=1)
 
 
 @checked_fields
@@ -180,33 +170,14 @@ class FocalDistillation(CompatibleTraining):
 
     def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm:
         """Weigh the distance by the source's own predictions."""
-        scale = squared_length(known.features)
+        scale = squared_lengths(known.features).mean().item()
 
         def loss(views: Views, rows: torch.Tensor) -> torch.Tensor:
             right = (views.source @ rows.T).argmax(dim=1) == views.labels
-            return (
-                self.weight / scale * focal_distillation(views.embeddings, views.source, right, self.alpha, self.beta)
-            )
+            distances = squared_lengths(views.embeddings - views.source)
+            return self.weight / scale * ((self.alpha + self.beta * right) * distances).mean()
 
         return CompatibilityTerm(loss, rows=known.rows)
-
-
-def focal_distillation(
-    target: torch.Tensor, source: torch.Tensor, right: torch.Tensor, alpha: float, beta: float
-) -> torch.Tensor:
-    """Mean over the batch of `(alpha + beta [right]) |t - s|^2`.
-
-    Args:
-        target: (b, dim) float32.
-        source: (b, dim) float32, of the same items.
-        right: (b,) bool, whether the source classifies the item rightly.
-        alpha: Weight of every item.
-        beta: Added where the source is right.
-
-    Returns:
-        () float32.
-    """
-    return ((alpha + beta * right) * squared_distances(target, source)).mean()
 
 
 @checked_fields
