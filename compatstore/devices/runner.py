@@ -505,18 +505,10 @@ def main() -> int:
         "--threads", type=int, default=1, help="batches side by side, with one thread each (default: 1)"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace what is there")
-    asked = parser.parse_args()
+    asked = vars(parser.parse_args())
     try:
-        model = DeviceModel(asked.model, threads=asked.threads)
-        done = upgrade_file(
-            model,
-            asked.file,
-            asked.out,
-            vector=asked.vector,
-            into=asked.into,
-            side=asked.side,
-            overwrite=asked.overwrite,
-        )
+        model = DeviceModel(asked.pop("model"), threads=asked.pop("threads"))
+        done = upgrade_file(model, **asked)
     except Unsuitable as error:
         sys.stderr.write(f"Error: {ascii(str(error))[1:-1]}\n")  # names of columns may hold what steers a terminal
         return 2

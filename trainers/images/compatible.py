@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -179,7 +178,7 @@ class CompatibleModel(TrainedModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompatibleTraining(Classifier, ImageTraining, ABC):
+class CompatibleTraining(Classifier, ImageTraining):
     """Train a target model on images, given the source model; a method adds a compatibility term to the loss.
 
     A target as long as the source is searched as it is (`Identity`); of a longer one the first values are compared
@@ -298,17 +297,14 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
         """
         return CompatibleObjective(self, network, preprocessing, source, known)
 
-    @abstractmethod
-    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm | None:
-        """Make the compatibility term, (Views) -> scalar; its parameters are trained.
+    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm:
+        """Make the compatibility term, (Views) -> scalar. A method with an objective of its own has none.
 
         Args:
             known: What the source predicts for the training images.
             head: The target's own.
-
-        Returns:
-            None for a method that has an `objective` of its own.
         """
+        raise NotImplementedError
 
     def model(
         self,
@@ -421,9 +417,7 @@ class CompatibleObjective(Classification):
         known: SourceKnowledge,
     ) -> None:
         super().__init__(method, network, preprocessing, method.augmentation, len(known.rows))
-        term = method.term(known, self.head)
-        assert term is not None, "a method without a term has an objective of its own"
-        self.source, self.term, self.own_weight = source, term, method.own_weight
+        self.source, self.term, self.own_weight = source, method.term(known, self.head), method.own_weight
 
     def forward(self, pixels: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Loss of a batch, ()."""

@@ -131,10 +131,10 @@ class Images:
         old_to_new = np.full(len(self.class_names), -1)
         old_to_new[[self.class_names.index(name) for name in names]] = np.arange(len(names))
         labels = old_to_new[np.asarray(self.labels)]
-        kept = self.take(np.flatnonzero(labels >= 0)) if (labels >= 0).any() else None
-        if kept is None:
+        rows = np.flatnonzero(labels >= 0)
+        if not len(rows):
             raise InvalidInput("choose classes", expected="some images", found=f"none of {', '.join(names)}")
-        return type(self)(kept.images, labels[labels >= 0], tuple(names))
+        return type(self)(self.take(rows).images, labels[rows], tuple(names))
 
     def split(self, fraction: float = 0.25, *, seed: int = 0) -> tuple[Self, Self]:
         """Split off a random share of every class: (the rest, the share).

@@ -25,7 +25,7 @@ from compatstore.artifacts import Artifact
 from compatstore.artifacts.directory import write_folder
 from compatstore.artifacts.manifest import Space
 from compatstore.boundary import checked
-from compatstore.documents import parse, read_record
+from compatstore.documents import Malformed, parse, read_record
 from compatstore.encoders.network import NetworkEncoder
 from compatstore.errors import AlreadyExists, CorruptArtifact, NotFound
 from compatstore.paths import exists, is_file, refused
@@ -184,14 +184,13 @@ class _Description:
 def _description(path: Path) -> _Description:
     try:
         values = parse((path / DESCRIPTION).read_bytes())
-        written_as = values["format"]
-        if written_as == FORMAT:
-            return read_record(_Description, values, "description")
+        if values["format"] != FORMAT:
+            raise Malformed(f"format {values['format']!r:.60}")
+        return read_record(_Description, values, "description")
     except PermissionError as error:
         raise refused(f"load model {path}", path / DESCRIPTION, error) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _corrupt(path, f"{DESCRIPTION}: {type(error).__name__}: {error}") from error
-    raise _corrupt(path, f"format {written_as!r:.60}")
 
 
 def _digest(file: Path) -> str:
