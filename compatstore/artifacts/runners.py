@@ -230,7 +230,9 @@ class TorchRunner:
 
     def skip(self, output: torch.Tensor, weight: str, values: torch.Tensor) -> torch.Tensor:
         """Add a linear map of `values` to the output."""
-        return output + values @ self._tensors[weight].T
+        import torch
+
+        return output + torch.nn.functional.linear(values, self._tensors[weight])
 
     def unit(self, output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Scale to unit length; what overflows becomes NaN, not zero."""
