@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -178,7 +179,7 @@ class CompatibleModel(TrainedModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompatibleTraining(Classifier, ImageTraining):
+class CompatibleTraining(Classifier, ImageTraining, ABC):
     """Train a target model on images, given the source model; a method adds a compatibility term to the loss.
 
     A target as long as the source is searched as it is (`Identity`); of a longer one the first values are compared
@@ -297,14 +298,17 @@ class CompatibleTraining(Classifier, ImageTraining):
         """
         return CompatibleObjective(self, network, preprocessing, source, known)
 
-    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm:
-        """Make the compatibility term, (Views) -> scalar. A method with an objective of its own has none.
+    @abstractmethod
+    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm | None:
+        """Make the compatibility term, (Views) -> scalar.
 
         Args:
             known: What the source predicts for the training images.
             head: The target's own.
+
+        Returns:
+            None for a method that trains with an objective of its own.
         """
-        raise NotImplementedError
 
     def model(
         self,
@@ -417,7 +421,9 @@ class CompatibleObjective(Classification):
         known: SourceKnowledge,
     ) -> None:
         super().__init__(method, network, preprocessing, method.augmentation, len(known.rows))
-        self.source, self.term, self.own_weight = source, method.term(known, self.head), method.own_weight
+        term = method.term(known, self.head)
+        assert term is not None, "a method without a term has an objective of its own"
+        self.source, self.term, self.own_weight = source, term, method.own_weight
 
     def forward(self, pixels: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Loss of a batch, ()."""
