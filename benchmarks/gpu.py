@@ -1,13 +1,11 @@
 """The hop, a backfill and exact search on a GPU, beside the card's own limits in the same run.
 
     python -m benchmarks.gpu [--rows 400000] [--dim 128] [--repeats 3] [--images 4096] [--architecture resnet50]
-                            [--batches 30]
 
 Prints, in float32 and bfloat16: the card's matrix products and memory bandwidth, the bus; rows per second of FCT's
 network with its rows on the card, from the host's memory, and of a whole hop; the share of each in the limit that
 applies to it. Then images per second of a network of timm (random weights, JPEG files of 112 pixels), with images on
-the card, by its encoder, and in a backfill. Then steps of training a second, with each launch of the networks by the
-host and with what they launch recorded once. Then exact neighbours of `--rows` items: a product and `topk` on the card,
+the card, by its encoder, and in a backfill. Then exact neighbours of `--rows` items: a product and `topk` on the card,
 and FAISS's where it is built for GPUs. Without a GPU all of it runs on the processor, which shows that it works.
 """
 
@@ -19,9 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -29,13 +25,12 @@ from PIL import Image
 
 import compatstore as cs
 from benchmarks.hop import make, network
+from compatstore.artifacts.architecture import forward
 from compatstore.artifacts.network import Execution, Network, Precision
 from compatstore.artifacts.runners import TorchRunner
 from compatstore.encoders import NetworkEncoder
 from compatstore.encoders.backbones import TimmBackbone
 from compatstore.encoders.network import Preprocessing
-from compatstore.trainers import Augmentation, Images, Independent
-from compatstore.trainers.images import training
 
 BATCH = 16384
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
@@ -50,7 +45,6 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--images", type=int, default=4096)
     parser.add_argument("--architecture", default="resnet50")
-    parser.add_argument("--batches", type=int, default=30, help="of an epoch of training")
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     name = torch.cuda.get_device_name() if device == "cuda" else "no GPU: everything on the processor"
@@ -58,7 +52,6 @@ def main() -> None:
     lines = (
         *hop_lines(options.rows, options.dim, options.repeats, device),
         *encoder_lines(options.architecture, options.images, options.repeats, device),
-        *training_lines(options.architecture, options.batches, options.repeats),
         *search_lines(options.rows, options.dim, options.repeats, device),
     )
     print(*lines, sep="\n")
@@ -103,7 +96,7 @@ def hop_lines(rows: int, dim: int, repeats: int, device: str) -> Iterator[str]:
         def on_card(runner: TorchRunner = runner) -> None:
             with torch.inference_mode():
                 for part in here.split(BATCH):
-                    runner.forward(part, None)
+                    forward(architecture, runner, part, None)
 
         rate = rows / seconds(on_card, repeats)
         yield f"| network, rows on the card, {precision} | {rate:,.0f} rows | {rate * flops / limit:.2f} of products |"
@@ -158,27 +151,6 @@ def encoder_lines(architecture: str, images: int, repeats: int, device: str) -> 
         gallery.upgrade("v2", backfill=1.0, learn=None)
         backfill = images / (time.perf_counter() - started)
         yield f"| a backfill of {images:,} of them | {backfill:,.0f} images | {backfill / rate:.2f} of the encoder |"
-
-
-def training_lines(architecture: str, batches: int, repeats: int) -> Iterator[str]:
-    """Steps of training a second at 32 pixels: the median epoch after the first, without augmentation and with."""
-    random = np.random.default_rng(6)
-    for name, size in (("", 128), (architecture, 256)):
-        pixels = random.integers(0, 256, (batches * size, 32, 32, 3), np.uint8)
-        images = Images(pixels, np.arange(len(pixels)) % 10)
-        for views in (None, Augmentation(flip=True, group=size // 2)):
-            trainer = Independent(
-                dim=128, architecture=name, width=16, epochs=repeats + 1, batch_size=size, augmentation=views
-            )
-            rates = []
-            for recording in (training.recorded, lambda objective: nullcontext()):
-                ends: list[float] = []
-                with patch.object(training, "recorded", recording):
-                    trainer.fit(images, progress=lambda epoch, ends=ends: ends.append(epoch.seconds))  # type: ignore[misc]
-                rates.append(batches / statistics.median(np.diff(ends)))
-            what = f"training {name or 'the small network'}, batches of {size}{', random views' if views else ''}"
-            yield f"| {what}, launched | {rates[1]:,.1f} steps | |"
-            yield f"| {what}, recorded | {rates[0]:,.1f} steps | {rates[0] / rates[1]:.2f} of launched |"
 
 
 def search_lines(rows: int, dim: int, repeats: int, device: str) -> Iterator[str]:

@@ -25,6 +25,7 @@ operands are attributes.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -247,6 +248,22 @@ class MissingExtra(CompatStoreError, ImportError):
         super().__init__(
             f"this needs {package}", found="it is not installed", fix=f'Run: pip install "compatstore[{extra}]"'
         )
+
+
+def load_extra(module: str, extra: str) -> Any:
+    """Import a module of an optional dependency.
+
+    Args:
+        module: Its name.
+        extra: The extra of compatstore that brings it.
+
+    Raises:
+        MissingExtra: It is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtra(module.partition(".")[0], extra) from error
 
 
 FORMER = {

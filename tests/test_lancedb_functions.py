@@ -14,7 +14,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.encoders import LanceDBFunction, encode_queries
-from compatstore.encoders.lancedb_function import identity_of
+from compatstore.encoders.functions import identity_of
 from compatstore.errors import Incompatible, NotFound, SourceError
 from compatstore.storage.lancedb_functions import function_of
 from lazily import Lazy

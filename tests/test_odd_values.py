@@ -59,7 +59,7 @@ RESULTS = {
         "ExactNeighbours",
         "Nearest",
     ),
-    *("Comparison", "CompatibleModel", "DMUModel", "ImagesOfItems", "SideModel", "TrainedModel"),
+    *("Comparison", "CompatibleModel", "ImagesOfItems", "SideModel", "TrainedModel"),
     *("Ranking", "RetrievalMetrics", "Transformed", "Encoded", "Encoder", "CompatStoreError"),
     *("Metered", "QueryEncoder"),
 }

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 from compatstore.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from compatstore.trainers.images.augmentation import Augmentation
-    from compatstore.trainers.images.bct import BCT, UniBCT
     from compatstore.trainers.images.bt2 import BT2
     from compatstore.trainers.images.classification import Independent
     from compatstore.trainers.images.compatible import CompatibleModel
-    from compatstore.trainers.images.dmu import DMU, DMUModel
-    from compatstore.trainers.images.feature_alignment import RACT, FocalDistillation, LCEAlignment, Regression
+    from compatstore.trainers.images.dmu import DMU
     from compatstore.trainers.images.given_vectors import ImagesOfItems, Refreshed, images_of_items
-    from compatstore.trainers.images.images import Images
+    from compatstore.trainers.images.images import Augmentation, Images
+    from compatstore.trainers.images.terms import BCT, RACT, FocalDistillation, LCEAlignment, Regression, UniBCT
     from compatstore.trainers.images.trained_model import TrainedModel
     from compatstore.trainers.pairs.auto import Auto
     from compatstore.trainers.pairs.fastfill import FastFill
@@ -57,7 +55,6 @@ __all__ = [
     "Comparison",
     "CompatibleModel",
     "DMUHead",
-    "DMUModel",
     "DiagonalScale",
     "DriftAdapter",
     "FastFill",
@@ -86,30 +83,29 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BCT": "compatstore.trainers.images.bct",
+    "BCT": "compatstore.trainers.images.terms",
     "BT2": "compatstore.trainers.images.bt2",
     "DMU": "compatstore.trainers.images.dmu",
     "FCT": "compatstore.trainers.pairs.fct",
     "LCE": "compatstore.trainers.pairs.through_head",
-    "RACT": "compatstore.trainers.images.feature_alignment",
+    "RACT": "compatstore.trainers.images.terms",
     "RBT": "compatstore.trainers.pairs.residual",
     "Alternate": "compatstore.trainers.side.models",
-    "Augmentation": "compatstore.trainers.images.augmentation",
+    "Augmentation": "compatstore.trainers.images.images",
     "Auto": "compatstore.trainers.pairs.auto",
     "Autoencoder": "compatstore.trainers.side.models",
     "Comparison": "compatstore.trainers.pairs.trainer",
     "CompatibleModel": "compatstore.trainers.images.compatible",
     "DMUHead": "compatstore.trainers.pairs.through_head",
-    "DMUModel": "compatstore.trainers.images.dmu",
     "DiagonalScale": "compatstore.trainers.pairs.ridge",
     "DriftAdapter": "compatstore.trainers.pairs.residual",
     "FastFill": "compatstore.trainers.pairs.fastfill",
-    "FocalDistillation": "compatstore.trainers.images.feature_alignment",
+    "FocalDistillation": "compatstore.trainers.images.terms",
     "Images": "compatstore.trainers.images.images",
     "ImagesOfItems": "compatstore.trainers.images.given_vectors",
     "Independent": "compatstore.trainers.images.classification",
     "KernelRidge": "compatstore.trainers.pairs.kernel_ridge",
-    "LCEAlignment": "compatstore.trainers.images.feature_alignment",
+    "LCEAlignment": "compatstore.trainers.images.terms",
     "LowRankAffine": "compatstore.trainers.pairs.ridge",
     "LowRankRidge": "compatstore.trainers.pairs.ridge",
     "MeanShift": "compatstore.trainers.pairs.ridge",
@@ -118,13 +114,13 @@ _HOMES = {
     "QueryAdapter": "compatstore.trainers.pairs.residual",
     "Refit": "compatstore.trainers.pairs.refit",
     "Refreshed": "compatstore.trainers.images.given_vectors",
-    "Regression": "compatstore.trainers.images.feature_alignment",
+    "Regression": "compatstore.trainers.images.terms",
     "Residual": "compatstore.trainers.pairs.residual",
     "Ridge": "compatstore.trainers.pairs.ridge",
     "SideModel": "compatstore.trainers.side.training",
     "SimCLR": "compatstore.trainers.side.models",
     "TrainedModel": "compatstore.trainers.images.trained_model",
-    "UniBCT": "compatstore.trainers.images.bct",
+    "UniBCT": "compatstore.trainers.images.terms",
     "images_of_items": "compatstore.trainers.images.given_vectors",
 }
 

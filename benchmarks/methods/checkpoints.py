@@ -9,11 +9,6 @@ from compatstore.digests import fingerprint
 from compatstore.trainers import Images, Refreshed, TrainedModel
 from compatstore.trainers.images.training import ImageTraining, deciding_settings
 
-# Steps between two saves: some five seconds of one core at size "standard", four of them an epoch.
-EVERY = 50
-# Of networks of timm, whose files have hundreds of megabytes: ten epochs of size "gpu".
-SELDOM = 2000
-
 
 @dataclass(frozen=True)
 class Checkpoints:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.methods.checkpoints import EVERY, SELDOM, Checkpoints
+from benchmarks.methods.checkpoints import Checkpoints
 from benchmarks.methods.lesson import Lesson
 from compatstore.arrays import FloatArray
 from compatstore.encoders import Encoder
@@ -53,8 +53,7 @@ class Models:
             else {"architecture": size.architecture, "width": size.width, "epochs": size.epochs}
         )
         precision = "auto" if other else size.precision
-        every = SELDOM if size.architecture else EVERY
-        common = {"batch_size": size.batch_size, "precision": precision, "checkpoint_steps": every}
+        common = {"batch_size": size.batch_size, "precision": precision}
         return {**network, **common, "seed": self.lesson.seed + apart}
 
     def classifier(self, *, target: bool = True, start: int = 1) -> dict[str, Any]:

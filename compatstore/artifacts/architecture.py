@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeVar
 
 from compatstore.arrays import FloatArray
 from compatstore.documents import WIDEST
@@ -115,6 +115,78 @@ class Architecture:
                     expected=f"shape {expected[key]}" if key in expected else "no such tensor",
                     found=f"shape {found[key]}" if key in found else "no such tensor",
                 )
+
+
+Values = TypeVar("Values")
+
+
+class Operators(Protocol[Values]):
+    """The operations of which a network consists, on rows of values: arrays, tensors or names in an ONNX graph."""
+
+    def hidden(self, layer: str, values: Values) -> Values:
+        """Apply a dense layer and a ReLU."""
+        ...
+
+    def radial(self, values: Values) -> Values:
+        """Apply the radial layer, the first of the mixer."""
+        ...
+
+    def joined(self, source: Values, side: Values) -> Values:
+        """Put the values of both branches side by side."""
+        ...
+
+    def dense(self, layer: str, values: Values) -> Values:
+        """Apply a dense layer."""
+        ...
+
+    def skip(self, output: Values, weight: str, values: Values) -> Values:
+        """Add a linear map of `values` to the output."""
+        ...
+
+    def unit(self, output: Values) -> tuple[Values, Values]:
+        """Unit vectors, and the lengths (n, 1) that they had."""
+        ...
+
+    def log_inverse_square(self, lengths: Values) -> Values:
+        """Log sigma^2 of lengths."""
+        ...
+
+
+def forward(
+    network: Architecture, do: Operators[Values], source: Values, side: Values | None
+) -> tuple[Values, Values | None]:
+    """Compute a network.
+
+    Args:
+        network: What it looks like.
+        do: The operations, which know its weights.
+        source: (n, source_dim).
+        side: (n, side_dim), or None for a network without side branch.
+
+    Returns:
+        (n, output_dim), and log sigma^2 (n, 1) or None.
+    """
+
+    def branch(part: str, depth: int, values: Values) -> Values:
+        for index in range(depth):
+            first = network.radial and (part, index) == ("mixer", 0)
+            values = do.radial(values) if first else do.hidden(f"{part}.{index}", values)
+        return values
+
+    features = branch("source", len(network.source_branch), source)
+    if side is not None:
+        features = do.joined(features, branch("side", len(network.side_branch), side))
+    features = branch("mixer", len(network.mixer), features)
+    output = do.dense(f"mixer.{len(network.mixer)}", features)
+    if network.skip:
+        output = do.skip(output, "skip.weight", source)
+        output = output if side is None else do.skip(output, "skip_side.weight", side)
+    log_sigma2 = do.dense("log_sigma2", output) if network.uncertainty is True else None
+    if network.normalise:
+        output, lengths = do.unit(output)
+        if network.uncertainty == "length":
+            log_sigma2 = do.log_inverse_square(lengths)
+    return output, log_sigma2
 
 
 def _stack(part: str, widths: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:

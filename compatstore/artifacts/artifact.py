@@ -20,7 +20,7 @@ import safetensors.numpy
 from compatstore.arrays import Digests, FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.directory import WEIGHTS, read_directory, write_directory
-from compatstore.artifacts.kinds import Kind, Transformed, kind_named
+from compatstore.artifacts.kinds import Contents, Transformed, kind_named
 from compatstore.artifacts.manifest import Manifest, Side, Space, require_binding
 from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
 from compatstore.artifacts.network import Execution, Network, Precision
@@ -40,6 +40,7 @@ class Artifact:
     Attributes:
         manifest: What it is.
         id: SHA-256 of the manifest, which names the digest of the weights.
+        behaviour: Its kind: what it acts on, and which spaces it reads and writes.
         tensors: Weights by name ("h.mixer.0.weight"), float32.
         seen: (n,) uint64, ascending: digests (`digests.digest_half`) of the source vectors that it has learned from;
             None where nobody said.
@@ -68,8 +69,8 @@ class Artifact:
         self.manifest = manifest
         self.id = manifest.id
         self._weights = weights
-        self._kind = kind_named(manifest.kind)
-        self._kind.require(manifest)
+        self.behaviour = kind_named(manifest.kind)
+        self.behaviour.require(manifest)
         stored = _stored(manifest, weights)
         self.seen = _seen(manifest, stored.pop(SEEN, None))
         self.tensors: Mapping[str, FloatArray] = MappingProxyType(
@@ -140,10 +141,6 @@ class Artifact:
             raise InvalidInput("write a manifest", expected="values that can be read back", found=str(error)) from error
         return cls(manifest, weights)
 
-    def having_seen(self, seen: Digests) -> Artifact:
-        """The same artifact with another record of the source vectors that it has learned from; see `create`."""
-        return self.amended(seen=seen)
-
     def amended(
         self,
         *,
@@ -152,20 +149,10 @@ class Artifact:
         seen: Digests | None = None,
     ) -> Artifact:
         """The same transform with another record of how it was made; see `create`. None keeps what is recorded."""
-        manifest = self.manifest
-        return Artifact.create(
-            manifest.kind,
-            method=manifest.method,
-            source=manifest.source,
-            target=manifest.target,
-            side_source=manifest.side_source,
-            side_target=manifest.side_target,
-            networks=manifest.networks,
-            tensors=self.tensors,
-            settings=manifest.settings if settings is None else settings,
-            figures=manifest.figures if figures is None else figures,
-            seen=self.seen if seen is None else seen,
-        )
+        names = ("kind", "method", "source", "target", "side_source", "side_target", "networks", "settings", "figures")
+        kept = {name: getattr(self.manifest, name) for name in names} | {"tensors": self.tensors, "seen": self.seen}
+        changed = {"settings": settings, "figures": figures, "seen": seen}
+        return Artifact.create(**kept | {name: value for name, value in changed.items() if value is not None})
 
     @property
     def short_id(self) -> str:
@@ -176,11 +163,6 @@ class Artifact:
     def kind(self) -> str:
         """Name of its kind."""
         return self.manifest.kind
-
-    @property
-    def behaviour(self) -> Kind:
-        """Its kind: what it acts on, and which spaces it reads and writes."""
-        return self._kind
 
     def apply(
         self,
@@ -212,9 +194,9 @@ class Artifact:
         """
         asked = f"apply artifact {self.short_id}"
         execution = Execution(batch_size=batch_size, device=device or "cpu", precision=precision)
-        rows = as_matrix(asked, vectors, self._kind.reads(self.manifest).dim)
+        rows = as_matrix(asked, vectors, self.behaviour.reads(self.manifest).dim)
         side_rows = self._side_rows(f"{asked} with side-information", side, len(rows))
-        return self._kind.apply(self.manifest, self._networks, rows, side_rows, execution)
+        return self.behaviour.apply(Contents(self.manifest, self._networks), rows, side_rows, execution)
 
     def to_onnx(self, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add what `apply` computes to an ONNX graph.
@@ -227,7 +209,7 @@ class Artifact:
         """
         if side is not None and self.manifest.side_source is not None and self.manifest.side_source.dtype == "bits":
             side = graph.signs(side)
-        return self._kind.to_onnx(self.manifest, self._networks, graph, vectors, side)
+        return self.behaviour.to_onnx(Contents(self.manifest, self._networks), graph, vectors, side)
 
     def check(self, source: EmbeddingVersion, target: EmbeddingVersion) -> None:
         """Refuse to be used between versions that it was not made for.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from compatstore import next_step
@@ -41,66 +42,76 @@ def read_directory(path: Path) -> tuple[bytes, bytes]:
 
 
 def write_directory(path: Path, manifest: bytes, weights: bytes, *, replace: bool) -> None:
-    """Write both files beside the path, then rename: atomic.
+    """Write an artifact; a killed or failed write leaves no artifact at `path`.
 
     Args:
-        path: The directory to make; its parents are made too.
-        manifest: Content of the manifest.
-        weights: Content of the weights file.
-        replace: Whether an artifact that stands there gives way; any other directory never does.
+        path: The directory.
+        manifest: Content of manifest.json.
+        weights: Content of weights.safetensors.
+        replace: Whether another artifact at `path` is replaced.
 
     Raises:
-        AlreadyExists: Something stands there that may not be replaced.
-        StorageError: The directory cannot be written there: no permission, a full disk, a name that is too long.
+        AlreadyExists: Something is there that is not to be replaced.
+        StorageError: It cannot be written.
+    """
+
+    def write(folder: Path) -> None:
+        _write(folder / MANIFEST, manifest)
+        _write(folder / WEIGHTS, weights)
+
+    def taken() -> AlreadyExists | None:
+        artifact = _is_artifact(path)
+        if artifact and replace:
+            return None
+        return AlreadyExists(
+            f"save an artifact as {path}",
+            expected="nothing there",
+            found="another artifact" if artifact else "something that is no artifact",
+            fix="Choose another path" + (", or pass overwrite=True." if artifact else "."),
+        )
+
+    write_folder(f"save an artifact as {path}", path, write, taken)
+
+
+def write_folder(
+    asked: str, path: Path, write: Callable[[Path], None], taken: Callable[[], AlreadyExists | None]
+) -> None:
+    """Make a folder as a whole: a killed or failed write leaves nothing at `path`.
+
+    Args:
+        asked: What the caller wanted, for errors.
+        path: Where it is to be.
+        write: Writes the content into a folder.
+        taken: The error for what is at `path` already; None if that is replaced.
+
+    Raises:
+        AlreadyExists: Something is there that is not to be replaced.
+        StorageError: It cannot be written.
     """
     if not path.name:
-        raise AlreadyExists(
-            f"save an artifact as {path}",
-            expected="a path with a name",
-            found="the folder that this process is in, or the root",
-            fix="Name a folder to make.",
-        )
+        found = "the folder that this process is in, or the root"
+        raise AlreadyExists(asked, expected="a path with a name", found=found, fix="Name a folder to make.")
+    staged = path.with_name(f".{path.name[:NAME_KEPT]}.{uuid.uuid4().hex}")
+    replaced = staged.with_name(f"{staged.name}.old")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        staged = path.with_name(f".{path.name[:NAME_KEPT]}.{uuid.uuid4().hex}")
         staged.mkdir()
         try:
-            _write(staged / MANIFEST, manifest)
-            _write(staged / WEIGHTS, weights)
-            _move_into_place(staged, path, replace=replace)
+            write(staged)
+            if exists(path):
+                if error := taken():
+                    raise error
+                path.rename(replaced)
+            staged.rename(path)
+        except OSError as failure:
+            if exists(path) and staged.exists() and (error := taken()):  # another process was faster
+                raise error from failure
+            raise
         finally:
             shutil.rmtree(staged, ignore_errors=True)
+            shutil.rmtree(replaced, ignore_errors=True)
     except OSError as error:
-        raise refused(f"save an artifact as {path}", path, error) from error
-
-
-def _move_into_place(staged: Path, path: Path, *, replace: bool) -> None:
-    if replace and exists(path) and _is_artifact(path):
-        # Two renames: a reader in between finds nothing, never a mixture.
-        old = staged.with_name(f"{staged.name}.old")
-        path.rename(old)
-        staged.rename(path)
-        shutil.rmtree(old)
-        return
-    if exists(path):
-        raise _taken(path)
-    try:
-        staged.rename(path)
-    except OSError as error:
-        # Another process may have come first: renaming onto its directory fails, for it is not empty.
-        if exists(path):
-            raise _taken(path) from error
-        raise
-
-
-def _taken(path: Path) -> AlreadyExists:
-    artifact = _is_artifact(path)
-    return AlreadyExists(
-        f"save an artifact as {path}",
-        expected="nothing there",
-        found="another artifact" if artifact else "something that is no artifact",
-        fix="Choose another path" + (", or pass overwrite=True." if artifact else "."),
-    )
+        raise refused(asked, path, error) from error
 
 
 def _is_artifact(path: Path) -> bool:

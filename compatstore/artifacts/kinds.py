@@ -6,12 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from compatstore.arrays import FloatArray
-from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.manifest import Manifest, Space
 from compatstore.artifacts.network import Execution, Network
 from compatstore.artifacts.onnx_graph import OnnxGraph, OnnxOutputs
@@ -41,6 +40,23 @@ class Transformed:
     side: FloatArray | None = None
 
 
+class Contents(NamedTuple):
+    """What a kind reads of an artifact.
+
+    Attributes:
+        manifest: Its manifest.
+        networks: Its networks by name.
+    """
+
+    manifest: Manifest
+    networks: Mapping[str, Network]
+
+    @property
+    def spaces(self) -> tuple[Space, Space]:
+        """Source and target."""
+        return self.manifest.source, self.manifest.target
+
+
 class Kind(ABC):
     """One way in which an artifact makes two embedding versions comparable.
 
@@ -48,11 +64,13 @@ class Kind(ABC):
         name: As it stands in manifests.
         acts_on: Whether it changes the vectors of the gallery or the query.
         exact: Whether what it makes of a model's own vector is a model's own vector too.
+        has_side: Whether it may read and write side-information.
     """
 
     name: ClassVar[str]
     acts_on: ClassVar[Acts]
     exact: ClassVar[bool] = False
+    has_side: ClassVar[bool] = False
 
     def reads(self, manifest: Manifest) -> Space:
         """Return the space of the vectors that it takes."""
@@ -62,42 +80,42 @@ class Kind(ABC):
         """Return the space of the vectors that it makes."""
         return manifest.target if self.acts_on == "gallery" else manifest.source
 
-    @abstractmethod
+    def networks(self, manifest: Manifest) -> dict[str, tuple[int, int | None, int]]:
+        """Name -> dimensions (source, side, output) of the networks that it consists of."""
+        return {}
+
     def require(self, manifest: Manifest) -> None:
         """Refuse a manifest whose spaces, side-information and networks are not those of this kind.
 
         Raises:
             CorruptArtifact: They do not fit.
         """
+        if not self.has_side:
+            require_same("side-information", (None, None), (manifest.side_source, manifest.side_target))
+        networks = self.networks(manifest)
+        require_same("networks", sorted(networks), sorted(manifest.networks))
+        for name, expected in networks.items():
+            network = manifest.networks[name]
+            found = (network.source_dim, network.side_dim, network.output_dim)
+            require_same(f"network {name} (source, side, output)", expected, found)
 
     @abstractmethod
-    def apply(
-        self,
-        manifest: Manifest,
-        networks: Mapping[str, Network],
-        vectors: FloatArray,
-        side: FloatArray | None,
-        execution: Execution,
-    ) -> Transformed:
+    def apply(self, of: Contents, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
         """Transform checked vectors.
 
         Args:
-            manifest: The artifact's.
-            networks: Its networks by name.
+            of: The artifact's manifest and networks.
             vectors: (n, dim) float32, finite, in the space that it reads.
             side: (n, side_dim) float32, finite, or None where the manifest names no `side_source`.
             execution: Where and how.
         """
 
     @abstractmethod
-    def to_onnx(
-        self, manifest: Manifest, networks: Mapping[str, Network], graph: OnnxGraph, vectors: str, side: str | None
-    ) -> OnnxOutputs:
+    def to_onnx(self, of: Contents, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add what `apply` computes to an ONNX graph.
 
         Args:
-            manifest: The artifact's.
-            networks: Its networks by name.
+            of: The artifact's manifest and networks.
             graph: Gets the nodes.
             vectors: Name of the value that holds (n, dim) float32 in the space that it reads.
             side: Name of the value that holds (n, side_dim) float32, or None where the manifest names no `side_source`.
@@ -112,37 +130,24 @@ class ForwardTransform(Kind):
 
     name: ClassVar[str] = "ForwardTransform"
     acts_on: ClassVar[Acts] = "gallery"
+    has_side: ClassVar[bool] = True
 
-    def require(self, manifest: Manifest) -> None:
-        """Refuse networks other than h, and g where side-information is written, and dimensions that do not fit."""
-        outputs = {"h": manifest.target.dim}
-        if manifest.side_target is not None:
-            outputs["g"] = manifest.side_target.dim
-        require_same("networks", sorted(outputs), sorted(manifest.networks))
-        side_dim = None if manifest.side_source is None else manifest.side_source.dim
-        for name, output_dim in outputs.items():
-            expected = (manifest.source.dim, side_dim, output_dim)
-            require_same(f"network {name} (source, side, output)", expected, _dims(manifest.networks[name]))
+    def networks(self, manifest: Manifest) -> dict[str, tuple[int, int | None, int]]:
+        """H, and g where side-information is written."""
+        side = None if manifest.side_source is None else manifest.side_source.dim
+        outputs = {"h": manifest.target, "g": manifest.side_target}
+        return {name: (manifest.source.dim, side, of.dim) for name, of in outputs.items() if of is not None}
 
-    def apply(
-        self,
-        manifest: Manifest,
-        networks: Mapping[str, Network],
-        vectors: FloatArray,
-        side: FloatArray | None,
-        execution: Execution,
-    ) -> Transformed:
+    def apply(self, of: Contents, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
         """Transform source vectors (n, source dim) into (n, target dim)."""
-        moved, sigma2 = networks["h"].run(vectors, side, execution)
-        next_side = networks["g"].run(vectors, side, execution)[0] if "g" in networks else None
+        moved, sigma2 = of.networks["h"].run(vectors, side, execution)
+        next_side = of.networks["g"].run(vectors, side, execution)[0] if "g" in of.networks else None
         return Transformed(vectors=moved, uncertainty=sigma2, side=next_side)
 
-    def to_onnx(
-        self, manifest: Manifest, networks: Mapping[str, Network], graph: OnnxGraph, vectors: str, side: str | None
-    ) -> OnnxOutputs:
+    def to_onnx(self, of: Contents, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add h, and g where there is one."""
-        moved, sigma2 = networks["h"].to_onnx(graph, vectors, side)
-        next_side = networks["g"].to_onnx(graph, vectors, side)[0] if "g" in networks else None
+        moved, sigma2 = of.networks["h"].to_onnx(graph, vectors, side)
+        next_side = of.networks["g"].to_onnx(graph, vectors, side)[0] if "g" in of.networks else None
         return OnnxOutputs(vectors=moved, uncertainty=sigma2, side=next_side)
 
 
@@ -158,38 +163,24 @@ class DerivationKind(Kind):
 
     def require(self, manifest: Manifest) -> None:
         """Refuse networks, side-information, and a target longer than the source."""
-        require_no_side(manifest)
-        require_same("networks", [], sorted(manifest.networks))
-        if manifest.target.dim > manifest.source.dim:
-            found = f"{manifest.target.dim}"
-            raise CorruptArtifact(
-                "read a Derivation", expected=f"a target of at most {manifest.source.dim} values", found=found
-            )
+        super().require(manifest)
+        require_at_most(self, "target", manifest.target.dim, manifest.source.dim)
 
-    def apply(
-        self,
-        manifest: Manifest,
-        networks: Mapping[str, Network],
-        vectors: FloatArray,
-        side: FloatArray | None,
-        execution: Execution,
-    ) -> Transformed:
+    def apply(self, of: Contents, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
         """Derive target vectors (n, target dim); NaN for a row that cannot be derived."""
-        derived = derivation_between(manifest.source, manifest.target).apply(vectors)
-        if needs_unit(manifest.source, manifest.target):
+        derived = derivation_between(*of.spaces).apply(vectors)
+        if needs_unit(*of.spaces):
             # Not in place: where nothing is cut off or scaled, these are the caller's own vectors.
             derived = np.where(not_unit(derived)[:, None], np.float32(np.nan), derived)
         return Transformed(vectors=derived)
 
-    def to_onnx(
-        self, manifest: Manifest, networks: Mapping[str, Network], graph: OnnxGraph, vectors: str, side: str | None
-    ) -> OnnxOutputs:
+    def to_onnx(self, of: Contents, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add the cut, the scaling in float64, and NaN for rows that cannot be derived."""
-        derivation = derivation_between(manifest.source, manifest.target)
-        derived = graph.first(vectors, derivation.dim) if derivation.dim < manifest.source.dim else vectors
+        derivation = derivation_between(*of.spaces)
+        derived = graph.first(vectors, derivation.dim) if derivation.dim < of.manifest.source.dim else vectors
         if derivation.normalise:
             derived = graph.exact_unit_length(derived)
-        if needs_unit(manifest.source, manifest.target):
+        if needs_unit(*of.spaces):
             derived = graph.only_unit(derived, UNIT_TOLERANCE)
         return OnnxOutputs(vectors=derived)
 
@@ -200,32 +191,20 @@ class QueryAdapterKind(Kind):
     name: ClassVar[str] = "QueryAdapter"
     acts_on: ClassVar[Acts] = "query"
 
-    def require(self, manifest: Manifest) -> None:
-        """Refuse networks other than one from the target's dimension to the source's."""
-        require_no_side(manifest)
-        require_same("networks", ["h"], sorted(manifest.networks))
-        expected = (manifest.target.dim, None, manifest.source.dim)
-        require_same("network h (source, side, output)", expected, _dims(manifest.networks["h"]))
+    def networks(self, manifest: Manifest) -> dict[str, tuple[int, int | None, int]]:
+        """One network, from the target's dimension to the source's."""
+        return {"h": (manifest.target.dim, None, manifest.source.dim)}
 
-    def apply(
-        self,
-        manifest: Manifest,
-        networks: Mapping[str, Network],
-        vectors: FloatArray,
-        side: FloatArray | None,
-        execution: Execution,
-    ) -> Transformed:
+    def apply(self, of: Contents, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
         """Transform target queries (n, target dim) into (n, source dim)."""
         # A query is not stored, so it need not have the bits of a full batch: one query costs one row.
         exact = replace(execution, batch_size=max(1, min(execution.rows, len(vectors))))
-        adapted, sigma2 = networks["h"].run(vectors, None, exact)
+        adapted, sigma2 = of.networks["h"].run(vectors, None, exact)
         return Transformed(vectors=adapted, uncertainty=sigma2)
 
-    def to_onnx(
-        self, manifest: Manifest, networks: Mapping[str, Network], graph: OnnxGraph, vectors: str, side: str | None
-    ) -> OnnxOutputs:
+    def to_onnx(self, of: Contents, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add h."""
-        adapted, sigma2 = networks["h"].to_onnx(graph, vectors, None)
+        adapted, sigma2 = of.networks["h"].to_onnx(graph, vectors, None)
         return OnnxOutputs(vectors=adapted, uncertainty=sigma2)
 
 
@@ -241,33 +220,18 @@ class Prefix(Kind):
 
     def require(self, manifest: Manifest) -> None:
         """Refuse networks, side-information, and a source longer than the target."""
-        require_no_side(manifest)
-        require_same("networks", [], sorted(manifest.networks))
-        if manifest.source.dim > manifest.target.dim:
-            raise CorruptArtifact(
-                "read a Prefix",
-                expected=f"a source of at most {manifest.target.dim} values",
-                found=str(manifest.source.dim),
-            )
+        super().require(manifest)
+        require_at_most(self, "source", manifest.source.dim, manifest.target.dim)
 
-    def apply(
-        self,
-        manifest: Manifest,
-        networks: Mapping[str, Network],
-        vectors: FloatArray,
-        side: FloatArray | None,
-        execution: Execution,
-    ) -> Transformed:
+    def apply(self, of: Contents, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
         """Cut target queries (n, target dim) down to unit vectors (n, source dim)."""
-        prefix = vectors[:, : manifest.source.dim]
+        prefix = vectors[:, : of.manifest.source.dim]
         norms = np.linalg.norm(prefix, axis=1, keepdims=True)
         return Transformed(vectors=prefix / np.maximum(norms, np.finfo(np.float32).tiny))
 
-    def to_onnx(
-        self, manifest: Manifest, networks: Mapping[str, Network], graph: OnnxGraph, vectors: str, side: str | None
-    ) -> OnnxOutputs:
+    def to_onnx(self, of: Contents, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add the cut and the scaling."""
-        return OnnxOutputs(vectors=graph.unit_length(graph.first(vectors, manifest.source.dim)))
+        return OnnxOutputs(vectors=graph.unit(graph.first(vectors, of.manifest.source.dim))[0])
 
 
 class Identity(Kind):
@@ -278,24 +242,14 @@ class Identity(Kind):
 
     def require(self, manifest: Manifest) -> None:
         """Refuse networks, side-information, and spaces of different dimensions."""
-        require_no_side(manifest)
-        require_same("networks", [], sorted(manifest.networks))
+        super().require(manifest)
         require_same("target dimension", manifest.source.dim, manifest.target.dim)
 
-    def apply(
-        self,
-        manifest: Manifest,
-        networks: Mapping[str, Network],
-        vectors: FloatArray,
-        side: FloatArray | None,
-        execution: Execution,
-    ) -> Transformed:
+    def apply(self, of: Contents, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
         """Return the vectors themselves, (n, dim)."""
         return Transformed(vectors=vectors)
 
-    def to_onnx(
-        self, manifest: Manifest, networks: Mapping[str, Network], graph: OnnxGraph, vectors: str, side: str | None
-    ) -> OnnxOutputs:
+    def to_onnx(self, of: Contents, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add nothing: the vectors are returned."""
         return OnnxOutputs(vectors=vectors)
 
@@ -324,17 +278,14 @@ def require_same(what: str, expected: object, found: object) -> None:
         raise CorruptArtifact(f"read an artifact's {what}", expected=str(expected), found=str(found))
 
 
-def require_no_side(manifest: Manifest) -> None:
-    """Refuse side-information in a kind that has none.
+def require_at_most(kind: Kind, role: str, dim: int, most: int) -> None:
+    """Refuse a space that is longer than the one that its vectors are cut off.
 
     Raises:
-        CorruptArtifact: The manifest names some.
+        CorruptArtifact: It is.
     """
-    require_same("side-information", (None, None), (manifest.side_source, manifest.side_target))
-
-
-def _dims(network: Architecture) -> tuple[int, int | None, int]:
-    return network.source_dim, network.side_dim, network.output_dim
+    if dim > most:
+        raise CorruptArtifact(f"read a {kind.name}", expected=f"a {role} of at most {most} values", found=f"{dim}")
 
 
 def derivation_between(source: Space, target: Space) -> Derivation:

@@ -78,10 +78,6 @@ class Side:
             return None
         return cls(dim=version.side_dim, fingerprint=version.side_fingerprint, dtype=version.side_dtype)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-able values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
@@ -123,11 +119,7 @@ class Manifest:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the manifest as JSON-able values, without its id."""
-        values = asdict(self)
-        values["networks"] = {name: network.to_dict() for name, network in self.networks.items()}
-        values["side_source"] = self.side_source and self.side_source.to_dict()
-        values["side_target"] = self.side_target and self.side_target.to_dict()
-        return values
+        return asdict(self) | {"networks": {name: network.to_dict() for name, network in self.networks.items()}}
 
     @property
     def id(self) -> str:

@@ -12,8 +12,8 @@ from typing import Literal, get_args
 import numpy as np
 
 from compatstore.arrays import FloatArray
-from compatstore.artifacts.architecture import Architecture
-from compatstore.artifacts.onnx_graph import OnnxGraph, add_network
+from compatstore.artifacts.architecture import Architecture, forward
+from compatstore.artifacts.onnx_graph import OnnxGraph, OnnxOperators
 from compatstore.artifacts.runners import NumpyRunner, TorchRunner, one_thread_each
 from compatstore.errors import InvalidInput
 
@@ -128,7 +128,7 @@ class Network:
         Returns:
             Names of the values that hold (n, output_dim) and sigma^2 (n,); None for the latter where there is none.
         """
-        vectors, log_sigma2 = add_network(graph, self.architecture, self.tensors, source, side)
+        vectors, log_sigma2 = forward(self.architecture, OnnxOperators(graph, self.tensors), source, side)
         return vectors, None if log_sigma2 is None else graph.exp_clipped(log_sigma2, LARGEST_LOG)
 
     def _run_batches(

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import FloatArray
-from compatstore.artifacts.architecture import Architecture
-from compatstore.errors import MissingExtra
+from compatstore.errors import load_extra
 
 OPSET, IR_VERSION = 18, 8  # read by onnxruntime 1.14 and later
 
@@ -37,7 +36,7 @@ class OnnxGraph:
     """
 
     def __init__(self) -> None:
-        self._onnx = load_onnx()
+        self._onnx = load_extra("onnx", "onnx")
         self._nodes: list[Any] = []
         self._weights: list[Any] = []
 
@@ -69,18 +68,16 @@ class OnnxGraph:
         exponent = self.add("Sub", products, self.add("Mul", squares, self.weight(gamma)))
         return self.add("Exp", self.add("Min", exponent, self._number(0)))
 
-    def unit_length(self, vectors: str) -> str:
-        """Scale rows to unit length in float32; zero stays zero, and what overflows becomes NaN."""
+    def unit(self, vectors: str) -> tuple[str, str]:
+        """Unit vectors, and lengths (n, 1); zero stays zero, and a length beyond float32 gives NaN."""
         length = self.add("ReduceL2", vectors, self._axis(), keepdims=1)
         divisor = self.add("Max", length, self._number(np.finfo(np.float32).tiny))
         infinite = self.add("IsInf", length)
-        return self.add("Div", vectors, self.add("Where", infinite, self._number(np.nan), divisor))
+        return self.add("Div", vectors, self.add("Where", infinite, self._number(np.nan), divisor)), divisor
 
-    def log_inverse_square_length(self, vectors: str) -> str:
-        """(n, d) -> (n, 1): -2 log of the length of each row, in float32."""
-        length = self.add("ReduceL2", vectors, self._axis(), keepdims=1)
-        log = self.add("Log", self.add("Max", length, self._number(np.finfo(np.float32).tiny)))
-        return self.add("Mul", log, self._number(-2.0))
+    def log_inverse_square(self, lengths: str) -> str:
+        """-2 log of lengths above 0."""
+        return self.add("Mul", self.add("Log", lengths), self._number(-2.0))
 
     def exact_unit_length(self, vectors: str) -> str:
         """Scale rows to unit length as derivations do, by lengths in float64; a row of zeros becomes NaN."""
@@ -137,60 +134,43 @@ class OnnxGraph:
         return self.add("Sqrt", self.add("ReduceSumSquare", wide, self._axis(), keepdims=1))
 
 
-def add_network(
-    graph: OnnxGraph, network: Architecture, tensors: Mapping[str, FloatArray], source: str, side: str | None
-) -> tuple[str, str | None]:
-    """Add a network; one `Gemm` and `Relu` for a layer, and more for a radial one.
+class OnnxOperators:
+    """The operations of one network: one `Gemm` and `Relu` for a layer, and more for a radial one.
 
     Args:
-        graph: Gets its nodes and weights.
-        network: What it looks like.
-        tensors: Its weights, float32, named as in `Architecture.shapes`.
-        source: Name of the value that holds (n, source_dim) float32.
-        side: Name of the value that holds (n, side_dim) float32, or None for a network without side branch.
-
-    Returns:
-        Names of the values that hold (n, output_dim) and log sigma^2 (n, 1), or None for the latter.
+        graph: Gets the nodes and weights.
+        tensors: Weights of the network, float32, named as in `Architecture.shapes`.
     """
 
-    def dense(layer: str, values: str) -> str:
-        names = (graph.weight(tensors[f"{layer}.{part}"]) for part in ("weight", "bias"))
-        return graph.add("Gemm", values, *names, transB=1)
+    def __init__(self, graph: OnnxGraph, tensors: Mapping[str, FloatArray]) -> None:
+        self._graph, self._tensors = graph, tensors
 
-    def branch(part: str, depth: int, values: str) -> str:
-        for index in range(depth):
-            products = dense(f"{part}.{index}", values)
-            if network.radial and (part, index) == ("mixer", 0):
-                values = graph.radial(products, values, tensors["mixer.0.gamma"])
-            else:
-                values = graph.add("Relu", products)
-        return values
+    def hidden(self, layer: str, values: str) -> str:
+        """Apply a dense layer and a ReLU."""
+        return self._graph.add("Relu", self.dense(layer, values))
 
-    def added(output: str, skip: str, values: str) -> str:
-        return graph.add("Add", output, graph.add("Gemm", values, graph.weight(tensors[skip]), transB=1))
+    def radial(self, values: str) -> str:
+        """Apply the radial layer."""
+        return self._graph.radial(self.dense("mixer.0", values), values, self._tensors["mixer.0.gamma"])
 
-    features = branch("source", len(network.source_branch), source)
-    if side is not None:
-        features = graph.add("Concat", features, branch("side", len(network.side_branch), side), axis=1)
-    features = branch("mixer", len(network.mixer), features)
-    output = dense(f"mixer.{len(network.mixer)}", features)
-    if network.skip:
-        output = added(output, "skip.weight", source)
-        output = output if side is None else added(output, "skip_side.weight", side)
-    log_sigma2 = dense("log_sigma2", output) if network.uncertainty is True else None
-    if network.uncertainty == "length":
-        log_sigma2 = graph.log_inverse_square_length(output)
-    return graph.unit_length(output) if network.normalise else output, log_sigma2
+    def joined(self, source: str, side: str) -> str:
+        """Put the values of both branches side by side."""
+        return self._graph.add("Concat", source, side, axis=1)
 
+    def dense(self, layer: str, values: str) -> str:
+        """Apply a dense layer."""
+        names = (self._graph.weight(self._tensors[f"{layer}.{part}"]) for part in ("weight", "bias"))
+        return self._graph.add("Gemm", values, *names, transB=1)
 
-def load_onnx() -> Any:
-    """The module `onnx`.
+    def skip(self, output: str, weight: str, values: str) -> str:
+        """Add a linear map of `values` to the output."""
+        product = self._graph.add("Gemm", values, self._graph.weight(self._tensors[weight]), transB=1)
+        return self._graph.add("Add", output, product)
 
-    Raises:
-        MissingExtra: It is not installed.
-    """
-    try:
-        import onnx
-    except ImportError as error:
-        raise MissingExtra("onnx", "onnx") from error
-    return onnx
+    def unit(self, output: str) -> tuple[str, str]:
+        """Scale to unit length."""
+        return self._graph.unit(output)
+
+    def log_inverse_square(self, lengths: str) -> str:
+        """Log sigma^2 of lengths."""
+        return self._graph.log_inverse_square(lengths)

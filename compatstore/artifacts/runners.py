@@ -17,8 +17,8 @@ import numpy as np
 import threadpoolctl
 
 from compatstore.arrays import FloatArray
-from compatstore.artifacts.architecture import Architecture
-from compatstore.errors import InvalidInput, MissingExtra
+from compatstore.artifacts.architecture import Architecture, forward
+from compatstore.errors import InvalidInput, load_extra
 
 if TYPE_CHECKING:
     import torch
@@ -101,32 +101,15 @@ class NumpyRunner:
         Returns:
             (rows, output_dim) and log sigma^2 (rows,) or None, float32; overwritten by the next call.
         """
-        network = self._architecture
-        features = self._branch("source", len(network.source_branch), source)
-        if side is not None:
-            branches = (features, self._branch("side", len(network.side_branch), side))
-            features = np.concatenate(branches, axis=1, out=self._joined)
-        features = self._branch("mixer", len(network.mixer), features, radial=network.radial)
-        output = self._dense(f"mixer.{len(network.mixer)}", features, relu=False)
-        if network.skip:
-            output += self._product("skip.weight", source)
-            if side is not None:
-                output += self._product("skip_side.weight", side)
-        log_sigma2 = self._dense("log_sigma2", output, relu=False)[:, 0] if network.uncertainty is True else None
-        if network.normalise:
-            norms = np.maximum(np.linalg.norm(output, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-            output /= np.where(np.isfinite(norms), norms, np.float32(np.nan))  # what overflows must not become zero
-            if network.uncertainty == "length":
-                log_sigma2 = -2 * np.log(norms[:, 0])
-        return output, log_sigma2
+        output, log_sigma2 = forward(self._architecture, self, source, side)
+        return output, None if log_sigma2 is None else log_sigma2[:, 0]
 
-    def _branch(self, part: str, depth: int, values: FloatArray, *, radial: bool = False) -> FloatArray:
-        for index in range(depth):
-            first = radial and not index
-            values = self._radial(values) if first else self._dense(f"{part}.{index}", values, relu=True)
-        return values
+    def hidden(self, layer: str, values: FloatArray) -> FloatArray:
+        """Apply a dense layer and a ReLU."""
+        return self.dense(layer, values, relu=True)
 
-    def _radial(self, values: FloatArray) -> FloatArray:
+    def radial(self, values: FloatArray) -> FloatArray:
+        """Apply the radial layer."""
         output = self._product("mixer.0.weight", values)
         bias = self._tensors["mixer.0.bias"]
         lengths = self._tensors["mixer.0.gamma"] * np.einsum("nd,nd->n", values, values)
@@ -137,7 +120,12 @@ class NumpyRunner:
             np.exp(np.minimum(slab, 0, out=slab), out=slab)
         return output
 
-    def _dense(self, layer: str, values: FloatArray, *, relu: bool) -> FloatArray:
+    def joined(self, source: FloatArray, side: FloatArray) -> FloatArray:
+        """Put the values of both branches side by side."""
+        return np.concatenate((source, side), axis=1, out=self._joined)
+
+    def dense(self, layer: str, values: FloatArray, *, relu: bool = False) -> FloatArray:
+        """Apply a dense layer."""
         output = self._product(f"{layer}.weight", values)
         bias = self._tensors[f"{layer}.bias"]
         for start in range(0, len(output), _SLAB):
@@ -146,6 +134,21 @@ class NumpyRunner:
             if relu:
                 np.maximum(slab, 0, out=slab)
         return output
+
+    def skip(self, output: FloatArray, weight: str, values: FloatArray) -> FloatArray:
+        """Add a linear map of `values` to the output."""
+        output += self._product(weight, values)
+        return output
+
+    def unit(self, output: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Scale to unit length; what overflows becomes NaN, not zero."""
+        lengths = np.maximum(np.linalg.norm(output, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        output /= np.where(np.isfinite(lengths), lengths, np.float32(np.nan))
+        return output, lengths
+
+    def log_inverse_square(self, lengths: FloatArray) -> FloatArray:
+        """Log sigma^2 of lengths."""
+        return -2 * np.log(lengths)
 
     def _product(self, weight: str, values: FloatArray) -> FloatArray:
         return np.matmul(values, self._tensors[weight].T, out=self._outputs[weight])
@@ -171,10 +174,7 @@ class TorchRunner:
     def __init__(
         self, architecture: Architecture, tensors: Mapping[str, FloatArray], *, device: str, precision: str
     ) -> None:
-        try:
-            import torch
-        except ImportError as error:
-            raise MissingExtra("torch", "train") from error
+        torch = load_extra("torch", "train")
         self._architecture = architecture
         self._device = torch.device(device)
         if self._device.type == "cuda" and (self._device.index or 0) >= torch.cuda.device_count():
@@ -200,53 +200,50 @@ class TorchRunner:
         import torch
 
         with torch.inference_mode():
-            output, log_sigma2 = self.forward(self._load(source), None if side is None else self._load(side))
-            return output.cpu().numpy(), None if log_sigma2 is None else log_sigma2.cpu().numpy()
+            rows = torch.from_numpy(source).to(self._device)
+            beside = None if side is None else torch.from_numpy(side).to(self._device)
+            output, log_sigma2 = forward(self._architecture, self, rows, beside)
+            return output.cpu().numpy(), None if log_sigma2 is None else log_sigma2[:, 0].cpu().numpy()
 
-    def forward(self, source: torch.Tensor, side: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Run rows that are on the device: (rows, output_dim) and log sigma^2 (rows,) or None, float32, there."""
+    def hidden(self, layer: str, values: torch.Tensor) -> torch.Tensor:
+        """Apply a dense layer and a ReLU, in the precision of inner layers."""
+        return self.dense(layer, values).relu_()
+
+    def radial(self, values: torch.Tensor) -> torch.Tensor:
+        """Apply the radial layer."""
+        lengths = self._tensors["mixer.0.gamma"] * (values * values).sum(dim=1, keepdim=True)
+        exponents: torch.Tensor = self.dense("mixer.0", values).float() - lengths
+        return exponents.clamp_max(0).exp()
+
+    def joined(self, source: torch.Tensor, side: torch.Tensor) -> torch.Tensor:
+        """Put the values of both branches side by side."""
         import torch
 
-        network = self._architecture
-        features = self._branch("source", len(network.source_branch), source.to(self._inner))
-        if side is not None:
-            branch = self._branch("side", len(network.side_branch), side.to(self._inner))
-            features = torch.cat([features, branch], dim=1)
-        if network.radial:
-            features = self._radial(features, source)
-        features = self._branch("mixer", len(network.mixer), features, first=int(network.radial))
-        output = self._dense(self._last, features.float())
-        if network.skip:
-            output += torch.nn.functional.linear(source, self._tensors["skip.weight"])
-            if side is not None:
-                output += torch.nn.functional.linear(side, self._tensors["skip_side.weight"])
-        log_sigma2 = self._dense("log_sigma2", output)[:, 0] if network.uncertainty is True else None
-        if network.normalise:
-            norms = output.norm(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
-            output = output / torch.where(norms.isfinite(), norms, torch.nan)  # what overflows must not become zero
-            if network.uncertainty == "length":
-                log_sigma2 = -2 * norms[:, 0].log()
-        return output, log_sigma2
+        return torch.cat([source.to(self._inner), side.to(self._inner)], dim=1)
 
-    def _branch(self, part: str, depth: int, values: torch.Tensor, *, first: int = 0) -> torch.Tensor:
-        for index in range(first, depth):
-            values = self._dense(f"{part}.{index}", values).relu_()
-        return values
-
-    def _radial(self, features: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-        products = self._dense("mixer.0", features).float()
-        lengths = self._tensors["mixer.0.gamma"] * (source * source).sum(dim=1, keepdim=True)
-        return (products - lengths).clamp_max(0).exp().to(self._inner)
-
-    def _dense(self, layer: str, values: torch.Tensor) -> torch.Tensor:
+    def dense(self, layer: str, values: torch.Tensor) -> torch.Tensor:
+        """Apply a dense layer, in the precision of its weights."""
         import torch
 
-        return torch.nn.functional.linear(values, self._tensors[f"{layer}.weight"], self._tensors[f"{layer}.bias"])
+        weight = self._tensors[f"{layer}.weight"]
+        return torch.nn.functional.linear(values.to(weight.dtype), weight, self._tensors[f"{layer}.bias"])
 
-    def _load(self, values: FloatArray) -> torch.Tensor:
+    def skip(self, output: torch.Tensor, weight: str, values: torch.Tensor) -> torch.Tensor:
+        """Add a linear map of `values` to the output."""
         import torch
 
-        return torch.from_numpy(values).to(self._device)
+        return output + torch.nn.functional.linear(values, self._tensors[weight])
+
+    def unit(self, output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Scale to unit length; what overflows becomes NaN, not zero."""
+        import torch
+
+        lengths = output.norm(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
+        return output / torch.where(lengths.isfinite(), lengths, torch.nan), lengths
+
+    def log_inverse_square(self, lengths: torch.Tensor) -> torch.Tensor:
+        """Log sigma^2 of lengths."""
+        return lengths.log() * -2
 
     def _dtype_of(self, name: str) -> torch.dtype:
         import torch

@@ -24,7 +24,7 @@ from compatstore.artifacts.onnx_graph import OnnxGraph
 from compatstore.boundary import checked
 from compatstore.devices import runner as runner_module
 from compatstore.digests import digest_half
-from compatstore.errors import AlreadyExists, Incompatible, InvalidInput, MissingExtra
+from compatstore.errors import AlreadyExists, Incompatible, InvalidInput, load_extra
 from compatstore.paths import exists, is_folder, refused
 
 LARGEST = 2**31 - (1 << 20)  # bytes of one protocol buffer, which an ONNX file is
@@ -265,18 +265,16 @@ def quantised(model: Any) -> Any:
     Raises:
         MissingExtra: `onnxruntime` is not installed.
     """
-    try:
-        from onnxruntime.quantization import QuantType, quantize_dynamic
-    except ImportError as error:
-        raise MissingExtra("onnxruntime", "onnx") from error
-    import onnx
+    quantization, onnx = load_extra("onnxruntime.quantization", "onnx"), load_extra("onnx", "onnx")
 
     done = model.metadata_props.add()  # what it asks for is done: every shape is known, and nothing can be fused
     done.key, done.value = "onnx.quant.pre_process", "onnxruntime.quant"
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "int8.onnx"
         # 7 bits a weight: on x86 processors without VNNI a sum of two products of 8 bits would be cut off at 16 bits.
-        quantize_dynamic(model, str(made), weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+        quantization.quantize_dynamic(
+            model, str(made), weight_type=quantization.QuantType.QInt8, per_channel=True, reduce_range=True
+        )
         return onnx.load(str(made))
 
 

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as parquet
+from pyarrow import dataset, parquet
 
 FORMAT = 1
 KEY = "compatstore"  # of the model's metadata
@@ -216,7 +216,6 @@ class _Plan:
     vector: str
     into: str
     side: str | None
-    kept: tuple[str, ...]
     schema: pa.Schema
 
     @classmethod
@@ -257,8 +256,7 @@ class _Plan:
             for name, kind in outputs.items()
             if name not in names
         ]
-        kept = tuple(field.name for field in fields if field.name not in outputs)
-        return cls(file, vector, into, reads, kept, pa.schema(fields, metadata=_metadata(schema, into)))
+        return cls(file, vector, into, reads, pa.schema(fields, metadata=_metadata(schema, into)))
 
     def upgraded(self, model: DeviceModel, batch: pa.RecordBatch, before: int) -> tuple[pa.RecordBatch, int]:
         """The batch with what the model makes of its vectors, and how many rows have none."""
@@ -334,27 +332,16 @@ def _require_place(source: Path, target: Path, overwrite: bool) -> None:
 @contextmanager
 def _opened(file: Path) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch], Mapping[str, str]]]:
     """Schema, batches, and fingerprints by column where a gallery names them."""
+    lance = _lance() if file.suffix == ".lance" else None
     try:
-        if file.suffix == ".lance":
-            table = _lance().dataset(str(file))
-            size = _batch_rows(table.schema)
-            yield table.schema, table.to_batches(batch_size=size), _of_gallery(table.config())
-        elif file.suffix == ".parquet":
-            with parquet.ParquetFile(file) as opened:
-                yield opened.schema_arrow, opened.iter_batches(_batch_rows(opened.schema_arrow)), {}
+        if lance is not None:
+            opened = lance.dataset(str(file))
         else:
-            with pa.memory_map(str(file)) as mapped, pa.ipc.open_file(mapped) as opened:
-                yield opened.schema, _slices(opened), {}
+            opened = dataset.dataset(file, format="parquet" if file.suffix == ".parquet" else "ipc")
+        batches = opened.to_batches(batch_size=_batch_rows(opened.schema), batch_readahead=2)
+        yield opened.schema, batches, {} if lance is None else _of_gallery(opened.config())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise Unsuitable(f"upgrade {file}; expected a readable file and room to write; found {error!s:.300}") from error
-
-
-def _slices(opened: pa.ipc.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
-    size = _batch_rows(opened.schema)
-    for number in range(opened.num_record_batches):
-        batch = opened.get_batch(number)
-        for start in range(0, batch.num_rows, size):
-            yield batch.slice(start, size)
 
 
 def _batch_rows(schema: pa.Schema) -> int:
@@ -389,10 +376,13 @@ def _value_type(file: Path, schema: pa.Schema, vector: str) -> pa.DataType:
             f"upgrade {file}; expected a column {vector!r}; found {', '.join(schema.names)}. Pass --vector."
         )
     kind = schema.field(vector).type
-    lists = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    if not lists or not pa.types.is_floating(kind.value_type):
+    if not _is_list(kind) or not pa.types.is_floating(kind.value_type):
         raise Unsuitable(f"upgrade {file}; expected lists of floating-point values in {vector!r}; found {kind}.")
     return kind.value_type if pa.types.is_float16(kind.value_type) else pa.float32()
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return any(holds(kind) for holds in (pa.types.is_fixed_size_list, pa.types.is_list, pa.types.is_large_list))
 
 
 def _require_model(model: DeviceModel, file: Path, field: pa.Field, fingerprints: Mapping[str, str]) -> None:
@@ -434,16 +424,14 @@ def _rows(
     kind = column.type
     there = np.asarray(column.is_valid())
     present = column.drop_null() if column.null_count else column
-    if not (pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+    if not _is_list(kind):
         raise Unsuitable(f"upgrade {file}; expected lists in {name!r}; found {kind}.")
     width = dim // 8 if packed and pa.types.is_uint8(kind.value_type) else dim
-    if pa.types.is_fixed_size_list(kind):
-        lengths = np.full(len(present), kind.list_size)
-    else:
-        lengths = np.asarray(present.value_lengths())
-    if (lengths != width).any() or (pa.types.is_fixed_size_list(kind) and kind.list_size != width):
-        row = int(np.flatnonzero(there)[int(np.argmax(lengths != width))]) if len(lengths) else 0
-        found = lengths[int(np.argmax(lengths != width))] if len(lengths) else kind.list_size
+    fixed = kind.list_size if pa.types.is_fixed_size_list(kind) else width
+    lengths = np.asarray(present.value_lengths())
+    wrong = np.flatnonzero(lengths != width)
+    if len(wrong) or fixed != width:
+        row, found = (int(np.flatnonzero(there)[wrong[0]]), lengths[wrong[0]]) if len(wrong) else (0, fixed)
         raise Unsuitable(
             f"upgrade {file}; expected {width} values a row in {name!r}; found {found} in row {before + row}."
         )
@@ -482,16 +470,14 @@ def _write(target: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -
     try:
         if target.suffix == ".lance":
             _lance().write_dataset(pa.RecordBatchReader.from_batches(schema, batches), str(staged), schema=schema)
-        elif target.suffix == ".parquet":
-            with parquet.ParquetWriter(staged, schema) as writer:
-                for batch in batches:
-                    writer.write_batch(batch)
         else:
-            with pa.OSFile(str(staged), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-                for batch in batches:
-                    writer.write_batch(batch)
-        if staged.is_file():
-            _sync(staged)
+            made = parquet.ParquetWriter if target.suffix == ".parquet" else pa.ipc.new_file
+            with staged.open("wb") as sink:
+                with made(sink, schema) as writer:
+                    for batch in batches:
+                        writer.write_batch(batch)
+                sink.flush()
+                os.fsync(sink.fileno())
         if target.is_dir():
             replaced = staged.with_name(f"{staged.name}.old")
             target.rename(replaced)
@@ -504,11 +490,6 @@ def _write(target: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -
             shutil.rmtree(staged, ignore_errors=True)
         else:
             staged.unlink(missing_ok=True)
-
-
-def _sync(file: Path) -> None:
-    with file.open("rb") as opened:
-        os.fsync(opened.fileno())
 
 
 def main() -> int:
@@ -524,18 +505,10 @@ def main() -> int:
         "--threads", type=int, default=1, help="batches side by side, with one thread each (default: 1)"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace what is there")
-    asked = parser.parse_args()
+    asked = vars(parser.parse_args())
     try:
-        model = DeviceModel(asked.model, threads=asked.threads)
-        done = upgrade_file(
-            model,
-            asked.file,
-            asked.out,
-            vector=asked.vector,
-            into=asked.into,
-            side=asked.side,
-            overwrite=asked.overwrite,
-        )
+        model = DeviceModel(asked.pop("model"), threads=asked.pop("threads"))
+        done = upgrade_file(model, **asked)
     except Unsuitable as error:
         sys.stderr.write(f"Error: {ascii(str(error))[1:-1]}\n")  # names of columns may hold what steers a terminal
         return 2

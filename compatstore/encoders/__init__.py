@@ -15,13 +15,12 @@ from compatstore.encoders.specs import from_spec
 
 if TYPE_CHECKING:
     from compatstore.encoders.derived import Derived, FilesById
-    from compatstore.encoders.lancedb_function import LanceDBFunction
-    from compatstore.encoders.module import Function, Module
+    from compatstore.encoders.functions import Function, LanceDBFunction
+    from compatstore.encoders.module import Module
     from compatstore.encoders.network import NetworkEncoder
-    from compatstore.encoders.open_clip_model import OpenClipModel
     from compatstore.encoders.openai_compatible import OpenAICompatible
     from compatstore.encoders.precomputed import Precomputed
-    from compatstore.encoders.published_models import TimmModel, TorchvisionModel
+    from compatstore.encoders.published_models import OpenClipModel, TimmModel, TorchvisionModel
     from compatstore.encoders.text_models import (
         FastembedModel,
         Model2VecModel,
@@ -63,13 +62,13 @@ _HOMES = {
     "Derived": "derived",
     "FastembedModel": "text_models",
     "FilesById": "derived",
-    "Function": "module",
-    "LanceDBFunction": "lancedb_function",
+    "Function": "functions",
+    "LanceDBFunction": "functions",
     "Model2VecModel": "text_models",
     "Module": "module",
     "NetworkEncoder": "network",
     "OpenAICompatible": "openai_compatible",
-    "OpenClipModel": "open_clip_model",
+    "OpenClipModel": "published_models",
     "Precomputed": "precomputed",
     "SentenceTransformersModel": "text_models",
     "TimmModel": "published_models",

@@ -11,7 +11,7 @@ from compatstore.arrays import BoolArray, FloatArray
 from compatstore.boundary import checked
 from compatstore.derivation import Derivation
 from compatstore.encoders.metering import Bill, Metered
-from compatstore.encoders.protocol import Encoder, QueryEncoder
+from compatstore.encoders.protocol import Encoder, query_method
 from compatstore.encoders.specs import join_spec
 from compatstore.errors import InvalidInput, NotFound, SourceError
 from compatstore.paths import is_file, is_folder
@@ -89,10 +89,7 @@ class Derived:
         Raises:
             SourceError: The model cannot read some queries.
         """
-        model = self.encoder
-        return self._derived(
-            model.encode_queries(queries) if isinstance(model, QueryEncoder) else model.encode(queries)
-        )
+        return self._derived(query_method(self.encoder)(queries))
 
     def _derived(self, vectors: FloatArray) -> FloatArray:
         for derivation in self.derivations:
@@ -186,11 +183,7 @@ class FilesById:
         Raises:
             SourceError: Some cannot be read.
         """
-        return (
-            self.encoder.encode_queries(queries)
-            if isinstance(self.encoder, QueryEncoder)
-            else self.encoder.encode(queries)
-        )
+        return query_method(self.encoder)(queries)
 
     def _path(self, item: Any) -> Path | None:
         """The file of an id; None where there is none, or it lies elsewhere, by ".." or by a link."""

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -59,9 +59,8 @@ class _Tries:
     lost: int = 0
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """What came back: its data unpacked, and no longer than it may be."""
+class _Answer(NamedTuple):
+    """An answer that has been read."""
 
     status: int
     reason: str | None
@@ -164,12 +163,8 @@ class Endpoint:
         with deadline(self._timeout) as passed:
             try:
                 answer = self._answer(body, most_bytes)
-            except (
-                HTTPError,
-                OSError,
-                ValueError,
-                zlib.error,
-            ) as error:  # whatever goes wrong before an answer is there
+            # Whatever goes wrong before an answer is there.
+            except (HTTPError, OSError, ValueError, zlib.error) as error:
                 sent = not isinstance(error, NewConnectionError | ConnectTimeoutError)
                 late = f"no whole answer within {self._timeout:g} s" if passed() else ""
                 return None, late or f"{type(error).__name__}: {self._struck(str(error))}", sent
@@ -202,11 +197,9 @@ class Endpoint:
         return answer
 
     def _headers(self) -> dict[str, str]:
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
         key = self._key()
-        if key:
-            headers["Authorization"] = f"Bearer {key}"
-        return headers
+        signed = {"Authorization": f"Bearer {key}"} if key else {}
+        return {"Content-Type": "application/json", "Accept": "application/json", **signed}
 
     def _key(self) -> str:
         key = os.environ.get(self.key_env, "").strip() if self.key_env else ""

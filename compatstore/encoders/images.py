@@ -24,48 +24,29 @@ LARGEST_PIXELS = 100_000_000
 LIMIT = "COMPATSTORE_MAX_PIXELS"
 
 
-def read_image(
-    source: Any, mode: Mode = "RGB", roots: Sequence[str | Path] = (), max_pixels: int | None = None
-) -> Image.Image:
+def read_image(source: Any, mode: Mode = "RGB", roots: Sequence[str | Path] = ()) -> Image.Image:
     """Read one image, turned upright by its EXIF orientation, transparency laid on white.
 
     Args:
         source: A path, a file:// URI, encoded bytes, a PIL image, or an (h, w) or (h, w, c) uint8 array.
         mode: "L" (grey) or "RGB".
         roots: Folders that paths must lie in, after links and ".." are resolved; empty allows every path.
-        max_pixels: Largest image that is decoded, width times height: a file of a few KiB may say that it has any
-            size. None takes the environment's `COMPATSTORE_MAX_PIXELS`, else 100 million. Pillow's own limit
-            (`Image.MAX_IMAGE_PIXELS`, twice 89 million) holds as well.
 
     Raises:
-        SourceError: The source is missing, corrupt, too large, outside `roots` or of no known type (as failure 0).
+        SourceError: The source is missing, corrupt, too large, outside `roots` or of no known type (as failure 0). An
+            image is too large if it has more pixels than the environment's `COMPATSTORE_MAX_PIXELS`, 100 million by
+            default: a file of a few KiB may say that it has any size. Pillow's own limit (`Image.MAX_IMAGE_PIXELS`,
+            twice 89 million) holds as well.
         InvalidInput: The mode or the limit is none.
     """
-    return read_images([source], mode, roots, max_pixels)[0]
-
-
-def read_images(
-    sources: Sequence[Any], mode: Mode = "RGB", roots: Sequence[str | Path] = (), max_pixels: int | None = None
-) -> list[Image.Image]:
-    """Read a batch of images (see `read_image`).
-
-    Raises:
-        SourceError: Some cannot be read; its `failures` lists every one of them.
-        InvalidInput: The mode or the limit is none.
-    """
-    limit = _limit(max_pixels)
+    limit = _limit()
     if mode not in MODES:
         raise InvalidInput("read images", expected=f"mode of {MODES}", found=repr(mode))
-    images, failures = [], {}
-    for index, source in enumerate(sources):
-        # Pillow's decoders raise whatever broken bytes lead them to (struct.error, IndexError, SyntaxError, ...).
-        try:
-            images.append(_to_mode(_open(source, roots, limit), mode))
-        except Exception as error:
-            failures[index] = f"{_name(source)}: {_reason(error)}"
-    if failures:
-        raise SourceError(f"read {len(sources)} images", failures, fix=FIX)
-    return images
+    # Pillow's decoders raise whatever broken bytes lead them to (struct.error, IndexError, SyntaxError, ...).
+    try:
+        return _to_mode(_open(source, roots, limit), mode)
+    except Exception as error:
+        raise SourceError("read an image", {0: f"{_name(source)}: {_reason(error)}"}, fix=FIX) from error
 
 
 def find_images(folder: str | Path) -> list[Path]:
@@ -114,14 +95,14 @@ def find_classes(folder: str | Path) -> tuple[list[Path], list[int], tuple[str, 
     return paths, [label for label, name in enumerate(names) for _ in by_class[name]], names
 
 
-def _limit(max_pixels: int | None) -> int:
-    text = str(max_pixels) if max_pixels is not None else os.environ.get(LIMIT, str(LARGEST_PIXELS))
+def _limit() -> int:
+    text = os.environ.get(LIMIT, str(LARGEST_PIXELS))
     if not (text.isascii() and text.isdigit() and int(text)):
         raise InvalidInput(
             "read images",
             expected="a limit of pixels, a whole number >= 1",
             found=repr(text[:40]),
-            fix=f"Set max_pixels, or {LIMIT} in the environment.",
+            fix=f"Set {LIMIT} in the environment.",
         )
     return int(text)
 
@@ -148,7 +129,7 @@ def _small_enough(image: Image.Image, limit: int) -> Image.Image:
     width, height = image.size
     if width * height > limit:
         found = f"{width} x {height} pixels, more than the {limit} that are decoded"
-        raise ValueError(f"{found}; raise the limit with max_pixels, or {LIMIT} in the environment")
+        raise ValueError(f"{found}; raise the limit with {LIMIT} in the environment")
     return image
 
 

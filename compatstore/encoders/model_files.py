@@ -7,16 +7,19 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from compatstore import next_step
 from compatstore.boundary import shown
+from compatstore.documents import Malformed, parse, read_record
 from compatstore.encoders.module import require_torch
 from compatstore.errors import CompatStoreError, CorruptArtifact, NotFound, StorageError
 from compatstore.paths import is_file, is_folder, refused
 
 if TYPE_CHECKING:
     import torch
+
+Record = TypeVar("Record")
 
 # What stands beside a model and changes no vector.
 ASIDE = frozenset({".md", ".txt.license", ".png", ".jpg", ".svg", ".pdf"})
@@ -139,3 +142,25 @@ def read_weights(path: Path, asked: str) -> dict[str, torch.Tensor]:
         found = found[key] if isinstance(found, dict) and isinstance(found.get(key), dict) else found
     tensors = found.items() if isinstance(found, dict) else ()
     return {str(name): value for name, value in tensors if isinstance(value, torch.Tensor)}
+
+
+def parse_described(content: bytes, kind: type[Record], written_as: str) -> tuple[Record, dict[str, torch.Tensor]]:
+    """Read tensors, and the record that describes them, from the bytes of a safetensors file of ours.
+
+    Args:
+        content: Bytes, of which the metadata "compatstore" is the record as JSON.
+        kind: Class of the record.
+        written_as: The record's field `format`.
+
+    Raises:
+        Exception: Whatever safetensors, torch and the reader of records raise for other bytes.
+    """
+    require_torch()
+    from safetensors.torch import load
+
+    weights = load(content)
+    header = parse(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    values = parse(header["__metadata__"]["compatstore"])
+    if values["format"] != written_as:
+        raise Malformed(f"format {values['format']!r:.60}")
+    return read_record(kind, values, "description"), weights

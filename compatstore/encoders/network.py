@@ -13,7 +13,6 @@ import numpy as np
 from PIL import Image
 
 from compatstore.boundary import checked, foreign
-from compatstore.documents import Malformed, parse, read_record
 from compatstore.encoders.backbones import (
     Backbone,
     TimmBackbone,
@@ -22,6 +21,7 @@ from compatstore.encoders.backbones import (
     to_description,
 )
 from compatstore.encoders.images import MODES, Mode, read_image
+from compatstore.encoders.model_files import parse_described
 from compatstore.encoders.module import Module, require_torch
 from compatstore.errors import CorruptArtifact, InvalidInput, NotFound, first_offenders
 from compatstore.paths import is_file, is_folder, refused
@@ -276,17 +276,9 @@ def _published(backbone: Backbone) -> bool:
 
 
 def _parse(content: bytes) -> tuple[_Description, dict[str, torch.Tensor]]:
-    """Split a file into its description and its weights."""
-    require_torch()
-    from safetensors.torch import load
-
+    """Read the description and weights of a file."""
     try:
-        weights = load(content)
-        header = parse(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        values = parse(header["__metadata__"]["compatstore"])
-        if values["format"] != FORMAT:
-            raise Malformed(f"format {values['format']!r:.60}")
-        return read_record(_Description, values, "description"), weights
+        return parse_described(content, _Description, FORMAT)
     except Exception as error:  # what safetensors and torch raise for bytes, types and shapes that they do not know
         raise _corrupt(f"{type(error).__name__}: {error}"[:200]) from error
 

@@ -22,7 +22,7 @@ from compatstore.digests import fingerprint as digest
 from compatstore.encoders.endpoint import Endpoint, Refused, joined
 from compatstore.encoders.metering import Bill, meter
 from compatstore.encoders.specs import join_spec
-from compatstore.encoders.texts import TextEncoder, unit
+from compatstore.encoders.text_models import TextEncoder, unit
 from compatstore.errors import EncoderFailed, InvalidInput, SourceError
 
 TOKENS_A_BYTE = 0.25  # of English text, before the first answer tells
@@ -103,7 +103,7 @@ class OpenAICompatible(TextEncoder):
         self._endpoint = Endpoint(joined(base_url, "embeddings"), key_env=key_env, timeout=timeout, retries=retries)
         self.base_url, self.model, self.dimensions = base_url, model, dimensions
         self.price_per_million, self.price_per_item = price_per_million, price_per_item
-        self._identity, self._timeout, self._retries = identity, timeout, retries
+        self.timeout, self.retries, self.key_env, self.identity = timeout, retries, key_env, identity
         self._dim, self._proven, self._lock = known, False, Lock()
         self._paid = _Paid()
         self._tokens = self._bytes = 0
@@ -120,26 +120,18 @@ class OpenAICompatible(TextEncoder):
     @cached_property
     def fingerprint(self) -> str:
         """Digest (32 hex digits) of model, dimension, prefixes and normalisation; never of the key."""
-        model = {"identity": self._identity} if self._identity else {"url": self.base_url, "model": self.model}
+        model = {"identity": self.identity} if self.identity else {"url": self.base_url, "model": self.model}
         return digest(openai=model, dim=self.dim, shortened=self.dimensions is not None, **self.treatment)
 
     @property
     def spec(self) -> str:
         """How `encoders.from_spec` builds this encoder again; the key stays in the environment."""
-        settings = {
-            "dim": None if self.dimensions else self._dim,
-            "dimensions": self.dimensions,
-            "batch_size": self.batch_size,
-            "query_prefix": self.query_prefix,
-            "document_prefix": self.document_prefix,
-            "normalise": self.normalise,
-            "price_per_million": self.price_per_million,
-            "price_per_item": self.price_per_item,
-            "timeout": self._timeout,
-            "retries": self._retries,
-            "key_env": self._endpoint.key_env,
-            "identity": self._identity,
-        }
+        names = (
+            *("dimensions", "batch_size", "query_prefix", "document_prefix", "normalise"),
+            *("price_per_million", "price_per_item", "timeout", "retries", "key_env", "identity"),
+        )
+        dim = None if self.dimensions else self._dim
+        settings = {"dim": dim, **{name: getattr(self, name) for name in names}}
         return join_spec("openai", [self.base_url, self.model], OpenAICompatible, settings)
 
     @property

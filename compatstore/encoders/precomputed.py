@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -151,8 +152,7 @@ def _checked(ids: list[Id], vectors: npt.NDArray[Any]) -> FloatArray:
         found = first_offenders([shown(key) for key in odd])
         raise InvalidInput("use precomputed vectors", expected="ids that are text or whole numbers", found=found)
     if len(set(ids)) < len(ids):
-        seen: set[Id] = set()
-        twice = [key for key in ids if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
+        twice = [key for key, count in Counter(ids).items() if count > 1]
         found = first_offenders(twice)
         raise InvalidInput("use precomputed vectors", expected="each id once", found=found, duplicates=twice)
     vectors = np.ascontiguousarray(vectors, np.float32)

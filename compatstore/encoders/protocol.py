@@ -145,8 +145,12 @@ def encode_queries(encoder: Encoder, queries: Sequence[Any]) -> Encoded:
         >>> cs.encoders.encode_queries(encoder, ["a"]).vectors.tolist()
         [[0.0, 1.0]]
     """
-    own = encoder.encode_queries if isinstance(encoder, QueryEncoder) else encoder.encode
-    return _encode_readable(encoder, own, queries)
+    return _encode_readable(encoder, query_method(encoder), queries)
+
+
+def query_method(encoder: Encoder) -> Callable[[Sequence[Any]], FloatArray]:
+    """The encoder's own way for queries if it has one."""
+    return encoder.encode_queries if isinstance(encoder, QueryEncoder) else encoder.encode
 
 
 def _encode_readable(

@@ -1,25 +1,78 @@
-"""Published models of timm and torchvision as encoders, with their own weights or those of a checkpoint of the user."""
+"""Published models of images: of timm and torchvision, and of open_clip, whose queries may be texts.
+
+Each with its own preprocessing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from PIL import Image
+
+from compatstore.arrays import FloatArray
 from compatstore.boundary import checked
-from compatstore.encoders.images import read_image
-from compatstore.encoders.model_files import read_weights
+from compatstore.digests import fingerprint as digest
+from compatstore.encoders.images import SUFFIXES, read_image
+from compatstore.encoders.model_files import hash_folder, loading, read_weights
 from compatstore.encoders.module import Module, require_torch
-from compatstore.errors import CorruptArtifact, InvalidInput, MissingExtra, NotFound, first_offenders
-from compatstore.paths import is_file
+from compatstore.encoders.specs import Value, join_spec
+from compatstore.encoders.text_models import unit
+from compatstore.errors import CorruptArtifact, InvalidInput, NotFound, SourceError, first_offenders, load_extra
+from compatstore.paths import is_file, is_folder
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
 
+class ImageModel(Module):
+    """Embeds images with a network and the preprocessing that was published with it.
+
+    Args:
+        network: (b, 3, h, w) -> (b, dim).
+        transform: Of an image.
+        normalise: See `Module`.
+        device: See `Module`.
+        batch_size: See `Module`.
+        roots: Folders that image paths must lie in; empty allows every path.
+        spec: See `Module`.
+    """
+
+    _reads_ahead = True
+
+    def __init__(
+        self,
+        network: nn.Module,
+        transform: Callable[[Image.Image], torch.Tensor],
+        *,
+        normalise: bool,
+        device: str | None,
+        batch_size: int,
+        roots: Sequence[str | Path],
+        spec: str,
+    ) -> None:
+        with require_torch().inference_mode():
+            blank = transform(Image.new("RGB", (256, 256)))
+            dim = int(network.eval()(blank.unsqueeze(0)).shape[1])
+        super().__init__(
+            network,
+            dim,
+            lambda source: transform(read_image(source, "RGB", roots)),
+            normalise=normalise,
+            device=device,
+            batch_size=batch_size,
+            identity=re.sub(r" at 0x[0-9a-f]+", "", repr(transform)),
+            spec=spec,
+        )
+
+
 @checked
-class TimmModel(Module):
+class TimmModel(ImageModel):
     """A timm backbone without its classifier.
 
     Args:
@@ -45,8 +98,6 @@ class TimmModel(Module):
         True
     """
 
-    _reads_ahead = True
-
     def __init__(
         self,
         name: str,
@@ -57,37 +108,21 @@ class TimmModel(Module):
         batch_size: int = 64,
         roots: Sequence[str | Path] = (),
     ) -> None:
-        timm = _require_timm()
+        timm = load_extra("timm", "train")
         network = _create_timm(timm, name, pretrained=checkpoint is None)
         if checkpoint is not None:
             load_checkpoint(network, checkpoint)
         config = timm.data.resolve_model_data_config(network)
-        transform = timm.data.create_transform(**config, is_training=False)
-
-        def preprocess(source: Any) -> torch.Tensor:
-            tensor: torch.Tensor = transform(read_image(source, "RGB", roots))
-            return tensor
-
-        plain = checkpoint is None and not normalise
+        spec = f"timm:{name}" if checkpoint is None and not normalise else ""
         super().__init__(
             network,
-            sized_like(network, config["input_size"]),
-            preprocess,
+            timm.data.create_transform(**config, is_training=False),
             normalise=normalise,
             device=device,
             batch_size=batch_size,
-            identity=repr(transform),
-            spec=f"timm:{name}" if plain else "",
+            roots=roots,
+            spec=spec,
         )
-
-
-def _require_timm() -> Any:
-    try:
-        import timm
-        import timm.data
-    except ImportError as error:
-        raise MissingExtra("timm", "train") from error
-    return timm
 
 
 def _create_timm(timm: Any, name: str, *, pretrained: bool) -> Any:
@@ -95,17 +130,30 @@ def _create_timm(timm: Any, name: str, *, pretrained: bool) -> Any:
     if not timm.is_model(name):
         similar = ", ".join(timm.list_models(f"*{name.split('.')[0]}*")[:5])
         raise NotFound(asked, expected="a name of timm.list_models()", found=repr(name), fix=f"Similar: {similar}.")
-    if not pretrained:
-        return timm.create_model(name, num_classes=0, pretrained=False)
+    with downloading(asked, "hand over TimmModel(name, checkpoint=...)"):
+        return timm.create_model(name, num_classes=0, pretrained=pretrained)
+
+
+@contextmanager
+def downloading(asked: str, otherwise: str) -> Iterator[None]:
+    """Let a library fetch its published weights.
+
+    Args:
+        asked: What the caller wanted, for errors.
+        otherwise: What else there is to do.
+
+    Raises:
+        NotFound: There is no network and no cache, the download is broken, or no weights were published at all.
+    """
     try:
-        return timm.create_model(name, num_classes=0, pretrained=True)
-    except (OSError, RuntimeError) as error:  # no network, no cache, or no published weights at all
-        fix = "Connect to the network once, or hand over TimmModel(name, checkpoint=...)."
-        raise NotFound(asked, expected="its pretrained weights", found=str(error), fix=fix) from error
+        yield
+    except (OSError, RuntimeError) as error:
+        fix = f"Connect to the network once, or {otherwise}."
+        raise NotFound(asked, expected="its published weights", found=str(error), fix=fix) from error
 
 
 @checked
-class TorchvisionModel(Module):
+class TorchvisionModel(ImageModel):
     """A torchvision classifier whose last linear layer is replaced by the identity.
 
     Args:
@@ -133,8 +181,6 @@ class TorchvisionModel(Module):
         True
     """
 
-    _reads_ahead = True
-
     def __init__(
         self,
         name: str,
@@ -151,30 +197,20 @@ class TorchvisionModel(Module):
         _drop_classifier(network, name)
         if checkpoint is not None:
             load_checkpoint(network, checkpoint)
-        transform = published.transforms()
-
-        def preprocess(source: Any) -> torch.Tensor:
-            tensor: torch.Tensor = transform(read_image(source, "RGB", roots))
-            return tensor
-
         plain = checkpoint is None and not normalise and weights == "DEFAULT"
         super().__init__(
             network,
-            sized_like(network, tuple(preprocess(_blank()).shape)),
-            preprocess,
+            published.transforms(),
             normalise=normalise,
             device=device,
             batch_size=batch_size,
-            identity=repr(transform),
+            roots=roots,
             spec=f"torchvision:{name}" if plain else "",
         )
 
 
 def _weights(name: str, weights: str) -> Any:
-    try:
-        from torchvision import models
-    except ImportError as error:
-        raise MissingExtra("torchvision", "train") from error
+    models = load_extra("torchvision.models", "train")
     asked = f"build torchvision's {name} with weights {weights}"
     try:
         return models.get_model_weights(name)[weights]
@@ -183,15 +219,9 @@ def _weights(name: str, weights: str) -> Any:
 
 
 def _create_torchvision(name: str, weights: Any) -> Any:
-    from torchvision import models
-
-    try:
+    models = load_extra("torchvision.models", "train")
+    with downloading(f"build torchvision's {name}", "hand over TorchvisionModel(name, checkpoint=...)"):
         return models.get_model(name, weights=weights)
-    except (OSError, RuntimeError) as error:  # no network and no cache, or a broken download
-        fix = "Connect to the network once, or hand over TorchvisionModel(name, checkpoint=...)."
-        raise NotFound(
-            f"build torchvision's {name}", expected="its pretrained weights", found=str(error), fix=fix
-        ) from error
 
 
 def _drop_classifier(network: Any, name: str) -> None:
@@ -201,12 +231,6 @@ def _drop_classifier(network: Any, name: str) -> None:
         fix = "Wrap it yourself: encoders.Module(network, dim, preprocess)."
         raise InvalidInput(f"embed with {name}", expected="a last linear layer", found=type(last).__name__, fix=fix)
     network.set_submodule(last_name, nn.Identity())
-
-
-def _blank() -> Any:
-    from PIL import Image
-
-    return Image.new("RGB", (256, 256))
 
 
 def load_checkpoint(network: nn.Module, path: str | Path) -> None:
@@ -236,8 +260,128 @@ def load_checkpoint(network: nn.Module, path: str | Path) -> None:
     network.load_state_dict({name: state[name] for name in wanted})
 
 
-def sized_like(network: nn.Module, input_size: Sequence[int]) -> int:
-    """Length of an embedding of a network, asked by sending one blank image of (c, h, w) through it."""
-    torch = require_torch()
-    with torch.inference_mode():
-        return int(network.eval()(torch.zeros(1, *input_size)).shape[1])
+IN_FOLDER = "local-dir:"
+
+
+@checked
+class OpenClipModel(ImageModel):
+    """Embeds images by the image tower of a CLIP model, and queries that are texts by its text tower.
+
+    A query that is a text is an image where it ends as the name of one ("cup.jpg"), and else a text.
+
+    Args:
+        model: A folder with open_clip_config.json and weights, or a name of `open_clip.list_models()`.
+        weights: For a name: a file of weights, or the name of published ones ("laion2b_s34b_b79k"), which are taken
+            from the cache or the network; never random ones.
+        normalise: Scale embeddings to unit length, as CLIP compares them.
+        device: A torch device; None takes CUDA where there is one.
+        batch_size: Images or texts that go through the model at once.
+        roots: Folders that image paths must lie in; empty allows every path.
+
+    Raises:
+        NotFound: There is no such folder or name.
+        InvalidInput: A name without weights, or a folder with them.
+        CorruptArtifact: There is no model that open_clip can load.
+        MissingExtra: open_clip is not installed.
+
+    Examples:
+        >>> try:
+        ...     cs.encoders.OpenClipModel("ViT-B-32")
+        ... except (cs.errors.InvalidInput, cs.errors.MissingExtra) as error:
+        ...     print(type(error).__name__ in ("InvalidInput", "MissingExtra"))
+        True
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        weights: str = "",
+        normalise: bool = True,
+        device: str | None = None,
+        batch_size: int = 64,
+        roots: Sequence[str | Path] = (),
+    ) -> None:
+        open_clip = load_extra("open_clip", "clip")
+        folder = Path(model).expanduser()
+        name = f"{IN_FOLDER}{folder}" if is_folder(folder) else model
+        _require_model(open_clip, model, weights, in_folder=is_folder(folder))
+        with loading("open_clip", folder):
+            built, _, transform = open_clip.create_model_and_transforms(name, pretrained=weights or None)
+            self._tokenize = open_clip.get_tokenizer(name)
+        self._text_identity = hash_folder(folder) if is_folder(folder) else model
+
+        argument = f"{folder.absolute()}" if is_folder(folder) else model
+        settings: dict[str, Value | None] = {"weights": weights, "normalise": normalise, "batch_size": batch_size}
+        super().__init__(
+            _image_tower(built),
+            transform,
+            normalise=normalise,
+            device=device,
+            batch_size=batch_size,
+            roots=roots,
+            spec="" if roots else join_spec("open_clip", [argument], OpenClipModel, settings),
+        )
+        self._clip = built.to(self.device).eval()
+        # The weights of the text tower and its tokenizer decide what queries find.
+        self.fingerprint = digest(images=self.fingerprint, texts=self._text_identity)
+
+    def encode_queries(self, queries: Sequence[Any]) -> FloatArray:
+        """Embed images and texts: (n, dim) float32.
+
+        Raises:
+            SourceError: Some images cannot be read; all of them are listed.
+        """
+        texts = [place for place, query in enumerate(queries) if is_text(query)]
+        images = [place for place, query in enumerate(queries) if not is_text(query)]
+        vectors: FloatArray = np.empty((len(queries), self.dim), np.float32)
+        if images:
+            vectors[images] = self._encode_images([queries[place] for place in images], images, len(queries))
+        for start in range(0, len(texts), self.batch_size):
+            part = texts[start : start + self.batch_size]
+            vectors[part] = self._embed_texts([queries[place] for place in part])
+        return vectors
+
+    def _encode_images(self, sources: list[Any], places: list[int], rows: int) -> FloatArray:
+        try:
+            return self.encode(sources)
+        except SourceError as error:
+            failures = {places[position]: reason for position, reason in error.failures.items()}
+            raise SourceError(f"embed {rows} queries", failures, fix=error.fix) from error
+
+    def _embed_texts(self, texts: list[str]) -> FloatArray:
+        torch = require_torch()
+        with torch.inference_mode():
+            output: FloatArray = self._clip.encode_text(self._tokenize(texts).to(self.device)).float().cpu().numpy()
+        return unit(output) if self.normalise else output
+
+
+def is_text(query: Any) -> bool:
+    """Whether a query is a text, and not the name of an image's file."""
+    return isinstance(query, str) and Path(query.split("?")[0]).suffix.lower() not in SUFFIXES
+
+
+def _require_model(open_clip: Any, model: str, weights: str, *, in_folder: bool) -> None:
+    asked = f"load open_clip's {model}"
+    if in_folder and weights:
+        raise InvalidInput(asked, expected="a folder, which holds its weights", found=f"weights {weights} as well")
+    if not in_folder and model not in open_clip.list_models():
+        raise NotFound(asked, expected="a folder, or a name of open_clip.list_models()", found=repr(model))
+    if not in_folder and not weights:
+        known = ", ".join(open_clip.list_pretrained_tags_by_model(model)[:5])
+        raise InvalidInput(asked, expected="weights: a file, or a name", found="none", fix=f"Published: {known}.")
+
+
+def _image_tower(built: Any) -> Any:
+    """The model as a module of images; its state holds both towers."""
+    nn = require_torch().nn
+
+    class ImageTower(nn.Module):  # type: ignore[name-defined,misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.clip = built
+
+        def forward(self, images: Any) -> Any:
+            return self.clip.encode_image(images)
+
+    return ImageTower()

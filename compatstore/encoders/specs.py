@@ -50,12 +50,14 @@ def build(kind: str, text: str, make: Callable[..., Encoder]) -> Encoder:
             are not shown: one may be a secret.
     """
     arguments, settings = split_spec(text)
-    wanted = _arguments_of(make)
+    parameters = inspect.signature(make).parameters.values()
+    wanted = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     if len(arguments) != len(wanted) or not all(arguments):
         asked, expected = f"build an encoder {kind}:...", f"{kind}:{'#'.join(name.upper() for name in wanted)}"
         raise InvalidInput(asked, expected=expected, found=f"{len(arguments)} parts, parted by '#'")
     read = read_settings(kind, settings, make)
-    missing = [name for name in _required_of(make) if name not in read]
+    required = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY and each.default is each.empty]
+    missing = [name for name in required if name not in read]
     if missing:
         asked, expected = f"build an encoder {kind}:...", f"{kind}:...?{'&'.join(f'{name}=...' for name in missing)}"
         raise InvalidInput(asked, expected=expected, found=f"no {', '.join(missing)}")
@@ -82,18 +84,6 @@ def read_settings(kind: str, settings: str, make: Callable[..., Encoder]) -> dic
 
 def _names(unknown: list[str]) -> str:
     return first_offenders([name[:40] for name in unknown]) if unknown else "no name=value"
-
-
-def _arguments_of(make: Callable[..., Encoder]) -> list[str]:
-    """Names of the arguments that stand before the settings."""
-    parameters = inspect.signature(make).parameters.items()
-    return [name for name, parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
-
-
-def _required_of(make: Callable[..., Encoder]) -> list[str]:
-    """Names of the settings that have no default."""
-    parameters = inspect.signature(make).parameters.items()
-    return [name for name, p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
 
 
 def _settings_of(make: Callable[..., Encoder]) -> dict[str, type]:
@@ -232,28 +222,24 @@ _KINDS: dict[str, Callable[[str], Encoder]] = {
     "transformers": _built("transformers", "text_models", "TransformersModel"),
     "fastembed": _built("fastembed", "text_models", "FastembedModel"),
     "model2vec": _built("model2vec", "text_models", "Model2VecModel"),
-    "open_clip": _built("open_clip", "open_clip_model", "OpenClipModel"),
+    "open_clip": _built("open_clip", "published_models", "OpenClipModel"),
     "files": _built("files", "derived", "FilesById"),
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PortableEncoder:
     """What builds an encoder in another process; it pickles where its parts do.
 
     Args:
         fingerprint: What the encoder must have there.
-        stored: The file of a `NetworkEncoder`, or None.
-        spec: Its spec, or "".
-        encoder: The encoder itself, where neither is known.
-        derivations: What is derived of it, in steps.
+        make: Builds the encoder.
+        arguments: Of `make`: the file of a `NetworkEncoder`, a spec, or the encoder itself if neither is known.
     """
 
     fingerprint: str
-    stored: bytes | None = None
-    spec: str = ""
-    encoder: Encoder | None = None
-    derivations: Sequence[Derivation] = ()
+    make: Callable[..., Encoder]
+    arguments: tuple[Any, ...]
 
     @classmethod
     def of(cls, encoder: Encoder) -> PortableEncoder:
@@ -261,14 +247,12 @@ class PortableEncoder:
         from compatstore.encoders.derived import Derived
         from compatstore.encoders.network import NetworkEncoder
 
-        fingerprint = encoder.fingerprint
-        derivations = encoder.derivations if isinstance(encoder, Derived) else ()
-        encoder = encoder.encoder if isinstance(encoder, Derived) else encoder
+        if isinstance(encoder, Derived):
+            return cls(encoder.fingerprint, _derived, (cls.of(encoder.encoder), *encoder.derivations))
         if isinstance(encoder, NetworkEncoder):
-            return cls(fingerprint=fingerprint, stored=encoder.to_bytes(), derivations=derivations)
-        if is_spec(encoder.spec):
-            return cls(fingerprint=fingerprint, spec=encoder.spec, derivations=derivations)
-        return cls(fingerprint=fingerprint, encoder=encoder, derivations=derivations)
+            return cls(encoder.fingerprint, NetworkEncoder.from_bytes, (encoder.to_bytes(),))
+        known = is_spec(encoder.spec)
+        return cls(encoder.fingerprint, from_spec if known else _itself, (encoder.spec if known else encoder,))
 
     def build(self) -> Encoder:
         """The encoder, here.
@@ -277,23 +261,22 @@ class PortableEncoder:
             NotFound: What its spec names is not there.
             Incompatible: What its spec builds here is another model.
         """
-        from compatstore.encoders.derived import Derived
-
-        encoder = self._build()
-        if self.derivations:
-            encoder = Derived(encoder, *self.derivations)
+        encoder = self.make(*self.arguments)
         if encoder.fingerprint != self.fingerprint:
             raise Incompatible(
-                f"build the encoder {self.spec or type(encoder).__name__} in another process",
+                f"build the encoder {encoder.spec or type(encoder).__name__} in another process",
                 expected=f"the model that is used here ({self.fingerprint})",
                 found=encoder.fingerprint,
                 fix="Put the same files and versions of libraries on all machines.",
             )
         return encoder
 
-    def _build(self) -> Encoder:
-        from compatstore.encoders.network import NetworkEncoder
 
-        if self.stored is not None:
-            return NetworkEncoder.from_bytes(self.stored)
-        return from_spec(self.spec) if self.encoder is None else self.encoder
+def _derived(model: PortableEncoder, *derivations: Derivation) -> Encoder:
+    from compatstore.encoders.derived import Derived
+
+    return Derived(model.build(), *derivations)
+
+
+def _itself(encoder: Encoder) -> Encoder:
+    return encoder

@@ -5,7 +5,7 @@ The fingerprint is that of the folder's files and of the settings, so that the s
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property
@@ -19,12 +19,95 @@ from compatstore.boundary import checked, checked_fields, foreign, require_field
 from compatstore.digests import fingerprint as digest
 from compatstore.encoders.model_files import hash_folder, loading, require_folder
 from compatstore.encoders.module import require_torch
+from compatstore.encoders.protocol import EMPTY_SOURCE
 from compatstore.encoders.specs import Value, join_spec
-from compatstore.encoders.texts import TextEncoder, require_texts, unit
-from compatstore.errors import InvalidInput, MissingExtra, NotFound
+from compatstore.errors import InvalidInput, NotFound, SourceError, load_extra
 
 Pooling = Literal["mean", "cls", "last"]
 LONGEST = 100_000  # tokens; tokenizers that know no limit name one of 10^30
+
+
+class TextEncoder(ABC):
+    """Embeds texts; a kind of encoder implements `_encode`.
+
+    Args:
+        query_prefix: Put before each query ("query: ").
+        document_prefix: Put before each item ("passage: ").
+        normalise: Scale embeddings to unit length.
+        batch_size: Texts that are embedded at once.
+
+    Raises:
+        InvalidInput: `batch_size` is below 1.
+    """
+
+    reads: Literal["source", "id"] = "source"
+
+    def __init__(self, *, query_prefix: str, document_prefix: str, normalise: bool, batch_size: int) -> None:
+        if batch_size < 1:
+            raise InvalidInput("make an encoder of texts", expected="batch_size >= 1", found=f"{batch_size}")
+        self.query_prefix, self.document_prefix = query_prefix, document_prefix
+        self.normalise, self.batch_size = normalise, batch_size
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """Length of an embedding."""
+
+    def encode(self, sources: Sequence[Any]) -> FloatArray:
+        """Embed items: (n, dim) float32.
+
+        Raises:
+            SourceError: Some are no texts; all of them are listed.
+        """
+        return self._encode(sources, queries=False)
+
+    def encode_queries(self, queries: Sequence[Any]) -> FloatArray:
+        """Embed queries: (n, dim) float32; errors as those of `encode`."""
+        return self._encode(queries, queries=True)
+
+    @property
+    def treatment(self) -> dict[str, str | bool]:
+        """What beside the model decides an embedding, for the fingerprint."""
+        return {"query": self.query_prefix, "document": self.document_prefix, "normalise": self.normalise}
+
+    def _prefixed(self, sources: Sequence[Any], *, queries: bool) -> list[str]:
+        require_texts(sources)
+        return [f"{self.query_prefix if queries else self.document_prefix}{text}" for text in sources]
+
+    @abstractmethod
+    def _encode(self, sources: Sequence[Any], *, queries: bool) -> FloatArray:
+        """Embed sources with their prefixes: (n, dim) float32."""
+
+
+def require_texts(sources: Sequence[Any]) -> None:
+    """Refuse what no model of texts can read.
+
+    Raises:
+        SourceError: Some sources are no texts, or empty; all of them are listed.
+    """
+    failures = {place: why for place, why in enumerate(map(_flaw, sources)) if why}
+    if failures:
+        fix = "Leave these sources out of the batch."
+        raise SourceError(f"embed {len(sources)} texts", failures, fix=fix)
+
+
+def unit(vectors: FloatArray) -> FloatArray:
+    """Vectors of length 1; those of length 0 stay as they are."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    scaled: FloatArray = np.divide(vectors, lengths, out=vectors.copy(), where=lengths > 0)
+    return scaled
+
+
+def _flaw(source: Any) -> str:
+    if not isinstance(source, str):
+        return f"{type(source).__name__} is no text"
+    if not source.strip():
+        return EMPTY_SOURCE
+    try:
+        source.encode()
+    except UnicodeEncodeError:
+        return "a text with half characters"
+    return ""
 
 
 @dataclass(eq=False, repr=False)
@@ -103,13 +186,8 @@ class FolderModel(TextEncoder):
     @property
     def spec(self) -> str:
         """How `encoders.from_spec` builds this encoder again."""
-        settings = {
-            "query_prefix": self.query_prefix,
-            "document_prefix": self.document_prefix,
-            "normalise": self.normalise,
-            "batch_size": self.batch_size,
-            **self._settings,
-        }
+        names = [own.name for own in fields(self) if own.name not in ("folder", "device")]
+        settings = {name: getattr(self, name) for name in names}
         return join_spec(self.kind, [f"{Path(self.folder).absolute()}"], type(self), settings)
 
 
@@ -147,13 +225,12 @@ class SentenceTransformersModel(FolderModel):
     kind: ClassVar[str] = "sentence-transformers"
 
     def _load(self, folder: Path) -> Any:
-        try:
-            from sentence_transformers import SentenceTransformer
-        except ImportError as error:
-            raise MissingExtra("sentence-transformers", "text") from error
+        library = load_extra("sentence_transformers", "text")
         named = {"query": self.query_prefix, "document": self.document_prefix}
         prompts = {name: prefix for name, prefix in named.items() if prefix}
-        return SentenceTransformer(f"{folder}", device=self.device, prompts=prompts, local_files_only=True).eval()
+        return library.SentenceTransformer(
+            f"{folder}", device=self.device, prompts=prompts, local_files_only=True
+        ).eval()
 
     def _prefixed(self, sources: Sequence[Any], *, queries: bool) -> list[str]:
         require_texts(sources)
@@ -203,14 +280,10 @@ class TransformersModel(FolderModel):
 
     def _load(self, folder: Path) -> Any:
         require_pooling(self.pooling, self.longest)
-        torch = require_torch()
-        try:
-            from transformers import AutoModel, AutoTokenizer
-        except ImportError as error:
-            raise MissingExtra("transformers", "text") from error
+        torch, library = require_torch(), load_extra("transformers", "text")
         self._device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
-        self._tokenizer = AutoTokenizer.from_pretrained(f"{folder}", local_files_only=True)
-        model = AutoModel.from_pretrained(f"{folder}", local_files_only=True)
+        self._tokenizer = library.AutoTokenizer.from_pretrained(f"{folder}", local_files_only=True)
+        model = library.AutoModel.from_pretrained(f"{folder}", local_files_only=True)
         own = getattr(model.config, "max_position_embeddings", None)
         limits = (self.longest, self._tokenizer.model_max_length, own)
         self._longest = next((limit for limit in limits if limit and limit <= LONGEST), None)
@@ -262,10 +335,7 @@ class FastembedModel(FolderModel):
 
     def _load(self, folder: Path) -> Any:
         require_pooling(self.pooling, None)
-        try:
-            import fastembed
-        except ImportError as error:
-            raise MissingExtra("fastembed", "text") from error
+        fastembed = load_extra("fastembed", "text")
         files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.onnx"))
         file = next((name for name in ("model.onnx", "onnx/model.onnx", *files) if name in files), None)
         if file is None:
@@ -309,11 +379,7 @@ class Model2VecModel(FolderModel):
     kind: ClassVar[str] = "model2vec"
 
     def _load(self, folder: Path) -> Any:
-        try:
-            from model2vec import StaticModel
-        except ImportError as error:
-            raise MissingExtra("model2vec", "text") from error
-        return StaticModel.from_pretrained(folder)
+        return load_extra("model2vec", "text").StaticModel.from_pretrained(folder)
 
     def embed(self, texts: list[str], *, queries: bool) -> FloatArray:
         """Embed texts: (n, dim) float32."""

@@ -112,7 +112,7 @@ class MeasuringVerbs(SearchVerbs):
             >>> sampled.register(cs.EmbeddingVersion("v2", dim=2, metric="l2", encoder=lookup))
             >>> vectors = np.array(list(many.values()), np.float32)
             >>> pairs = Pairs(vectors, vectors[:, ::-1], source_version=v1, target_version=sampled.version("v2"))
-            >>> _ = sampled.artifacts.link(Procrustes().fit(pairs).having_seen(np.array([], np.uint64)))
+            >>> _ = sampled.artifacts.link(Procrustes().fit(pairs).amended(seen=np.array([], np.uint64)))
             >>> sampled.evaluate("v2", sample=100).rows[0].name
             'status quo'
             >>> _ = sampled.upgrade("v2")

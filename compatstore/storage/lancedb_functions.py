@@ -13,7 +13,7 @@ from typing import Any
 
 from compatstore.arrays import ArrowSchema
 from compatstore.encoders import Encoder
-from compatstore.encoders.lancedb_function import LanceDBFunction, identity_of
+from compatstore.encoders.functions import LanceDBFunction, identity_of
 from compatstore.errors import Incompatible, NotFound
 from compatstore.versions import EmbeddingVersion
 

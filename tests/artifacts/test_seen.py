@@ -43,7 +43,7 @@ def test_an_artifact_of_which_nobody_said_it_is_not_said_to_have_seen_nothing():
 
 def test_digests_that_do_not_fit_the_manifest_are_refused():
     made = artifact(DIGESTS)
-    other = made.having_seen(np.array([1, 2], np.uint64))
+    other = made.amended(seen=np.array([1, 2], np.uint64))
     assert other.seen.tolist() == [1, 2]
     assert other.id != made.id
     for change in ({"seen.source": np.array([3, 2, 1], np.uint64)}, {"seen.source": np.ones(3, np.float32)}):

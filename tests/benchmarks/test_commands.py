@@ -37,7 +37,7 @@ SMALLEST = {
     "--queries 20 --shares 0 0.5",
     "benchmarks.fused_depth": "{embedded} --journal {new}/depth.jsonl --page {page} --items 200 --queries 20",
     "benchmarks.glove": "--source {glove50} --words {words} --target {glove100} --queries 10",
-    "benchmarks.gpu": "--rows 600 --dim 8 --repeats 1 --images 4 --architecture test_resnet --batches 1",
+    "benchmarks.gpu": "--rows 600 --dim 8 --repeats 1 --images 4 --architecture test_resnet",
     "benchmarks.growth": "--adds 8 --cycles 1 --rows 600 --dim 8 --queries 2",
     "benchmarks.hop": "--rows 600 --repeats 1",
     "benchmarks.imports": "--runs 1",

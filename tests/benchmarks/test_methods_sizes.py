@@ -136,7 +136,7 @@ def test_a_checkpoint_is_named_after_all_that_decides_a_training(data, tmp_path)
         checkpoints.of(trainer, few, two, one),
     ]
     assert len({checkpoints.of(trainer, few), *others}) == 8
-    assert checkpoints.of(replace(trainer, checkpoint_steps=7, workers=2), few) == checkpoints.of(trainer, few)
+    assert checkpoints.of(replace(trainer, workers=2), few) == checkpoints.of(trainer, few)
     assert methods.Checkpoints().of(trainer, few) is None
 
 

@@ -101,10 +101,20 @@ def pixels(monkeypatch, tmp_path):
     (tmp_path / "pixel_encoder.py").write_text(
         "import numpy as np\n"
         "from compatstore.encoders import Function\n"
-        "from compatstore.encoders.images import read_images\n"
+        "from compatstore.encoders.images import read_image\n"
+        "from compatstore.errors import SourceError\n"
         "def fn(sources):\n"
-        "    images = [image.resize((8, 8)) for image in read_images(sources, 'L')]\n"
-        "    return np.stack([np.asarray(image, np.float32).ravel() / 255 for image in images])\n"
+        "    rows, failures = [], {}\n"
+        "    for place, source in enumerate(sources):\n"
+        "        try:\n"
+        "            image = read_image(source, 'L').resize((8, 8))\n"
+        "        except SourceError as error:\n"
+        "            failures[place] = error.failures[0]\n"
+        "        else:\n"
+        "            rows.append(np.asarray(image, np.float32).ravel() / 255)\n"
+        "    if failures:\n"
+        "        raise SourceError('read images', failures)\n"
+        "    return np.stack(rows)\n"
         "encoder = Function(fn, 64, fingerprint='pixels', spec='python:pixel_encoder:encoder')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)

@@ -11,14 +11,20 @@ from hypothesis import strategies as st
 
 from compatstore import trainers
 from compatstore.encoders import NetworkEncoder
-from compatstore.encoders.backbones import GeneralisedMean, TimmBackbone, from_description, to_description
-from compatstore.encoders.backbones.architectures import SmallVisionTransformer, TorchvisionBackbone
+from compatstore.encoders.backbones import (
+    GeneralisedMean,
+    SmallVisionTransformer,
+    TimmBackbone,
+    TorchvisionBackbone,
+    from_description,
+    to_description,
+)
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from lazily import Lazy
 from properties import examples
 
-generalised_mean_pool = Lazy("compatstore.encoders.backbones.networks")
+generalised_mean_pool = Lazy("compatstore.encoders.backbone_networks")
 torch = Lazy("torch")
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from compatstore.encoders import NetworkEncoder, encode_readable, from_spec
-from compatstore.encoders.backbones import SmallConvNet, TimmBackbone, from_description, to_description
-from compatstore.encoders.backbones.backbone import FinalNorm
+from compatstore.encoders.backbones import FinalNorm, SmallConvNet, TimmBackbone, from_description, to_description
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import CorruptArtifact, InvalidInput, NotFound, SourceError
 from lazily import Lazy

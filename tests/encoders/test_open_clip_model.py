@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from compatstore.encoders import OpenClipModel, encode_queries, encode_readable, from_spec
-from compatstore.encoders.open_clip_model import is_text
+from compatstore.encoders.published_models import is_text
 from compatstore.errors import CorruptArtifact, InvalidInput, NotFound
 
 DIM = 16

@@ -66,5 +66,5 @@ def test_unknown_models_are_named() -> None:
 
 
 def test_pretrained_weights_that_cannot_be_had_are_an_error_and_never_random() -> None:
-    with pytest.raises(NotFound, match="pretrained weights"):
+    with pytest.raises(NotFound, match="published weights"):
         TimmModel("test_vit.nothing_published")

@@ -77,7 +77,7 @@ def adopt(database, dtype="float32"):
     source, target = embed(TEXTS, 1), embed(TEXTS, 2)
     v1 = gallery._catalog.recorded().record("v1").version()
     pairs = Pairs(source, target, source_version=v1, target_version=v2)
-    gallery.artifacts.link(Procrustes().fit(pairs).having_seen(np.array([], np.uint64)))
+    gallery.artifacts.link(Procrustes().fit(pairs).amended(seen=np.array([], np.uint64)))
     return gallery
 
 

@@ -484,7 +484,7 @@ def test_it_goes_on_through_a_whole_upgrade(path, caplog):
     source, target = (np.array(model.get_text_embedding_batch(TEXTS), np.float32) for model in (models.OLD, models.NEW))
     v1 = gallery.version("v1", encoders=False)
     pairs = Pairs(source, target, source_version=v1, target_version=gallery.version("v2"))
-    gallery.artifacts.link(Procrustes().fit(pairs).having_seen(np.array([], np.uint64)))
+    gallery.artifacts.link(Procrustes().fit(pairs).amended(seen=np.array([], np.uint64)))
     gallery.upgrade("v2", backfill=1.0, progress=lambda progress: ask("while it runs"))
     ask("ready")
     index.insert_nodes([node("late", "yellow velvet gloves")])

@@ -16,7 +16,7 @@ LAZY = {
 }
 # Torch modules, in files that are themselves loaded where they are used.
 NETWORKS = {
-    "compatstore.encoders.backbones.networks",
+    "compatstore.encoders.backbone_networks",
 }
 HEAVY = {"torch", "click", "ray", "lancedb", "rich", "matplotlib", "sklearn", "timm", "faiss"}
 HELP = "from compatstore.cli.app import app; [app([*w, '--help'], standalone_mode=False) for w in ([], ['train'])]"

@@ -38,7 +38,7 @@ class World:
         gallery.register(v2)
         if kind == "Ridge":
             pairs = Pairs(self.v1, self.v2, source_version=v1, target_version=v2)
-            gallery.artifacts.link(Ridge().fit(pairs).having_seen(np.array([], np.uint64)))
+            gallery.artifacts.link(Ridge().fit(pairs).amended(seen=np.array([], np.uint64)))
         elif kind is not None:
             network = {}
             if kind == "QueryAdapter":  # the target's unit becomes the source's

@@ -113,7 +113,7 @@ def doubted_gallery(path, metric="cosine", shrinkage=SHRINKAGE):
         networks={"h": network},
         tensors={f"h.{name}": tensor for name, tensor in tensors.items()},
         figures={} if shrinkage is None else {"h": {FIGURE: shrinkage.figure()}},
-    ).having_seen(np.array([], np.uint64))
+    ).amended(seen=np.array([], np.uint64))
     gallery = cs.Gallery.create(str(path), versions[0])
     gallery.add({"id": IDS[: len(SOME)], "vector": source, "digit": LABELS[: len(SOME)]})
     gallery.register(versions[1])

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import time
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,13 +14,12 @@ from torch.nn import functional
 from torch.nn.utils import parametrizations, parametrize
 
 from compatstore.arrays import FloatArray
-from compatstore.artifacts import Artifact, Space
+from compatstore.artifacts import Space
 from compatstore.artifacts.matrix import as_matrix
 from compatstore.boundary import checked, checked_fields
 from compatstore.digests import digest_half
-from compatstore.encoders.backbones import Backbone
-from compatstore.encoders.backbones.backbone import BasisTransformed
-from compatstore.encoders.backbones.networks import BasisNetwork, Parts
+from compatstore.encoders.backbone_networks import BasisNetwork, Parts
+from compatstore.encoders.backbones import Backbone, BasisTransformed
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers.images.classification import (
@@ -29,19 +27,22 @@ from compatstore.trainers.images.classification import (
     Classification,
     HeadKind,
     Independent,
-    accuracy,
     require_classes,
     require_readable,
-    warn_of_opposite_rows,
+    trained_model,
 )
-from compatstore.trainers.images.compatible import CompatibleModel, CompatibleTraining
+from compatstore.trainers.images.compatible import (
+    CompatibleModel,
+    CompatibleTraining,
+    FrozenSource,
+    SourceKnowledge,
+    class_means,
+)
 from compatstore.trainers.images.given_vectors import across_figures
 from compatstore.trainers.images.images import Images
-from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge, class_means
 from compatstore.trainers.images.trained_model import TrainedModel
-from compatstore.trainers.images.training import encoder_of
 from compatstore.trainers.settings import Count, NotNegative, Positive, require_settings
-from compatstore.trainers.training import OnEpoch, seeded, within_memory
+from compatstore.trainers.training import OnEpoch
 from compatstore.versions import EmbeddingVersion
 
 Classified = Literal["target", "output"]
@@ -178,49 +179,31 @@ class BT2(CompatibleTraining):
         preprocessing = self.preprocessing(images)
         require_readable(preprocessing, images, held_out)
         independent = self._target(target, images, progress)
-        backbone, start = self.target_backbone(preprocessing, source.dim), time.perf_counter()
-        with seeded(self.seed), within_memory(asked):
+
+        def make(network: nn.Module) -> AcrossObjective:
             goal = FrozenSource(independent.encoder, self.target_dim)
-            objective = AcrossObjective(
-                self, self.start(backbone), preprocessing, images, torch.from_numpy(vectors), goal
-            )
-            # Positions of images are passed as labels: with them a batch finds its vectors.
-            positions = Images(images.images, np.arange(len(images)))
-            fixed = hashlib.sha256(vectors.tobytes() + np.asarray(images.labels).tobytes()).hexdigest()
-            fixed += independent.encoder.fingerprint
-            loss = self.minimise(
-                objective, positions, preprocessing, progress=progress, checkpoint=checkpoint, source=fixed
-            )
-        encoder = encoder_of(backbone, preprocessing, objective.finished(), normalise=True)
-        head, classes = objective.class_rows(), len(images.class_names)
-        warn_of_opposite_rows(self, encoder, head, images)
-        figures = {"loss": loss, "images": len(images), "classes": classes, "seconds": time.perf_counter() - start}
-        if held_out is not None:
-            figures["accuracy"] = accuracy(encoder, head, held_out)
-        model = TrainedModel(
-            encoder=encoder, head=head, class_names=images.class_names, figures=figures, head_loss=self.head_loss
+            return AcrossObjective(self, network, preprocessing, images, torch.from_numpy(vectors), goal)
+
+        # Positions of images are passed as labels: with them a batch finds its vectors.
+        positions = Images(images.images, np.arange(len(images)))
+        known = hashlib.sha256(vectors.tobytes() + np.asarray(images.labels).tobytes()).hexdigest()
+        backbone = self.target_backbone(preprocessing, source.dim)
+        objective, measured = self.train_network(
+            make,
+            positions,
+            preprocessing,
+            backbone,
+            progress=progress,
+            checkpoint=checkpoint,
+            fixed=known + independent.encoder.fingerprint,
         )
-        artifact = Artifact.create(
-            "Prefix",
-            method="BT2",
-            source=Space.of(source),
-            target=model.space(self.metric),
-            settings=asdict(self),
-            figures=figures,
-            seen=digest_half(vectors),
-        )
+        model = trained_model(self, objective, backbone, images, held_out, measured)
+        artifact, figures = self.artifact(Space.of(source), model), dict(model.figures)
         if held_out is not None and held_out_vectors is not None:
-            embeddings, labels = encoder.encode(list(held_out.images)), np.asarray(held_out.labels)
+            embeddings, labels = model.encoder.encode(list(held_out.images)), np.asarray(held_out.labels)
             figures |= across_figures(artifact, embeddings, held_out_vectors, labels, self.metric)
-            artifact = artifact.amended(figures=figures)
-        return CompatibleModel(
-            encoder=encoder,
-            head=head,
-            class_names=images.class_names,
-            figures=figures,
-            head_loss=self.head_loss,
-            artifact=artifact,
-        )
+        given: dict[str, Any] = vars(model) | {"figures": figures}
+        return CompatibleModel(**given, artifact=artifact.amended(figures=figures, seen=digest_half(vectors)))
 
     def _target(self, target: TrainedModel | None, images: Images, progress: OnEpoch | None) -> TrainedModel:
         """Return the independent target that is given, or train one."""
@@ -245,14 +228,8 @@ class BT2(CompatibleTraining):
         shared = {field.name for field in fields(Independent)} - {"dim"}
         return Independent(**{name: getattr(self, name) for name in shared}, dim=self.target_dim)
 
-    def objective(
-        self, network: nn.Module, preprocessing: Preprocessing, source: FrozenSource, known: SourceKnowledge
-    ) -> BT2Objective:
-        """Make the loss without the term of an independent target."""
-        return BT2Objective(self, network, preprocessing, known.rows[:, : source.source_dim], source, None)
-
     def term(self, known: SourceKnowledge, head: ClassHead) -> None:
-        """Return None: all terms are in `objective`."""
+        """Return None: all terms are in the objective."""
 
     def target_backbone(self, preprocessing: Preprocessing, source_dim: int) -> Backbone:
         """Describe a network of m + n values, behind the changes of basis."""

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import nn
 
-from compatstore.documents import parse, read_record
+from compatstore.encoders.model_files import parse_described
 from compatstore.errors import CorruptArtifact, Incompatible, InvalidInput
 from compatstore.paths import is_file, is_folder, refused
 
@@ -31,7 +31,7 @@ class _Description:
     Attributes:
         format: `FORMAT`.
         belongs_to: What has to be the same to continue.
-        note: Steps done, and the state of the gradient scaler.
+        note: Epochs done, the loss of the last, and the state of the gradient scaler.
     """
 
     format: str
@@ -45,22 +45,11 @@ class Checkpoint:
 
     Args:
         path: One safetensors file. It is replaced as a whole, so that a kill leaves the one before.
-        every: Steps between two saves; None saves after each epoch only. Epochs that are longer than that are saved
-            at their end too; of shorter ones those in which such a step falls, at their end.
         belongs_to: What has to be the same to continue, JSON-able: trainer, settings, data, source model.
     """
 
     path: Path
-    every: int | None
     belongs_to: Mapping[str, Any]
-
-    def within_epoch(self, step: int, steps: int) -> bool:
-        """Whether to save after this step, from 1, of a training with epochs of `steps`, before the epoch's end."""
-        return self.every is not None and self.every < steps and step % self.every == 0 and step % steps > 0
-
-    def after_epoch(self, step: int, steps: int) -> bool:
-        """Whether to save at the end of an epoch of `steps`, after this step."""
-        return self.every is None or self.every < steps or step // self.every > (step - steps) // self.every
 
     def write(self, tensors: State, note: Mapping[str, Any]) -> None:
         """Replace the file atomically. The note is JSON-able.
@@ -116,17 +105,12 @@ class Checkpoint:
 
     def _parse(self) -> tuple[State, _Description]:
         try:
-            with safe_open(self.path, "pt") as file:
-                values = parse(file.metadata()["compatstore"])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            written_as = values["format"]
-            if written_as == FORMAT:
-                return tensors, read_record(_Description, values, "description")
+            description, tensors = parse_described(self.path.read_bytes(), _Description, FORMAT)
         except PermissionError as error:
             raise refused(f"continue from {self.path}", self.path, error) from error
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-            raise self.corrupt(f"{type(error).__name__}: {error}") from error
-        raise self.corrupt(f"format {written_as!r:.60}")
+        except Exception as error:  # whatever safetensors, torch and JSON raise for other bytes
+            raise self.corrupt(f"{type(error).__name__}: {error}"[:200]) from error
+        return tensors, description
 
     def _require_same(self, found: Mapping[str, Any]) -> None:
         expected = json.loads(json.dumps(self.belongs_to))
@@ -161,24 +145,24 @@ class Resumable:
         # The optimiser numbers parameters from group to group.
         self.names = [names[id(parameter)] for group in optimiser.param_groups for parameter in group["params"]]
 
-    def save(self, checkpoint: Checkpoint, step: int, losses: list[torch.Tensor], order: torch.Tensor) -> None:
+    def save(self, checkpoint: Checkpoint, epoch: int, loss: float) -> None:
         """Write all state.
 
         Args:
             checkpoint: Where to.
-            step: Steps done.
-            losses: Of the epoch at hand, () each.
-            order: State of the order's generator from which the rest of the epoch follows.
+            epoch: Epochs done.
+            loss: Mean of the last one.
         """
         tensors = {f"objective.{name}": _own(tensor) for name, tensor in self.objective.state_dict().items()}
         for index, state in self.optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser.{self.names[index]}.{key}": _own(value) for key, value in state.items()}
         tensors |= {f"random.{name}": _own(state) for name, state in _random_state().items()}
-        tensors |= {"order": _own(order), "losses": _own(torch.stack(losses))}
-        checkpoint.write(tensors, {"step": step, "scaler": self.scaler.state_dict() if self.scaler else None})
+        tensors["order"] = _own(self.order.get_state())
+        scaler = self.scaler.state_dict() if self.scaler else None
+        checkpoint.write(tensors, {"epoch": epoch, "loss": loss, "scaler": scaler})
 
-    def resume(self, checkpoint: Checkpoint) -> tuple[int, list[torch.Tensor]]:
-        """Restore what was saved, and return the steps done and the losses of the epoch so far.
+    def resume(self, checkpoint: Checkpoint) -> tuple[int, float]:
+        """Restore what was saved, and return the epochs done and the loss of the last one.
 
         Raises:
             CorruptArtifact: The file is truncated, edited or of an unknown format.
@@ -186,16 +170,16 @@ class Resumable:
         """
         found = checkpoint.read()
         if found is None:
-            return 0, []
+            return 0, 0.0
         tensors, note = found
         try:
-            step = note["step"]
-            if not isinstance(step, int) or step < 0:
-                raise ValueError(f"step {step!r:.60}")
+            epoch, loss = note["epoch"], note["loss"]
+            if not isinstance(epoch, int) or epoch < 0 or not isinstance(loss, float):
+                raise ValueError(f"epoch {epoch!r:.60}, loss {loss!r:.60}")
             self._set_back(tensors, note)
-            return step, list(tensors["losses"])
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise checkpoint.corrupt(f"{type(error).__name__}: {error}"[:200]) from error
+        return epoch, loss
 
     def _set_back(self, tensors: State, note: Mapping[str, Any]) -> None:
         self.objective.load_state_dict(_below("objective.", tensors))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,15 +16,15 @@ from torch.nn import functional
 
 from compatstore.arrays import FloatArray
 from compatstore.boundary import checked, checked_fields
+from compatstore.encoders.backbones import Backbone
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import CompatStoreWarning, InvalidInput
 from compatstore.trainers.head_losses import scaled_cosines
-from compatstore.trainers.images.augmentation import Augmentation
-from compatstore.trainers.images.images import Images
+from compatstore.trainers.images.images import Augmentation, Images
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.images.training import ImageTraining, encoder_of
 from compatstore.trainers.settings import Count, Positive, from_to
-from compatstore.trainers.training import OnEpoch, seeded, within_memory
+from compatstore.trainers.training import OnEpoch
 from compatstore.versions import HeadLoss
 
 # Images that are asked where a training has left them.
@@ -183,21 +182,15 @@ class Independent(Classifier, ImageTraining):
         require_classes(images, held_out)
         preprocessing = self.preprocessing(images)
         require_readable(preprocessing, images, held_out)
+
+        def make(network: nn.Module) -> Classification:
+            return Classification(self, network, preprocessing, self.augmentation, len(images.class_names))
+
         backbone = self.backbone(preprocessing)
-        start = time.perf_counter()
-        with seeded(self.seed), within_memory("train Independent"):
-            classes = len(images.class_names)
-            objective = Classification(self, self.start(backbone), preprocessing, self.augmentation, classes)
-            loss = self.minimise(objective, images, preprocessing, progress=progress, checkpoint=checkpoint)
-        figures = {"loss": loss, "images": len(images), "classes": classes, "seconds": time.perf_counter() - start}
-        encoder = encoder_of(backbone, preprocessing, objective.finished(), normalise=self.normalise)
-        head = objective.class_rows()
-        warn_of_opposite_rows(self, encoder, head, images)
-        if held_out is not None:
-            figures["accuracy"] = accuracy(encoder, head, held_out)
-        return TrainedModel(
-            encoder=encoder, head=head, class_names=images.class_names, figures=figures, head_loss=self.head_loss
+        objective, figures = self.train_network(
+            make, images, preprocessing, backbone, progress=progress, checkpoint=checkpoint
         )
+        return trained_model(self, objective, backbone, images, held_out, figures)
 
 
 class Classification(nn.Module):
@@ -253,6 +246,32 @@ class Classification(nn.Module):
         return self.head.to_numpy()
 
 
+def trained_model(
+    classifier: Classifier,
+    objective: Classification,
+    backbone: Backbone,
+    images: Images,
+    held_out: Images | None,
+    figures: Mapping[str, float],
+) -> TrainedModel:
+    """Make the model of a training.
+
+    Args:
+        classifier: How embeddings are classified.
+        objective: As training left it.
+        backbone: Of its network.
+        images: That it was trained on.
+        held_out: To measure the accuracy on.
+        figures: Of the training.
+    """
+    encoder = encoder_of(backbone, objective.preprocessing, objective.finished(), normalise=classifier.normalise)
+    head, names = objective.class_rows(), images.class_names
+    warn_of_opposite_rows(classifier, encoder, head, images)
+    measured = {} if held_out is None else {"accuracy": accuracy(encoder, head, held_out)}
+    figures = {**figures, "classes": len(names), **measured}
+    return TrainedModel(encoder=encoder, head=head, class_names=names, figures=figures, head_loss=classifier.head_loss)
+
+
 def accuracy(encoder: NetworkEncoder, head: FloatArray, images: Images) -> float:
     """Share of images whose label is the row of `head` (classes, dim) with the largest product."""
     logits = encoder.encode(list(images.images)) @ head.T
@@ -281,7 +300,7 @@ def warn_of_opposite_rows(classifier: Classifier, encoder: NetworkEncoder, head:
             f"ArcFace left vectors opposite to the rows of their classes (mean cosine {own:.2f}): there its margin "
             'costs least, and classes are told apart badly. Train with head="cosface", or with a smaller margin.',
             CompatStoreWarning,
-            stacklevel=4,  # of `fit`, whose arguments are checked
+            stacklevel=5,  # of `fit`, whose arguments are checked
         )
 
 

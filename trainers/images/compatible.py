@@ -1,28 +1,32 @@
-"""Compatible training: a target model whose queries can search the source's gallery."""
+"""Compatible training: a target model whose queries can search the source's gallery.
+
+The source is frozen, its vectors filled up with zeros to the target's length.
+"""
 
 from __future__ import annotations
 
+import copy
 import hashlib
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional
 
-from compatstore.artifacts import Artifact
+from compatstore.arrays import Digests
+from compatstore.artifacts import Artifact, Space
 from compatstore.boundary import checked
 from compatstore.digests import digest_half, fingerprint
 from compatstore.encoders.backbones import Backbone
-from compatstore.encoders.network import Preprocessing
+from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import retrieval_metrics
-from compatstore.trainers.images.augmentation import Augmentation
 from compatstore.trainers.images.classification import (
     ClassHead,
     Classification,
@@ -30,15 +34,127 @@ from compatstore.trainers.images.classification import (
     accuracy,
     require_classes,
     require_readable,
-    warn_of_opposite_rows,
+    trained_model,
 )
-from compatstore.trainers.images.images import Images
-from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge, SourceRows
+from compatstore.trainers.images.images import Augmentation, Images
 from compatstore.trainers.images.trained_model import TrainedModel
-from compatstore.trainers.images.training import ImageTraining, encoder_of
+from compatstore.trainers.images.training import ImageTraining
 from compatstore.trainers.settings import Positive
-from compatstore.trainers.training import OnEpoch, seeded, within_memory
+from compatstore.trainers.training import OnEpoch, within_memory
 from compatstore.versions import Metric
+
+SourceRows = Literal["auto", "head", "means", "plain-means"]
+
+# ITU-R BT.601, as Pillow converts colours to grey.
+_GREY = (0.299, 0.587, 0.114)
+
+
+class FrozenSource(nn.Module):
+    """Embeds the views that the target is trained on, as the source's own encoder would.
+
+    Weights get no gradients. Statistics stay in evaluation mode, also while the target is trained. Vectors are filled
+    up with zeros to the target's length, as BCT(+d) compares them.
+
+    Args:
+        encoder: Of the source; copied.
+        dim: Length of the target's embeddings, at least the source's.
+    """
+
+    def __init__(self, encoder: NetworkEncoder, dim: int) -> None:
+        super().__init__()
+        self.network = copy.deepcopy(encoder.module).cpu().requires_grad_(False)
+        self.preprocessing, self.normalise = encoder.preprocessing, encoder.normalise
+        self.source_dim, self.dim = encoder.dim, dim
+        self.eval()
+
+    def train(self, mode: bool = True) -> Self:
+        """Stay in evaluation mode."""
+        return super().train(False)
+
+    @torch.no_grad()
+    def forward(self, views: torch.Tensor) -> torch.Tensor:
+        """Embed views of another model's size and colours.
+
+        Args:
+            views: (b, c, s, s) uint8, or float32 from 0 to 1.
+
+        Returns:
+            (b, dim) float32, zeros beyond the source's own dimension.
+        """
+        images = self._sized(self._coloured(views if views.is_floating_point() else views.float() / 255))
+        embeddings = self.network(self.preprocessing.scale(images)).float()
+        return padded(functional.normalize(embeddings, dim=1) if self.normalise else embeddings, self.dim)
+
+    def _coloured(self, images: torch.Tensor) -> torch.Tensor:
+        if images.shape[1] == self.preprocessing.channels:
+            return images
+        if self.preprocessing.channels == 3:
+            return images.expand(-1, 3, -1, -1)
+        return (images * images.new_tensor(_GREY).view(1, 3, 1, 1)).sum(dim=1, keepdim=True)
+
+    def _sized(self, images: torch.Tensor) -> torch.Tensor:
+        size = (self.preprocessing.size, self.preprocessing.size)
+        if images.shape[2:] == size:
+            return images
+        return functional.interpolate(images, size, mode="bilinear", antialias=True)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SourceKnowledge:
+    """What the source predicts for the images that the target is trained on.
+
+    Args:
+        rows: (classes, dim) float32: a source head for all classes of the target, zeros beyond the source's dimension.
+        features: (n, dim) float32: the images embedded by the source, zeros beyond the source's dimension.
+        labels: (n,) int64: their classes.
+        known: (classes,) bool: whether the source was itself trained on the class.
+    """
+
+    rows: torch.Tensor
+    features: torch.Tensor
+    labels: torch.Tensor
+    known: torch.Tensor
+
+    @classmethod
+    def of(cls, source: TrainedModel, images: Images, *, dim: int, take: SourceRows = "auto") -> Self:
+        """Embed the images, and give every class of them a row.
+
+        Args:
+            source: The source model.
+            images: The target's training images.
+            dim: Length of the target's embeddings.
+            take: "head" takes the source's own rows, and the mean source feature of its images for a class that the
+                source does not know; "means" takes means for all; "auto" the head where it knows all classes, else
+                means, because rows of both kinds separate classes that are near each other. A mean is scaled to the
+                mean length of the source's rows, so that all rows have equal weight; "plain-means" are not scaled.
+        """
+        features = source.encoder.encode(list(images.images))
+        labels, names = np.asarray(images.labels), images.class_names
+        rows = class_means(torch.from_numpy(features), torch.from_numpy(labels), len(names))
+        if take != "plain-means":
+            rows = float(np.linalg.norm(source.head, axis=1).mean()) * functional.normalize(rows, dim=1)
+        known = torch.tensor([name in source.class_names for name in names])
+        if take == "head" or (take == "auto" and bool(known.all())):
+            for row in torch.nonzero(known).flatten().tolist():
+                rows[row] = torch.from_numpy(source.head[source.class_names.index(names[row])])
+        return cls(
+            rows=padded(rows, dim),
+            features=padded(torch.from_numpy(features), dim),
+            labels=torch.from_numpy(labels),
+            known=known,
+        )
+
+
+def class_means(features: torch.Tensor, labels: torch.Tensor, classes: int) -> torch.Tensor:
+    """Mean feature of each class: (n, d) and (n,) -> (classes, d); zeros for a class without features."""
+    sums = features.new_zeros(classes, features.shape[1]).index_add_(0, labels, features)
+    return sums / torch.bincount(labels, minlength=classes).clamp_min(1)[:, None]
+
+
+def padded(vectors: torch.Tensor, dim: int) -> torch.Tensor:
+    """Fill up with zeros: (n, d) -> (n, dim)."""
+    return functional.pad(vectors, (0, dim - vectors.shape[1]))
+
 
 MakeObjective = Callable[[nn.Module, Preprocessing, FrozenSource, SourceKnowledge], Classification]
 
@@ -49,13 +165,17 @@ class CompatibleModel(TrainedModel):
 
     Args:
         artifact: To be linked from the source's version to this model's.
+        adaptation: Of `DMU`: ForwardTransform from the source to this model. Link it to hop the gallery; `artifact` is
+            for searches before that.
     """
 
     artifact: Artifact
+    adaptation: Artifact | None = None
 
     def artifacts(self) -> dict[str, Artifact]:
         """Return the artifacts of the model, by name."""
-        return {"artifact": self.artifact}
+        further = {} if self.adaptation is None else {"adaptation": self.adaptation}
+        return {"artifact": self.artifact, **further}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,29 +261,25 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
         self.require_source(source)
         preprocessing = self.preprocessing(images)
         require_readable(preprocessing, images, held_out)
-        backbone = self.target_backbone(preprocessing, source.encoder.dim)
-        start = time.perf_counter()
-        asked = f"train {type(self).__name__}"
-        with within_memory(asked):
+        with within_memory(f"train {type(self).__name__}"):
             known = SourceKnowledge.of(source, images, dim=self.dim, take=self.source_rows)
-        with seeded(self.seed), within_memory(asked):
-            frozen = FrozenSource(source.encoder, self.dim)
-            minimised = objective(self.start(backbone), preprocessing, frozen, known)
-            belongs = _fingerprint(source) + fixed
-            loss = self.minimise(
-                minimised, images, preprocessing, progress=progress, checkpoint=checkpoint, source=belongs
-            )
-        encoder = encoder_of(backbone, preprocessing, minimised.finished(), normalise=self.normalise)
-        model = TrainedModel(
-            encoder=encoder, head=minimised.class_rows(), class_names=images.class_names, head_loss=self.head_loss
+
+        def make(network: nn.Module) -> Classification:
+            return objective(network, preprocessing, FrozenSource(source.encoder, self.dim), known)
+
+        backbone = self.target_backbone(preprocessing, source.encoder.dim)
+        trained, figures = self.train_network(
+            make,
+            images,
+            preprocessing,
+            backbone,
+            progress=progress,
+            checkpoint=checkpoint,
+            fixed=_fingerprint(source) + fixed,
         )
-        warn_of_opposite_rows(self, encoder, model.head, images)
-        seconds = time.perf_counter() - start
-        figures = {"loss": loss, "images": len(images), "classes": len(images.class_names), "seconds": seconds}
-        made = self.model(minimised, source, model, figures, held_out)
+        model = trained_model(self, trained, backbone, images, None, figures)
         seen = digest_half(known.features[:, : source.encoder.dim].numpy())
-        informed: dict[str, Any] = {name: artifact.having_seen(seen) for name, artifact in made.artifacts().items()}
-        return replace(made, **informed)
+        return self.model(trained, source, model, seen, held_out)
 
     def target_backbone(self, preprocessing: Preprocessing, source_dim: int) -> Backbone:
         """Describe the target's network; a method may add layers."""
@@ -183,15 +299,15 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
         return CompatibleObjective(self, network, preprocessing, source, known)
 
     @abstractmethod
-    def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module | None:
-        """Make the compatibility term, (Views) -> scalar; its parameters are trained.
+    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm | None:
+        """Make the compatibility term, (Views) -> scalar.
 
         Args:
             known: What the source predicts for the training images.
             head: The target's own.
 
         Returns:
-            None for a method that has an `objective` of its own.
+            None for a method that trains with an objective of its own.
         """
 
     def model(
@@ -199,33 +315,32 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
         objective: Classification,
         source: TrainedModel,
         target: TrainedModel,
-        figures: dict[str, float],
+        seen: Digests,
         held_out: Images | None,
     ) -> CompatibleModel:
-        """Bind the trained target to its source, and measure it on held-out images."""
-        artifact = self.artifact(source, target, figures)
+        """Bind the trained target to its source, and measure it on held-out images.
+
+        Args:
+            objective: As training left it.
+            source: The source.
+            target: The target.
+            seen: Digests of the source's vectors of the images.
+            held_out: To measure on.
+        """
+        artifact, figures = self.artifact(source.space(self.metric), target), dict(target.figures)
         if held_out is not None:
             figures |= retrieval_figures(artifact, source, target, held_out, self.metric)
-            artifact = self.artifact(source, target, figures)
-        return CompatibleModel(
-            encoder=target.encoder,
-            head=target.head,
-            class_names=target.class_names,
-            figures=figures,
-            head_loss=target.head_loss,
-            artifact=artifact,
-        )
+        fields: dict[str, Any] = vars(target) | {"figures": figures}
+        return CompatibleModel(**fields, artifact=artifact.amended(figures=figures, seen=seen))
 
-    def artifact(self, source: TrainedModel, target: TrainedModel, figures: Mapping[str, float]) -> Artifact:
+    def artifact(self, source: Space, target: TrainedModel) -> Artifact:
         """Make the artifact: Identity, or Prefix for a target that is longer than its source."""
-        longer = target.encoder.dim > source.encoder.dim
         return Artifact.create(
-            "Prefix" if longer else "Identity",
+            "Prefix" if target.encoder.dim > source.dim else "Identity",
             method=type(self).__name__,
-            source=source.space(self.metric),
+            source=source,
             target=target.space(self.metric),
             settings=asdict(self),
-            figures=figures,
         )
 
     def require_source(self, source: TrainedModel) -> None:
@@ -265,6 +380,25 @@ class Views:
         """(b, dim) float32: the source's embeddings of the same views, computed on first use; no gradient."""
         features: torch.Tensor = self.model(self.pixels)
         return features
+
+
+class CompatibilityTerm(nn.Module):
+    """A compatibility term.
+
+    Args:
+        loss: (views, **tensors) -> ().
+        tensors: Further arguments of the loss, which are not trained; they go where the training goes.
+    """
+
+    def __init__(self, loss: Callable[..., torch.Tensor], **tensors: torch.Tensor) -> None:
+        super().__init__()
+        self.loss = loss
+        for name, tensor in tensors.items():
+            self.register_buffer(name, tensor)
+
+    def forward(self, views: Views) -> torch.Tensor:
+        """Loss of a batch, ()."""
+        return self.loss(views, **dict(self.named_buffers()))
 
 
 class CompatibleObjective(Classification):

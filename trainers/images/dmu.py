@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from compatstore.arrays import Digests
 from compatstore.artifacts import Architecture, Artifact
 from compatstore.boundary import checked, checked_fields
 from compatstore.digests import digest_half
@@ -19,10 +20,15 @@ from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import retrieval_metrics
 from compatstore.trainers.images.classification import ClassHead, Classification, Classifier, HeadKind
-from compatstore.trainers.images.compatible import CompatibleModel, CompatibleTraining, retrieval_figures
+from compatstore.trainers.images.compatible import (
+    CompatibleModel,
+    CompatibleTraining,
+    FrozenSource,
+    SourceKnowledge,
+    retrieval_figures,
+)
 from compatstore.trainers.images.given_vectors import FrozenRefreshed, Refreshed
 from compatstore.trainers.images.images import Images
-from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.pairs.two_branch import TwoBranch, fold
 from compatstore.trainers.settings import Count, NotNegative, Positive, from_to
@@ -30,22 +36,6 @@ from compatstore.trainers.training import OnEpoch
 
 Selection = Literal["entropy", "least-confidence", "none"]
 Compatibility = Literal["head", "regression"]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DMUModel(CompatibleModel):
-    """A target whose queries can search its source's gallery, and a transform of that gallery.
-
-    Args:
-        adaptation: ForwardTransform from the source to this model. Link it to hop the gallery; `artifact` is for
-            searches before that.
-    """
-
-    adaptation: Artifact
-
-    def artifacts(self) -> dict[str, Artifact]:
-        """Return the artifacts of the model, by name."""
-        return {**super().artifacts(), "adaptation": self.adaptation}
 
 
 @checked_fields
@@ -112,7 +102,7 @@ class DMU(CompatibleTraining):
             checkpoint: File to save to, from which training continues after a kill.
 
         Returns:
-            A `DMUModel`; a plain `CompatibleModel` where `adaptation_weight` is 0.
+            A model with an `adaptation`; without one where `adaptation_weight` is 0.
 
         Raises:
             InvalidInput: As of every compatible training; or there is no adaptation that could learn from refreshed
@@ -136,45 +126,39 @@ class DMU(CompatibleTraining):
         )
         return self._told_of(model, refreshed, images, held_out)
 
-    def objective(
-        self, network: nn.Module, preprocessing: Preprocessing, source: FrozenSource, known: SourceKnowledge
-    ) -> DMUObjective:
-        """Add both terms to the target's own loss."""
-        return DMUObjective(self, network, preprocessing, source, known)
-
     def term(self, known: SourceKnowledge, head: ClassHead) -> None:
-        """Return None: all terms are in `objective`."""
+        """Return None: all terms are in the objective."""
 
     def model(
         self,
         objective: Classification,
         source: TrainedModel,
         target: TrainedModel,
-        figures: dict[str, float],
+        seen: Digests,
         held_out: Images | None,
     ) -> CompatibleModel:
-        """Add the adaptation and its figures to the model of every compatible training."""
+        """Bind the trained target to its source, with the adaptation, and measure both on held-out images."""
         assert isinstance(objective, DMUObjective)
-        figures |= objective.weight_spread(self.batch_size)
+        target = replace(target, figures={**target.figures, **objective.weight_spread(self.batch_size)})
         if objective.adapter is None:
-            return super().model(objective, source, target, figures, held_out)
-        adaptation = self._adaptation(objective.adapter, source, target, figures)
+            return super().model(objective, source, target, seen, held_out)
+        adaptation = self._adaptation(objective.adapter, source, target)
+        figures = target.figures
         if held_out is not None:
-            adapted = retrieval_figures(adaptation, source, target, held_out, self.metric)
-            figures["t/h"] = adapted["t/h"]
-            adaptation = self._adaptation(objective.adapter, source, target, adapted)
-        plain = super().model(objective, source, target, figures, held_out)
-        return DMUModel(**{field.name: getattr(plain, field.name) for field in fields(plain)}, adaptation=adaptation)
+            figures = retrieval_figures(adaptation, source, target, held_out, self.metric)
+            target = replace(target, figures={**target.figures, "t/h": figures["t/h"]})
+        plain = super().model(objective, source, target, seen, held_out)
+        return replace(plain, adaptation=adaptation.amended(figures={"h": dict(figures)}, seen=seen))
 
     def _told_of(
         self, model: CompatibleModel, refreshed: Sequence[Refreshed], images: Images, held_out: Images | None
     ) -> CompatibleModel:
-        """Add to the adaptation what it has learned from, and to the figures what it makes of refreshed vectors."""
-        if not refreshed or not isinstance(model, DMUModel):
+        """Let a model's adaptation know that it has learned from refreshed vectors too, and measure it on these."""
+        if not refreshed or model.adaptation is None:
             return model
         digests = [digest_half(one.vectors(images)) for one in refreshed]
         assert model.adaptation.seen is not None, "every compatible training records what it has seen"
-        adaptation = model.adaptation.having_seen(np.concatenate([model.adaptation.seen, *digests]))
+        adaptation = model.adaptation.amended(seen=np.concatenate([model.adaptation.seen, *digests]))
         figures = dict(model.figures)
         for number, one in enumerate(refreshed if held_out is not None else (), 1):
             assert held_out is not None
@@ -184,19 +168,15 @@ class DMU(CompatibleTraining):
             figures[f"t/h, refreshed {number}"] = found.cmc[1]
         return replace(model, adaptation=adaptation, figures=figures)
 
-    def _adaptation(
-        self, adapter: TwoBranch, source: TrainedModel, target: TrainedModel, figures: Mapping[str, float]
-    ) -> Artifact:
-        tensors = {f"h.{name}": tensor.float().numpy() for name, tensor in fold(adapter).items()}
+    def _adaptation(self, adapter: TwoBranch, source: TrainedModel, target: TrainedModel) -> Artifact:
         return Artifact.create(
             "ForwardTransform",
             method="DMU",
             source=source.space(self.metric),
             target=target.space(self.metric),
             networks={"h": adapter.architecture},
-            tensors=tensors,
+            tensors={f"h.{name}": tensor.float() for name, tensor in fold(adapter).items()},
             settings=asdict(self),
-            figures={"h": dict(figures)},
         )
 
 

@@ -18,8 +18,8 @@ from compatstore.boundary import checked, checked_fields, require_fields
 from compatstore.digests import fingerprint
 from compatstore.errors import Incompatible, InvalidInput, first_offenders
 from compatstore.evaluation import retrieval_metrics
+from compatstore.trainers.images.compatible import FrozenSource
 from compatstore.trainers.images.images import Images
-from compatstore.trainers.images.source_model import FrozenSource
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.pairs.gallery_pairs import GalleryOfPairs, native_ids
 from compatstore.versions import EmbeddingVersion, Metric

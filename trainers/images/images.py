@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Annotated, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch.utils.data import DataLoader, Dataset
+from torchvision.transforms import v2
 
 from compatstore.boundary import array_of, checked, checked_fields, foreign, refuse_masked, require_fields, shown
 from compatstore.digests import fingerprint
@@ -21,6 +22,7 @@ from compatstore.encoders.images import FIX, Mode, find_classes, read_image
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput, NotFound, SourceError
 from compatstore.paths import is_file
+from compatstore.trainers.settings import Count, Positive, Rule, require_settings
 
 Item = tuple[torch.Tensor, torch.Tensor]
 Collated = TypeVar("Collated")
@@ -129,10 +131,10 @@ class Images:
         old_to_new = np.full(len(self.class_names), -1)
         old_to_new[[self.class_names.index(name) for name in names]] = np.arange(len(names))
         labels = old_to_new[np.asarray(self.labels)]
-        kept = self.take(np.flatnonzero(labels >= 0)) if (labels >= 0).any() else None
-        if kept is None:
+        rows = np.flatnonzero(labels >= 0)
+        if not len(rows):
             raise InvalidInput("choose classes", expected="some images", found=f"none of {', '.join(names)}")
-        return type(self)(kept.images, labels[labels >= 0], tuple(names))
+        return type(self)(self.take(rows).images, labels[rows], tuple(names))
 
     def split(self, fraction: float = 0.25, *, seed: int = 0) -> tuple[Self, Self]:
         """Split off a random share of every class: (the rest, the share).
@@ -192,11 +194,9 @@ class Images:
         Arrays are resized once and kept in memory; files are read again in each epoch, by `workers` processes.
         Where shuffled, a last batch of fewer than `size` images is left out; the order differs in each epoch.
         """
-        in_memory = isinstance(self.images, np.ndarray)
-        dataset = _InMemory(self, preprocessing) if in_memory else _FromFiles(self, preprocessing)
-        workers = 0 if in_memory else workers
+        workers = 0 if isinstance(self.images, np.ndarray) else workers
         return DataLoader(
-            dataset,
+            _Pixels(self, preprocessing),
             batch_size=min(size, len(self)),
             shuffle=shuffle,
             drop_last=shuffle,
@@ -229,28 +229,22 @@ def _identity(source: str | Path) -> list[str | int]:
     return [hashlib.sha256(np.asarray(read_image(source)).data).hexdigest()]
 
 
-class _InMemory(Dataset[Item]):
+class _Pixels(Dataset[Item]):
+    """Batches of pixels and labels: of arrays all pixels are made at once, files are read batch by batch."""
+
     def __init__(self, images: Images, preprocessing: Preprocessing) -> None:
-        self.pixels = torch.stack([preprocessing.pixels(image) for image in images.images])
+        self.sources, self.preprocessing = images.images, preprocessing
         self.labels = torch.from_numpy(np.asarray(images.labels))
+        self.pixels = self._read(range(len(images))) if isinstance(images.images, np.ndarray) else None
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitems__(self, rows: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.pixels[rows], self.labels[rows]
+    def __getitems__(self, rows: list[int]) -> Item:
+        return self._read(rows) if self.pixels is None else self.pixels[rows], self.labels[rows]
 
-
-class _FromFiles(Dataset[Item]):
-    def __init__(self, images: Images, preprocessing: Preprocessing) -> None:
-        self.paths, self.preprocessing = images.images, preprocessing
-        self.labels = torch.from_numpy(np.asarray(images.labels))
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitems__(self, rows: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        return torch.stack([self.preprocessing.pixels(self.paths[row]) for row in rows]), self.labels[rows]
+    def _read(self, rows: Sequence[int]) -> torch.Tensor:
+        return torch.stack([self.preprocessing.pixels(self.sources[row]) for row in rows])
 
 
 def _as_it_is(batch: Collated) -> Collated:
@@ -264,3 +258,80 @@ def _why_unreadable(path: str | Path, mode: Mode) -> str:
     except SourceError as error:
         return error.failures[0]
     return ""
+
+
+_DEGREES = 10.0  # of rotation and shear, at most
+_JITTER = 0.2  # relative change of brightness and contrast, at most
+_BLUR = 0.7  # deviation of the Gaussian blur in pixels, at most
+_NOISE = 0.05  # deviation of the Gaussian noise, where pixels run from 0 to 1
+_CROP = Rule("above 0 to 1", lambda value: 0 < value <= 1)
+
+
+@checked_fields
+@dataclass(frozen=True, kw_only=True)
+class Augmentation:
+    """A random crop, a small affine map, changes of brightness, blur and noise; a flip only where asked for.
+
+    Args:
+        smallest_crop: Least share of the area that a crop keeps, above 0 to 1.
+        largest_crop: Largest share, from `smallest_crop` to 1.
+        flip: Mirror half of the images. Digits and letters must not be mirrored.
+        group: Images that share one draw of the parameters: torchvision draws once a call, and one call an image
+            is slow on small images. 1 for the most variety.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    smallest_crop: Annotated[float, _CROP] = 0.6
+    largest_crop: Annotated[float, _CROP] = 1.0
+    flip: bool = False
+    group: Count = 4
+
+    def __post_init__(self) -> None:
+        require_settings(self)
+        require_settings(self, {"largest_crop >= smallest_crop": self.largest_crop >= self.smallest_crop})
+
+    def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Draw one view of each image: (b, c, s, s) uint8 -> (b, c, s, s) float32 from 0 to 1."""
+        transform = self._transform(pixels.shape[-1])
+        images = pixels.float() / 255
+        return torch.cat([transform(images[i : i + self.group]) for i in range(0, len(images), self.group)])
+
+    def _transform(self, size: int) -> v2.Compose:
+        bilinear = v2.InterpolationMode.BILINEAR
+        steps: list[v2.Transform] = [
+            v2.RandomAffine(_DEGREES, shear=_DEGREES, interpolation=bilinear),
+            v2.RandomResizedCrop(size, (self.smallest_crop, self.largest_crop), ratio=(0.85, 1.18)),
+        ]
+        steps += [v2.RandomHorizontalFlip()] if self.flip else []
+        steps += [v2.ColorJitter(_JITTER, _JITTER), v2.GaussianBlur(3, (0.1, _BLUR)), v2.GaussianNoise(sigma=_NOISE)]
+        return v2.Compose(steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixup:
+    """Blend images: `x' = w x + (1 - w) x_other`, w of Beta(alpha, alpha) for each image (arXiv 1710.09412).
+
+    Labels are left one-hot (FCT, section 5.1). So that a label is that of what is seen most, w is at least 1/2.
+
+    Args:
+        alpha: Of the Beta distribution, > 0; the larger, the more even the blends.
+        views: Drawn of the images before they are blended, or None for the images as they are.
+
+    Raises:
+        InvalidInput: `alpha` is out of its range.
+    """
+
+    alpha: Positive = 0.5
+    views: Callable[[torch.Tensor], torch.Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        require_settings(self)
+
+    def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Blend each image with another of the batch: (b, c, s, s) uint8 -> (b, c, s, s) float32 from 0 to 1."""
+        images = pixels.float() / 255 if self.views is None else self.views(pixels)
+        drawn = torch.distributions.Beta(self.alpha, self.alpha).sample((len(images), 1, 1, 1)).to(images.device)
+        weights = torch.maximum(drawn, 1 - drawn)
+        return weights * images + (1 - weights) * images.roll(1, dims=0)

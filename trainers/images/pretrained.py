@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from compatstore.encoders.backbones import (
     TorchvisionBackbone,
 )
 from compatstore.encoders.model_files import read_weights
+from compatstore.encoders.published_models import downloading
 from compatstore.errors import Incompatible, InvalidInput, NotFound, first_offenders
 from compatstore.paths import is_file, is_folder
 
@@ -31,16 +31,13 @@ SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
 _COUNTER = "num_batches_tracked"
 
 
-def load_pretrained(network: nn.Module, backbone: Backbone, pretrained: str) -> Published:
+def load_pretrained(network: nn.Module, backbone: Backbone, pretrained: str) -> None:
     """Give a network its first weights, in place; the layer that makes the embedding stays random.
 
     Args:
         network: What `backbone.build()` made.
         backbone: Its description.
         pretrained: See `ImageTraining`.
-
-    Returns:
-        The network of timm or torchvision inside of it.
 
     Raises:
         InvalidInput: The network is not of timm or torchvision, or a folder or package holds several files.
@@ -73,7 +70,6 @@ def load_pretrained(network: nn.Module, backbone: Backbone, pretrained: str) -> 
             fix="Name the architecture that the weights are of.",
         )
     found.network.load_state_dict(own | {name: given[name] for name in wanted if name in given})
-    return found
 
 
 def find_weights(pretrained: str) -> Path:
@@ -147,7 +143,7 @@ def _package(pretrained: str, asked: str) -> Path:
 def _of_library(found: Published, asked: str) -> dict[str, torch.Tensor]:
     """The published weights, from the library's cache or the network."""
     backbone = found.backbone
-    try:
+    with downloading(asked, "name a file, a folder or package:NAME"):
         if isinstance(backbone, TimmBackbone):
             import timm
 
@@ -155,9 +151,6 @@ def _of_library(found: Published, asked: str) -> dict[str, torch.Tensor]:
         from torchvision import models
 
         return dict(models.get_model(backbone.name, weights="DEFAULT").state_dict())
-    except (OSError, RuntimeError) as error:  # no network and no cache, or no published weights at all
-        fix = "Connect to the network once, or name a file, a folder or package:NAME."
-        raise NotFound(asked, expected="its published weights", found=str(error), fix=fix) from error
 
 
 def _in_colours(found: Published, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -193,13 +186,6 @@ def _differs(given: torch.Tensor | None, own: torch.Tensor) -> bool:
     return given is not None and given.shape != own.shape
 
 
-# Modules of torchvision that hold a network's stages, one after the other.
-_CONTAINERS = ("features", "trunk_output", "encoder", "layers", "blocks")
-_NORMS = (nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.GroupNorm)
-
-_RATE = "compatstore_rate"
-
-
 class Published(NamedTuple):
     """A network of timm or torchvision inside of what is trained.
 
@@ -221,73 +207,3 @@ def published(network: nn.Module, backbone: Backbone) -> Published | None:
     if isinstance(backbone, BasisTransformed):
         return published(network.get_submodule("inner"), backbone.inner)
     return Published(network, backbone) if isinstance(backbone, TimmBackbone | TorchvisionBackbone) else None
-
-
-def stages(found: Published) -> list[list[str]]:
-    """Names of all parameters by stage: the stem, the stages or blocks, and last what makes the embedding.
-
-    timm says itself what its stages are. Of torchvision they are the modules of a network in order, those inside of
-    its containers one by one, each with the normalisation after it.
-    """
-    if isinstance(found.backbone, TimmBackbone):
-        from timm.models import group_parameters
-
-        network: Any = found.network  # every network of timm has a matcher
-        groups = group_parameters(network, network.group_matcher(coarse=True))
-        return [list(groups[number]) for number in sorted(groups)]
-    of_torchvision: list[list[str]] = []
-    for prefix, module in _units(found.network, ""):
-        names = [f"{prefix}.{name}" for name, _ in module.named_parameters()]
-        if names and isinstance(module, _NORMS) and of_torchvision:
-            of_torchvision[-1] += names
-        elif names:
-            of_torchvision.append(names)
-    placed = {name for stage in of_torchvision for name in stage}
-    of_torchvision[0] += [name for name, _ in found.network.named_parameters() if name not in placed]
-    return of_torchvision
-
-
-def _units(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Module]]:
-    for name, child in module.named_children():
-        if name in _CONTAINERS:
-            yield from _units(child, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", child
-
-
-def set_stages(found: Published, *, frozen: int, decay: float) -> None:
-    """Freeze the first stages and set the learning rates of the others, in place.
-
-    Args:
-        found: The network.
-        frozen: Stages that are not trained.
-        decay: Rate of a stage / rate of the stage after it; the last has the full rate.
-
-    Raises:
-        InvalidInput: No stage would be left that is trained.
-    """
-    parameters, in_order = dict(found.network.named_parameters()), stages(found)
-    if frozen >= len(in_order):
-        raise InvalidInput(
-            f"freeze stages of {found.backbone.name}",
-            expected=f"at most {len(in_order) - 1} of {len(in_order)}: the last makes the embedding",
-            found=f"{frozen}",
-        )
-    for number, names in enumerate(in_order):
-        for name in names:
-            parameters[name].requires_grad_(number >= frozen)
-            setattr(parameters[name], _RATE, decay ** (len(in_order) - 1 - number))
-
-
-def rate_of(parameter: nn.Parameter) -> float:
-    """Learning rate of a parameter / the setting; 1 for all that belongs to no stage."""
-    rate: float = getattr(parameter, _RATE, 1.0)
-    return rate
-
-
-def rest_frozen(objective: nn.Module) -> None:
-    """Keep parts of which nothing is trained in evaluation mode: their BatchNorms keep their statistics."""
-    for module in objective.modules():
-        parameters = list(module.parameters())
-        if parameters and not any(parameter.requires_grad for parameter in parameters):
-            module.eval()

@@ -12,8 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,11 +22,12 @@ import numpy as np
 from compatstore import next_step
 from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
+from compatstore.artifacts.directory import write_folder
 from compatstore.artifacts.manifest import Space
 from compatstore.boundary import checked
-from compatstore.documents import parse, read_record
+from compatstore.documents import Malformed, parse, read_record
 from compatstore.encoders.network import NetworkEncoder
-from compatstore.errors import AlreadyExists, CompatStoreError, CorruptArtifact, NotFound
+from compatstore.errors import AlreadyExists, CorruptArtifact, NotFound
 from compatstore.paths import exists, is_file, refused
 from compatstore.versions import EmbeddingVersion, HeadLoss, Metric
 
@@ -88,12 +87,8 @@ class TrainedModel:
             AlreadyExists: Something is there.
             StorageError: The folder cannot be written.
         """
-        try:
-            self._save(Path(path), overwrite)
-        except OSError as error:
-            if isinstance(error, CompatStoreError):
-                raise
-            raise refused(f"write model {path}", path, error) from error
+        path = Path(path)
+        write_folder(f"write model {path}", path, self._write, lambda: _taken(path, overwrite))
 
     @staticmethod
     def load(path: str | Path, *, device: str | None = None) -> TrainedModel:
@@ -132,19 +127,6 @@ class TrainedModel:
         version = self.version("version", metric=metric)
         return Space(dim=version.dim, fingerprint=version.fingerprint, metric=metric, normalised=version.normalised)
 
-    def _save(self, path: Path, overwrite: bool) -> None:
-        require_free(path, overwrite=overwrite)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staged = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-        staged.mkdir()
-        try:
-            self._write(staged)
-            if exists(path):
-                shutil.rmtree(path)
-            staged.rename(path)
-        finally:
-            shutil.rmtree(staged, ignore_errors=True)
-
     def _write(self, folder: Path) -> None:
         (folder / ENCODER).write_bytes(self.encoder.to_bytes())
         np.save(folder / HEAD, self.head, allow_pickle=False)
@@ -167,11 +149,17 @@ def require_free(path: str | Path, *, overwrite: bool) -> None:
     Raises:
         AlreadyExists: A model is there that is not to be replaced, or something else.
     """
-    is_model = is_file(Path(path) / DESCRIPTION)
-    if exists(path) and not (overwrite and is_model):
-        fix = "Choose another name" + (", or overwrite it." if is_model else ".")
-        found = "another model" if is_model else "something that is no model"
-        raise AlreadyExists(f"write model {path}", expected="nothing there", found=found, fix=fix)
+    if exists(path) and (error := _taken(Path(path), overwrite)):
+        raise error
+
+
+def _taken(path: Path, overwrite: bool) -> AlreadyExists | None:
+    is_model = is_file(path / DESCRIPTION)
+    if overwrite and is_model:
+        return None
+    fix = "Choose another name" + (", or overwrite it." if is_model else ".")
+    found = "another model" if is_model else "something that is no model"
+    return AlreadyExists(f"write model {path}", expected="nothing there", found=found, fix=fix)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,14 +184,13 @@ class _Description:
 def _description(path: Path) -> _Description:
     try:
         values = parse((path / DESCRIPTION).read_bytes())
-        written_as = values["format"]
-        if written_as == FORMAT:
-            return read_record(_Description, values, "description")
+        if values["format"] != FORMAT:
+            raise Malformed(f"format {values['format']!r:.60}")
+        return read_record(_Description, values, "description")
     except PermissionError as error:
         raise refused(f"load model {path}", path / DESCRIPTION, error) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _corrupt(path, f"{DESCRIPTION}: {type(error).__name__}: {error}") from error
-    raise _corrupt(path, f"format {written_as!r:.60}")
 
 
 def _digest(file: Path) -> str:

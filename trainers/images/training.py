@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import copy
 import time
-from contextlib import nullcontext
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import numpy as np
 import torch
-from accelerate import Accelerator, skip_first_batches
-from accelerate.optimizer import AcceleratedOptimizer
+from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import broadcast
 from torch import nn
@@ -20,26 +19,25 @@ from torch.utils.data import DataLoader
 
 from compatstore import next_step
 from compatstore.artifacts.network import PrecisionRequest
-from compatstore.encoders.backbones import Backbone, SmallConvNet, TimmBackbone
-from compatstore.encoders.backbones.architectures import SmallVisionTransformer, TorchvisionBackbone
-from compatstore.encoders.backbones.backbone import FinalNorm, GeneralisedMean
+from compatstore.encoders.backbones import (
+    Backbone,
+    FinalNorm,
+    GeneralisedMean,
+    SmallConvNet,
+    SmallVisionTransformer,
+    TimmBackbone,
+    TorchvisionBackbone,
+)
 from compatstore.encoders.images import Mode
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers.images.checkpoint import Checkpoint, Resumable
 from compatstore.trainers.images.images import Images
-from compatstore.trainers.images.pretrained import (
-    load_pretrained,
-    pixel_scale,
-    rate_of,
-    rest_frozen,
-    set_stages,
-    weights_digest,
-)
-from compatstore.trainers.images.recorded import recorded
-from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, Rule, at_least, require_settings
-from compatstore.trainers.training import EpochProgress, OnEpoch, require_finite, warmup_cosine
+from compatstore.trainers.images.pretrained import load_pretrained, pixel_scale, weights_digest
+from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, at_least, require_settings
+from compatstore.trainers.training import EpochProgress, OnEpoch, require_finite, seeded, warmup_cosine, within_memory
 
+Objective = TypeVar("Objective", bound=nn.Module)
 Batches = DataLoader[tuple[torch.Tensor, torch.Tensor]]
 # Of training alone: gradients are scaled into the range of float16.
 TrainingPrecision = Literal[PrecisionRequest, "float16"]
@@ -61,8 +59,6 @@ class ImageTraining:
             elsewhere. Weights and losses stay float32.
         workers: Processes that read files, >= 0; arrays in memory need none.
         seed: Of weights, order and augmentation. Equal seeds repeat a run on the same machine and device.
-        checkpoint_steps: Steps between two saves, >= 1, where training is given a checkpoint; None saves after each
-            epoch only. Of more steps than an epoch has, the ends of the epochs that hold one of these are saved.
         dim: Length of an embedding, >= 1.
         size: Side of the network's input, in pixels; None takes the height of an array of images. Files need it.
         mode: "L" or "RGB"; None takes "RGB" for files and for arrays with channels, "L" for arrays without.
@@ -76,9 +72,6 @@ class ImageTraining:
             torch), a folder that holds one, "package:NAME" for an installed package that ships them, or "download" for
             the published ones, from the library's cache or the network. "" starts from random weights. The layer that
             makes the embedding is always new.
-        frozen_stages: First stages of a pretrained network that are not trained, BatchNorm statistics included; the
-            last stage always is.
-        stage_decay: Learning rate of a stage of a pretrained network / that of the stage after it, above 0 to 1.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -92,7 +85,6 @@ class ImageTraining:
     precision: TrainingPrecision = "auto"
     workers: Annotated[int, at_least(0)] = 0
     seed: int = 0
-    checkpoint_steps: Count | None = None
     dim: Count
     size: int | None = None
     mode: Mode | None = None
@@ -100,8 +92,6 @@ class ImageTraining:
     architecture: str = ""
     pooling: ImagePooling = "average"
     pretrained: str = ""
-    frozen_stages: Annotated[int, at_least(0)] = 0
-    stage_decay: Annotated[float, Rule("above 0 to 1", lambda value: 0 < value <= 1)] = 1.0
 
     def __post_init__(self) -> None:
         require_settings(self)
@@ -110,8 +100,6 @@ class ImageTraining:
             "warmup_epochs from 0 to epochs": self.warmup_epochs <= self.epochs,
             "pretrained with an architecture timm:NAME or torchvision:NAME alone": not (self.pretrained and small),
             "pooling average for small-vit": self.architecture != "small-vit" or self.pooling == "average",
-            "frozen_stages 0 without pretrained": bool(self.pretrained) or self.frozen_stages == 0,
-            "stage_decay 1 without pretrained": bool(self.pretrained) or self.stage_decay == 1,
         }
         require_settings(self, rules)
 
@@ -147,15 +135,13 @@ class ImageTraining:
         """Build a network with the weights that training starts from.
 
         Raises:
-            InvalidInput: More stages are to be frozen than there are before the last.
             NotFound: The weights cannot be found.
             CorruptArtifact: The weights cannot be read.
             Incompatible: The weights are another network's.
         """
         network = backbone.build()
         if self.pretrained:
-            found = load_pretrained(network, backbone, self.pretrained)
-            set_stages(found, frozen=self.frozen_stages, decay=self.stage_decay)
+            load_pretrained(network, backbone, self.pretrained)
         return network
 
     def _network(self, preprocessing: Preprocessing) -> Backbone:
@@ -170,6 +156,42 @@ class ImageTraining:
         if self.architecture:
             return TimmBackbone(name=self.architecture.removeprefix("timm:"), dim=self.dim, channels=channels)
         return SmallConvNet(size=preprocessing.size, dim=self.dim, channels=channels, width=self.width)
+
+    def train_network(
+        self,
+        make: Callable[[nn.Module], Objective],
+        images: Images,
+        preprocessing: Preprocessing,
+        backbone: Backbone,
+        *,
+        progress: OnEpoch | None,
+        checkpoint: str | Path | None,
+        fixed: str = "",
+    ) -> tuple[Objective, dict[str, float]]:
+        """Train a network within an objective, from random weights or those of `pretrained`.
+
+        Args:
+            make: Makes the objective around the network; see `minimise`.
+            images: See `minimise`.
+            preprocessing: See `minimise`.
+            backbone: Of the network.
+            progress: See `minimise`.
+            checkpoint: See `minimise`.
+            fixed: Fingerprint of models and vectors that the objective holds fixed, or "".
+
+        Returns:
+            The objective as training left it; "loss", "images" and "seconds".
+
+        Raises:
+            InvalidInput: The network or a batch does not fit into memory, or as of `start` and `minimise`.
+        """
+        start = time.perf_counter()
+        with seeded(self.seed), within_memory(f"train {type(self).__name__}"):
+            objective = make(self.start(backbone))
+            loss = self.minimise(
+                objective, images, preprocessing, progress=progress, checkpoint=checkpoint, source=fixed
+            )
+        return objective, {"loss": loss, "images": len(images), "seconds": time.perf_counter() - start}
 
     def minimise(
         self,
@@ -202,21 +224,19 @@ class ImageTraining:
         batches = images.batches(preprocessing, size=self.batch_size, seed=self.seed, workers=self.workers)
         saved = None
         if checkpoint is not None:
-            # Neither the number of reading processes nor the interval of saves changes the result.
             settings = deciding_settings(self)
             belongs_to = {"trainer": type(self).__name__, **settings, "images": images.fingerprint, "source": source}
-            saved = Checkpoint(path=Path(checkpoint), every=self.checkpoint_steps, belongs_to=belongs_to)
+            saved = Checkpoint(path=Path(checkpoint), belongs_to=belongs_to)
         return train(objective, batches, self, progress, saved)
 
 
 def deciding_settings(settings: ImageTraining) -> dict[str, object]:
     """List the settings that decide the result of a training; JSON-able.
 
-    Neither the number of reading processes nor the interval of saves changes the result. Of weights to start from the
-    content counts, and not the place.
+    The number of reading processes changes no result. Of weights to start from the content counts, and not the place.
     """
     values = asdict(settings) | {"pretrained": weights_digest(settings.pretrained)}
-    return {name: value for name, value in values.items() if name not in ("workers", "checkpoint_steps")}
+    return {name: value for name, value in values.items() if name != "workers"}
 
 
 def encoder_of(
@@ -237,15 +257,15 @@ def train(
     """Minimise `objective(*batch)`, a scalar, over its parameters that require a gradient, in place.
 
     Networks, heads and loss parameters are parts of `objective`, so that accelerate distributes all of them. With a
-    checkpoint, a killed training continues from the last save, and on the CPU ends with exactly the weights of a
-    training that was not killed.
+    checkpoint, a killed training continues after the last whole epoch, and on the CPU ends with exactly the weights of
+    a training that was not killed.
 
     Args:
         objective: (a batch) -> scalar loss; left on the CPU, in evaluation mode.
         batches: What to minimise over, in an order of its own generator; each item is the arguments of one call.
         settings: How.
         progress: Called after each epoch, in the main process.
-        checkpoint: Saved to as often as it says, and after the last epoch; a saved training is continued.
+        checkpoint: Saved to after each epoch; a saved training is continued.
 
     Returns:
         Mean loss of the last epoch.
@@ -259,43 +279,39 @@ def train(
     accelerator = _accelerator(_precision(settings.precision))
     # Convolutions of small networks are faster so: 1.2 times in float32 on one core, 1.4 times in bfloat16.
     objective.to(memory_format=torch.channels_last)
-    optimiser = _optimiser(objective, settings, fused=accelerator.device.type == "cuda")
+    trained = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+    # Fused is one launch a step.
+    optimiser: torch.optim.Optimizer = torch.optim.AdamW(
+        trained, settings.learning_rate, weight_decay=settings.weight_decay, fused=accelerator.device.type == "cuda"
+    )
     model, optimiser, batches = accelerator.prepare(objective, optimiser, batches)
     state = Resumable(objective, optimiser, order, accelerator.scaler)
-    saves_to = checkpoint if accelerator.is_main_process else None
-    step, losses = state.resume(checkpoint) if checkpoint else (0, [])
+    done, loss = state.resume(checkpoint) if checkpoint else (0, 0.0)
     steps = _require_steps(len(batches), accelerator.num_processes)
-    with recorded(objective) if accelerator.num_processes == 1 else nullcontext():
-        for epoch in range(step // steps, settings.epochs):
-            model.train()
-            rest_frozen(objective)
-            order_of_epoch, skipped = order.get_state(), step % steps
-            losses = losses if skipped else []
-            for batch in skip_first_batches(batches, skipped) if skipped else batches:
-                _set_rate(optimiser, settings, step, steps)
-                losses.append(_step(accelerator, model, optimiser, batch))
-                step += 1
-                if saves_to and saves_to.within_epoch(step, steps):
-                    state.save(saves_to, step, losses, order_of_epoch)
-            mean = _mean(accelerator, losses)
-            losses = [torch.tensor(mean)]  # the mean over all processes: a checkpoint holds no other
-            require_finite("train on images", mean, epoch + 1)
-            if saves_to and (epoch + 1 == settings.epochs or saves_to.after_epoch(step, steps)):
-                state.save(saves_to, step, losses, order.get_state())
-            if progress is not None and accelerator.is_main_process:
-                seconds, epochs = time.perf_counter() - start, settings.epochs
-                progress(EpochProgress(network="model", epoch=epoch + 1, epochs=epochs, loss=mean, seconds=seconds))
+    for epoch in range(done, settings.epochs):
+        model.train()
+        losses = []
+        for step, batch in enumerate(batches, epoch * steps):
+            _set_rate(optimiser, settings, step, steps)
+            losses.append(_step(accelerator, model, optimiser, batch))
+        loss = accelerator.reduce(torch.stack(losses).mean(), reduction="mean").item()
+        require_finite("train on images", loss, epoch + 1)
+        if checkpoint and accelerator.is_main_process:
+            state.save(checkpoint, epoch + 1, loss)
+        if progress is not None and accelerator.is_main_process:
+            seconds, epochs = time.perf_counter() - start, settings.epochs
+            progress(EpochProgress(network="model", epoch=epoch + 1, epochs=epochs, loss=loss, seconds=seconds))
     # After the last step each process has statistics of its own; all processes return those of the first.
     for buffer in objective.buffers():
         broadcast(buffer)
     objective.cpu().eval()
-    return _mean(accelerator, losses)
+    return loss
 
 
 def _step(
     accelerator: Accelerator,
     model: nn.Module,
-    optimiser: AcceleratedOptimizer,
+    optimiser: torch.optim.Optimizer,
     batch: tuple[torch.Tensor, torch.Tensor],
 ) -> torch.Tensor:
     with accelerator.autocast():
@@ -304,12 +320,6 @@ def _step(
     optimiser.step()
     optimiser.zero_grad()
     return loss.detach()
-
-
-def _mean(accelerator: Accelerator, losses: list[torch.Tensor]) -> float:
-    """Mean over steps and processes."""
-    mean: float = accelerator.reduce(torch.stack(losses).mean().to(accelerator.device), reduction="mean").item()
-    return mean
 
 
 def _accelerator(precision: str) -> Accelerator:
@@ -326,21 +336,11 @@ def _precision(precision: TrainingPrecision) -> str:
     return {"float32": "no", "float16": "fp16", "bfloat16": "bf16"}[precision]
 
 
-def _optimiser(objective: nn.Module, settings: ImageTraining, *, fused: bool) -> torch.optim.Optimizer:
-    """Parameters of one rate are a group; its rate / the setting is the group's "scale". Fused is one launch a step."""
-    groups: dict[float, list[nn.Parameter]] = {}
-    for parameter in objective.parameters():
-        if parameter.requires_grad:
-            groups.setdefault(rate_of(parameter), []).append(parameter)
-    trained = [{"params": parameters, "scale": scale} for scale, parameters in groups.items()]
-    return torch.optim.AdamW(trained, settings.learning_rate, weight_decay=settings.weight_decay, fused=fused)
-
-
-def _set_rate(optimiser: AcceleratedOptimizer, settings: ImageTraining, step: int, steps_per_epoch: int) -> None:
+def _set_rate(optimiser: torch.optim.Optimizer, settings: ImageTraining, step: int, steps_per_epoch: int) -> None:
     """Set the learning rate of a step: a function of the step alone, so that it has no state to save."""
     steps, warmup = settings.epochs * steps_per_epoch, settings.warmup_epochs * steps_per_epoch
     for group in optimiser.param_groups:
-        group["lr"] = group["scale"] * settings.learning_rate * warmup_cosine(step, steps=steps, warmup=warmup)
+        group["lr"] = settings.learning_rate * warmup_cosine(step, steps=steps, warmup=warmup)
 
 
 def _require_steps(steps: int, processes: int) -> int:

@@ -12,9 +12,8 @@ from torch import nn
 from compatstore.boundary import checked_fields
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
-from compatstore.trainers.images.augmentation import Augmentation, Mixup
 from compatstore.trainers.images.classification import Classification, Classifier, require_classes
-from compatstore.trainers.images.images import Images
+from compatstore.trainers.images.images import Augmentation, Images, Mixup
 from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, at_least
 from compatstore.trainers.side.training import SideTrainer
 

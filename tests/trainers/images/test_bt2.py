@@ -12,15 +12,14 @@ import pytest
 import compatstore as cs
 from compatstore import trainers
 from compatstore.encoders import NetworkEncoder
-from compatstore.encoders.backbones import SmallConvNet
-from compatstore.encoders.backbones.backbone import BasisTransformed
+from compatstore.encoders.backbones import BasisTransformed, SmallConvNet
 from compatstore.errors import InvalidInput
 from compatstore.trainers import TrainedModel
 from lazily import Lazy
 
-basis_network = Lazy("compatstore.encoders.backbones.networks")
+basis_network = Lazy("compatstore.encoders.backbone_networks")
 bt2 = Lazy("compatstore.trainers.images.bt2")
-source_model = Lazy("compatstore.trainers.images.source_model")
+compatible = Lazy("compatstore.trainers.images.compatible")
 torch = Lazy("torch")
 
 TRAINING = {"width": 8, "epochs": 12, "batch_size": 32}
@@ -68,13 +67,13 @@ def test_a_change_of_basis_keeps_inner_products() -> None:
 
 
 def objective_of(
-    method: trainers.BT2, source: TrainedModel, images: trainers.Images, goal: source_model.FrozenSource | None
+    method: trainers.BT2, source: TrainedModel, images: trainers.Images, goal: compatible.FrozenSource | None
 ) -> bt2.BT2Objective:
     preprocessing = method.preprocessing(images)
-    known = source_model.SourceKnowledge.of(source, images, dim=method.dim)
+    known = compatible.SourceKnowledge.of(source, images, dim=method.dim)
     network = method.target_backbone(preprocessing, source.encoder.dim).build()
     return bt2.BT2Objective(
-        method, network, preprocessing, known.rows[:, :12], source_model.FrozenSource(source.encoder, method.dim), goal
+        method, network, preprocessing, known.rows[:, :12], compatible.FrozenSource(source.encoder, method.dim), goal
     )
 
 
@@ -113,7 +112,7 @@ def test_the_loss_is_its_four_terms(split, source, classified: str, head: str) -
 def test_gradients_reach_all_of_the_target_and_nothing_else(split, source) -> None:
     few = split[0].take(range(40))
     method = trainers.BT2(dim=16, extra=4, **TRAINING)
-    goal = source_model.FrozenSource(
+    goal = compatible.FrozenSource(
         trainers.Independent(dim=12, width=4, epochs=1, warmup_epochs=0).fit(few).encoder, 12
     )
     objective = objective_of(method, source, few, goal).train()

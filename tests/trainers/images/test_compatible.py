@@ -21,7 +21,7 @@ from digits import load_digits
 from lazily import Lazy
 from tiers import few
 
-source_model = Lazy("compatstore.trainers.images.source_model")
+compatible = Lazy("compatstore.trainers.images.compatible")
 torch = Lazy("torch")
 
 
@@ -110,10 +110,10 @@ def test_views_that_a_source_embeds_are_float32_in_bfloat16_too(source) -> None:
 def test_only_the_target_is_trained(source) -> None:
     method = trainers.BCT(dim=12, width=4, head="cosine")
     few = lessons().take(range(64))
-    known = source_model.SourceKnowledge.of(source, few, dim=12)
+    known = compatible.SourceKnowledge.of(source, few, dim=12)
     preprocessing = method.preprocessing(few)
     objective = method.objective(
-        method.backbone(preprocessing).build(), preprocessing, source_model.FrozenSource(source.encoder, 12), known
+        method.backbone(preprocessing).build(), preprocessing, compatible.FrozenSource(source.encoder, 12), known
     )
     objective.train()
     assert not any(module.training for module in objective.source.modules())
@@ -132,7 +132,7 @@ def test_the_source_sees_views_as_its_own_encoder_would() -> None:
     for size, mode in ((16, "RGB"), (16, "L"), (8, "RGB"), (8, "L")):
         backbone = SmallConvNet(size=size, dim=6, channels=len(mode), width=4)
         encoder = NetworkEncoder(backbone, Preprocessing(size=size, mode=mode), normalise=True, device="cpu")
-        seen = source_model.FrozenSource(encoder, 9)(views).numpy()
+        seen = compatible.FrozenSource(encoder, 9)(views).numpy()
         # Pillow rounds grey values and resized pixels to whole numbers.
         np.testing.assert_allclose(seen[:, :6], encoder.encode(list(images)), atol=5e-3)
         assert not seen[:, 6:].any()
@@ -140,7 +140,7 @@ def test_the_source_sees_views_as_its_own_encoder_would() -> None:
 
 @pytest.mark.full
 def test_classes_new_to_the_source_get_the_mean_of_its_features(source) -> None:
-    known = source_model.SourceKnowledge.of(source, lessons(), dim=15, take="head")
+    known = compatible.SourceKnowledge.of(source, lessons(), dim=15, take="head")
     features = source.encoder.encode(list(lessons().images))
     assert known.known.tolist() == [True] * 5 + [False] * 5
     np.testing.assert_array_equal(known.rows[:5, :12], source.head)
@@ -148,15 +148,15 @@ def test_classes_new_to_the_source_get_the_mean_of_its_features(source) -> None:
         mean = features[np.asarray(lessons().labels) == digit].mean(axis=0)
         np.testing.assert_allclose(known.rows[digit, :12], mean / np.linalg.norm(mean), rtol=1e-4, atol=1e-5)
     assert not known.rows[:, 12:].any()
-    means = source_model.SourceKnowledge.of(source, lessons(), dim=12)
+    means = compatible.SourceKnowledge.of(source, lessons(), dim=12)
     assert not np.allclose(means.rows[:5], source.head, atol=1e-3)
-    plain = source_model.SourceKnowledge.of(source, lessons(), dim=12, take="plain-means")
+    plain = compatible.SourceKnowledge.of(source, lessons(), dim=12, take="plain-means")
     for digit in range(10):
         mean = features[np.asarray(lessons().labels) == digit].mean(axis=0)
         np.testing.assert_allclose(plain.rows[digit], mean, rtol=1e-4, atol=1e-5)
     seen = lessons().of_classes(range(4))
-    np.testing.assert_array_equal(source_model.SourceKnowledge.of(source, seen, dim=12).rows, source.head[:4])
-    assert source_model.class_means(torch.ones(2, 3), torch.tensor([2, 2]), 4).tolist() == [
+    np.testing.assert_array_equal(compatible.SourceKnowledge.of(source, seen, dim=12).rows, source.head[:4])
+    assert compatible.class_means(torch.ones(2, 3), torch.tensor([2, 2]), 4).tolist() == [
         [0] * 3,
         [0] * 3,
         [1] * 3,

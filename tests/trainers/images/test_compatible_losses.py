@@ -16,11 +16,10 @@ from compatstore.errors import InvalidInput
 from lazily import Lazy
 from properties import examples
 
-bct = Lazy("compatstore.trainers.images.bct")
+terms = Lazy("compatstore.trainers.images.terms")
 classification = Lazy("compatstore.trainers.images.classification")
 compatible = Lazy("compatstore.trainers.images.compatible")
 nn = Lazy("torch.nn")
-source_model = Lazy("compatstore.trainers.images.source_model")
 torch = Lazy("torch")
 
 CLASSES, DIM = 4, 6
@@ -43,9 +42,9 @@ def batch(seed: int = 0, n: int = 9) -> compatible.Views:
     return views_of(vectors(n, seed + 1), vectors(n, seed + 2), labels)
 
 
-def knowledge(seed: int = 5, n: int = 23) -> source_model.SourceKnowledge:
+def knowledge(seed: int = 5, n: int = 23) -> compatible.SourceKnowledge:
     labels = torch.from_numpy(np.arange(n) % CLASSES)
-    return source_model.SourceKnowledge(
+    return compatible.SourceKnowledge(
         rows=vectors(CLASSES, seed),
         features=vectors(n, seed + 1),
         labels=labels,
@@ -86,7 +85,7 @@ def class_loss(method: compatible.CompatibleTraining, embedding, rows, label: in
 
 
 def loss_of(
-    method: compatible.CompatibleTraining, views: compatible.Views, known: source_model.SourceKnowledge
+    method: compatible.CompatibleTraining, views: compatible.Views, known: compatible.SourceKnowledge
 ) -> torch.Tensor:
     torch.manual_seed(0)
     return method.term(known, classification.ClassHead(method, CLASSES))(views)
@@ -144,7 +143,7 @@ def walk(features: np.ndarray, temperature: float, restart: float) -> np.ndarray
 @pytest.mark.parametrize(("temperature", "restart"), [(0.1, 0.1), (1.0, 0.5), (0.3, 1.0)])
 def test_unibct_refines_features_by_a_random_walk_in_their_class(temperature: float, restart: float) -> None:
     views, known = batch(), knowledge()
-    refined = bct.refined_features(known.features, known.labels, temperature=temperature, restart=restart)
+    refined = terms.refined_features(known.features, known.labels, temperature=temperature, restart=restart)
     expected, prototypes = np.empty((len(known.features), DIM)), []
     length = sum(math.sqrt(dot(row, row)) for row in known.rows) / CLASSES
     for label in range(CLASSES):
@@ -181,7 +180,7 @@ def test_lce_aligns_rows_with_centres_and_keeps_items_in_their_boundary() -> Non
 
 def test_a_class_that_the_source_never_saw_has_no_boundary() -> None:
     known = knowledge()
-    some = source_model.SourceKnowledge(
+    some = compatible.SourceKnowledge(
         rows=known.rows, features=known.features[:3], labels=torch.tensor([0, 1, 2]), known=known.known
     )
     views = batch()
@@ -201,11 +200,11 @@ def test_gradients_reach_the_target_and_nothing_of_the_source(method: str, head:
     features = torch.nn.functional.pad(torch.from_numpy(encoder.encode(list(images.images))), (0, 2))
     labels = torch.from_numpy(np.asarray(images.labels))
     rows = torch.nn.functional.pad(vectors(CLASSES, 1), (0, 2))
-    known = source_model.SourceKnowledge(
+    known = compatible.SourceKnowledge(
         rows=rows, features=features, labels=labels, known=torch.ones(CLASSES, dtype=torch.bool)
     )
     network = SmallConvNet(size=8, dim=DIM + 2, width=2).build()
-    objective = trainer.objective(network, preprocessing, source_model.FrozenSource(encoder, DIM + 2), known).train()
+    objective = trainer.objective(network, preprocessing, compatible.FrozenSource(encoder, DIM + 2), known).train()
     before = {name: tensor.clone() for name, tensor in objective.source.state_dict().items()}
     pixels = torch.from_numpy(images.images)[:, None]
     # Of the term alone: the target's own loss reaches all of the target anyway.
@@ -230,7 +229,7 @@ def test_own_loss_and_term_are_weighed_apart(head: str) -> None:
     trainer = trainers.BCT(dim=DIM, width=2, head=head, own_weight=0.25, weight=7.0, label_smoothing=0.1)
     known = knowledge()
     network = SmallConvNet(size=8, dim=DIM, width=2).build()
-    objective = trainer.objective(network, preprocessing, source_model.FrozenSource(encoder, DIM), known).eval()
+    objective = trainer.objective(network, preprocessing, compatible.FrozenSource(encoder, DIM), known).eval()
     pixels, labels = torch.from_numpy(images.images)[:, None], torch.from_numpy(np.asarray(images.labels))
     with torch.no_grad():
         found, embeddings = objective(pixels, labels), objective.embed(pixels)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import functools
-import json
 import signal
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors import safe_open
 
 from compatstore import trainers
 from compatstore.errors import CompatStoreError, CorruptArtifact, Incompatible, StorageError
@@ -33,7 +30,7 @@ def images() -> trainers.Images:
 
 def killed() -> trainers.Independent:
     """The training that is killed; an encoder's fingerprint is a digest of every bit of its weights."""
-    settings = {"epochs": 15, "batch_size": 8, "warmup_epochs": 2, "checkpoint_steps": 3}
+    settings = {"epochs": 15, "batch_size": 8, "warmup_epochs": 2}
     return trainers.Independent(dim=4, width=4, augmentation=trainers.Augmentation(), **settings)
 
 
@@ -71,12 +68,10 @@ def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(tmp_path: P
 
 
 @pytest.mark.full
-@given(epoch=st.integers(1, 3), every=st.sampled_from([None, 1, 2, 5]))
+@given(epoch=st.integers(1, 3))
 @examples(3)
-def test_where_it_stops_and_how_often_it_is_saved_change_nothing(
-    tmp_path_factory: pytest.TempPathFactory, epoch: int, every: int | None
-) -> None:
-    short = trainers.Independent(dim=4, width=2, epochs=4, batch_size=16, checkpoint_steps=every)
+def test_where_it_stops_changes_nothing(tmp_path_factory: pytest.TempPathFactory, epoch: int) -> None:
+    short = trainers.Independent(dim=4, width=2, epochs=4, batch_size=16)
     path = tmp_path_factory.mktemp("stopped") / "training.safetensors"
     with pytest.raises(Stopped):
         short.fit(images(), checkpoint=path, progress=stop_after(epoch))
@@ -84,18 +79,6 @@ def test_where_it_stops_and_how_often_it_is_saved_change_nothing(
     resumed = short.fit(images(), checkpoint=path, progress=lambda progress: seen.append(progress.epoch))
     assert resumed.encoder.fingerprint == short.fit(images()).encoder.fingerprint
     assert seen == list(range(epoch + 1, 5))
-
-
-def test_with_more_steps_than_an_epoch_has_some_epochs_are_saved_and_the_last(tmp_path: Path) -> None:
-    steps, path, saved = len(images()) // 16, tmp_path / "training.safetensors", list[int]()
-
-    def note(progress: EpochProgress) -> None:
-        with safe_open(path, "pt") if path.exists() else nullcontext() as file:
-            saved.append(0 if file is None else json.loads(file.metadata()["compatstore"])["note"]["step"])
-
-    long = trainers.Independent(dim=4, width=2, epochs=5, batch_size=16, checkpoint_steps=2 * steps)
-    long.fit(images(), checkpoint=path, progress=note)
-    assert saved == [0, 2 * steps, 2 * steps, 4 * steps, 5 * steps]
 
 
 def test_a_finished_training_is_not_repeated(tmp_path: Path) -> None:
@@ -148,7 +131,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
         trainers.Independent(dim=4, width=2, epochs=3).fit(images(), checkpoint=path)
     with pytest.raises(Incompatible, match="expected images"):
         short.fit(images().take(range(60)), checkpoint=path)
-    trainers.Independent(dim=4, width=2, epochs=2, checkpoint_steps=7).fit(images(), checkpoint=path)
+    trainers.Independent(dim=4, width=2, epochs=2, workers=1).fit(images(), checkpoint=path)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])

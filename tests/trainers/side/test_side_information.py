@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from compatstore import trainers
 from compatstore.arrays import signs
 from compatstore.encoders import NetworkEncoder
-from compatstore.encoders.backbones.backbone import FinalNorm
+from compatstore.encoders.backbones import FinalNorm
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers.training import EpochProgress
@@ -20,7 +20,7 @@ from digits import load_digits
 from lazily import Lazy
 from properties import examples
 
-augmentation = Lazy("compatstore.trainers.images.augmentation")
+augmentation = Lazy("compatstore.trainers.images.images")
 losses = Lazy("pytorch_metric_learning.losses")
 neighbors = Lazy("sklearn.neighbors")
 torch = Lazy("torch")

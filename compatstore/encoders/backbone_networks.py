@@ -11,7 +11,7 @@ from torch.nn import functional
 from compatstore.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from compatstore.encoders.backbones.backbone import BasisTransformed
+    from compatstore.encoders.backbones import BasisTransformed
 
 
 class Parts(NamedTuple):

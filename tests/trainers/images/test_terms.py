@@ -13,7 +13,7 @@ from compatstore import trainers
 from compatstore.errors import InvalidInput
 from lazily import Lazy
 
-feature_alignment = Lazy("compatstore.trainers.images.feature_alignment")
+terms = Lazy("compatstore.trainers.images.terms")
 torch = Lazy("torch")
 
 
@@ -37,13 +37,13 @@ def test_contrast_is_its_equation(seed: int, rows: int, temperature: float) -> N
     rng = np.random.default_rng(seed)
     target, source = rng.normal(size=(2, rows, 5))
     labels = rng.integers(0, 3, rows)
-    found = feature_alignment.contrast(torch.tensor(target), torch.tensor(source), torch.tensor(labels), temperature)
+    found = terms.contrast(torch.tensor(target), torch.tensor(source), torch.tensor(labels), temperature)
     assert float(found) == pytest.approx(written_out(target, source, labels, temperature), abs=1e-9)
 
 
 def test_a_batch_of_one_class_has_nothing_to_contrast() -> None:
     vectors = torch.randn(4, 3, requires_grad=True)
-    loss = feature_alignment.contrast(vectors, torch.randn(4, 3), torch.zeros(4, dtype=torch.int64), 0.01)
+    loss = terms.contrast(vectors, torch.randn(4, 3), torch.zeros(4, dtype=torch.int64), 0.01)
     loss.backward()
     assert float(loss.detach()) == 0
     assert torch.equal(vectors.grad, torch.zeros_like(vectors))

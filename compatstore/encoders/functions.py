@@ -1,22 +1,83 @@
-"""LanceDB's embedding functions as encoders: items and queries are embedded by the function's own methods for each.
+"""Encoders of functions: a callable of your own, and LanceDB's embedding functions.
 
-A function is identified by its name and by the arguments that it was made with, which are what LanceDB stores with a
-table. Secrets are no part of that, nor is where and how fast it runs. LanceDB stores no defaults: where a release of it
-changes one, the identity does not tell.
+A function of LanceDB is identified by its name and by the arguments that it was made with, which are what LanceDB
+stores with a table. Secrets are no part of that, nor is where and how fast it runs. LanceDB stores no defaults: where a
+release of it changes one, the identity does not tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from compatstore.arrays import FloatArray
 from compatstore.boundary import checked, foreign
 from compatstore.digests import fingerprint as digest
 from compatstore.encoders.specs import without_secrets
 from compatstore.errors import InvalidInput, SourceError
+
+
+@checked
+class Function:
+    """Embeds with a callable.
+
+    Args:
+        fn: (n sources) -> (n, dim) array-like. It may raise `SourceError` with the positions that failed.
+        dim: Length of an embedding.
+        fingerprint: Identity of the model behind the callable, changed whenever its vectors change
+            ("text-embedding-3-small@2024-01"). A callable cannot be hashed, so it must be declared.
+        reads: Whether `fn` takes the items' sources or their ids.
+        queries: Embeds queries, where the model embeds them by another way than items; None takes `fn` for both.
+        spec: How `encoders.from_spec` finds this object again ("python:package.module:attribute"), if it can.
+
+    Raises:
+        InvalidInput: `fn` is not callable, `dim` is below 1 or `fingerprint` is empty.
+
+    Examples:
+        >>> lengths = cs.encoders.Function(lambda texts: [[len(text)] for text in texts], dim=1, fingerprint="length")
+        >>> lengths.encode(["a", "abc"]).tolist()
+        [[1.0], [3.0]]
+    """
+
+    def __init__(
+        self,
+        fn: Callable[[Sequence[Any]], npt.ArrayLike],
+        dim: int,
+        *,
+        fingerprint: str,
+        reads: Literal["source", "id"] = "source",
+        queries: Callable[[Sequence[Any]], npt.ArrayLike] | None = None,
+        spec: str = "",
+    ) -> None:
+        if not callable(fn) or dim < 1 or not fingerprint.strip():
+            raise InvalidInput(
+                "make an encoder of a function",
+                expected="a callable, dim >= 1 and a fingerprint that names the model",
+                found=f"{type(fn).__name__}, {dim} and {fingerprint!r}",
+            )
+        self.fn, self.queries, self.dim, self.reads, self.spec = fn, queries or fn, dim, reads, spec
+        self.fingerprint = digest(function=fingerprint, dim=dim, reads=reads)
+
+    def encode(self, sources: Sequence[Any]) -> FloatArray:
+        """Embed a batch: (n, dim) float32.
+
+        Raises:
+            InvalidInput: The callable gave another shape.
+            SourceError: The callable could not read some sources.
+        """
+        return self._call(self.fn, sources)
+
+    def encode_queries(self, queries: Sequence[Any]) -> FloatArray:
+        """Embed a batch of queries: (n, dim) float32; errors as those of `encode`."""
+        return self._call(self.queries, queries)
+
+    def _call(self, fn: Callable[[Sequence[Any]], npt.ArrayLike], sources: Sequence[Any]) -> FloatArray:
+        if not len(sources):
+            return np.empty((0, self.dim), np.float32)
+        return _vectors("encode with a function", fn(sources), (len(sources), self.dim))
 
 
 class LanceFunction(Protocol):
@@ -82,13 +143,18 @@ class LanceDBFunction:
         failures = {place: "no embedding of it" for place, vector in enumerate(made) if vector is None}
         if failures:
             raise SourceError(asked, failures, fix="Leave these sources out of the batch.")
-        with foreign(asked, "vectors of numbers from it"):
-            vectors = np.asarray([np.asarray(vector, np.float32) for vector in made])
-        if vectors.shape != (rows, self.dim):
-            raise InvalidInput(asked, expected=f"shape {(rows, self.dim)}", found=f"{vectors.shape}")
-        return vectors
+        return _vectors(asked, [np.asarray(vector) for vector in made], (rows, self.dim))
 
 
 def identity_of(name: str, arguments: Mapping[str, Any]) -> str:
     """Digest (32 hex digits) of a function's name and its arguments, without secrets and without how it runs."""
     return digest(lancedb=name, arguments=without_secrets(arguments))
+
+
+def _vectors(asked: str, made: Any, shape: tuple[int, int]) -> FloatArray:
+    """What a function made, as float32 of the shape that it must have."""
+    with foreign(asked, "vectors of numbers from it"):
+        vectors = np.asarray(made, np.float32)
+    if vectors.shape != shape:
+        raise InvalidInput(asked, expected=f"shape {shape}", found=f"{vectors.shape}")
+    return vectors

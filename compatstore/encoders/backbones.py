@@ -1,15 +1,35 @@
-"""Architectures to be trained: small ones for small images, and those of timm and torchvision."""
+"""Descriptions of networks: small frozen dataclasses that can be written down and built again.
+
+Small networks for digits and other tiny images; architectures of timm and torchvision; and those around another.
+`FinalNorm` ends in a BatchNorm, as side-information models do: values around zero, of one size. `GeneralisedMean` pools
+positions by another mean than the usual one. `BasisTransformed` is the network of BT^2: two changes of basis put what a
+source model understands in front of a target embedding.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from compatstore.documents import WIDEST, Malformed, read_record
 from compatstore.encoders.module import require_torch
-from compatstore.errors import InvalidInput, MissingExtra
+from compatstore.errors import InvalidInput, load_extra
 
 if TYPE_CHECKING:
     from torch import nn
+
+
+class Backbone(Protocol):
+    """A description of a network of (b, channels, size, size) -> (b, dim)."""
+
+    @property
+    def dim(self) -> int: ...  # noqa: D102
+    @property
+    def channels(self) -> int: ...  # noqa: D102
+    def build(self) -> nn.Module:
+        """Make the network, with random weights."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,17 +72,17 @@ class SmallConvNet:
         for stage in range(self.stages):
             after = self.width * min(2**stage, 8)
             layers += [torch.nn.MaxPool2d(2)] if stage else []
-            layers += [*_normed_convolution(before, after), *_normed_convolution(after, after)]
+            layers += [*_convolution(before, after), *_convolution(after, after)]
             before = after
         layers += [torch.nn.AdaptiveAvgPool2d(2), torch.nn.Flatten(), torch.nn.Linear(4 * before, self.dim)]
         network: nn.Module = torch.nn.Sequential(*layers)
         return network
 
 
-def _normed_convolution(before: int, after: int) -> list[nn.Module]:
-    torch = require_torch()
-    convolution = torch.nn.Conv2d(before, after, 3, padding=1, bias=False)
-    return [convolution, torch.nn.BatchNorm2d(after), torch.nn.ReLU(inplace=True)]
+def _convolution(before: int, after: int, stride: int = 1) -> list[nn.Module]:
+    nn = require_torch().nn
+    convolution = nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False)
+    return [convolution, nn.BatchNorm2d(after), nn.ReLU(inplace=True)]
 
 
 # Values of one attention head.
@@ -113,17 +133,14 @@ class SmallVisionTransformer:
         Raises:
             MissingExtra: timm is not installed.
         """
-        try:
-            from timm.models.vision_transformer import VisionTransformer
-        except ImportError as error:
-            raise MissingExtra("timm", "train") from error
+        vision_transformer = load_extra("timm.models.vision_transformer", "train")
         torch, patch, channels = require_torch(), self.patch, max(self.width // 4, 8)
-        stem = _stem_convolution(torch, self.channels, channels, 1)
+        stem = _convolution(self.channels, channels)
         while patch % 2 == 0:
             patch //= 2
-            stem += _stem_convolution(torch, channels, 2 * channels, 2)
+            stem += _convolution(channels, 2 * channels, 2)
             channels *= 2
-        transformer = VisionTransformer(
+        transformer = vision_transformer.VisionTransformer(
             img_size=self.size * patch // self.patch,
             patch_size=patch,
             in_chans=channels,
@@ -137,11 +154,6 @@ class SmallVisionTransformer:
         )
         network: nn.Module = torch.nn.Sequential(*stem, transformer)
         return network
-
-
-def _stem_convolution(torch: Any, channels: int, out: int, stride: int) -> list[Any]:
-    convolution = torch.nn.Conv2d(channels, out, 3, stride=stride, padding=1, bias=False)
-    return [convolution, torch.nn.BatchNorm2d(out), torch.nn.ReLU()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,10 +185,7 @@ class TimmBackbone:
             InvalidInput: timm has no such model.
             MissingExtra: timm is not installed.
         """
-        try:
-            import timm
-        except ImportError as error:
-            raise MissingExtra("timm", "train") from error
+        timm = load_extra("timm", "train")
         asked, expected = "build a timm network", "a name of timm.list_models()"
         if not timm.is_model(self.name):
             raise InvalidInput(asked, expected=expected, found=self.name)
@@ -222,10 +231,7 @@ class TorchvisionBackbone:
             InvalidInput: torchvision has no such classifier, or it has several outputs while it trains.
             MissingExtra: torchvision is not installed.
         """
-        try:
-            from torchvision import models
-        except ImportError as error:
-            raise MissingExtra("torchvision", "train") from error
+        models = load_extra("torchvision.models", "train")
         asked = "build a torchvision network"
         if self.name not in models.list_models(module=models):
             expected = "a name of torchvision.models.list_models(module=torchvision.models)"
@@ -234,3 +240,152 @@ class TorchvisionBackbone:
             raise InvalidInput(asked, expected="a model of one output", found=f"{self.name}, with auxiliary outputs")
         network: nn.Module = models.get_model(self.name, weights=None, num_classes=self.dim)
         return network
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Around:
+    """A backbone around another, whose embeddings have the length and whose images the channels of that one.
+
+    Args:
+        inner: The backbone.
+    """
+
+    inner: Backbone
+
+    @property
+    def dim(self) -> int:
+        """Length of an embedding."""
+        return self.inner.dim
+
+    @property
+    def channels(self) -> int:
+        """Number of channels: 1 or 3."""
+        return self.inner.channels
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalNorm(_Around):
+    """A backbone with a BatchNorm after it (FCT, appendix D).
+
+    Args:
+        inner: The backbone.
+    """
+
+    def build(self) -> nn.Module:
+        """Make the network, with random weights."""
+        torch = require_torch()
+        network: nn.Module = torch.nn.Sequential(self.inner.build(), torch.nn.BatchNorm1d(self.dim))
+        return network
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneralisedMean(_Around):
+    """A backbone whose last average pooling is a generalised mean (Radenovic et al. 2018; DMU pools so).
+
+    Args:
+        inner: The backbone; its last average pooling gives way, and its weights keep their names.
+        power: p, >= 1: 1 for the average; the larger, the nearer to the maximum.
+
+    Raises:
+        InvalidInput: The power is out of its range.
+    """
+
+    power: float = 3.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.power < float("inf"):
+            raise InvalidInput("describe a generalised mean", expected="a power of 1 or more", found=f"{self.power}")
+
+    def build(self) -> nn.Module:
+        """Make the network, with random weights.
+
+        Raises:
+            InvalidInput: The network has no average pooling.
+        """
+        require_torch()
+        from compatstore.encoders.backbone_networks import pool_by_generalised_mean
+
+        network = self.inner.build()
+        pool_by_generalised_mean(network, self.power)
+        return network
+
+
+@dataclass(frozen=True, kw_only=True)
+class BasisTransformed(_Around):
+    """A backbone behind basis transformations (Zhou et al., arXiv 2211.03989, algorithm 1).
+
+    Args:
+        inner: The backbone, whose embeddings have m + n values for a target of m and a source of n.
+        source_dim: n.
+        extra: d, values for what the source knows and the target does not, 1 to n.
+        scale: C, the length of the target's part beside the extra values' length of 1, > 0.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    source_dim: int
+    extra: int = 32
+    scale: float = 2.0
+
+    def __post_init__(self) -> None:
+        n, d, m = self.source_dim, self.extra, self.inner.dim - self.source_dim
+        if not 1 <= d <= n or m < 1 or m + d < n or self.scale <= 0:
+            expected = "1 <= extra <= source_dim <= target's dimension + extra, scale > 0"
+            raise InvalidInput("describe a basis transformation", expected=expected, found=f"{self}")
+
+    @property
+    def target_dim(self) -> int:
+        """Values of the target's own part, m."""
+        return self.inner.dim - self.source_dim
+
+    @property
+    def dim(self) -> int:
+        """Length of an embedding, m + d; its first n values are compared with the source's."""
+        return self.target_dim + self.extra
+
+    def build(self) -> nn.Module:
+        """Make the network, with random weights and random bases."""
+        require_torch()
+        from compatstore.encoders.backbone_networks import BasisNetwork
+
+        return BasisNetwork(self.inner.build(), self)
+
+
+def to_description(backbone: Backbone) -> dict[str, Any]:
+    """Write a backbone down as JSON-able values, a backbone inside it as well."""
+    kind = type(backbone).__name__
+    if kind not in _KINDS:
+        raise InvalidInput("describe a network", expected=f"one of {', '.join(_KINDS)}", found=kind)
+    settings = dict(vars(backbone))
+    nested = {name: to_description(value) for name, value in settings.items() if type(value).__name__ in _KINDS}
+    return {"kind": kind, **settings, **nested}
+
+
+def from_description(description: Mapping[str, Any]) -> Backbone:
+    """Read what `to_description` wrote.
+
+    Raises:
+        InvalidInput: The kind is unknown or a setting is missing, unknown or out of its range.
+    """
+    asked = "describe a network"
+    if not isinstance(description, Mapping):
+        raise InvalidInput(asked, expected="an object", found=type(description).__name__)
+    settings = dict(description)
+    kind = settings.pop("kind", None)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise InvalidInput(asked, expected=f"one of {', '.join(_KINDS)}", found=f"{kind!r:.60}")
+    large = [name for name, value in settings.items() if isinstance(value, int | float) and not value <= WIDEST]
+    if large:
+        raise InvalidInput(asked, expected=f"numbers up to {WIDEST}", found=f"a larger {large[0]:.60}")
+    nested = {name: from_description(value) for name, value in settings.items() if isinstance(value, Mapping)}
+    try:
+        return read_record(_KINDS[kind], settings, kind, made=nested)
+    except (Malformed, AttributeError) as error:  # a number where a network belongs has no dimension
+        raise InvalidInput(asked, expected=f"the settings of {kind}", found=str(error)) from error
+
+
+_KINDS: dict[str, type[Backbone]] = {
+    kind.__name__: kind
+    for kind in (SmallConvNet, SmallVisionTransformer, TimmBackbone, TorchvisionBackbone, *_Around.__subclasses__())
+}
