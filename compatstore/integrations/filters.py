@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Literal, TypeAlias, get_args
@@ -158,25 +157,3 @@ def _is_plain(value: object) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)
-
-
-def one_of(values: Sequence[object] | object, asked: str) -> Values:
-    """The values of an "in" as a caller hands them over.
-
-    Raises:
-        InvalidInput: They are no list.
-    """
-    if not isinstance(values, list | tuple | set | frozenset):
-        raise InvalidInput(asked, expected="a list of values", found=shown(values))
-    return tuple(values)
-
-
-def entries(filters: object, asked: str) -> Mapping[str, object]:
-    """A filter that must be a mapping with texts as keys.
-
-    Raises:
-        InvalidInput: It is something else.
-    """
-    if not isinstance(filters, Mapping) or not all(isinstance(key, str) for key in filters):
-        raise InvalidInput(asked, expected="a mapping with texts as keys", found=shown(filters))
-    return filters

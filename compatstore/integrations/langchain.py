@@ -12,7 +12,7 @@ import numpy as np
 from compatstore.encoders import Function
 from compatstore.errors import InvalidInput, MissingExtra
 from compatstore.integrations.documents import Documents, refuse_unknown
-from compatstore.integrations.langchain_filters import read_filter
+from compatstore.integrations.filter_languages import read_langchain
 from compatstore.integrations.models import Framework, FrameworkModel
 from compatstore.integrations.serving import log, serve
 from compatstore.search import Serving
@@ -166,7 +166,7 @@ class CompatStoreVectorStore(VectorStore):
         Args:
             query: A text.
             k: Documents wanted.
-            filter: Condition on the metadata, such as {"year": {"$gte": 2024}}; see `langchain_filters.py`.
+            filter: Condition on the metadata, such as {"year": {"$gte": 2024}}; see `filter_languages.py`.
             kwargs: None.
         """
         return [document for document, _ in self.similarity_search_with_score(query, k, filter, **kwargs)]
@@ -281,7 +281,7 @@ class CompatStoreVectorStore(VectorStore):
         refuse_unknown(kwargs, "search")
         gallery = self._served.now()
         documents = Documents.of(gallery)
-        where = documents.where(read_filter(filter)) if filter else None
+        where = documents.where(read_langchain(filter)) if filter else None
         value = query if isinstance(query, str) else np.asarray(query, np.float32)
         if isinstance(value, np.ndarray) and value.ndim != 1:
             raise InvalidInput("search by a vector", expected="one vector", found=f"shape {value.shape}")

@@ -17,7 +17,8 @@ from compatstore.errors import Incompatible, InvalidInput, MissingExtra, NotFoun
 from compatstore.gallery import Gallery
 from compatstore.ingest.arrow import as_json
 from compatstore.integrations.documents import Documents, refuse_unknown
-from compatstore.integrations.llamaindex_filters import DOCUMENT, read_query
+from compatstore.integrations.filter_languages import read_llamaindex
+from compatstore.integrations.filters import ID, AllOf, Condition, Term, apart
 from compatstore.integrations.models import Framework, FrameworkModel
 from compatstore.integrations.serving import ServedGallery, log, serve
 from compatstore.search import FusionPlan
@@ -48,6 +49,8 @@ try:
 except ImportError as error:
     raise MissingExtra("llama_index", "llamaindex") from error
 
+DOCUMENT = "llama_index_document"  # column of the id of the document that a node is a part of
+_KEYS = dict.fromkeys(("ref_doc_id", "doc_id", "document_id"), apart(DOCUMENT))  # of LlamaIndex's stores in filters
 CONTENT = "llama_index_node"  # column of all that a node has beside its vector, as a text of JSON
 # LlamaIndex's own store on LanceDB keeps the node in its struct of metadata, and the document's id in this column.
 STORED, STORED_DOCUMENT = "_node_content", "doc_id"
@@ -428,3 +431,15 @@ def _is_live(gallery: Gallery, version: str) -> bool:
         gallery.explain(version=version, serving="single")
         return True
     return False
+
+
+def read_query(
+    filters: MetadataFilters | None, documents: Sequence[str] | None, nodes: Sequence[str] | None
+) -> Condition | None:
+    """The condition of a query: its filters, and the documents and nodes that it keeps to; None for any node."""
+    parts: list[Condition] = [] if filters is None else [read_llamaindex(filters, _KEYS)]
+    if documents is not None:
+        parts.append(Term(apart(DOCUMENT), "in", tuple(documents)))
+    if nodes is not None:
+        parts.append(Term(ID, "in", tuple(nodes)))
+    return AllOf(tuple(parts)) if parts else None

@@ -7,8 +7,7 @@ try:
 except ImportError as error:
     raise MissingExtra("haystack", "haystack") from error
 
-from compatstore.integrations.haystack.embedders import Embedders, as_encoder
 from compatstore.integrations.haystack.retriever import CompatStoreEmbeddingRetriever
-from compatstore.integrations.haystack.store import CompatStoreDocumentStore
+from compatstore.integrations.haystack.store import CompatStoreDocumentStore, Embedders, as_encoder
 
 __all__ = ["CompatStoreDocumentStore", "CompatStoreEmbeddingRetriever", "Embedders", "as_encoder"]

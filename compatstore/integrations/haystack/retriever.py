@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from haystack import Document, component, default_from_dict, default_to_dict
 from haystack.document_stores.types import FilterPolicy, apply_filter_policy
 
+from compatstore.asynchronous import method_beside
 from compatstore.errors import InvalidInput
 from compatstore.integrations.haystack.store import CompatStoreDocumentStore
 
@@ -104,16 +104,4 @@ class CompatStoreEmbeddingRetriever:
         )
         return {"documents": documents}
 
-    @component.output_types(documents=list[Document])
-    async def run_async(
-        self,
-        query_embedding: list[float] | None = None,
-        query: str | None = None,
-        filters: dict[str, Any] | None = None,
-        top_k: int | None = None,
-        scale_score: bool | None = None,
-        return_embedding: bool | None = None,
-    ) -> dict[str, list[Document]]:
-        """As `run`, beside the event loop."""
-        asked = (query_embedding, query, filters, top_k, scale_score, return_embedding)
-        return await asyncio.to_thread(self.run, *asked)
+    run_async = component.output_types(documents=list[Document])(method_beside(run))

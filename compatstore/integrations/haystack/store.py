@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -11,25 +10,85 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from haystack import Document, default_from_dict, default_to_dict
+from haystack.components.embedders.types import DocumentEmbedder, TextEmbedder
+from haystack.core.serialization import component_to_dict
 from haystack.dataclasses import ByteStream, SparseEmbedding
 from haystack.document_stores.errors import DuplicateDocumentError
 from haystack.document_stores.types import DuplicatePolicy
 from haystack.errors import FilterError
 
+from compatstore.asynchronous import method_beside
+from compatstore.encoders import Function
 from compatstore.errors import InvalidInput
 from compatstore.gallery import Gallery
 from compatstore.ingest.arrow import as_json
 from compatstore.ingest.items import Repeated
 from compatstore.integrations.documents import Documents
-from compatstore.integrations.haystack.embedders import Embedders
-from compatstore.integrations.haystack_filters import read_filter
-from compatstore.integrations.models import FrameworkModel, require_model
+from compatstore.integrations.filter_languages import read_haystack
+from compatstore.integrations.models import FrameworkModel, identity_of, require_model
 from compatstore.integrations.serving import log, serve
 from compatstore.search import FusionPlan
 from compatstore.versions import Metric
 
 Filters = dict[str, Any]
 EXTRAS = "haystack"  # column of what a document has beside text, metadata and embedding
+
+
+class Embedders:
+    """A document embedder and the text embedder that belongs to it: one embedding model.
+
+    Args:
+        document: Embeds documents by their content.
+        text: Embeds queries.
+        identity: What tells the model from any other ("text-embedding-3-small@2024-01"), where the components' classes,
+            settings and release do not, or tell too much.
+    """
+
+    __module__ = "compatstore.integrations.haystack"  # stored pipelines name it so
+
+    def __init__(self, document: DocumentEmbedder, text: TextEmbedder, identity: str | None = None) -> None:
+        self.document, self.text, self.identity = document, text, identity
+
+    def to_dict(self) -> dict[str, Any]:
+        """What builds them again."""
+        document, text = component_to_dict(self.document, "document"), component_to_dict(self.text, "text")
+        return default_to_dict(self, document=document, text=text, identity=self.identity)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Embedders:
+        """Build them again."""
+        return default_from_dict(cls, data)
+
+    def model(self) -> FrameworkModel:
+        """The two as one model."""
+        named = f"{identity_of(self.document, 'haystack')}; {identity_of(self.text, 'haystack')}"
+        return FrameworkModel(
+            named if self.identity is None else require_model(self.identity, "Haystack"), self._documents, self._queries
+        )
+
+    def _documents(self, texts: Sequence[str]) -> list[list[float]]:
+        _warm_up(self.document)
+        return [done.embedding for done in self.document.run([Document(content=text) for text in texts])["documents"]]
+
+    def _queries(self, texts: Sequence[str]) -> list[list[float]]:
+        _warm_up(self.text)
+        return [self.text.run(text)["embedding"] for text in texts]
+
+
+def as_encoder(embedders: Embedders, *, spec: str = "") -> Function:
+    """Haystack's embedders as an encoder: for `Gallery.register`, and for `--encoder python:MODULE:ATTRIBUTE`.
+
+    Args:
+        embedders: One document is embedded, to see how many values a vector has.
+        spec: How `encoders.from_spec` finds this object again ("python:package.module:attribute"), if it can.
+    """
+    return embedders.model().measured(spec)
+
+
+def _warm_up(embedder: object) -> None:
+    warm_up = getattr(embedder, "warm_up", None)
+    if warm_up is not None:
+        warm_up()
 
 
 class CompatStoreDocumentStore:
@@ -265,65 +324,18 @@ class CompatStoreDocumentStore:
 
     # ---- beside the event loop
 
-    async def count_documents_async(self) -> int:
-        """As `count_documents`."""
-        return await asyncio.to_thread(self.count_documents)
-
-    async def filter_documents_async(self, filters: Filters | None = None) -> list[Document]:
-        """As `filter_documents`."""
-        return await asyncio.to_thread(self.filter_documents, filters)
-
-    async def write_documents_async(
-        self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE
-    ) -> int:
-        """As `write_documents`."""
-        return await asyncio.to_thread(self.write_documents, documents, policy)
-
-    async def delete_documents_async(self, document_ids: list[str]) -> None:
-        """As `delete_documents`."""
-        await asyncio.to_thread(self.delete_documents, document_ids)
-
-    async def delete_all_documents_async(self, recreate_index: bool = False) -> None:
-        """As `delete_all_documents`."""
-        await asyncio.to_thread(self.delete_all_documents, recreate_index)
-
-    async def delete_by_filter_async(self, filters: Filters) -> int:
-        """As `delete_by_filter`."""
-        return await asyncio.to_thread(self.delete_by_filter, filters)
-
-    async def update_by_filter_async(self, filters: Filters, meta: dict[str, Any]) -> int:
-        """As `update_by_filter`."""
-        return await asyncio.to_thread(self.update_by_filter, filters, meta)
-
-    async def count_documents_by_filter_async(self, filters: Filters) -> int:
-        """As `count_documents_by_filter`."""
-        return await asyncio.to_thread(self.count_documents_by_filter, filters)
-
-    async def count_unique_metadata_by_filter_async(
-        self, filters: Filters, metadata_fields: list[str]
-    ) -> dict[str, int]:
-        """As `count_unique_metadata_by_filter`."""
-        return await asyncio.to_thread(self.count_unique_metadata_by_filter, filters, metadata_fields)
-
-    async def get_metadata_fields_info_async(self) -> dict[str, dict[str, str]]:
-        """As `get_metadata_fields_info`."""
-        return await asyncio.to_thread(self.get_metadata_fields_info)
-
-    async def get_metadata_field_min_max_async(self, metadata_field: str) -> dict[str, Any]:
-        """As `get_metadata_field_min_max`."""
-        return await asyncio.to_thread(self.get_metadata_field_min_max, metadata_field)
-
-    async def get_metadata_field_unique_values_async(
-        self,
-        metadata_field: str,
-        search_term: str | None = None,
-        from_: int = 0,
-        size: int = 10,
-        filters: Filters | None = None,
-    ) -> tuple[list[Any], int]:
-        """As `get_metadata_field_unique_values`."""
-        asked = (metadata_field, search_term, from_, size, filters)
-        return await asyncio.to_thread(self.get_metadata_field_unique_values, *asked)
+    count_documents_async = method_beside(count_documents)
+    filter_documents_async = method_beside(filter_documents)
+    write_documents_async = method_beside(write_documents)
+    delete_documents_async = method_beside(delete_documents)
+    delete_all_documents_async = method_beside(delete_all_documents)
+    delete_by_filter_async = method_beside(delete_by_filter)
+    update_by_filter_async = method_beside(update_by_filter)
+    count_documents_by_filter_async = method_beside(count_documents_by_filter)
+    count_unique_metadata_by_filter_async = method_beside(count_unique_metadata_by_filter)
+    get_metadata_fields_info_async = method_beside(get_metadata_fields_info)
+    get_metadata_field_min_max_async = method_beside(get_metadata_field_min_max)
+    get_metadata_field_unique_values_async = method_beside(get_metadata_field_unique_values)
 
     # ---- inside
 
@@ -343,7 +355,7 @@ class CompatStoreDocumentStore:
         if not filters:
             return None
         try:
-            return documents.where(read_filter(filters))
+            return documents.where(read_haystack(filters))
         except InvalidInput as error:
             raise FilterError(str(error)) from error
 
