@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _COMMAND = re.compile(r"(compatstore (?:[a-z-]+ )+)GALLERY\b")
-WIDE = 10_000  # columns of a stdout that is no terminal, and more where a row needs them: nothing is wrapped or cut
+WIDE = 10_000_000  # columns of a stdout that is no terminal: nothing is wrapped or cut
+GAP = 2
+READABLE = 24  # a column of text is not folded into less than that
 _BLANK_ENDS = re.compile(r" +$", re.MULTILINE)
 
 
@@ -63,8 +65,6 @@ class Output:
             return
         drawn = console()
         for part in map(self.addressed, view(result)):
-            if not drawn.is_terminal:
-                drawn.width = max(WIDE, natural_width(part))
             with drawn.capture() as text:
                 drawn.print(fitted(part, drawn.width), soft_wrap=isinstance(part, str))
             said = text.get()
@@ -167,19 +167,44 @@ def plain(value: Any) -> Any:
 
 
 def fitted(part: str | Table, width: int) -> RenderableType:
-    """A line or a table of a view, as rich draws it on `width` columns."""
+    """A line or a table of a view as rich draws it on `width` columns of a terminal.
+
+    A table is drawn in full if there is room, with its longest texts folded if there is little, else as records.
+    """
+    from rich.cells import cell_len
+    from rich.table import Table as Grid
     from rich.text import Text
 
-    from compatstore.cli import drawing
+    if isinstance(part, str):
+        return Text(visible(part))
+    grid, least = Grid(box=None, pad_edge=False, header_style="bold"), -GAP
+    for name, numeric, *cells in zip(part.headings, part.numeric, *part.rows, strict=True):
+        widest = max(map(cell_len, (name, *cells)))
+        narrow = widest if numeric else min(widest, READABLE)
+        least += narrow + GAP
+        grid.add_column(
+            Text(name), justify="right" if numeric else "left", overflow="fold", no_wrap=numeric, min_width=narrow
+        )
+    for row in part.rows:
+        grid.add_row(*map(Text, row))
+    return grid if least <= width else _records(part)
 
-    return Text(visible(part)) if isinstance(part, str) else drawing.fitted(part, width)
 
+def _records(table: Table) -> RenderableType:
+    """A line for each cell, behind its heading; an empty line between rows."""
+    from rich.cells import cell_len
+    from rich.console import Group
+    from rich.text import Text
 
-def natural_width(part: str | Table) -> int:
-    """Columns that a line or a table takes where nothing is folded."""
-    from compatstore.cli import drawing
-
-    return len(part) if isinstance(part, str) else drawing.natural_width(part)
+    if not table.rows:
+        return Text(", ".join(table.headings), style="bold")
+    margin = max(map(cell_len, table.headings)) + GAP
+    parts = []
+    for row in table.rows:
+        for name, cell in zip(table.headings, row, strict=True):
+            parts.append(Text.assemble((name, "bold"), " " * (margin - cell_len(name)), cell))
+        parts.append(Text(""))
+    return Group(*parts)
 
 
 def is_terminal(stream: TextIO) -> bool:
