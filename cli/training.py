@@ -260,24 +260,23 @@ def train(
         return
     if "images" not in given:
         raise click.UsageError(f"train {method} needs --images FOLDER.")
-    from compatstore.cli import image_training
+    from compatstore.cli import train_runs
 
-    request = image_training.Request(out=out, overwrite=overwrite, **given)
+    request = train_runs.Request(out=out, overwrite=overwrite, **given)
     if METHODS[method].inputs == "side":
-        image_training.train_side(output, trainer, request)
+        train_runs.train_side(output, trainer, request)
     elif "gallery" in given:
-        image_training.train_across(output, trainer, request)
+        train_runs.train_across(output, trainer, request)
     else:
         if METHODS[method].inputs == "compatible" and "source" not in given:
             raise click.UsageError(f"train {method} needs --source MODEL.")
-        image_training.train_on_images(output, trainer, request)
+        train_runs.train_on_images(output, trainer, request)
 
 
 def _train_on_pairs(output: Output, trainer: PairTrainer, out: str, overwrite: bool, given: dict[str, Any]) -> None:
-    from compatstore.cli.pair_files import PairFiles
+    from compatstore.cli.train_runs import read_pairs
 
-    source, target = given.pop("pairs", (None, None))
-    pairs = PairFiles(source=source, target=target, **given).read(output.note)
+    pairs = read_pairs(output.note, **given)
     with progress_bars("train") as bars:
         artifact = trainer.fit(pairs, _onto(bars))
     artifact.save(out, overwrite=overwrite)

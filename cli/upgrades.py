@@ -14,8 +14,15 @@ from compatstore.cli.logs import printed_aside
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.settings import SHARE, read_settings, settings_table
-from compatstore.cli.sharded import cut_over_shards, exit_code_of, is_pattern, open_shards, prepare_each, require_one
-from compatstore.cli.switching import switched_view
+from compatstore.cli.switching import (
+    cut_over_shards,
+    exit_code_of,
+    is_pattern,
+    open_shards,
+    prepare_each,
+    require_one,
+    switched_view,
+)
 from compatstore.cli.verb import (
     Verb,
     gallery_argument,
