@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -51,14 +51,7 @@ def index() -> None:
     help="Parts of product quantisation; a part for every 8 values by default.",
 )
 @pass_output
-def create(
-    output: Output,
-    gallery: str,
-    version: str | None,
-    kind: str,
-    num_partitions: int | None,
-    num_sub_vectors: int | None,
-) -> None:
+def create(output: Output, gallery: str, version: str | None, **options: Any) -> None:
     """Build the index of VERSION, or replace the one that there is.
 
     What it finds is measured with items of the gallery, and searches use the cheapest settings by which that is 97 % of
@@ -66,13 +59,7 @@ def create(
     """
     found = open_gallery(gallery, trust_code=False).maintenance.index(version)
     with progress_bars("index create") as bars, stop_on_signals() as should_stop:
-        made = found.create(
-            kind=kind,
-            num_partitions=num_partitions,
-            num_sub_vectors=num_sub_vectors,
-            progress=onto(bars),
-            should_stop=should_stop,
-        )
+        made = found.create(**options, progress=onto(bars), should_stop=should_stop)
     output.show(made, lambda status: _statuses([status]))
 
 

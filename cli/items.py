@@ -10,7 +10,6 @@ import click
 
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import progress_bars
-from compatstore.cli.settings import Options
 from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
 from compatstore.errors import CompatStoreError, InvalidInput, SourceError
 from compatstore.paths import exists
@@ -77,12 +76,6 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
     output.show({"dropped": list(names), "left": left}, _dropped_columns)
 
 
-def _of_search() -> Mapping[str, Options]:
-    from compatstore.search import Cascade
-
-    return {"cascade": Options(kind=Cascade)}
-
-
 @verb(
     "search",
     examples=(
@@ -90,7 +83,7 @@ def _of_search() -> Mapping[str, Options]:
         "search texts.lance --text 'red wool coat' --columns id,_distance",
         "search photos.lance --id holiday/1.jpg --serving fused --explain",
     ),
-    requests=_of_search,
+    requests="of_search",
 )
 @gallery_argument
 @click.option("--image", metavar="PATH", help="Search with an image.")

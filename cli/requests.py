@@ -9,6 +9,7 @@ from compatstore.cli.settings import Options
 from compatstore.cli.verb import build_encoder
 from compatstore.encoders import Encoder
 from compatstore.errors import InvalidInput
+from compatstore.search.cascade import Cascade
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.details import Details
 from compatstore.upgrade.requests.gates import Gates
@@ -28,6 +29,16 @@ def of_evaluate() -> dict[str, Options]:
 def of_report() -> dict[str, Options]:
     """The options of `report`."""
     return {"asked": Options(kind=Gates, only=["labels", "criterion"]), "details": Options(kind=Details)}
+
+
+def of_search() -> dict[str, Options]:
+    """The options of `search`."""
+    return {"cascade": Options(kind=Cascade)}
+
+
+def of_version() -> dict[str, Options]:
+    """The options of verbs that make an embedding version."""
+    return {"settings": Options(kind=VersionSettings)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -33,24 +32,6 @@ if TYPE_CHECKING:
     from compatstore.gallery import Gallery
     from compatstore.shards import Shards, ShardsUpgrade
     from compatstore.upgrade.states import VersionChange
-
-
-@dataclass(frozen=True)
-class CutoverCheck:
-    """Whether an upgrade can cut over.
-
-    Attributes:
-        target: Its target.
-        missing: Items without a vector in it.
-    """
-
-    target: str
-    missing: int
-
-    @property
-    def exit_code(self) -> int:
-        """0, or that of the error with which the cutover would be refused."""
-        return exit_code(UpgradeError("cut over")) if self.missing else 0
 
 
 @verb(
@@ -100,9 +81,10 @@ def cutover(
         return
     opened = open_gallery(gallery, trust_code=trust_code)
     if check:
-        checked = CutoverCheck(target, opened.cutover(target, dry_run=True).missing)
-        output.show(checked, _cutover_check)
-        ctx.exit(checked.exit_code)
+        missing = opened.cutover(target, dry_run=True).missing
+        said = f"{missing} items have no vector in {target}" if missing else f"{target} can cut over"
+        output.show({"target": target, "missing": missing}, lambda _: [said])
+        ctx.exit(exit_code(UpgradeError("cut over")) if missing else 0)
     with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
         switched = opened.cutover(
             target, force=force, serving=serving, weight=weight, progress=onto(bars), should_stop=should_stop
@@ -180,15 +162,6 @@ def switched_view(result: VersionChange) -> Iterator[str | Table]:
         yield f"searches are answered by {result.serving}, by {result.served_before} before"
     if result.fusion_ended is not None:
         yield result.fusion_ended.loss or "what they lose by that was not measured"
-
-
-def _cutover_check(result: CutoverCheck) -> Iterator[str | Table]:
-    """Whether an upgrade can cut over."""
-    yield (
-        f"{result.missing} items have no vector in {result.target}"
-        if result.missing
-        else f"{result.target} can cut over"
-    )
 
 
 def is_pattern(gallery: str) -> bool:

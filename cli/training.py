@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -112,21 +112,6 @@ _EXAMPLES: dict[Inputs, str] = {
     "compatible": "--images photos --source v1.model --out v2.model --set dim=64 --set size=32",
     "side": "--images photos --out side.safetensors --set dim=128",
 }
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What training made.
-
-    Attributes:
-        id: Of the artifact.
-        out: Where it lies.
-        manifest: What it is, with its settings and held-out figures.
-    """
-
-    id: str
-    out: str
-    manifest: Manifest
 
 
 class Train(Verb):
@@ -280,7 +265,7 @@ def _train_on_pairs(output: Output, trainer: PairTrainer, out: str, overwrite: b
     with progress_bars("train") as bars:
         artifact = trainer.fit(pairs, _onto(bars))
     artifact.save(out, overwrite=overwrite)
-    output.show(Trained(artifact.id, out, artifact.manifest), _trained)
+    output.show({"id": artifact.id, "out": out, "manifest": artifact.manifest}, _trained)
 
 
 def _onto(bars: Bars) -> Callable[[EpochProgress], None]:
@@ -291,8 +276,9 @@ def _onto(bars: Bars) -> Callable[[EpochProgress], None]:
     return update
 
 
-def _trained(result: Trained) -> Iterator[str | Table]:
+def _trained(result: Mapping[str, Any]) -> Iterator[str | Table]:
     """What training made."""
-    source, target = result.manifest.source, result.manifest.target
-    yield f"{result.id[:12]}  {result.manifest.method}  {source.dim} -> {target.dim} values, in {result.out}"
-    yield from figures(result.manifest.figures)
+    manifest: Manifest = result["manifest"]
+    values = f"{manifest.source.dim} -> {manifest.target.dim} values"
+    yield f"{result['id'][:12]}  {manifest.method}  {values}, in {result['out']}"
+    yield from figures(manifest.figures)

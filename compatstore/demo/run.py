@@ -5,15 +5,18 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated
 
 from compatstore.demo.data import DemoDirectory
 from compatstore.errors import InvalidInput, MissingExtra
 from compatstore.evaluation import DecisionTable
+from compatstore.trainers.settings import Count, at_least, require_settings
 from compatstore.trainers.training import one_thread
 
+Epochs = Annotated[int, at_least(2)]
 NEEDED = ("torch", "torchvision", "accelerate", "pytorch_metric_learning", "sklearn", "matplotlib")
 
 
@@ -38,24 +41,20 @@ class DemoSettings:
         InvalidInput: A setting is out of its range.
     """
 
-    source_dim: int = 8
-    source_width: int = 8
-    source_epochs: int = 15
-    target_dim: int = 32
-    target_width: int = 24
-    target_epochs: int = 25
-    side_dim: int = 32
-    side_width: int = 16
-    side_epochs: int = 40
-    transform_width: int = 512
-    transform_epochs: int = 150
+    source_dim: Count = 8
+    source_width: Count = 8
+    source_epochs: Epochs = 15
+    target_dim: Count = 32
+    target_width: Count = 24
+    target_epochs: Epochs = 25
+    side_dim: Count = 32
+    side_width: Count = 16
+    side_epochs: Epochs = 40
+    transform_width: Annotated[int, at_least(4)] = 512
+    transform_epochs: Count = 150
 
     def __post_init__(self) -> None:
-        least = {"source_epochs": 2, "target_epochs": 2, "side_epochs": 2, "transform_width": 4}
-        broken = [f.name for f in fields(self) if getattr(self, f.name) < least.get(f.name, 1)]
-        if broken:
-            expected = ", ".join(f"{name} >= {least.get(name, 1)}" for name in broken)
-            raise InvalidInput("set up the demo", expected=expected, found=repr(self))
+        require_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,14 +108,16 @@ def run_demo(
         StorageError: The directory cannot be made or written.
     """
     started = time.perf_counter()
-    _require_extra()
+    for package in NEEDED:
+        if find_spec(package) is None:
+            raise MissingExtra(package, "demo")
     if seed < 0:
         raise InvalidInput("run the demo", expected="seed >= 0", found=f"{seed}")
     place = DemoDirectory.prepare(directory)
     with place.emptied_if_stopped(), one_thread():
         from compatstore.demo.story import tell_story
 
-        digits, decision = tell_story(place, settings or DemoSettings(), seed, say or _say_nothing)
+        digits, decision = tell_story(place, settings or DemoSettings(), seed, say or (lambda line: None))
         return DemoReport(
             decision=decision,
             files=place.files,
@@ -129,12 +130,6 @@ def run_demo(
         )
 
 
-def _require_extra() -> None:
-    for package in NEEDED:
-        if find_spec(package) is None:
-            raise MissingExtra(package, "demo")
-
-
 def _next_commands(directory: DemoDirectory, query: Path) -> tuple[str, ...]:
     gallery = shlex.quote(str(directory.gallery))
     return (
@@ -143,7 +138,3 @@ def _next_commands(directory: DemoDirectory, query: Path) -> tuple[str, ...]:
         f"compatstore history {gallery}",
         f"compatstore rollback {gallery}",
     )
-
-
-def _say_nothing(_line: str) -> None:
-    pass
