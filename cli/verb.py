@@ -90,12 +90,13 @@ class Verb(click.Command):
             output.gallery = ctx.params.get("gallery") or ""
             if output.log is not None:
                 output.log.begin(ctx.command_path.partition(" ")[2], ctx.params)
-        for name, options in self._requests.items():
+        for name, options in self.options_of_requests.items():
             ctx.params[name] = options.collect(ctx.params)
         return super().invoke(ctx)
 
     @cached_property
-    def _requests(self) -> Mapping[str, Options]:
+    def options_of_requests(self) -> Mapping[str, Options]:
+        """The options that `requests` gives, by the names of parameters."""
         if not self.requests:
             return {}
         found: Mapping[str, Options] = getattr(importlib.import_module("compatstore.cli.requests"), self.requests)()
@@ -103,7 +104,7 @@ class Verb(click.Command):
 
     @cached_property
     def _generated(self) -> list[click.Option]:
-        return [option for options in self._requests.values() for option in options.made()]
+        return [option for options in self.options_of_requests.values() for option in options.made()]
 
 
 def _for_all() -> tuple[click.Option, ...]:
