@@ -97,16 +97,9 @@ class Output:
         """Say warnings as notes, as soon as they come up; those of other libraries with the place they come from."""
         with warnings.catch_warnings():
 
-            def show(
-                message: Warning | str,
-                category: type[Warning],
-                filename: str,
-                lineno: int,
-                file: TextIO | None = None,
-                line: str | None = None,
-            ) -> None:
+            def show(message: object, category: type[Warning], file: str, line: int, *_: object) -> None:
                 ours = issubclass(category, CompatStoreWarning)
-                said = f"Warning: {message}" if ours else f"{filename}:{lineno}: {category.__name__}: {message}"
+                said = f"Warning: {message}" if ours else f"{file}:{line}: {category.__name__}: {message}"
                 self.note(str(message) if self.log is not None and ours else said, "warning")
 
             warnings.simplefilter("always", CompatStoreWarning)
@@ -115,33 +108,27 @@ class Output:
 
     def fail(self, error: CompatStoreError, code: int) -> None:
         """Print an error."""
-        fields = {**error.to_dict(), "exit_code": code}
+        self._fail({**error.to_dict(), "exit_code": code}, [f"Error: {error}"])
+
+    def fail_usage(self, error: click.UsageError) -> None:
+        """Print a wrong option or argument, for people with the usage line; the help where a command is missing."""
+        message = error.format_message()
+        lines = message.splitlines()
+        if not isinstance(error, click.exceptions.NoArgsIsHelpError):
+            context = error.ctx
+            hint = [] if context is None else [f"Try '{context.command_path} --help' for help.", ""]
+            lines = [*("" if context is None else context.get_usage()).splitlines(), *hint, f"Error: {message}"]
+        fields = {"error": "UsageError", "message": message, "asked": "", "expected": "", "found": "", "fix": ""}
+        self._fail({**fields, "exit_code": error.exit_code}, lines)
+
+    def _fail(self, fields: Mapping[str, object], lines: Iterable[str]) -> None:
         if self.log is not None:
             self.log.write("failed", fields, "error")
         if self.as_json:
             click.echo(json.dumps(fields, indent=2))
         elif self.log is None:
-            self.note(f"Error: {error}")
-
-    def fail_usage(self, error: click.UsageError) -> None:
-        """Print a wrong option or argument, for people with the usage line; the help where a command is missing."""
-        message = error.format_message()
-        fields = {"error": "UsageError", "message": message, "asked": "", "expected": "", "found": "", "fix": ""}
-        if self.log is not None:
-            self.log.write("failed", {**fields, "exit_code": error.exit_code}, "error")
-            if not self.as_json:
-                return
-        if isinstance(error, click.exceptions.NoArgsIsHelpError):
-            for line in message.splitlines():
+            for line in lines:
                 self.note(line)
-            return
-        if not self.as_json:
-            usage = "" if error.ctx is None else error.ctx.get_usage()
-            hint = "" if error.ctx is None else f"Try '{error.ctx.command_path} --help' for help."
-            for line in (*usage.splitlines(), *([hint, ""] if hint else []), f"Error: {message}"):
-                self.note(line)
-            return
-        click.echo(json.dumps({**fields, "exit_code": error.exit_code}, indent=2))
 
 
 pass_output = click.make_pass_decorator(Output)
