@@ -98,7 +98,9 @@ def _option_type(hint: Any) -> click.ParamType | None:
         return click.Choice(get_args(hint))
     if get_origin(hint) is tuple and get_args(hint)[0] in (int, float):
         number = get_args(hint)[0]
-        return click.types.FuncParamType(lambda word: tuple(number(part) for part in str(word).split(",")))
+        return click.types.FuncParamType(
+            lambda word: word if isinstance(word, tuple) else tuple(map(number, str(word).split(",")))
+        )
     if get_origin(hint) is tuple:
         hint = get_args(hint)[0]
     return {float: SHARE, bool: click.BOOL, int: click.INT, str: click.STRING}.get(hint)
