@@ -265,7 +265,7 @@ def _option(one: NamedField) -> click.Option:
         type=one.type,
         is_flag=is_flag,
         required=one.required,
-        default=one.default,
+        **({} if one.required else {"default": one.default}),
         show_default=bool(one.default) if is_flag else _text(one.default) or False,
         help=one.help + (" Repeat it for more." if one.many else ""),
         metavar=None if is_flag else one.unit,
