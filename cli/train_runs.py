@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from compatstore.encoders import FilesById
 from compatstore.encoders.specs import join_spec
 from compatstore.errors import InvalidInput, first_offenders
 from compatstore.gallery import Gallery
-from compatstore.shown import Table, table
+from compatstore.shown import table
 from compatstore.trainers import Augmentation, Images, Pairs, Refreshed, TrainedModel, images_of_items
 from compatstore.trainers.images.trained_model import require_free
 from compatstore.trainers.pairs.gallery_pairs import match_pairs, names_a_file
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from compatstore.trainers.images.compatible import CompatibleTraining
     from compatstore.trainers.side.training import SideTrainer
     from compatstore.trainers.training import EpochProgress
-    from compatstore.versions import EmbeddingVersion, HeadLoss
+    from compatstore.versions import EmbeddingVersion
 
 
 _WAYS = (
@@ -161,52 +161,6 @@ class Request:
         return replace(trainer, augmentation=Augmentation()) if self.augment else trainer
 
 
-@dataclass(frozen=True)
-class TrainedOnImages:
-    """What training made.
-
-    Attributes:
-        out: Folder of the model.
-        encoder: ENCODER to register it with.
-        classifier: File of its classifier head, for --head.
-        dim: Values of an embedding.
-        metric: To register both versions with, or None for a model that was trained alone.
-        normalised: Whether embeddings have unit length.
-        artifacts: To link, by folder.
-        head_loss: That the model was trained by.
-        figures: What was measured; CMC-1 of source and target queries on either gallery among them.
-    """
-
-    out: str
-    encoder: str
-    classifier: str
-    dim: int
-    metric: str | None
-    normalised: bool
-    artifacts: tuple[str, ...]
-    head_loss: HeadLoss | None
-    figures: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class SideTrained:
-    """What training made.
-
-    Attributes:
-        out: File of the model.
-        encoder: ENCODER for --side-encoder.
-        dim: Values of side-information an item.
-        codes: Whether it is made to be stored as bits.
-        figures: What was measured.
-    """
-
-    out: str
-    encoder: str
-    dim: int
-    codes: bool
-    figures: Mapping[str, float]
-
-
 def train_on_images(output: Output, trainer: Independent | CompatibleTraining, request: Request) -> None:
     """Train a model alone, or to stay comparable with a source."""
     require_free(request.out, overwrite=request.overwrite)
@@ -278,7 +232,15 @@ def train_side(output: Output, trainer: SideTrainer, request: Request) -> None:
         )
     made.encoder.save(request.out)
     encoder = f"network:{request.out}"
-    output.show(SideTrained(request.out, encoder, made.encoder.dim, trainer.codes, made.figures), side_trained)
+    dim, codes, figures = made.encoder.dim, trainer.codes, made.figures
+    stored = " --side-dtype bits" if codes else ""
+    lines = (
+        f"{encoder}: {dim} values of side-information",
+        table(("figure", "value"), [(name, f"{value:.4g}") for name, value in figures.items()]),
+        f"Store it: compatstore init GALLERY --version VERSION ... --side-encoder {encoder}{stored}",
+    )
+    result = {"out": request.out, "encoder": encoder, "dim": dim, "codes": codes, "figures": figures}
+    output.show(result, lambda _: lines)
 
 
 def _refreshed(model: str, adaptations: str) -> Refreshed:
@@ -310,40 +272,30 @@ def _onto(bars: Bars) -> Callable[[EpochProgress], None]:
 
 
 def _save(output: Output, model: TrainedModel, request: Request, metric: str | None, encoder: str) -> None:
-    out = request.out
+    """Save a model, and show what training made and how to go on."""
+    out, loss = request.out, model.head_loss
     model.save(out, overwrite=request.overwrite)
-    made = TrainedOnImages(
-        out=out,
-        encoder=encoder,
-        classifier=f"{out}/head.npy",
-        dim=model.encoder.dim,
-        metric=metric,
-        normalised=model.encoder.normalise,
-        artifacts=tuple(f"{out}/{name}.compat" for name in model.artifacts()),
-        head_loss=model.head_loss,
-        figures=model.figures,
+    artifacts = [f"{out}/{name}.compat" for name in model.artifacts()]
+    result = {
+        "out": out,
+        "encoder": encoder,  # ENCODER to register it with
+        "classifier": f"{out}/head.npy",  # for --head
+        "dim": model.encoder.dim,
+        "metric": metric,  # to register both versions with, or None for a model that was trained alone
+        "normalised": model.encoder.normalise,
+        "artifacts": artifacts,
+        "head_loss": loss,
+        "figures": model.figures,  # CMC-1 of source and target queries on either gallery among them
+    }
+    options = ["--encoder", shlex.quote(encoder), *(["--metric", metric] if metric else [])]
+    options += ["--normalised"] if model.encoder.normalise else []
+    if loss is not None:
+        options += ["--head-loss", loss.kind]
+        options += [] if loss.kind == "cross-entropy" else ["--head-margin", f"{loss.margin:g}"]
+    lines = (
+        f"{encoder}: {model.encoder.dim} values, of {'unit' if model.encoder.normalise else 'any'} length",
+        table(("figure", "value"), [(name, f"{value:.4g}") for name, value in model.figures.items()]),
+        f"Register it: compatstore register GALLERY VERSION {' '.join(options)}",
+        *(f"Link: compatstore link GALLERY {shlex.quote(path)}" for path in artifacts),
     )
-    output.show(made, trained_on_images)
-
-
-def trained_on_images(result: TrainedOnImages) -> Iterator[str | Table]:
-    """What training made, and how to go on, for people."""
-    length = "unit length" if result.normalised else "any length"
-    yield f"{result.encoder}: {result.dim} values, of {length}"
-    yield table(("figure", "value"), [(name, f"{value:.4g}") for name, value in result.figures.items()])
-    metric = f" --metric {result.metric}" if result.metric else ""
-    normalised = " --normalised" if result.normalised else ""
-    encoder = shlex.quote(result.encoder)
-    loss = result.head_loss
-    margin = f" --head-margin {loss.margin:g}" if loss and loss.kind != "cross-entropy" else ""
-    said = f" --head-loss {loss.kind}{margin}" if loss else ""
-    yield f"Register it: compatstore register GALLERY VERSION --encoder {encoder}{metric}{normalised}{said}"
-    yield from (f"Link: compatstore link GALLERY {shlex.quote(artifact)}" for artifact in result.artifacts)
-
-
-def side_trained(result: SideTrained) -> Iterator[str | Table]:
-    """What training made, and how to go on, for people."""
-    yield f"{result.encoder}: {result.dim} values of side-information"
-    yield table(("figure", "value"), [(name, f"{value:.4g}") for name, value in result.figures.items()])
-    stored = " --side-dtype bits" if result.codes else ""
-    yield f"Store it: compatstore init GALLERY --version VERSION ... --side-encoder {result.encoder}{stored}"
+    output.show(result, lambda _: lines)
