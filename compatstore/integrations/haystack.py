@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from compatstore.asynchronous import method_beside
@@ -19,7 +18,7 @@ from compatstore.ingest.items import Repeated
 from compatstore.integrations.documents import Documents
 from compatstore.integrations.filter_languages import read_haystack
 from compatstore.integrations.models import FrameworkModel, identity_of, require_model
-from compatstore.integrations.serving import log, serve
+from compatstore.integrations.serving import log, one_vector, serve
 from compatstore.search import FusionPlan
 from compatstore.versions import Metric
 
@@ -314,7 +313,7 @@ class CompatStoreDocumentStore:
         where = self._where(documents, filters)
         wanted = self.return_embedding if return_embedding is None else return_embedding
         vector = self._vector(gallery) if wanted else None
-        value = query if isinstance(query, str) else np.asarray(query, np.float32)
+        value = query if isinstance(query, str) else one_vector(query)
         columns = [*documents.columns, *([vector] if vector else [])]
         fused = isinstance(gallery.explain(value, version=version), FusionPlan)
         found = gallery.search(value, top_k, version, where, columns)

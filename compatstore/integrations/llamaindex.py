@@ -20,7 +20,7 @@ from compatstore.integrations.documents import Documents, refuse_unknown
 from compatstore.integrations.filter_languages import read_llamaindex
 from compatstore.integrations.filters import ID, AllOf, Condition, Term, apart
 from compatstore.integrations.models import Framework, FrameworkModel
-from compatstore.integrations.serving import ServedGallery, log, serve
+from compatstore.integrations.serving import ServedGallery, one_vector, query_vector, serve, write_rows
 from compatstore.search import FusionPlan
 from compatstore.versions import Metric
 
@@ -187,11 +187,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         if _is_live(gallery, name) and any(embedding is not None for embedding in embeddings):
             self._require_own(texts, embeddings)
             rows[name] = embeddings
-        added = gallery.add(rows, version, upsert=True, repeated="last")
-        for node, reason in added.failures:
-            log.warning("node %s could not be embedded, and is not written: %s", node, reason)
-        left = {node for node, _ in added.failures}
-        return [node.node_id for node in every if node.node_id not in left]
+        return write_rows(gallery, rows, version, names)
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Remove all nodes of a document.
@@ -300,10 +296,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
     def _asked(self, query: VectorStoreQuery) -> tuple[str | np.ndarray[Any, Any], str | None]:
         """What is searched with, and the version that it belongs to."""
         if query.query_embedding is not None:
-            vector = np.asarray(query.query_embedding, np.float32)
-            if vector.ndim != 1:
-                raise InvalidInput("search by a vector", expected="one vector", found=f"shape {vector.shape}")
-            return vector, self._served.first()
+            return one_vector(query.query_embedding), self._served.first()
         if query.query_str is None:
             raise InvalidInput("search a gallery through LlamaIndex", expected="a text or a vector", found="neither")
         return query.query_str, self._served.version()
@@ -319,11 +312,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
     ) -> VectorStoreQueryResult:
         """The rows that LlamaIndex's rule chooses, by the vectors of one version."""
         gallery = self._served.now()
-        vector = value
-        if isinstance(value, str):
-            encoder = gallery.version(version).encoder
-            assert encoder is not None  # the search has embedded by it
-            vector = getattr(encoder, "encode_queries", encoder.encode)([value])[0]
+        vector = query_vector(gallery, value, version) if isinstance(value, str) else value
         vectors = gallery.vectors([row[documents.id] for row in rows], version)
         there = np.flatnonzero(~np.isnan(vectors).any(axis=1)).tolist()
         if not there:
