@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -62,33 +62,6 @@ class Chosen:
         return load_faiss().IDSelectorBitmap(np.packbits(self.mask, bitorder="little"))
 
 
-class VectorsInMemory(Protocol):
-    """Vectors of one length, at places 0, 1, 2, ..., and how the nearest of them are found."""
-
-    def __len__(self) -> int:
-        """Vectors held."""
-
-    @property
-    def bytes(self) -> int:
-        """Memory that is taken."""
-
-    def vectors(self, places: RowNumbers) -> FloatArray:
-        """Vectors at (n,) places: (n, dim) float32, of unit length under cosine."""
-
-    def search(self, queries: FloatArray, k: int, among: Chosen | None = None) -> tuple[FloatArray, RowNumbers]:
-        """Find the nearest vectors of each query.
-
-        Args:
-            queries: (q, dim) float32, of unit length under cosine.
-            k: Vectors wanted.
-            among: Those that count; None for all.
-
-        Returns:
-            (q, k) float32 distances as Lance gives them, and (q, k) int64 places, nearest first. k is the number of
-            vectors that count, where that is less than what was asked for.
-        """
-
-
 class Flat:
     """Vectors that are all compared, in float32.
 
@@ -118,7 +91,17 @@ class Flat:
         return Exact(self._vectors, self._metric)
 
     def search(self, queries: FloatArray, k: int, among: Chosen | None = None) -> tuple[FloatArray, RowNumbers]:
-        """Find the nearest vectors of each query; see the protocol."""
+        """Find the nearest vectors of each query.
+
+        Args:
+            queries: (q, dim) float32, of unit length under cosine.
+            k: Vectors wanted.
+            among: Those that count; None for all.
+
+        Returns:
+            (q, k) float32 distances as Lance gives them, and (q, k) int64 places, nearest first. k is the number of
+            vectors that count, where that is less than what was asked for.
+        """
         vectors = self._vectors if among is None else self._vectors[among.places]
         wanted = min(k, len(vectors))
         if not wanted:
@@ -133,7 +116,7 @@ class Exact(Flat):
     """Vectors that are all compared, in float64: of those at one distance the ones of the lower rank."""
 
     def search(self, queries: FloatArray, k: int, among: Chosen | None = None) -> tuple[FloatArray, RowNumbers]:
-        """Find the nearest vectors of each query, block by block; see the protocol."""
+        """Find the nearest vectors of each query, block by block; as `Flat.search`."""
         places = np.arange(len(self._vectors)) if among is None else among.places
         distances, ranks = np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
         for start in range(0, len(places), _BLOCK):
@@ -213,7 +196,7 @@ class Graph:
         return Exact(self._all(), self._metric)
 
     def search(self, queries: FloatArray, k: int, among: Chosen | None = None) -> tuple[FloatArray, RowNumbers]:
-        """Find nearly all of the nearest vectors of each query, and as many as are asked for; see the protocol."""
+        """Find nearly all of the nearest vectors of each query, and as many as are asked for; as `Flat.search`."""
         n = len(self)
         count = n if among is None else len(among)
         if count <= max(8 * k, FEW, n // FEW_OF):
