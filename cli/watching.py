@@ -13,13 +13,14 @@ import click
 
 from compatstore.cli.exit_codes import STOPPED, exit_code
 from compatstore.cli.output import Output, console, fitted, is_terminal, pass_output
-from compatstore.cli.switching import is_pattern, show_status
+from compatstore.cli.switching import is_pattern, open_shards
 from compatstore.cli.verb import gallery_argument, open_gallery, verb
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.shown import Table, table, view
 
 if TYPE_CHECKING:
     from compatstore.gallery import Gallery
+    from compatstore.shards import Shards, ShardsStatus
     from compatstore.storage.history import HistoryEntry
     from compatstore.upgrade.status import Status
 
@@ -31,18 +32,20 @@ _CODES = {
 }
 
 
-def is_running(status: Status) -> bool:
-    """Whether anybody works on an upgrade."""
-    return any(run.activity.doing == "running" for run in status.upgrades)
+def activities(found: Status | ShardsStatus) -> list[str]:
+    """What goes on in each upgrade, or in each shard: running, waiting, paused, failed, ..."""
+    if hasattr(found, "shards"):
+        return [shard.doing for shard in found.shards]
+    return [run.activity.doing for run in found.upgrades]
 
 
-def code_of(status: Status) -> int:
-    """The exit code that says why nobody works: that of the first upgrade that did not end well, or 0."""
-    return next((_CODES[run.activity.doing] for run in status.upgrades if run.activity.doing in _CODES), 0)
+def code_of(doing: Sequence[str]) -> int:
+    """The exit code that says why no upgrade runs: that of the first that did not end well, or 0."""
+    return next((_CODES[one] for one in doing if one in _CODES), 0)
 
 
 @contextmanager
-def following(output: Output) -> Iterator[Callable[[Status], None]]:
+def following(output: Output) -> Iterator[Callable[[Any], None]]:
     """Give a function that shows a look: in place on a terminal, else one below the other, or a line of JSON each."""
     if output.as_json:
         yield output.show_line
@@ -52,7 +55,7 @@ def following(output: Output) -> Iterator[Callable[[Status], None]]:
 
         drawn = console()
 
-        def draw(status: Status) -> None:
+        def draw(status: Any) -> None:
             live.update(Group(*(fitted(output.addressed(part), drawn.width) for part in view(status))), refresh=True)
 
         with Live(console=drawn, auto_refresh=False) as live:
@@ -86,10 +89,7 @@ def status(ctx: click.Context, output: Output, gallery: str, watch: float | None
 
     With --json, --watch prints a line for each look. GALLERY may be DATABASE#PATTERN, for tables upgraded as one.
     """
-    if is_pattern(gallery):
-        show_status(ctx, output, gallery, watch)
-        return
-    opened = open_gallery(gallery, trust_code=False)
+    opened: Gallery | Shards = (open_shards if is_pattern(gallery) else open_gallery)(gallery, trust_code=False)
     if watch is None:
         output.show(opened.status(), view)
         return
@@ -97,8 +97,9 @@ def status(ctx: click.Context, output: Output, gallery: str, watch: float | None
         while True:
             found = opened.status()
             show(found)
-            if not is_running(found):
-                ctx.exit(code_of(found))
+            doing = activities(found)
+            if "running" not in doing:
+                ctx.exit(code_of(doing))
             time.sleep(watch)
 
 
