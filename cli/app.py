@@ -17,7 +17,6 @@ from compatstore import __version__, next_step
 from compatstore.cli import (
     creating,
     evaluation,
-    indexing,
     items,
     models,
     switching,
@@ -68,7 +67,7 @@ VERBS = {
     ),
     "Measure": (evaluation.evaluate, evaluation.report, watching.history, watching.unbackfillable, watching.metrics),
     "Maintain": (
-        *(upkeep.verify, upkeep.doctor, upkeep.optimize, indexing.index, models.versions),
+        *(upkeep.verify, upkeep.doctor, upkeep.optimize, upkeep.index, models.versions),
         *(items.drop_columns, models.unregister, models.unlink, completion),
     ),
     "Train": (training.train, models.export),

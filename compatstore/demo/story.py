@@ -26,7 +26,7 @@ from compatstore.upgrade.requests.queries import Queries
 from compatstore.versions import EmbeddingVersion
 
 if TYPE_CHECKING:
-    from compatstore.demo.run import DemoSettings
+    from compatstore.demo import DemoSettings
 
 SOURCE_DIGITS = range(5)
 PARTIAL = (0.25, 0.5)
