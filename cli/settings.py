@@ -263,7 +263,7 @@ def _option(one: NamedField) -> click.Option:
     return click.Option(
         [f"--{flag}/--no-{flag}" if is_flag and one.default is not False else f"--{flag}", one.name],
         type=one.type,
-        is_flag=is_flag,
+        is_flag=is_flag or None,  # False would let a value that begins with "-" be an option
         required=one.required,
         **({} if one.required else {"default": one.default}),
         show_default=bool(one.default) if is_flag else _text(one.default) or False,
