@@ -162,7 +162,7 @@ def _models(result: Mapping[str, Sequence[Any]]) -> Iterator[str | Table]:
 @click.option("--runner", metavar="PROGRAM", type=click.Path(), help="Also write the program that applies OUT.onnx.")
 @click.option("--overwrite", is_flag=True, help="Replace what is there.")
 @pass_output
-def export(output: Output, artifact: str, out: str, vectors: str | None, **options: Any) -> None:
+def export(output: Output, /, artifact: str, out: str, vectors: str | None, **options: Any) -> None:
     """Write an artifact as an ONNX file, for devices.
 
     It is applied to files of vectors by one Python program, which needs onnxruntime, numpy and pyarrow, and nothing of

@@ -32,7 +32,7 @@ class NamedField:
     Args:
         name: Of the field.
         hint: Its annotation.
-        type: The type that click reads it as; of several texts, that of each.
+        option_type: The type that click reads it as; of several texts, that of each.
         help: Its description.
         required: True if it has no default.
         default: Its default, None if it is required.
@@ -43,7 +43,7 @@ class NamedField:
 
     name: str
     hint: Any
-    type: click.ParamType
+    option_type: click.ParamType[Any]
     help: str
     required: bool
     default: Any
@@ -69,7 +69,7 @@ class NamedField:
         if isinstance(value, dict):
             raise click.BadParameter(f"{name} is one value and no table.")
         word = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-        return self.type.convert(word, click.Option([f"--{self.name}"], help=name), None)
+        return self.option_type.convert(word, click.Option([f"--{self.name}"], help=name), None)
 
 
 def settings_of(kind: type) -> list[NamedField]:
@@ -89,7 +89,7 @@ def settings_of(kind: type) -> list[NamedField]:
     return found
 
 
-def _option_type(hint: Any) -> click.ParamType | None:
+def _option_type(hint: Any) -> click.ParamType[Any] | None:
     """The type that click reads a field as; None if no word can say it."""
     if get_origin(hint) in (Union, UnionType):
         parts = [part for part in get_args(hint) if part is not NoneType]
@@ -216,8 +216,8 @@ def named_settings(kinds: Mapping[str, type]) -> dict[str, NamedField]:
 def settings_table(kinds: Mapping[str, type], *, whole: bool = True) -> Iterator[tuple[str, str]]:
     """(name, help and default) of all settings, for the help of a verb; of the help the first sentence, or all."""
     for name, one in named_settings(kinds).items():
-        choices = one.type.choices if isinstance(one.type, click.Choice) else None
-        unit = "|".join(choices) if choices else one.unit or _UNITS.get(one.type, "A,B,...")
+        choices = one.option_type.choices if isinstance(one.option_type, click.Choice) else None
+        unit = "|".join(choices) if choices else one.unit or _UNITS.get(one.option_type, "A,B,...")
         notes = "required" if one.required else f"default: {_text(one.default)}" if _text(one.default) else ""
         text = one.help if whole else re.split(r"(?<=[^.]{3}\w)\. ", one.help)[0].rstrip(".") + "."
         yield f"{name}={unit}", text + (f"  [{notes}]" if notes else "")
@@ -259,10 +259,10 @@ def _meant(name: str, known: Mapping[str, NamedField]) -> str:
 
 
 def _option(one: NamedField) -> click.Option:
-    flag, is_flag = one.name.replace("_", "-"), one.type is click.BOOL
+    flag, is_flag = one.name.replace("_", "-"), one.option_type is click.BOOL
     return click.Option(
         [f"--{flag}/--no-{flag}" if is_flag and one.default is not False else f"--{flag}", one.name],
-        type=one.type,
+        type=one.option_type,
         is_flag=is_flag or None,  # False would let a value that begins with "-" be an option
         required=one.required,
         **({} if one.required else {"default": one.default}),

@@ -192,7 +192,7 @@ def index() -> None:
     help="Parts of product quantisation; a part for every 8 values by default.",
 )
 @pass_output
-def create(output: Output, gallery: str, version: str | None, **options: Any) -> None:
+def create(output: Output, /, gallery: str, version: str | None, **options: Any) -> None:
     """Build the index of VERSION, or replace the one that there is.
 
     What it finds is measured with items of the gallery, and searches use the cheapest settings by which that is 97 % of

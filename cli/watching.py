@@ -45,7 +45,7 @@ def code_of(doing: Sequence[str]) -> int:
 
 
 @contextmanager
-def following(output: Output) -> Iterator[Callable[[Any], None]]:
+def following(output: Output) -> Iterator[Callable[[Status | ShardsStatus], None]]:
     """Give a function that shows a look: in place on a terminal, else one below the other, or a line of JSON each."""
     if output.as_json:
         yield output.show_line
@@ -55,7 +55,7 @@ def following(output: Output) -> Iterator[Callable[[Any], None]]:
 
         drawn = console()
 
-        def draw(status: Any) -> None:
+        def draw(status: Status | ShardsStatus) -> None:
             live.update(Group(*(fitted(output.addressed(part), drawn.width) for part in view(status))), refresh=True)
 
         with Live(console=drawn, auto_refresh=False) as live:

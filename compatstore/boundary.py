@@ -213,7 +213,7 @@ def require_fields(settings: Any, rules: Mapping[str, bool] | None = None) -> No
     if _inside.get():
         return
     kind, broken = type(settings), dict[str, str]()
-    for name, field in _fields(kind).items():
+    for name, field in _fields(kind).items():  # type: ignore[arg-type]
         value = getattr(settings, name)
         fitted = _fit(value, field.fit, name, f"make {kind.__name__}")
         if isinstance(fitted, float) and fitted != fitted:
@@ -240,7 +240,7 @@ def read_record(kind: type[Record], values: Any, name: str, made: Mapping[str, A
     """
     if not isinstance(values, dict):
         raise Unfit(f"{name} is {shown(values)}, not an object")
-    known, fitted = _fields(kind, of_json=True), dict(made or {})
+    known, fitted = _fields(kind, of_json=True), dict(made or {})  # type: ignore[arg-type]
     for key in values.keys() - fitted.keys():
         if key not in known:
             raise Unfit(f"{name} has the unknown field {shown(key)}")

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from compatstore import boundary
-from compatstore.boundary import Record, Unfit, shown
+from compatstore.boundary import Unfit, shown
 
 LARGEST = 8 << 20  # bytes; parsed, a document takes some thirty times as much
 DEEPEST = 32
@@ -22,6 +22,9 @@ WIDEST = 1 << 20  # values of a vector or of a layer
 
 _ODD = re.compile(r"\\u[dD]|\d{19}")  # what half a surrogate pair and a whole number beyond 64 bits begin with
 _TEXTS, _BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"'), re.compile(r"[\[\]{}]")
+
+
+Record = TypeVar("Record")
 
 
 class Malformed(ValueError):  # noqa: N818  (a signal to the reader of a document, who names what is damaged)

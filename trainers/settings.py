@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from compatstore.boundary import Rule, require_fields
+from compatstore.boundary import Rule as Rule
+from compatstore.boundary import require_fields
 
 
 def at_least(least: float) -> Rule:

@@ -10,9 +10,9 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from compatstore import next_step
 from compatstore.arrays import FloatArray
@@ -184,7 +184,7 @@ def serve(
     return served
 
 
-def write_rows(gallery: Gallery, rows: Any, version: str | None, ids: Sequence[str]) -> list[str]:
+def write_rows(gallery: Gallery, rows: Mapping[str, object], version: str | None, ids: Sequence[str]) -> list[str]:
     """Write the rows of documents, in one commit, and log those that cannot be embedded.
 
     Returns:
@@ -196,23 +196,24 @@ def write_rows(gallery: Gallery, rows: Any, version: str | None, ids: Sequence[s
     return [name for name in ids if name not in failures]
 
 
-def one_vector(values: Any) -> FloatArray:
+def one_vector(values: npt.ArrayLike) -> FloatArray:
     """A vector of a query: (dim,) float32.
 
     Raises:
         InvalidInput: It has another shape.
     """
-    vector = np.asarray(values, np.float32)
+    vector: FloatArray = np.asarray(values, np.float32)
     if vector.ndim != 1:
         raise InvalidInput("search by a vector", expected="one vector", found=f"shape {vector.shape}")
     return vector
 
 
-def query_vector(gallery: Gallery, text: str, version: str) -> Any:
+def query_vector(gallery: Gallery, text: str, version: str) -> FloatArray:
     """A text as the model of a version embeds queries."""
     encoder = gallery.version(version).encoder
     assert encoder is not None  # the search has embedded by it
-    return getattr(encoder, "encode_queries", encoder.encode)([text])[0]
+    vectors: FloatArray = getattr(encoder, "encode_queries", encoder.encode)([text])
+    return vectors[0]
 
 
 def _is_of(gallery: Gallery, name: str, model: FrameworkModel) -> bool:
