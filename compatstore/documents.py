@@ -11,7 +11,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from compatstore import boundary
 from compatstore.boundary import Unfit, shown
