@@ -22,7 +22,7 @@ from compatstore.integrations.filters import (
 )
 
 if TYPE_CHECKING:
-    from llama_index.core.vector_stores.types import MetadataFilters
+    from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
 ASKED = "read a filter"
 OperatorReader: TypeAlias = Callable[[Field, Any], Condition]  # of the value that an operator takes
@@ -75,8 +75,8 @@ def read_haystack(filters: object) -> Condition:
     return AllOf(parts) if operator == "AND" else Not(AllOf(parts))
 
 
-def read_llamaindex(filters: MetadataFilters, fields: Mapping[str, Field]) -> Condition:
-    """Read filters of LlamaIndex, nested ones too.
+def read_llamaindex(filters: MetadataFilters | MetadataFilter, fields: Mapping[str, Field]) -> Condition:
+    """Read filters of LlamaIndex, nested ones too, or one test.
 
     Of no filters at all, "and" and "not" are true of every node, and "or" of none.
 
@@ -87,15 +87,12 @@ def read_llamaindex(filters: MetadataFilters, fields: Mapping[str, Field]) -> Co
     Raises:
         InvalidInput: An operator or condition is unknown, or a value does not fit its operator.
     """
+    if hasattr(filters, "key"):
+        field = fields.get(filters.key) or metadata(filters.key)
+        return _reader(_LLAMAINDEX, filters.operator)(field, filters.value)
     if not hasattr(filters, "filters"):
         raise InvalidInput(ASKED, expected="MetadataFilters", found=shown(filters))
-    parts: tuple[Condition, ...] = ()
-    for part in filters.filters:
-        if hasattr(part, "filters"):
-            parts += (read_llamaindex(part, fields),)
-        else:
-            field = fields.get(part.key) or metadata(part.key)
-            parts += (_reader(_LLAMAINDEX, part.operator)(field, part.value),)
+    parts = tuple(read_llamaindex(part, fields) for part in filters.filters)
     if filters.condition in (None, "and"):
         return AllOf(parts)
     return AnyOf(parts) if filters.condition == "or" else Not(AnyOf(parts))

@@ -213,7 +213,8 @@ def query_vector(gallery: Gallery, text: str, version: str) -> FloatArray:
     encoder = gallery.version(version).encoder
     assert encoder is not None  # the search has embedded by it
     vectors: FloatArray = getattr(encoder, "encode_queries", encoder.encode)([text])
-    return vectors[0]
+    vector: FloatArray = vectors[0]
+    return vector
 
 
 def _is_of(gallery: Gallery, name: str, model: FrameworkModel) -> bool:
