@@ -97,9 +97,9 @@ class Output:
         """Say warnings as notes, as soon as they come up; those of other libraries with the place they come from."""
         with warnings.catch_warnings():
 
-            def show(message: object, kind: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
-                ours = issubclass(kind, CompatStoreWarning)
-                said = f"Warning: {message}" if ours else f"{filename}:{lineno}: {kind.__name__}: {message}"
+            def show(message: object, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
+                ours = issubclass(category, CompatStoreWarning)
+                said = f"Warning: {message}" if ours else f"{filename}:{lineno}: {category.__name__}: {message}"
                 self.note(str(message) if self.log is not None and ours else said, "warning")
 
             warnings.simplefilter("always", CompatStoreWarning)

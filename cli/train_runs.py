@@ -19,7 +19,7 @@ from compatstore.encoders import FilesById
 from compatstore.encoders.specs import join_spec
 from compatstore.errors import InvalidInput, first_offenders
 from compatstore.gallery import Gallery
-from compatstore.shown import table
+from compatstore.shown import Table, table
 from compatstore.trainers import Augmentation, Images, Pairs, Refreshed, TrainedModel, images_of_items
 from compatstore.trainers.images.trained_model import require_free
 from compatstore.trainers.pairs.gallery_pairs import match_pairs, names_a_file
@@ -102,7 +102,7 @@ def read_pairs(
         versions = [None if name is None else opened.version(name) for name in names]
     load = partial(Pairs.load, source, missing="drop" if drop_missing else "refuse")
     loaded = load(target, head=head, source_version=versions[0], target_version=versions[1])
-    found = {
+    found: dict[str, Any] = {
         "side": None if side is None else _beside(load(side), loaded, side),
         "target_side": None if target_side is None else _beside(load(target_side), loaded, target_side),
         "labels": None if labels is None else read_array(labels, "label", "labels"),
@@ -234,7 +234,7 @@ def train_side(output: Output, trainer: SideTrainer, request: Request) -> None:
     encoder = f"network:{request.out}"
     dim, codes, figures = made.encoder.dim, trainer.codes, made.figures
     stored = " --side-dtype bits" if codes else ""
-    lines = (
+    lines: tuple[str | Table, ...] = (
         f"{encoder}: {dim} values of side-information",
         table(("figure", "value"), [(name, f"{value:.4g}") for name, value in figures.items()]),
         f"Store it: compatstore init GALLERY --version VERSION ... --side-encoder {encoder}{stored}",
@@ -292,7 +292,7 @@ def _save(output: Output, model: TrainedModel, request: Request, metric: str | N
     if loss is not None:
         options += ["--head-loss", loss.kind]
         options += [] if loss.kind == "cross-entropy" else ["--head-margin", f"{loss.margin:g}"]
-    lines = (
+    lines: tuple[str | Table, ...] = (
         f"{encoder}: {model.encoder.dim} values, of {'unit' if model.encoder.normalise else 'any'} length",
         table(("figure", "value"), [(name, f"{value:.4g}") for name, value in model.figures.items()]),
         f"Register it: compatstore register GALLERY VERSION {' '.join(options)}",

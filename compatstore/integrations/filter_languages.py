@@ -87,10 +87,12 @@ def read_llamaindex(filters: MetadataFilters | MetadataFilter, fields: Mapping[s
     Raises:
         InvalidInput: An operator or condition is unknown, or a value does not fit its operator.
     """
-    if hasattr(filters, "key"):
+    from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
+
+    if isinstance(filters, MetadataFilter):
         field = fields.get(filters.key) or metadata(filters.key)
         return _reader(_LLAMAINDEX, filters.operator)(field, filters.value)
-    if not hasattr(filters, "filters"):
+    if not isinstance(filters, MetadataFilters):
         raise InvalidInput(ASKED, expected="MetadataFilters", found=shown(filters))
     parts = tuple(read_llamaindex(part, fields) for part in filters.filters)
     if filters.condition in (None, "and"):

@@ -198,7 +198,7 @@ class CompatStoreVectorStore(VectorStore):
         name = version or gallery.active
         found = self._search(query, fetch_k, filter, version, **kwargs)
         return self._diverse(
-            query_vector(gallery, query, name), [document for document, _ in found], name, k, lambda_mult
+            query_vector(gallery, query, name).tolist(), [document for document, _ in found], name, k, lambda_mult
         )
 
     def max_marginal_relevance_search_by_vector(
