@@ -9,7 +9,6 @@ from compatstore.cli.settings import Options
 from compatstore.cli.verb import build_encoder
 from compatstore.encoders import Encoder
 from compatstore.errors import InvalidInput
-from compatstore.search.cascade import Cascade
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.details import Details
 from compatstore.upgrade.requests.gates import Gates
@@ -33,6 +32,8 @@ def of_report() -> dict[str, Options]:
 
 def of_search() -> dict[str, Options]:
     """The options of `search`."""
+    from compatstore.search.cascade import Cascade
+
     return {"cascade": Options(kind=Cascade)}
 
 
