@@ -11,16 +11,13 @@ from itertools import takewhile
 from typing import Any, TextIO
 
 import click
+from click.shell_completion import get_completion_class
 
 from compatstore import __version__, next_step
 from compatstore.cli import (
-    completion,
     creating,
-    devices,
     evaluation,
-    indexing,
     items,
-    metrics,
     models,
     switching,
     training,
@@ -30,10 +27,36 @@ from compatstore.cli import (
 )
 from compatstore.cli.exit_codes import EXPLANATION, STOPPED, UNEXPECTED, exit_code, stopped_code
 from compatstore.cli.logs import Log, asked_for
-from compatstore.cli.output import Output
-from compatstore.cli.verb import shown_examples
+from compatstore.cli.output import Output, pass_output
+from compatstore.cli.verb import shown_examples, verb
 from compatstore.errors import CompatStoreError, StorageError
 from compatstore.html import visible
+
+VARIABLE = "_COMPATSTORE_COMPLETE"  # of the environment: how a shell asks, by click's own scripts
+SHELLS = ("bash", "zsh", "fish")
+
+
+@verb(
+    "completion",
+    examples=(
+        "completion bash > ~/.local/share/bash-completion/completions/compatstore",
+        "completion zsh > ~/.zfunc/_compatstore",
+        "completion fish > ~/.config/fish/completions/compatstore.fish",
+    ),
+)
+@click.argument("shell", type=click.Choice(SHELLS))
+@pass_output
+def completion(output: Output, shell: str) -> None:
+    """Print the script that completes words in a shell.
+
+    It completes verbs, options, and names that are in the gallery on the line: versions, columns, artifacts, tables. A
+    new shell reads it where the examples write it. For the shell at hand: eval "$(compatstore completion bash)".
+    """
+    made = get_completion_class(shell)
+    assert made is not None
+    script = made(click.Command("compatstore"), {}, "compatstore", VARIABLE).source()
+    output.show({"shell": shell, "script": script}, lambda result: result["script"].splitlines())
+
 
 # The verbs, by what they are for, in the order in which they are used.
 VERBS = {
@@ -42,12 +65,12 @@ VERBS = {
         *(models.register, models.link, upgrades.upgrade, upgrades.pause),
         *(switching.cutover, switching.rollback, switching.abort, switching.retire, watching.status),
     ),
-    "Measure": (evaluation.evaluate, evaluation.report, watching.history, watching.unbackfillable, metrics.metrics),
+    "Measure": (evaluation.evaluate, evaluation.report, watching.history, watching.unbackfillable, watching.metrics),
     "Maintain": (
-        *(upkeep.verify, upkeep.doctor, upkeep.optimize, indexing.index, models.versions),
-        *(items.drop_columns, models.unregister, models.unlink, completion.completion),
+        *(upkeep.verify, upkeep.doctor, upkeep.optimize, upkeep.index, models.versions),
+        *(items.drop_columns, models.unregister, models.unlink, completion),
     ),
-    "Train": (training.train, devices.export),
+    "Train": (training.train, models.export),
 }
 FORMER = {
     "plan": "upgrade --dry-run",
@@ -160,7 +183,7 @@ for verbs in VERBS.values():
 
 def main() -> None:
     """Run the program."""
-    asked = completion.VARIABLE in os.environ  # by a shell: nothing but completions may reach somebody's prompt
+    asked = VARIABLE in os.environ  # by a shell: nothing but completions may reach somebody's prompt
     if asked:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (until the program ends)
     # A stream that was closed before the program began is None.

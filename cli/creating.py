@@ -11,7 +11,7 @@ import click
 
 from compatstore.cli.exit_codes import end_on_signals
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.verb import gallery_argument, verb, version_settings
+from compatstore.cli.verb import gallery_argument, verb
 from compatstore.errors import InvalidInput
 from compatstore.shown import Table, view
 
@@ -49,7 +49,7 @@ def demo(output: Output, directory: Path, seed: int) -> None:
         "init photos.lance --version v1 --encoder timm:resnet18",
         "init texts.lance --version v1 --dim 1536 --model text-embedding-3-small@2024-01 --metadata year:int64",
     ),
-    settings=version_settings,
+    requests="of_version",
 )
 @gallery_argument
 @click.option("--version", metavar="NAME", required=True, help="Name of its first embedding version.")
@@ -89,7 +89,7 @@ def _columns(declared: tuple[str, ...]) -> dict[str, str]:
         "adopt app-db#notes",
         "adopt app-db#photos --version v1 --vector embedding --id uri --source path --metric l2",
     ),
-    settings=version_settings,
+    requests="of_version",
 )
 @gallery_argument
 @click.option(

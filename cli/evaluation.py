@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -17,16 +16,9 @@ from compatstore.cli.verb import gallery_argument, open_gallery, target_encoder,
 from compatstore.shown import view
 
 if TYPE_CHECKING:
-    from compatstore.cli.settings import Options
     from compatstore.upgrade.requests.backfill import Backfill
     from compatstore.upgrade.requests.details import Details
     from compatstore.upgrade.requests.gates import Gates
-
-
-def _of_evaluate() -> Mapping[str, Options]:
-    from compatstore.cli.requests import of_evaluate
-
-    return of_evaluate()
 
 
 @verb(
@@ -36,7 +28,7 @@ def _of_evaluate() -> Mapping[str, Options]:
         "evaluate photos.lance v2 --labels category --weight best",
         "evaluate shop.lance v2 --queries queries.jsonl --qrels qrels.tsv --criterion ndcg@10",
     ),
-    requests=_of_evaluate,
+    requests="of_evaluate",
 )
 @gallery_argument
 @click.argument("target")
@@ -76,46 +68,30 @@ def evaluate(
     version before TARGET is retired. Where no weight is surely better than that version alone, searches go on as
     before. Without a hop the merge of native items and the others is calibrated and measured instead.
     """
-    from compatstore.upgrade.estimates.estimate import SAMPLE
     from compatstore.upgrade.estimates.gates import check_gates
     from compatstore.upgrade.views.report import gate_lines
 
     opened = open_gallery(gallery, trust_code=trust_code, target=target)
+    ways: dict[str, Any] = {"transform": transform, **({"shares": shares} if shares else {})}
     if weight is not None:
-        with progress_bars("evaluate") as bars:
-            chosen = opened.evaluate(
-                target,
-                labels=asked.labels,
-                sample=1000 if asked.sample is None else asked.sample,
-                criterion=asked.criterion,
-                backfill=backfill,
-                weight="best" if weight == "best" else float(click.FLOAT(weight, None, ctx)),
-                progress=onto(bars),
-            )
-        output.show(chosen, view)
-        return
+        ways = {"weight": weight if weight == "best" else float(click.FLOAT(weight, None, ctx))}
     with progress_bars("evaluate") as bars:
         measured = opened.evaluate(
             target,
             labels=asked.labels,
-            sample=SAMPLE if asked.sample is None else asked.sample,
+            sample=asked.sample,
             criterion=asked.criterion,
-            shares=shares or (0.1, 0.25, 0.5),
-            transform=transform,
             backfill=backfill,
             progress=onto(bars),
+            **ways,
         )
     output.show(measured, view)
+    if weight is not None:
+        return
     judged = check_gates(measured.best_of(asked.way), asked)
     for line in gate_lines(judged):
         output.note(line)
     ctx.exit(0 if all(gate.passed for gate in judged) else GATE_FAILED)
-
-
-def _of_report() -> Mapping[str, Options]:
-    from compatstore.cli.requests import of_report
-
-    return of_report()
 
 
 @verb(
@@ -124,7 +100,7 @@ def _of_report() -> Mapping[str, Options]:
         "report photos.lance --out report.html",
         "report photos.lance v2 --labels category --by category --worst 3",
     ),
-    requests=_of_report,
+    requests="of_report",
 )
 @gallery_argument
 @click.argument("target", required=False)
@@ -176,16 +152,16 @@ def report(
     named = [option for option in ("worst", "best", "neighbours", "by", "caption") if _named(ctx, option)]
     if named and no_measure:
         raise click.UsageError(f"--{named[0]} is told of queries that are measured: leave --no-measure out.")
-    tell = partial(
-        opened.report,
-        target,
-        labels=asked.labels,
-        criterion=asked.criterion,
-        measure=not no_measure,
-        details=details if named or out is not None else None,
-    )
     with progress_bars("report") as bars:
-        tell = partial(tell, progress=onto(bars))
+        tell = partial(
+            opened.report,
+            target,
+            labels=asked.labels,
+            criterion=asked.criterion,
+            measure=not no_measure,
+            details=details if named or out is not None else None,
+            progress=onto(bars),
+        )
         told = tell(sample=sample)
         if named and told.measured is None:  # nothing was estimated, so no number of items is known
             told = tell(sample=SAMPLE)

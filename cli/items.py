@@ -10,14 +10,12 @@ import click
 
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import progress_bars
-from compatstore.cli.settings import Options
 from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
 from compatstore.errors import CompatStoreError, InvalidInput, SourceError
 from compatstore.paths import exists
 from compatstore.shown import Table, table
 
 if TYPE_CHECKING:
-    from compatstore.cli.files import Feed
     from compatstore.gallery import Gallery
     from compatstore.ingest.write import Added
     from compatstore.search import Cascade, QueryPlan, Serving
@@ -56,12 +54,30 @@ def add(
     perhaps `side`, and any other columns. Images that cannot be read are listed and left out.
     """
     from compatstore.cli.files import open_feeds
+    from compatstore.ingest.write import Added
 
     opened = open_gallery(gallery, trust_code=trust_code)
     feeds = open_feeds(paths, opened.columns.id_type)
-    added = _add_feeds(opened, feeds, output, version=version, upsert=upsert, batch_size=batch_size)
-    _note_failures(added, output)
-    output.show(added, _added)
+    if batch_size is not None and batch_size < 1:
+        raise InvalidInput("add items", expected="--batch-size >= 1", found=f"{batch_size}")
+    rows, failures, total = 0, list[tuple[Any, str]](), sum(feed.rows for feed in feeds)
+    with progress_bars("add") as bars:
+        for batch in (batch for feed in feeds for batch in feed.read(batch_size or feed.batch_size)):
+            try:
+                added = opened.add(batch, version, upsert=upsert)
+                rows, failures = rows + added.rows, failures + list(added.failures)
+            except SourceError as error:  # of a batch in which no source can be embedded; the others go on
+                failures += [(_id_of(batch, row), reason) for row, reason in error.failures.items()]
+            except CompatStoreError:
+                if rows:
+                    output.note(f"{rows} items of the batches before are in the gallery.")
+                raise
+            bars.update("add", rows + len(failures), total)
+    if failures and not rows:
+        reasons = {position: f"{item}: {reason}" for position, (item, reason) in enumerate(failures)}
+        raise SourceError(f"add {total} items", reasons, fix="Check the paths; nothing was written.")
+    _note_failures(failures, output)
+    output.show(Added(rows, version or opened.active, tuple(failures)), _added)
 
 
 @verb("drop-columns", examples=("drop-columns photos.lance caption camera",))
@@ -77,12 +93,6 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
     output.show({"dropped": list(names), "left": left}, _dropped_columns)
 
 
-def _of_search() -> Mapping[str, Options]:
-    from compatstore.search import Cascade
-
-    return {"cascade": Options(kind=Cascade)}
-
-
 @verb(
     "search",
     examples=(
@@ -90,7 +100,7 @@ def _of_search() -> Mapping[str, Options]:
         "search texts.lance --text 'red wool coat' --columns id,_distance",
         "search photos.lance --id holiday/1.jpg --serving fused --explain",
     ),
-    requests=_of_search,
+    requests="of_search",
 )
 @gallery_argument
 @click.option("--image", metavar="PATH", help="Search with an image.")
@@ -166,80 +176,20 @@ def search(
     output.show(found, _found)
 
 
-def _add_feeds(
-    gallery: Gallery,
-    feeds: Sequence[Feed],
-    output: Output,
-    *,
-    version: str | None,
-    upsert: bool,
-    batch_size: int | None,
-) -> Added:
-    """Add all feeds.
-
-    Args:
-        gallery: Where to.
-        feeds: What.
-        output: Told how much was written when a batch is refused.
-        version: Version of the vectors; the active one by default.
-        upsert: Replace items whose id is there.
-        batch_size: Items of a commit; what the feed says by default.
-
-    Returns:
-        The sum of all batches. Items whose source cannot be embedded are in its failures.
-
-    Raises:
-        SourceError: No source at all could be embedded.
-        CompatStoreError: A batch was refused; the batches before it are in the gallery.
-    """
-    from compatstore.ingest.write import Added
-
-    if batch_size is not None and batch_size < 1:
-        raise InvalidInput("add items", expected="--batch-size >= 1", found=f"{batch_size}")
-    rows, done, failures = 0, 0, list[tuple[Any, str]]()
-    total = sum(feed.rows for feed in feeds)
-    with progress_bars("add") as bars:
-        for batch in (batch for feed in feeds for batch in feed.read(batch_size or feed.batch_size)):
-            try:
-                added = _add(gallery, batch, version, upsert)
-            except CompatStoreError:
-                if rows:
-                    output.note(f"{rows} items of the batches before are in the gallery.")
-                raise
-            rows, failures = rows + added.rows, failures + list(added.failures)
-            done += added.rows + len(added.failures)
-            bars.update("add", done, total)
-    if failures and not rows:
-        reasons = {position: f"{item}: {reason}" for position, (item, reason) in enumerate(failures)}
-        raise SourceError(f"add {total} items", reasons, fix="Check the paths; nothing was written.")
-    return Added(rows, version or gallery.active, tuple(failures))
-
-
-def _note_failures(added: Added, output: Output) -> None:
+def _note_failures(failures: Sequence[tuple[Any, str]], output: Output) -> None:
     """List on stderr what could not be embedded, the first ones."""
-    if not added.failures:
+    if not failures:
         return
-    output.note(f"{len(added.failures)} items could not be embedded and were left out:")
-    for item, reason in added.failures[:FAILURES_SHOWN]:
+    output.note(f"{len(failures)} items could not be embedded and were left out:")
+    for item, reason in failures[:FAILURES_SHOWN]:
         output.note(f"  {item}: {reason}")
-    if len(added.failures) > FAILURES_SHOWN:
-        output.note(f"  and {len(added.failures) - FAILURES_SHOWN} more (--json lists all)")
+    if len(failures) > FAILURES_SHOWN:
+        output.note(f"  and {len(failures) - FAILURES_SHOWN} more (--json lists all)")
 
 
-def _add(gallery: Gallery, batch: Any, version: str | None, upsert: bool) -> Added:
-    """Add one batch; one in which no source can be embedded does not end the others."""
-    from compatstore.ingest.write import Added
-
-    try:
-        return gallery.add(batch, version, upsert=upsert)
-    except SourceError as error:
-        ids = _ids(batch)
-        return Added(0, version or "", tuple((ids[row], reason) for row, reason in error.failures.items()))
-
-
-def _ids(batch: Any) -> list[Any]:
-    column = batch["id"]
-    return list(column.to_pylist() if hasattr(column, "to_pylist") else column.tolist())
+def _id_of(batch: Any, row: int) -> Any:
+    found = batch["id"][row]
+    return found.as_py() if hasattr(found, "as_py") else found.item() if hasattr(found, "item") else found
 
 
 def _vectors(path: str) -> list[Any]:

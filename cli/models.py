@@ -1,35 +1,21 @@
-"""Verbs about models and artifacts: register, link, versions, unregister, unlink."""
+"""Verbs about models and artifacts: register, link, versions, unregister, unlink, export."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.verb import gallery_argument, open_gallery, verb, version_settings
+from compatstore.cli.verb import gallery_argument, open_gallery, verb
 from compatstore.shown import Table, table, view
 
 if TYPE_CHECKING:
     from compatstore.cli.requests import VersionSettings
+    from compatstore.devices.export import Exported
     from compatstore.storage.records import ArtifactRecord
-    from compatstore.upgrade.status import VersionStatus
-
-
-@dataclass(frozen=True)
-class RegisteredModels:
-    """What a gallery knows of models.
-
-    Attributes:
-        versions: All embedding versions.
-        artifacts: All artifacts linked.
-    """
-
-    versions: tuple[VersionStatus, ...]
-    artifacts: tuple[ArtifactRecord, ...]
 
 
 @verb(
@@ -39,7 +25,7 @@ class RegisteredModels:
         "register texts.lance v2 --dim 3072 --model text-embedding-3-large@2024-01",
         "register photos.lance v1_256 --of v1 --dim 256",
     ),
-    settings=version_settings,
+    requests="of_version",
 )
 @gallery_argument
 @click.argument("version", metavar="NAME")
@@ -101,7 +87,7 @@ def link(output: Output, gallery: str, artifact: str, source: str | None, target
 def versions(output: Output, gallery: str) -> None:
     """List versions with their models, and artifacts."""
     opened = open_gallery(gallery, trust_code=False)
-    output.show(RegisteredModels(opened.status().versions, tuple(opened.artifacts)), _models)
+    output.show({"versions": opened.status().versions, "artifacts": list(opened.artifacts)}, _models)
 
 
 @verb("unregister", examples=("unregister photos.lance v1",))
@@ -139,15 +125,71 @@ def _linked(result: ArtifactRecord) -> Iterator[str | Table]:
     yield f"{result.id[:12]}  {result.method or result.kind}  {result.source} -> {result.target}"
 
 
-def _models(result: RegisteredModels) -> Iterator[str | Table]:
+def _models(result: Mapping[str, Sequence[Any]]) -> Iterator[str | Table]:
     """Versions with their models, and artifacts."""
     from compatstore.upgrade.views.status import encoder_cell
 
     yield table(
         ("version", "state", "dim", "metric", "fingerprint", "encoder"),
-        [(v.name, v.state, v.dim, v.metric, v.fingerprint, encoder_cell(v)) for v in result.versions],
+        [(v.name, v.state, v.dim, v.metric, v.fingerprint, encoder_cell(v)) for v in result["versions"]],
     )
-    if result.artifacts:
+    if result["artifacts"]:
         yield ""
-        rows = [(a.id[:12], a.kind, a.method, a.source, a.target) for a in result.artifacts]
+        rows = [(a.id[:12], a.kind, a.method, a.source, a.target) for a in result["artifacts"]]
         yield table(("artifact", "kind", "method", "from", "to"), rows)
+
+
+@verb(
+    "export",
+    examples=(
+        "export h.compat h.onnx",
+        "export h.compat h.onnx --int8 --vectors photos.parquet --runner runner.py",
+    ),
+)
+@click.argument("artifact", type=click.Path())
+@click.argument("out", metavar="OUT.onnx", type=click.Path())
+@click.option(
+    "--then", multiple=True, metavar="ARTIFACT", help="One that goes on from it: a chain of hops. May be repeated."
+)
+@click.option("--int8", is_flag=True, help="Compute in 8 bits; what that loses is measured on --vectors and printed.")
+@click.option(
+    "--vectors",
+    metavar="FILE",
+    type=click.Path(),
+    help="Vectors of the space that is read, to measure on: .npy, or the column vector (and side, where the artifact "
+    "reads it) of an .npz, .parquet, .arrow or .feather. What the artifact has learned from is left out.",
+)
+@click.option("--runner", metavar="PROGRAM", type=click.Path(), help="Also write the program that applies OUT.onnx.")
+@click.option("--overwrite", is_flag=True, help="Replace what is there.")
+@pass_output
+def export(output: Output, /, artifact: str, out: str, vectors: str | None, **options: Any) -> None:
+    """Write an artifact as an ONNX file, for devices.
+
+    It is applied to files of vectors by one Python program, which needs onnxruntime, numpy and pyarrow, and nothing of
+    compatstore; any other program that runs ONNX can use it too.
+    """
+    from compatstore.artifacts import Artifact
+    from compatstore.devices.export import export as write
+    from compatstore.trainers.pairs.vector_files import read_vectors
+
+    first = Artifact.load(artifact)
+    if vectors is not None:
+        measured = read_vectors(vectors, "vector", "id", "label", "side")
+        options["vectors"] = measured.vectors
+        options["side"] = measured.side if first.manifest.side_source is not None else None
+    result = write(first, out, **options)
+    output.show(result, _exported)
+
+
+def _exported(result: Exported) -> Iterator[str | Table]:
+    """A file for devices."""
+    yield f"{result.out}: {result.precision}, {result.bytes / 1e6:,.1f} MB, artifact {result.origin}"
+    if result.int8_loss is not None:
+        loss = result.int8_loss
+        left_out = f"; {loss.left_out} that it has learned from are left out" if loss.left_out else ""
+        yield (
+            f"int8 against float32: cosine {loss.cosine_mean:.6f} on average, {loss.cosine_min:.6f} at the least, "
+            f"on {loss.rows} vectors{left_out}"
+        )
+    if result.runner is not None:
+        yield f"{result.runner}: pip install onnxruntime numpy pyarrow, then python {result.runner} --help"

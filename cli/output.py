@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _COMMAND = re.compile(r"(compatstore (?:[a-z-]+ )+)GALLERY\b")
-WIDE = 10_000  # columns of a stdout that is no terminal, and more where a row needs them: nothing is wrapped or cut
+WIDE = 10_000_000  # columns of a stdout that is no terminal: nothing is wrapped or cut
+GAP = 2
+READABLE = 24  # a column of text is not folded into less than that
 _BLANK_ENDS = re.compile(r" +$", re.MULTILINE)
 
 
@@ -63,8 +65,6 @@ class Output:
             return
         drawn = console()
         for part in map(self.addressed, view(result)):
-            if not drawn.is_terminal:
-                drawn.width = max(WIDE, natural_width(part))
             with drawn.capture() as text:
                 drawn.print(fitted(part, drawn.width), soft_wrap=isinstance(part, str))
             said = text.get()
@@ -97,14 +97,7 @@ class Output:
         """Say warnings as notes, as soon as they come up; those of other libraries with the place they come from."""
         with warnings.catch_warnings():
 
-            def show(
-                message: Warning | str,
-                category: type[Warning],
-                filename: str,
-                lineno: int,
-                file: TextIO | None = None,
-                line: str | None = None,
-            ) -> None:
+            def show(message: object, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
                 ours = issubclass(category, CompatStoreWarning)
                 said = f"Warning: {message}" if ours else f"{filename}:{lineno}: {category.__name__}: {message}"
                 self.note(str(message) if self.log is not None and ours else said, "warning")
@@ -115,33 +108,27 @@ class Output:
 
     def fail(self, error: CompatStoreError, code: int) -> None:
         """Print an error."""
-        fields = {**error.to_dict(), "exit_code": code}
+        self._fail({**error.to_dict(), "exit_code": code}, [f"Error: {error}"])
+
+    def fail_usage(self, error: click.UsageError) -> None:
+        """Print a wrong option or argument, for people with the usage line; the help where a command is missing."""
+        message = error.format_message()
+        lines = message.splitlines()
+        if not isinstance(error, click.exceptions.NoArgsIsHelpError):
+            context = error.ctx
+            hint = [] if context is None else [f"Try '{context.command_path} --help' for help.", ""]
+            lines = [*("" if context is None else context.get_usage()).splitlines(), *hint, f"Error: {message}"]
+        fields = {"error": "UsageError", "message": message, "asked": "", "expected": "", "found": "", "fix": ""}
+        self._fail({**fields, "exit_code": error.exit_code}, lines)
+
+    def _fail(self, fields: Mapping[str, object], lines: Iterable[str]) -> None:
         if self.log is not None:
             self.log.write("failed", fields, "error")
         if self.as_json:
             click.echo(json.dumps(fields, indent=2))
         elif self.log is None:
-            self.note(f"Error: {error}")
-
-    def fail_usage(self, error: click.UsageError) -> None:
-        """Print a wrong option or argument, for people with the usage line; the help where a command is missing."""
-        message = error.format_message()
-        fields = {"error": "UsageError", "message": message, "asked": "", "expected": "", "found": "", "fix": ""}
-        if self.log is not None:
-            self.log.write("failed", {**fields, "exit_code": error.exit_code}, "error")
-            if not self.as_json:
-                return
-        if isinstance(error, click.exceptions.NoArgsIsHelpError):
-            for line in message.splitlines():
+            for line in lines:
                 self.note(line)
-            return
-        if not self.as_json:
-            usage = "" if error.ctx is None else error.ctx.get_usage()
-            hint = "" if error.ctx is None else f"Try '{error.ctx.command_path} --help' for help."
-            for line in (*usage.splitlines(), *([hint, ""] if hint else []), f"Error: {message}"):
-                self.note(line)
-            return
-        click.echo(json.dumps({**fields, "exit_code": error.exit_code}, indent=2))
 
 
 pass_output = click.make_pass_decorator(Output)
@@ -167,19 +154,44 @@ def plain(value: Any) -> Any:
 
 
 def fitted(part: str | Table, width: int) -> RenderableType:
-    """A line or a table of a view, as rich draws it on `width` columns."""
+    """A line or a table of a view as rich draws it on `width` columns of a terminal.
+
+    A table is drawn in full if there is room, with its longest texts folded if there is little, else as records.
+    """
+    from rich.cells import cell_len
+    from rich.table import Table as Grid
     from rich.text import Text
 
-    from compatstore.cli import drawing
+    if isinstance(part, str):
+        return Text(visible(part))
+    grid, least = Grid(box=None, pad_edge=False, header_style="bold"), -GAP
+    for name, numeric, *cells in zip(part.headings, part.numeric, *part.rows, strict=True):
+        widest = max(map(cell_len, (name, *cells)))
+        narrow = widest if numeric else min(widest, READABLE)
+        least += narrow + GAP
+        grid.add_column(
+            Text(name), justify="right" if numeric else "left", overflow="fold", no_wrap=numeric, min_width=narrow
+        )
+    for row in part.rows:
+        grid.add_row(*map(Text, row))
+    return grid if least <= width else _records(part)
 
-    return Text(visible(part)) if isinstance(part, str) else drawing.fitted(part, width)
 
+def _records(table: Table) -> RenderableType:
+    """A line for each cell, behind its heading; an empty line between rows."""
+    from rich.cells import cell_len
+    from rich.console import Group
+    from rich.text import Text
 
-def natural_width(part: str | Table) -> int:
-    """Columns that a line or a table takes where nothing is folded."""
-    from compatstore.cli import drawing
-
-    return len(part) if isinstance(part, str) else drawing.natural_width(part)
+    if not table.rows:
+        return Text(", ".join(table.headings), style="bold")
+    margin = max(map(cell_len, table.headings)) + GAP
+    parts = []
+    for row in table.rows:
+        for name, cell in zip(table.headings, row, strict=True):
+            parts.append(Text.assemble((name, "bold"), " " * (margin - cell_len(name)), cell))
+        parts.append(Text(""))
+    return Group(*parts)
 
 
 def is_terminal(stream: TextIO) -> bool:

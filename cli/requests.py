@@ -30,6 +30,18 @@ def of_report() -> dict[str, Options]:
     return {"asked": Options(kind=Gates, only=["labels", "criterion"]), "details": Options(kind=Details)}
 
 
+def of_search() -> dict[str, Options]:
+    """The options of `search`."""
+    from compatstore.search.cascade import Cascade
+
+    return {"cascade": Options(kind=Cascade)}
+
+
+def of_version() -> dict[str, Options]:
+    """The options of verbs that make an embedding version."""
+    return {"settings": Options(kind=VersionSettings)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class VersionSettings:
     """An embedding version, as options say it.

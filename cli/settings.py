@@ -10,12 +10,12 @@ import difflib
 import inspect
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import click
 
@@ -30,61 +30,31 @@ class NamedField:
     """A field that a word can say.
 
     Args:
-        part: The field.
-        hint: Its type.
-        help: What it is.
-        owner: The dataclass that the field of `within` is where this one is named, as `labels` is `Queries`.
-        within: That field, or "" for a field of the dataclass itself.
+        name: Of the field.
+        hint: Its annotation.
+        option_type: The type that click reads it as; of several texts, that of each.
+        help: Its description.
+        required: True if it has no default.
+        default: Its default, None if it is required.
+        unit: Shown for a value in the help, or None.
+        owner: The dataclass that the field `within` may be, if this is a field of it, as `labels` is `Queries`.
+        within: Name of that field, or "" for a field of the dataclass itself.
     """
 
-    part: dataclasses.Field[Any]
+    name: str
     hint: Any
+    option_type: click.ParamType[Any]
     help: str
+    required: bool
+    default: Any
+    unit: str | None
     owner: type | None = None
     within: str = ""
 
     @property
-    def name(self) -> str:
-        """The field's."""
-        return self.part.name
-
-    @property
     def many(self) -> bool:
-        """Whether it is several texts."""
+        """True if it is several texts."""
         return get_origin(self.hint) is tuple and get_args(self.hint)[0] is str
-
-    @property
-    def default(self) -> Any:
-        """None where it has to be given."""
-        return None if self.required else self.part.default
-
-    @property
-    def required(self) -> bool:
-        """Whether it has no default."""
-        return self.part.default is dataclasses.MISSING
-
-    @property
-    def unit(self) -> str | None:
-        """What the help shows for a value."""
-        unit: str | None = self.part.metadata.get("unit")
-        return unit
-
-    @cached_property
-    def type(self) -> Any:
-        """What click reads it as; of several texts, each. None where no word can say it."""
-        hint = self.hint
-        if self.many:
-            return click.STRING
-        if get_origin(hint) in (Union, UnionType):
-            parts = [part for part in get_args(hint) if part is not NoneType]
-            hint = str if str in parts else parts[0]  # of what a program may hand over, a word can be a text alone
-        if get_origin(hint) is Annotated:
-            hint = get_args(hint)[0]
-        if get_origin(hint) is Literal:
-            return click.Choice(get_args(hint))
-        if get_origin(hint) is tuple and get_args(hint)[0] in (int, float):
-            return click.types.FuncParamType(_numbers(get_args(hint)[0]))
-        return {float: SHARE, bool: click.BOOL, int: click.INT, str: click.STRING}.get(hint)
 
     def read(self, value: Any, name: str) -> Any:
         """The value of a word, or of what a TOML file has.
@@ -99,7 +69,7 @@ class NamedField:
         if isinstance(value, dict):
             raise click.BadParameter(f"{name} is one value and no table.")
         word = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-        return self.type.convert(word, click.Option([f"--{self.name}"], help=name), None)
+        return self.option_type.convert(word, click.Option([f"--{self.name}"], help=name), None)
 
 
 def settings_of(kind: type) -> list[NamedField]:
@@ -107,11 +77,33 @@ def settings_of(kind: type) -> list[NamedField]:
     hints, helps = get_type_hints(kind), descriptions(kind)
     found = []
     for part in dataclasses.fields(kind):
-        if part.init and part.metadata.get("option", True):
-            found.append(NamedField(part, hints[part.name], helps.get(part.name, "")))
-            for owner in _dataclasses_in(hints[part.name]):
-                found += [dataclasses.replace(one, owner=owner, within=part.name) for one in settings_of(owner)]
-    return [one for one in found if one.type is not None]
+        if not (part.init and part.metadata.get("option", True)):
+            continue
+        hint, required = hints[part.name], part.default is dataclasses.MISSING
+        option_type, unit = _option_type(hint), part.metadata.get("unit")
+        if option_type is not None:
+            default = None if required else part.default
+            found.append(NamedField(part.name, hint, option_type, helps.get(part.name, ""), required, default, unit))
+        for owner in _dataclasses_in(hint):
+            found += [dataclasses.replace(one, owner=owner, within=part.name) for one in settings_of(owner)]
+    return found
+
+
+def _option_type(hint: Any) -> click.ParamType[Any] | None:
+    """The type that click reads a field as; None if no word can say it."""
+    if get_origin(hint) in (Union, UnionType):
+        parts = [part for part in get_args(hint) if part is not NoneType]
+        hint = str if str in parts else parts[0]  # of what a program may hand over, a word can be a text alone
+    if get_origin(hint) is Literal:
+        return click.Choice(get_args(hint))
+    if get_origin(hint) is tuple and get_args(hint)[0] in (int, float):
+        number = get_args(hint)[0]
+        return click.types.FuncParamType(
+            lambda word: word if isinstance(word, tuple) else tuple(map(number, str(word).split(",")))
+        )
+    if get_origin(hint) is tuple:
+        hint = get_args(hint)[0]
+    return {float: SHARE, bool: click.BOOL, int: click.INT, str: click.STRING}.get(hint)
 
 
 def construct(kind: type, values: Mapping[str, Any]) -> Any:
@@ -142,16 +134,14 @@ class Options:
     Args:
         kind: The dataclass.
         only: Its fields that are options here; all where it is None.
-        flags: Field -> option, where that is not --FIELD.
     """
 
     kind: type
     only: Sequence[str] | None = None
-    flags: Mapping[str, str] = field(default_factory=dict)
 
     def made(self) -> list[click.Option]:
         """One option a field, in the order of the fields; a field that no option can say (an object) has none."""
-        return [_option(one, self.flags.get(one.name, f"--{one.name.replace('_', '-')}")) for one in self._settings]
+        return [_option(one) for one in self._settings]
 
     def collect(self, values: dict[str, Any]) -> Any:
         """Take the fields out of a command's parameters and make the dataclass of them.
@@ -226,8 +216,8 @@ def named_settings(kinds: Mapping[str, type]) -> dict[str, NamedField]:
 def settings_table(kinds: Mapping[str, type], *, whole: bool = True) -> Iterator[tuple[str, str]]:
     """(name, help and default) of all settings, for the help of a verb; of the help the first sentence, or all."""
     for name, one in named_settings(kinds).items():
-        choices = one.type.choices if isinstance(one.type, click.Choice) else None
-        unit = "|".join(choices) if choices else one.unit or _UNITS.get(one.type, "A,B,...")
+        choices = one.option_type.choices if isinstance(one.option_type, click.Choice) else None
+        unit = "|".join(choices) if choices else one.unit or _UNITS.get(one.option_type, "A,B,...")
         notes = "required" if one.required else f"default: {_text(one.default)}" if _text(one.default) else ""
         text = one.help if whole else re.split(r"(?<=[^.]{3}\w)\. ", one.help)[0].rstrip(".") + "."
         yield f"{name}={unit}", text + (f"  [{notes}]" if notes else "")
@@ -268,21 +258,17 @@ def _meant(name: str, known: Mapping[str, NamedField]) -> str:
     return f"Did you mean {near[0]}? " if near else ""
 
 
-def _option(one: NamedField, flag: str) -> click.Option:
-    if one.required:
-        return click.Option([flag, one.name], type=one.type, required=True, help=one.help, metavar=one.unit)
-    if one.type is click.BOOL:
-        flags = flag if one.default is False else f"{flag}/--no-{flag[2:]}"
-        return click.Option(
-            [flags, one.name], is_flag=True, default=one.default, help=one.help, show_default=bool(one.default)
-        )
+def _option(one: NamedField) -> click.Option:
+    flag, is_flag = one.name.replace("_", "-"), one.option_type is click.BOOL
     return click.Option(
-        [flag, one.name],
-        type=one.type,
-        default=one.default,
-        show_default=_text(one.default) or False,
+        [f"--{flag}/--no-{flag}" if is_flag and one.default is not False else f"--{flag}", one.name],
+        type=one.option_type,
+        is_flag=is_flag or None,  # False would let a value that begins with "-" be an option
+        required=one.required,
+        **({} if one.required else {"default": one.default}),
+        show_default=bool(one.default) if is_flag else _text(one.default) or False,
         help=one.help + (" Repeat it for more." if one.many else ""),
-        metavar=one.unit,
+        metavar=None if is_flag else one.unit,
         multiple=one.many,
     )
 
@@ -305,15 +291,6 @@ def _dataclasses_in(hint: Any) -> list[type]:
     """The dataclasses that a field may be in place of a word, as `labels` may be `Queries`."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
     return [part for part in parts if isinstance(part, type) and dataclasses.is_dataclass(part) and str in parts]
-
-
-def _numbers(kind: type) -> Callable[[Any], tuple[Any, ...]]:
-    """Reads numbers with commas between them."""
-
-    def numbers(value: Any) -> tuple[Any, ...]:
-        return value if isinstance(value, tuple) else tuple(kind(part) for part in str(value).split(","))
-
-    return numbers
 
 
 def _text(default: Any) -> str:

@@ -1,9 +1,11 @@
-"""Verbs that say which version searches use, and that end one: cutover, rollback, abort, retire."""
+"""Verbs that say which version searches use, and that end one: cutover, rollback, abort, retire.
+
+And what verbs do where GALLERY stands for several tables of a database: `app-db#photos_*`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -11,31 +13,21 @@ import click
 from compatstore.cli.exit_codes import exit_code, stop_on_signals
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
-from compatstore.cli.sharded import cut_over_shards, is_pattern, open_shards, require_one
-from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb, wait_option
+from compatstore.cli.verb import (
+    build_encoder,
+    gallery_argument,
+    open_gallery,
+    target_encoder,
+    trust_code_option,
+    verb,
+    wait_option,
+)
 from compatstore.errors import UpgradeError
 from compatstore.shown import Table, view
 
 if TYPE_CHECKING:
+    from compatstore.shards import Shards
     from compatstore.upgrade.states import VersionChange
-
-
-@dataclass(frozen=True)
-class CutoverCheck:
-    """Whether an upgrade can cut over.
-
-    Attributes:
-        target: Its target.
-        missing: Items without a vector in it.
-    """
-
-    target: str
-    missing: int
-
-    @property
-    def exit_code(self) -> int:
-        """0, or that of the error with which the cutover would be refused."""
-        return exit_code(UpgradeError("cut over")) if self.missing else 0
 
 
 @verb(
@@ -85,9 +77,10 @@ def cutover(
         return
     opened = open_gallery(gallery, trust_code=trust_code)
     if check:
-        checked = CutoverCheck(target, opened.cutover(target, dry_run=True).missing)
-        output.show(checked, _cutover_check)
-        ctx.exit(checked.exit_code)
+        missing = opened.cutover(target, dry_run=True).missing
+        said = f"{missing} items have no vector in {target}" if missing else f"{target} can cut over"
+        output.show({"target": target, "missing": missing}, lambda _: [said])
+        ctx.exit(exit_code(UpgradeError("cut over")) if missing else 0)
     with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
         switched = opened.cutover(
             target, force=force, serving=serving, weight=weight, progress=onto(bars), should_stop=should_stop
@@ -167,10 +160,36 @@ def switched_view(result: VersionChange) -> Iterator[str | Table]:
         yield result.fusion_ended.loss or "what they lose by that was not measured"
 
 
-def _cutover_check(result: CutoverCheck) -> Iterator[str | Table]:
-    """Whether an upgrade can cut over."""
-    yield (
-        f"{result.missing} items have no vector in {result.target}"
-        if result.missing
-        else f"{result.target} can cut over"
-    )
+def is_pattern(gallery: str) -> bool:
+    """Whether an address stands for several tables; Lance is loaded for those with a `#` alone."""
+    if "#" not in gallery:
+        return False
+    from compatstore.storage import location
+
+    return location.is_pattern(gallery)
+
+
+def open_shards(pattern: str, *, trust_code: bool, target: str | None = None) -> Shards:
+    """Open the galleries that a pattern stands for, with the encoder of the target where one is named."""
+    from compatstore.shards import Shards
+
+    encoder = None if target is None else target_encoder()
+    encoders = None if target is None or encoder is None else {target: build_encoder(encoder)}
+    return Shards.open(pattern, encoders=encoders, trust_code=trust_code)
+
+
+def require_one(gallery: str, what: str) -> None:
+    """Refuse a pattern where only one gallery will do.
+
+    Raises:
+        UsageError: It is one.
+    """
+    if is_pattern(gallery):
+        raise click.UsageError(f"{what} is of one gallery: name one of the tables that {gallery} stands for.")
+
+
+def cut_over_shards(output: Output, shards: Shards, target: str, *, force: bool = False) -> None:
+    """Cut all shards over, or none."""
+    with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
+        switched = shards.cutover(target, force=force, progress=onto(bars), should_stop=should_stop)
+    output.show(switched, view)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -112,21 +112,6 @@ _EXAMPLES: dict[Inputs, str] = {
     "compatible": "--images photos --source v1.model --out v2.model --set dim=64 --set size=32",
     "side": "--images photos --out side.safetensors --set dim=128",
 }
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What training made.
-
-    Attributes:
-        id: Of the artifact.
-        out: Where it lies.
-        manifest: What it is, with its settings and held-out figures.
-    """
-
-    id: str
-    out: str
-    manifest: Manifest
 
 
 class Train(Verb):
@@ -260,28 +245,27 @@ def train(
         return
     if "images" not in given:
         raise click.UsageError(f"train {method} needs --images FOLDER.")
-    from compatstore.cli import image_training
+    from compatstore.cli import train_runs
 
-    request = image_training.Request(out=out, overwrite=overwrite, **given)
+    request = train_runs.Request(out=out, overwrite=overwrite, **given)
     if METHODS[method].inputs == "side":
-        image_training.train_side(output, trainer, request)
+        train_runs.train_side(output, trainer, request)
     elif "gallery" in given:
-        image_training.train_across(output, trainer, request)
+        train_runs.train_across(output, trainer, request)
     else:
         if METHODS[method].inputs == "compatible" and "source" not in given:
             raise click.UsageError(f"train {method} needs --source MODEL.")
-        image_training.train_on_images(output, trainer, request)
+        train_runs.train_on_images(output, trainer, request)
 
 
 def _train_on_pairs(output: Output, trainer: PairTrainer, out: str, overwrite: bool, given: dict[str, Any]) -> None:
-    from compatstore.cli.pair_files import PairFiles
+    from compatstore.cli.train_runs import read_pairs
 
-    source, target = given.pop("pairs", (None, None))
-    pairs = PairFiles(source=source, target=target, **given).read(output.note)
+    pairs = read_pairs(output.note, **given)
     with progress_bars("train") as bars:
         artifact = trainer.fit(pairs, _onto(bars))
     artifact.save(out, overwrite=overwrite)
-    output.show(Trained(artifact.id, out, artifact.manifest), _trained)
+    output.show({"id": artifact.id, "out": out, "manifest": artifact.manifest}, _trained)
 
 
 def _onto(bars: Bars) -> Callable[[EpochProgress], None]:
@@ -292,8 +276,9 @@ def _onto(bars: Bars) -> Callable[[EpochProgress], None]:
     return update
 
 
-def _trained(result: Trained) -> Iterator[str | Table]:
+def _trained(result: Mapping[str, Any]) -> Iterator[str | Table]:
     """What training made."""
-    source, target = result.manifest.source, result.manifest.target
-    yield f"{result.id[:12]}  {result.manifest.method}  {source.dim} -> {target.dim} values, in {result.out}"
-    yield from figures(result.manifest.figures)
+    manifest: Manifest = result["manifest"]
+    values = f"{manifest.source.dim} -> {manifest.target.dim} values"
+    yield f"{result['id'][:12]}  {manifest.method}  {values}, in {result['out']}"
+    yield from figures(manifest.figures)

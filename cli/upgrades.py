@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from compatstore.cli.exit_codes import BUSY, GATE_FAILED, stop_on_signals
+from compatstore.cli.exit_codes import BUSY, GATE_FAILED, exit_code, stop_on_signals
 from compatstore.cli.logs import printed_aside
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.settings import SHARE, read_settings, settings_table
-from compatstore.cli.sharded import cut_over_shards, exit_code_of, is_pattern, open_shards, prepare_each, require_one
-from compatstore.cli.switching import switched_view
+from compatstore.cli.switching import (
+    cut_over_shards,
+    is_pattern,
+    open_shards,
+    require_one,
+    switched_view,
+)
 from compatstore.cli.verb import (
     Verb,
     gallery_argument,
@@ -26,6 +32,7 @@ from compatstore.cli.verb import (
     verb,
     wait_option,
 )
+from compatstore.errors import CompatStoreError
 from compatstore.paths import exists
 from compatstore.shown import Table, view
 
@@ -170,18 +177,17 @@ def upgrade(
         if dry_run:
             require_one(gallery, "--dry-run")
         shards = open_shards(gallery, trust_code=trust_code, target=target)
-        linked: list[str | None] = []
-
-        def prepare(shard: Gallery) -> None:
-            _register_first(shard, target, output)
-            linked.append(_link_first(shard, transform, target, output))
-
-        prepare_each(shards, prepare)
-        upgraded = run(shards.upgrade, next(iter(linked), transform))
+        linked = transform
+        for address in shards.addresses:
+            with suppress(CompatStoreError):  # the upgrade tells of a shard that fails
+                shard = open_gallery(address, trust_code=False)
+                _register_first(shard, target, output)
+                linked = _link_first(shard, transform, target, output)
+        upgraded = run(shards.upgrade, linked)
         output.show(upgraded, view)
         if cutover and not upgraded.failed:
             cut_over_shards(output, shards, target)
-        ctx.exit(exit_code_of(upgraded))
+        ctx.exit(next((exit_code(shard.error) for shard in upgraded.shards if shard.error is not None), 0))
     opened = open_gallery(gallery, trust_code=trust_code)
     goal: str | EmbeddingVersion = target
     if dry_run and target not in opened.versions() and (new := _as_asked(opened, target)) is not None:

@@ -35,12 +35,13 @@ Function = TypeVar("Function", bound=Callable[..., object])
 class Verb(click.Command):
     """A command.
 
-    Set `requests` to a function that gives options made of frozen dataclasses, by the names of the parameters as which
-    the command's function gets one of each. The function is called when the options are needed, not before, so that
-    listing commands loads no trainer. With `groups`, heading -> names of parameters, the help lists options by them.
+    Set `requests` to the name of a function in `cli/requests.py` that gives options made of frozen dataclasses, by the
+    names of the parameters as which the command's function gets one of each. The function is called when the options
+    are needed, not before, so that listing commands loads no trainer. With `groups`, heading -> names of parameters,
+    the help lists options by them.
     """
 
-    requests: Callable[[], Mapping[str, Options]] = dict
+    requests = ""
     groups: Mapping[str, Sequence[str]] = {}
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -89,13 +90,21 @@ class Verb(click.Command):
             output.gallery = ctx.params.get("gallery") or ""
             if output.log is not None:
                 output.log.begin(ctx.command_path.partition(" ")[2], ctx.params)
-        for name, options in self.requests().items():
+        for name, options in self.options_of_requests.items():
             ctx.params[name] = options.collect(ctx.params)
         return super().invoke(ctx)
 
     @cached_property
+    def options_of_requests(self) -> Mapping[str, Options]:
+        """The options that `requests` gives, by the names of parameters."""
+        if not self.requests:
+            return {}
+        found: Mapping[str, Options] = getattr(importlib.import_module("compatstore.cli.requests"), self.requests)()
+        return found
+
+    @cached_property
     def _generated(self) -> list[click.Option]:
-        return [option for options in self.requests().values() for option in options.made()]
+        return [option for options in self.options_of_requests.values() for option in options.made()]
 
 
 def _for_all() -> tuple[click.Option, ...]:
@@ -112,8 +121,7 @@ def verb(
     name: str,
     *,
     examples: Sequence[str],
-    settings: Callable[[], type] | None = None,
-    requests: Callable[[], Mapping[str, Options]] | None = None,
+    requests: str = "",
     kind: type[Verb] = Verb,
     groups: Mapping[str, Sequence[str]] | None = None,
 ) -> Callable[[Callable[..., None]], Verb]:
@@ -122,8 +130,7 @@ def verb(
     Args:
         name: Of the verb.
         examples: One to three command lines, without the program's name, shown at the end of the help.
-        settings: Gives the one dataclass of which the function gets `settings`.
-        requests: Gives the options of several, see `Verb`.
+        requests: Function of `cli/requests.py` that gives its options made of dataclasses; "" for none.
         kind: The class of the command.
         groups: Of options in the help, see `Verb`.
     """
@@ -131,10 +138,7 @@ def verb(
     def make(function: Callable[..., None]) -> Verb:
         made = click.command(name, cls=kind, epilog=shown_examples(examples))(function)
         made.groups = groups or {}
-        if settings is not None:
-            made.requests = lambda: {"settings": Options(kind=settings())}
-        elif requests is not None:
-            made.requests = requests
+        made.requests = requests
         return made
 
     return make
@@ -272,10 +276,3 @@ def require_free(out: str, overwrite: bool) -> None:
     if exists(out) and not overwrite:
         fix = "Choose another name, or pass --overwrite."
         raise AlreadyExists(f"write {out}", expected="nothing there", found="something", fix=fix)
-
-
-def version_settings() -> type:
-    """The dataclass behind the options that describe an embedding version."""
-    from compatstore.cli.requests import VersionSettings
-
-    return VersionSettings

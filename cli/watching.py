@@ -1,4 +1,4 @@
-"""Verbs that tell where a gallery is: status, which can follow upgrades until nobody works on them, and history."""
+"""Verbs that tell where a gallery is: status, which can follow upgrades until all are idle, history and metrics."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ import click
 
 from compatstore.cli.exit_codes import STOPPED, exit_code
 from compatstore.cli.output import Output, console, fitted, is_terminal, pass_output
-from compatstore.cli.sharded import is_pattern, show_status
+from compatstore.cli.switching import is_pattern, open_shards
 from compatstore.cli.verb import gallery_argument, open_gallery, verb
-from compatstore.errors import UpgradeError
+from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.shown import Table, table, view
 
 if TYPE_CHECKING:
+    from compatstore.gallery import Gallery
+    from compatstore.shards import Shards, ShardsStatus
     from compatstore.storage.history import HistoryEntry
     from compatstore.upgrade.status import Status
 
@@ -30,18 +32,20 @@ _CODES = {
 }
 
 
-def is_running(status: Status) -> bool:
-    """Whether anybody works on an upgrade."""
-    return any(run.activity.doing == "running" for run in status.upgrades)
+def activities(found: Status | ShardsStatus) -> list[str]:
+    """What goes on in each upgrade, or in each shard: running, waiting, paused, failed, ..."""
+    if hasattr(found, "shards"):
+        return [shard.doing for shard in found.shards]
+    return [run.activity.doing for run in found.upgrades]
 
 
-def code_of(status: Status) -> int:
-    """The exit code that says why nobody works: that of the first upgrade that did not end well, or 0."""
-    return next((_CODES[run.activity.doing] for run in status.upgrades if run.activity.doing in _CODES), 0)
+def code_of(doing: Sequence[str]) -> int:
+    """The exit code that says why no upgrade runs: that of the first that did not end well, or 0."""
+    return next((_CODES[one] for one in doing if one in _CODES), 0)
 
 
 @contextmanager
-def following(output: Output) -> Iterator[Callable[[Status], None]]:
+def following(output: Output) -> Iterator[Callable[[Status | ShardsStatus], None]]:
     """Give a function that shows a look: in place on a terminal, else one below the other, or a line of JSON each."""
     if output.as_json:
         yield output.show_line
@@ -51,7 +55,7 @@ def following(output: Output) -> Iterator[Callable[[Status], None]]:
 
         drawn = console()
 
-        def draw(status: Status) -> None:
+        def draw(status: Status | ShardsStatus) -> None:
             live.update(Group(*(fitted(output.addressed(part), drawn.width) for part in view(status))), refresh=True)
 
         with Live(console=drawn, auto_refresh=False) as live:
@@ -85,10 +89,7 @@ def status(ctx: click.Context, output: Output, gallery: str, watch: float | None
 
     With --json, --watch prints a line for each look. GALLERY may be DATABASE#PATTERN, for tables upgraded as one.
     """
-    if is_pattern(gallery):
-        show_status(ctx, output, gallery, watch)
-        return
-    opened = open_gallery(gallery, trust_code=False)
+    opened: Gallery | Shards = (open_shards if is_pattern(gallery) else open_gallery)(gallery, trust_code=False)
     if watch is None:
         output.show(opened.status(), view)
         return
@@ -96,8 +97,9 @@ def status(ctx: click.Context, output: Output, gallery: str, watch: float | None
         while True:
             found = opened.status()
             show(found)
-            if not is_running(found):
-                ctx.exit(code_of(found))
+            doing = activities(found)
+            if "running" not in doing:
+                ctx.exit(code_of(doing))
             time.sleep(watch)
 
 
@@ -135,3 +137,62 @@ def _history(result: Sequence[HistoryEntry]) -> Iterator[str | Table]:
 def _unbackfillable(result: Any) -> Iterator[str | Table]:
     """Items that could not be embedded natively, an Arrow table."""
     yield table(result.column_names, [row.values() for row in result.to_pylist()])
+
+
+@verb(
+    "metrics",
+    examples=(
+        "metrics photos.lance",
+        "metrics photos.lance texts.lance --listen 9464",
+        "metrics photos.lance --listen 0.0.0.0:9464",
+    ),
+)
+@click.argument("galleries", metavar="GALLERY...", nargs=-1, required=True)
+@click.option(
+    "--listen",
+    metavar="[HOST:]PORT",
+    help="Answer Prometheus at http://HOST:PORT/metrics until stopped; each answer is of a new look. HOST is "
+    "localhost by default.",
+)
+@pass_output
+def metrics(output: Output, galleries: tuple[str, ...], listen: str | None) -> None:
+    """Print items, versions and upgrades as metrics for Prometheus.
+
+    The names begin with compatstore_. A gallery that cannot be read any more has compatstore_up 0.
+    """
+    opened = [open_gallery(gallery, trust_code=False) for gallery in galleries]
+    if listen is None:
+        from compatstore.integrations.prometheus import exposition
+
+        text = exposition(*opened)
+        output.show(_samples(opened) if output.as_json else text, lambda _: text.splitlines())
+        return
+    host, port = _address(listen)
+    _serve(opened, host, port, output)
+
+
+def _samples(galleries: list[Gallery]) -> list[dict[str, object]]:
+    from compatstore.integrations.prometheus import GalleryCollector
+
+    return [
+        {"name": sample.name, "labels": sample.labels, "value": sample.value}
+        for family in GalleryCollector(*galleries).collect()
+        for sample in family.samples
+    ]
+
+
+def _serve(galleries: list[Gallery], host: str, port: int, output: Output) -> None:
+    from compatstore.integrations.prometheus import listening
+
+    with listening(*galleries, host=host, port=port) as taken:
+        output.note(f"metrics at http://{host}:{taken}/metrics; Ctrl-C ends")
+        while True:
+            time.sleep(3600)
+
+
+def _address(listen: str) -> tuple[str, int]:
+    """Host and port of an option's value."""
+    host, _, port = listen.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise InvalidInput("listen", expected="[HOST:]PORT with a port from 0 to 65535", found=repr(listen))
+    return host or "localhost", int(port)

@@ -9,58 +9,38 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from compatstore import encoders, errors, evaluation
-    from compatstore.artifacts import Artifact, Transformed
-    from compatstore.derivation import Derivation
-    from compatstore.devices.export import export
-    from compatstore.errors import CompatStoreError
-    from compatstore.gallery import Gallery
-    from compatstore.in_memory.nearest import ExactNeighbours, nearest_neighbours
-    from compatstore.notebook import ShowProgress
-    from compatstore.search.cache import Cache, Nearest
-    from compatstore.search.cached_reading import CacheSize
-    from compatstore.search.cascade import Cascade
-    from compatstore.shards import Shards
-    from compatstore.storage.indexes import SearchSettings
-    from compatstore.trainers.pairs.learn import Learn
-    from compatstore.upgrade.requests.backfill import Backfill
-    from compatstore.upgrade.requests.details import Details
-    from compatstore.upgrade.requests.gates import Gates
-    from compatstore.upgrade.requests.queries import Queries
-    from compatstore.upgrade.requests.run_settings import RunSettings
-    from compatstore.versions import EmbeddingVersion, HeadLoss
+    from compatstore import encoders as encoders
+    from compatstore import errors as errors
+    from compatstore import evaluation as evaluation
+    from compatstore.artifacts import Artifact as Artifact
+    from compatstore.artifacts import Transformed as Transformed
+    from compatstore.derivation import Derivation as Derivation
+    from compatstore.devices.export import export as export
+    from compatstore.errors import CompatStoreError as CompatStoreError
+    from compatstore.gallery import Gallery as Gallery
+    from compatstore.in_memory.nearest import (
+        ExactNeighbours as ExactNeighbours,
+    )
+    from compatstore.in_memory.nearest import (
+        nearest_neighbours as nearest_neighbours,
+    )
+    from compatstore.notebook import ShowProgress as ShowProgress
+    from compatstore.search.cache import Cache as Cache
+    from compatstore.search.cache import Nearest as Nearest
+    from compatstore.search.cached_reading import CacheSize as CacheSize
+    from compatstore.search.cascade import Cascade as Cascade
+    from compatstore.shards import Shards as Shards
+    from compatstore.storage.indexes import SearchSettings as SearchSettings
+    from compatstore.trainers.pairs.learn import Learn as Learn
+    from compatstore.upgrade.requests.backfill import Backfill as Backfill
+    from compatstore.upgrade.requests.details import Details as Details
+    from compatstore.upgrade.requests.gates import Gates as Gates
+    from compatstore.upgrade.requests.queries import Queries as Queries
+    from compatstore.upgrade.requests.run_settings import RunSettings as RunSettings
+    from compatstore.versions import EmbeddingVersion as EmbeddingVersion
+    from compatstore.versions import HeadLoss as HeadLoss
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "Artifact",
-    "Backfill",
-    "Cache",
-    "CacheSize",
-    "Cascade",
-    "CompatStoreError",
-    "Derivation",
-    "Details",
-    "EmbeddingVersion",
-    "ExactNeighbours",
-    "Gallery",
-    "Gates",
-    "HeadLoss",
-    "Learn",
-    "Nearest",
-    "Queries",
-    "RunSettings",
-    "SearchSettings",
-    "Shards",
-    "ShowProgress",
-    "Transformed",
-    "__version__",
-    "encoders",
-    "errors",
-    "evaluation",
-    "export",
-    "nearest_neighbours",
-]
 
 _HOMES = {
     "Artifact": "compatstore.artifacts",
@@ -88,6 +68,7 @@ _HOMES = {
     "nearest_neighbours": "compatstore.in_memory.nearest",
 }
 _MODULES = ("encoders", "errors", "evaluation")
+__all__ = sorted([*_HOMES, *_MODULES, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
@@ -101,4 +82,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

@@ -17,6 +17,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache, wraps
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -29,7 +30,7 @@ from compatstore.tracebacks import cut
 Checker = Callable[[Any], Any]
 Checked = TypeVar("Checked", bound=Callable[..., Any])
 Made = TypeVar("Made", bound=type)
-_BY_PLACE = inspect.Parameter.POSITIONAL_OR_KEYWORD
+Record = TypeVar("Record")
 _BARE = "__compatstore_bare__"
 _NO_NUMBERS = (bool, np.bool_, np.timedelta64)  # what Python or NumPy takes for a number, and we do not
 LONGEST = 120  # characters of a value in a message
@@ -105,47 +106,26 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(function)
     asked, makes = f"call {function.__qualname__}", function.__name__ == "__init__"
 
-    kinds = [parameter.kind for parameter in signature.parameters.values()]
-    many = any(kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for kind in kinds)
-    names = [name for name, kind in zip(signature.parameters, kinds, strict=True) if kind <= _BY_PLACE]
-
-    @cache
-    def placed() -> tuple[tuple[int, str, Checker], ...]:
-        checkers = _checkers(function)
-        return tuple((place, name, checkers[name]) for place, name in enumerate(names) if name in checkers)
-
-    def fit(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        made = type(args[0]) if makes and args else None
-        if many or len(args) > len(names):
-            bound = signature.bind(*args, **options)
-            for name, checker in _checkers(function).items():
-                if name in bound.arguments:
-                    bound.arguments[name] = _fit(bound.arguments[name], checker, name, asked, made)
-            return bound.args, bound.kwargs
-        # The same, without what `bind` takes; arguments that do not fit the signature are refused by the call itself.
-        for place, name, checker in placed():
-            if place >= len(args):
-                break
-            fitted = _fit(args[place], checker, name, asked, made)
-            if fitted is not args[place]:
-                args = (*args[:place], fitted, *args[place + 1 :])
-        if options:
-            checkers = _checkers(function)
-            for name, value in options.items():
-                if name in checkers:
-                    options[name] = _fit(value, checkers[name], name, asked, made)
-        return args, options
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
+    takes_any = bool(kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD})
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         if _inside.get():
             return function(*args, **options)
-        if not many:
+        if not takes_any:
             _require_known(options, function, signature)
         try:
-            args, options = fit(args, options)
+            bound = signature.bind(*args, **options)
+        except TypeError:  # the call itself says what is missing
+            return function(*args, **options)
+        try:
+            made = type(args[0]) if makes and args else None
+            for name, checker in _checkers(function).items():
+                if name in bound.arguments:
+                    bound.arguments[name] = _fit(bound.arguments[name], checker, name, asked, made)
             with _marked(inside=True):
-                return function(*args, **options)
+                return function(*bound.args, **bound.kwargs)
         except CompatStoreError as error:
             cut(error)
             raise
@@ -206,22 +186,73 @@ def _unknown(function: Callable[..., Any], name: str, signature: inspect.Signatu
     return f"{called}() got an unexpected keyword argument {name!r}. {hint}It takes {', '.join(names) or 'none'}."
 
 
-def require_fields(settings: Any) -> None:
+@dataclass(frozen=True)
+class Rule:
+    """What a field has to fulfil unless it is None, as a part of its type: `Annotated[int, Rule(">= 1", ...)]`.
+
+    Args:
+        text: What is expected, after the name of the field: ">= 1".
+        holds: Whether a value fulfils the rule.
+    """
+
+    text: str
+    holds: Callable[[Any], bool]
+
+
+def require_fields(settings: Any, rules: Mapping[str, bool] | None = None) -> None:
     """Check the fields of a frozen dataclass by their annotations, in its `__post_init__`.
 
+    Args:
+        settings: The dataclass.
+        rules: What several fields have to fulfil together, and whether they do: {"extra < dim": False}. Each rule
+            begins with the name of the field that is to be reported.
+
     Raises:
-        InvalidInput: A field is of another type, or no number at all.
+        InvalidInput: A field is of another type, or no number at all; or fields break rules: names all of these.
     """
     if _inside.get():
         return
-    kind = type(settings)
-    for name, checker in _field_checkers(kind).items():  # type: ignore[arg-type]
+    kind, broken = type(settings), dict[str, str]()
+    for name, field in _fields(kind).items():  # type: ignore[arg-type]
         value = getattr(settings, name)
-        fitted = _fit(value, checker, name, f"make {kind.__name__}")
+        fitted = _fit(value, field.fit, name, f"make {kind.__name__}")
         if isinstance(fitted, float) and fitted != fitted:
             raise InvalidInput(f"make {kind.__name__}", expected=f"{name} that is a number", found="nan")
         if fitted is not value:
             object.__setattr__(settings, name, fitted)
+        for rule in field.rules:
+            if fitted is not None and not rule.holds(fitted):
+                broken[name] = rule.text
+    broken |= dict(rule.split(maxsplit=1) for rule, holds in (rules or {}).items() if not holds)
+    if broken:
+        raise InvalidInput(
+            f"set up {kind.__name__}",
+            expected=", ".join(f"{name} {text}" for name, text in broken.items()),
+            found=", ".join(f"{name}={shown(getattr(settings, name))}" for name in broken),
+        )
+
+
+def read_record(kind: type[Record], values: Any, name: str, made: Mapping[str, Any] | None = None) -> Record:
+    """Make a dataclass of a JSON object, and of the objects within it; see `documents.read_record`.
+
+    Raises:
+        Unfit: A field is missing, unknown or of another type, or the dataclass refuses its values.
+    """
+    if not isinstance(values, dict):
+        raise Unfit(f"{name} is {shown(values)}, not an object")
+    known, fitted = _fields(kind, of_json=True), dict(made or {})  # type: ignore[arg-type]
+    for key in values.keys() - fitted.keys():
+        if key not in known:
+            raise Unfit(f"{name} has the unknown field {shown(key)}")
+        try:
+            fitted[key] = known[key].fit(values[key])
+        except Unfit as unfit:
+            raise Unfit(f"{name}.{key} is {shown(values[key])}, not {unfit}") from None
+    try:
+        with from_outside():
+            return kind(**fitted)
+    except (TypeError, ValueError) as error:  # a field is missing, or the dataclass says what else is wrong
+        raise Unfit(f"{name}: {error}") from error
 
 
 @contextmanager
@@ -313,16 +344,30 @@ def _checkers(function: Callable[..., Any]) -> dict[str, Checker]:
     return found
 
 
+@dataclass(frozen=True)
+class _Field:
+    fit: Checker
+    rules: tuple[Rule, ...]
+
+
 @cache
-def _field_checkers(kind: type) -> dict[str, Checker]:
+def _fields(kind: type, *, of_json: bool = False) -> dict[str, _Field]:
+    """What checks each field of a dataclass, and the rules in its type."""
     homes = {name: base for base in reversed(kind.__mro__) for name in vars(base).get("__annotations__", {})}
     found = {}
     for field in dataclasses.fields(kind):
-        scope = vars(inspect.getmodule(homes[field.name]))
-        checker = _checker(_resolved(field.type, scope))
-        if checker is not None:
-            found[field.name] = checker
+        hint = _resolved(field.type, vars(inspect.getmodule(homes[field.name])))
+        found[field.name] = _Field(_checker(hint, of_json=of_json) or _any, tuple(_rules(hint)))
     return found
+
+
+def _rules(hint: Any) -> Iterator[Rule]:
+    """Rules of a type that is `Annotated`, alone or beside others."""
+    if get_origin(hint) is Annotated:
+        yield from (part for part in get_args(hint) if isinstance(part, Rule))
+    elif get_origin(hint) in (Union, types.UnionType):
+        for part in get_args(hint):
+            yield from _rules(part)
 
 
 def _resolved(annotation: Any, scope: Mapping[str, Any]) -> Any:
@@ -335,33 +380,56 @@ def _resolved(annotation: Any, scope: Mapping[str, Any]) -> Any:
         return Any
 
 
-def _checker(hint: Any) -> Checker | None:
-    """What checks values of a type; None for types that are open, or that whoever reads the value checks."""
+def _checker(hint: Any, *, of_json: bool = False) -> Checker | None:
+    """What checks values of a type; None for types that are open, or that whoever reads the value checks.
+
+    Args:
+        hint: The type.
+        of_json: Make a dataclass of the mapping that stands for it in JSON.
+    """
     if hint is None or hint is types.NoneType:
         return _none
     if hint in _PLAIN:
         return _PLAIN[hint]
     origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return _checker(arguments[0])
-    if origin in (Union, types.UnionType):
-        return _any_of([_checker(argument) for argument in arguments], arguments)
     if origin is Literal:
-        return _any_of([_PLAIN.get(type(value)) for value in arguments], arguments)
-    if origin is tuple and arguments[1:] != (Ellipsis,):
-        return _record_of([_checker(argument) for argument in arguments])
-    if origin is Sequence and arguments[0] is Any:
-        return _sequence
-    if origin in (tuple, list, Sequence):
-        return _items_of(_checker(arguments[0]), tuple if origin is tuple else list)
-    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
-        return _mapping_of(_checker(arguments[0]), _checker(arguments[1]))
+        return _choice_of(arguments)
     if origin is Callable:
         return _callable
+    if origin is Sequence and arguments[0] is Any:
+        return _sequence
+    parts = [_checker(argument, of_json=of_json) for argument in arguments if argument is not Ellipsis]
+    if origin is Annotated:
+        return parts[0]
+    if origin in (Union, types.UnionType):
+        return _any_of(parts, arguments)
+    if origin is tuple and arguments[1:] != (Ellipsis,):
+        return _record_of(parts)
+    if origin in (tuple, list, Sequence):
+        return _items_of(parts[0], tuple if origin is tuple else list)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return _mapping_of(parts[0], parts[1])
     kind = origin or hint
     if not isinstance(kind, type) or kind in (Any, object, np.ndarray):
         return None
+    if of_json and dataclasses.is_dataclass(kind):
+        return lambda value: read_record(kind, value, kind.__name__)
     return _instance_of(kind)
+
+
+def _choice_of(choices: Sequence[Any]) -> Checker:
+    kinds = tuple({type(choice) for choice in choices})
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, kinds) or value not in choices:
+            raise Unfit(" or ".join(map(repr, choices)))
+        return value
+
+    return check
+
+
+def _any(value: Any) -> Any:
+    return value
 
 
 def _none(value: Any) -> None:
@@ -401,12 +469,6 @@ def _truth(value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise Unfit("True or False")
     return bool(value)
-
-
-def _bytes(value: Any) -> bytes:
-    if not isinstance(value, bytes):
-        raise Unfit("bytes")
-    return value
 
 
 def _callable(value: Any) -> Any:
@@ -484,14 +546,16 @@ def _mapping_of(keys: Checker | None, values: Checker | None) -> Checker:
     def check(value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise Unfit("a mapping")
+        found = {}
         for key, item in value.items():
+            fitted = []
             for checker, part, name in ((keys, key, "key"), (values, item, "value")):
                 try:
-                    if checker is not None:
-                        checker(part)
+                    fitted.append(part if checker is None else checker(part))
                 except Unfit as unfit:
                     raise Unfit(f"a mapping, each {name} {unfit}") from None
-        return value
+            found[fitted[0]] = fitted[1]
+        return found
 
     return check
 
@@ -512,10 +576,4 @@ def _instance_of(kind: type) -> Checker:
     return check
 
 
-_PLAIN: dict[Any, Checker] = {
-    str: _text,
-    int: _whole,
-    float: _number,
-    bool: _truth,
-    bytes: _bytes,
-}
+_PLAIN: dict[Any, Checker] = {str: _text, int: _whole, float: _number, bool: _truth}

@@ -49,7 +49,7 @@ FINE = [
     ("pair", ["a", np.int8(1)], ("a", 1)),
     ("table", {"a": 1}, {"a": 1}),
     ("table", None, None),
-    ("way", "c", "c"),  # whoever uses a choice refuses it
+    ("way", "b", "b"),
     ("anything", {1}, {1}),
 ]
 
@@ -82,7 +82,9 @@ WRONG = [
     ("table", {"a": "b"}, "each value a whole number"),
     ("table", {1: 1}, "each key a text"),
     ("call", 3, "a function"),
-    ("way", 3, "a text"),
+    ("way", 3, "'a' or 'b'"),
+    ("way", "c", "'a' or 'b'"),
+    ("way", ["a"], "'a' or 'b'"),
     ("version", "v1", "an EmbeddingVersion or None"),
     ("version", cs.EmbeddingVersion, "an EmbeddingVersion"),
     ("text", Hostile(), "found a Hostile"),

@@ -10,7 +10,7 @@ import pytest
 
 import compatstore.gallery.items
 import compatstore.ingest.write
-from compatstore.gallery.maintenance import Maintenance
+from compatstore.gallery import Maintenance
 from compatstore.gallery.versions import Artifacts
 from compatstore.storage.store import Store
 from galleries import items, make

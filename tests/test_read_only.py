@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import compatstore as cs
 from compatstore.cli.app import app
-from compatstore.gallery.maintenance import Maintenance
+from compatstore.gallery import Maintenance
 from compatstore.gallery.versions import Artifacts
 from confined import read_only, run_confined, writable
 from states import IDS, STEPS, encoder_file, open_with_encoder

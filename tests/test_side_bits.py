@@ -94,7 +94,7 @@ def test_a_version_that_stores_values_takes_no_codes(tmp_path):
 
 @pytest.mark.parametrize("settings", [{"side_dim": 12}, {}, {"side_dim": 8, "side_dtype": "int8"}])
 def test_versions_that_cannot_store_bits_are_refused(settings):
-    with pytest.raises(InvalidInput, match=r"multiple of 8|float32 or bits"):
+    with pytest.raises(InvalidInput, match=r"multiple of 8|'float32' or 'bits'"):
         cs.EmbeddingVersion("v1", dim=4, **{"side_dtype": "bits", **settings})
 
 

@@ -6,13 +6,12 @@ Everything is done to the gallery, and measured, by the API that every user has.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
 from compatstore.demo.data import DemoDirectory, Digits, ImageFiles, write_digits
 from compatstore.encoders import NetworkEncoder
@@ -27,8 +26,9 @@ from compatstore.upgrade.requests.queries import Queries
 from compatstore.versions import EmbeddingVersion
 
 if TYPE_CHECKING:
-    from compatstore.demo.run import DemoSettings
+    from compatstore.demo import DemoSettings
 
+SOURCE_DIGITS = range(5)
 PARTIAL = (0.25, 0.5)
 DRAWN = tuple(eighth / 8 for eighth in range(1, 8))
 PLAIN, WITH_SIDE = "hop without side-information", "hop with side-information"
@@ -51,20 +51,20 @@ def tell_story(directory: DemoDirectory, settings: DemoSettings, seed: int, say:
     digits = write_digits(directory, seed)
     say(f"Wrote {len(digits.gallery)} images for the gallery, and {len(digits.queries)} others to search with.")
     say("Training v1 on the digits 0 to 4, its side-information on the same, and v2 on all ten ...")
-    models = train_models(digits.training, settings, seed)
+    v1, v2 = train_models(digits.training, settings, seed)
     say("Learning to turn vectors of v1 into vectors of v2, without and with side-information ...")
-    transforms = train_transforms(digits.training, models, settings, seed)
-    transforms.plain.save(directory.artifact("without_side"))
-    transforms.with_side.save(directory.artifact("with_side"))
-    gallery = fill(str(directory.gallery), digits.gallery, models)
+    transforms = train_transforms(digits.training, v1, v2, settings, seed)
+    transforms[PLAIN].save(directory.artifact("without_side"))
+    transforms[WITH_SIDE].save(directory.artifact("with_side"))
+    gallery = fill(str(directory.gallery), digits.gallery, v1)
     say(f"The gallery is live with {len(gallery)} items in v1.")
-    gallery.register(models.v2)
+    gallery.register(v2)
     queries = queries_of(digits)
     say("Evaluating all ways to serve it during an upgrade; nothing is written ...")
     decided = evaluate(gallery, transforms, queries, seed)
     draw_curve(decided, directory.curve)
     say(decided[WITH_SIDE].advice.text)
-    hop(gallery, transforms, seed, say)
+    hop(gallery, transforms[WITH_SIDE], seed, say)
     for share in PARTIAL:
         backfill(gallery, share, say)
     cut_over(gallery, say)
@@ -75,9 +75,9 @@ def tell_story(directory: DemoDirectory, settings: DemoSettings, seed: int, say:
     return digits, decided[WITH_SIDE].showing(PARTIAL)
 
 
-def fill(path: str, images: ImageFiles, models: DemoModels) -> Gallery:
+def fill(path: str, images: ImageFiles, version: EmbeddingVersion) -> Gallery:
     """Make a gallery and add image files; the version's own models embed them."""
-    gallery = Gallery.create(path, models.v1)
+    gallery = Gallery.create(path, version)
     gallery.add({"id": images.ids.tolist(), "source": images.sources, "label": images.labels})
     return gallery
 
@@ -93,25 +93,26 @@ def queries_of(digits: Digits) -> Queries:
     return Queries(queries={"id": ids, "path": digits.queries.sources}, qrels=correct)
 
 
-def evaluate(gallery: Gallery, transforms: Transforms, queries: Queries, seed: int) -> dict[str, DecisionTable]:
+def evaluate(
+    gallery: Gallery, transforms: Mapping[str, Artifact], queries: Queries, seed: int
+) -> dict[str, DecisionTable]:
     """Link both transforms and measure an upgrade by each: what is drawn -> all ways to serve the gallery."""
-    linked = {PLAIN: gallery.artifacts.link(transforms.plain), WITH_SIDE: gallery.artifacts.link(transforms.with_side)}
     return {
         name: gallery.evaluate(
             "v2",
             labels=queries,
             sample=len(gallery),
             shares=DRAWN,
-            transform=transform,
+            transform=gallery.artifacts.link(transform),
             backfill=Backfill(order="random", seed=seed),
         )
-        for name, transform in linked.items()
+        for name, transform in transforms.items()
     }
 
 
-def hop(gallery: Gallery, transforms: Transforms, seed: int, say: Say) -> None:
+def hop(gallery: Gallery, transform: Artifact, seed: int, say: Say) -> None:
     """Give every item a vector of v2 without looking at a single image; v1 goes on being searched."""
-    via, order = transforms.with_side.id, Backfill(seed=seed)
+    via, order = transform.id, Backfill(seed=seed)
     say(_in_words(gallery.upgrade("v2", transform=via, backfill=order, dry_run=True)))
     report = gallery.upgrade("v2", transform=via, backfill=order)
     say(f"Hop: {report.transformed} vectors in {report.seconds:.2f} s, no image read. v1 is still what searches use.")
@@ -163,43 +164,8 @@ def _in_words(plan: Plan) -> str:
     return f"Plan for {plan.source} to {plan.target}: {steps}."
 
 
-SOURCE_DIGITS = range(5)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DemoModels:
-    """Trained models and the embedding versions made of them.
-
-    Args:
-        source: Model of `v1`, trained on the digits 0 to 4.
-        side: Side-information model of `v1`, trained on the same images.
-        target: Model of `v2`, trained on all ten digits.
-        v1: The source version.
-        v2: The target version.
-    """
-
-    source: NetworkEncoder
-    side: NetworkEncoder
-    target: NetworkEncoder
-    v1: EmbeddingVersion
-    v2: EmbeddingVersion
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Transforms:
-    """Forward transforms from `v1` to `v2`, learned from the same pairs.
-
-    Args:
-        plain: Of the source vector alone.
-        with_side: Of the source vector and the side-information stored with it.
-    """
-
-    plain: Artifact
-    with_side: Artifact
-
-
-def train_models(training: Images, settings: DemoSettings, seed: int) -> DemoModels:
-    """Train the three models, each from random weights of its own.
+def train_models(training: Images, settings: DemoSettings, seed: int) -> tuple[EmbeddingVersion, EmbeddingVersion]:
+    """Train the models of `v1`, of its side-information and of `v2`, each from random weights of its own.
 
     An autoencoder is the side-information here: over three seeds it was level with SimCLR in CMC-1, half a point of
     mAP ahead, and trained in half of the time.
@@ -217,26 +183,23 @@ def train_models(training: Images, settings: DemoSettings, seed: int) -> DemoMod
         augmentation=Augmentation(smallest_crop=0.8),
         seed=seed + 1000,
     ).fit(training)
-    encoders = _one_by_one(source.encoder), _one_by_one(side), _one_by_one(target.encoder)
-    return DemoModels(
-        source=encoders[0],
-        side=encoders[1],
-        target=encoders[2],
-        v1=EmbeddingVersion(
-            "v1",
-            dim=settings.source_dim,
-            metric="l2",
-            encoder=encoders[0],
-            side_dim=settings.side_dim,
-            side_encoder=encoders[1],
-            head=source.head,
-        ),
-        v2=EmbeddingVersion("v2", dim=settings.target_dim, metric="l2", encoder=encoders[2], head=target.head),
+    v1 = EmbeddingVersion(
+        "v1",
+        dim=settings.source_dim,
+        metric="l2",
+        encoder=_one_by_one(source.encoder),
+        side_dim=settings.side_dim,
+        side_encoder=_one_by_one(side),
+        head=source.head,
     )
+    encoder = _one_by_one(target.encoder)
+    return v1, EmbeddingVersion("v2", dim=settings.target_dim, metric="l2", encoder=encoder, head=target.head)
 
 
-def train_transforms(training: Images, models: DemoModels, settings: DemoSettings, seed: int) -> Transforms:
-    """Train FCT on the training images embedded by both models, without and with side-information.
+def train_transforms(
+    training: Images, v1: EmbeddingVersion, v2: EmbeddingVersion, settings: DemoSettings, seed: int
+) -> dict[str, Artifact]:
+    """Train FCT on the training images embedded by both models: PLAIN and WITH_SIDE -> transform.
 
     The network is a quarter of the paper's in width and the batch an eighth: there are 718 pairs, not a million.
     """
@@ -247,13 +210,13 @@ def train_transforms(training: Images, models: DemoModels, settings: DemoSetting
         batch_size=128,
         seed=seed,
     )
+    assert v1.encoder is not None
+    assert v1.side_encoder is not None
+    assert v2.encoder is not None
     images = list(training.images)
-    source, target = models.source.encode(images), models.target.encode(images)
-
-    def fit(side: FloatArray | None) -> Artifact:
-        return fct.fit(Pairs(source, target, side=side, source_version=models.v1, target_version=models.v2))
-
-    return Transforms(plain=fit(None), with_side=fit(models.side.encode(images)))
+    pairs = Pairs(v1.encoder.encode(images), v2.encoder.encode(images), source_version=v1, target_version=v2)
+    with_side = replace(pairs, side=v1.side_encoder.encode(images))
+    return {PLAIN: fct.fit(pairs), WITH_SIDE: fct.fit(with_side)}
 
 
 def _one_by_one(encoder: NetworkEncoder) -> NetworkEncoder:

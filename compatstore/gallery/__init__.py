@@ -1,22 +1,33 @@
 """The gallery: what users hold.
 
 `Gallery` is one class. Its verbs stand in the file of their theme: `core.py`, `items.py`, `searching.py`,
-`versions.py`, `upgrades.py`, `measuring.py`; those of its namespaces in `versions.py` and `maintenance.py`. Each says
-what happens and delegates.
+`versions.py`, `upgrades.py`, `measuring.py`; those of its namespaces in `versions.py` and here. Each says what happens
+and delegates.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 import compatstore.upgrade.views  # noqa: F401  (registers what people see of results)
+from compatstore.arrays import ArrowTable
 from compatstore.asynchronous import Aio
-from compatstore.gallery.core import OpeningVerbs
+from compatstore.gallery.core import OpeningVerbs, verbs
 from compatstore.gallery.items import ItemVerbs
-from compatstore.gallery.maintenance import Maintenance
 from compatstore.gallery.measuring import MeasuringVerbs
 from compatstore.gallery.upgrades import UpgradeVerbs
 from compatstore.gallery.versions import Artifacts
+from compatstore.ingest import metadata as metadata_columns
+from compatstore.search.cached_reading import CacheSize, cache_size
+from compatstore.storage import registry as registry_module
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.history import HistoryEntry
+from compatstore.upgrade.backfilling.account import unbackfillable
+from compatstore.upkeep.index import ManagedIndex
+from compatstore.upkeep.optimize import Optimized, optimize
+from compatstore.upkeep.removal import unregister
+from compatstore.verification import Verification, verify
 
 FORMER = {
     "plan": "upgrade(..., dry_run=True)",
@@ -49,6 +60,145 @@ FORMER = {
         "verify",
     )
 }
+
+
+@verbs("Gallery.maintenance")
+class Maintenance:
+    """Operations that keep a gallery sound, fast and small; `Gallery.maintenance` gives it."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def verify(self, *, embed: bool = False) -> Verification:
+        """Check table, registry, artifacts, tags and indexes against each other; read-only, in bounded memory.
+
+        Args:
+            embed: Embed a few items of each version again, and compare them with the vectors that are stored.
+
+        Returns:
+            What was found, each with its repair; `clean` where there is nothing but notes.
+
+        Examples:
+            >>> gallery.maintenance.verify().clean
+            True
+        """
+        return verify(self._catalog, embed=embed)
+
+    def optimize(self, *, adopted: bool = False, grace: float | None = None, dry_run: bool = False) -> Optimized:
+        """Merge fragments and parts of indexes, and remove what nothing needs.
+
+        That is: old table versions but for those that tags pin, deleted rows, the data of dropped columns, files that
+        killed writes left, and blobs, accounts and staged natives of versions that are gone. A gallery of our own does
+        a part of this by itself after a write. Apps may search and write meanwhile.
+
+        Args:
+            adopted: Do it to the table of an app too; else only what lies beside it is looked after.
+            grace: Seconds that a table version stays for its readers after it was superseded: 5 by default, which the
+                call waits, and 7 days in an adopted table. A handle of Lance or LanceDB that stays on an older version
+                does not find its files any more.
+            dry_run: Say what there is to do, and do nothing.
+
+        Returns:
+            Fragments, parts of indexes, versions, files and bytes before and after, and what was removed.
+
+        Raises:
+            InvalidInput: The grace is negative or no number.
+            LeaseHeld: Another process works on an upgrade or an index, or optimises; what is finished by then stays.
+            StorageError: The table cannot be written.
+            CorruptArtifact: A page of the history is gone, so it is not known which files are needed.
+
+        Examples:
+            >>> gallery.maintenance.optimize(dry_run=True).dry_run
+            True
+        """
+        return optimize(self._catalog, adopted=adopted, grace=grace, dry_run=dry_run)
+
+    def index(self, version: str | None = None) -> ManagedIndex:
+        """The index of a version's vectors, to create, look at, refresh or drop.
+
+        Args:
+            version: The active one by default.
+
+        Raises:
+            NotFound: There is no such version.
+
+        Examples:
+            >>> gallery.maintenance.index().status().kind
+            ''
+        """
+        registry = self._catalog.registry()
+        return ManagedIndex(self._catalog, registry.record(version or registry.active).name)
+
+    def history(self) -> list[HistoryEntry]:
+        """All steps so far, oldest first; read-only.
+
+        Examples:
+            >>> [entry.step for entry in gallery.maintenance.history()]
+            ['create', 'register', 'link']
+        """
+        return registry_module.history(self._catalog.store)
+
+    def unbackfillable(self, target: str) -> ArrowTable:
+        """Items that the upgrade to a target could not embed natively: Arrow table with `id` and `reason`; read-only.
+
+        An item leaves the list when it is embedded, deleted or given another source.
+
+        Raises:
+            NotFound: There is no such version.
+
+        Examples:
+            >>> _ = gallery.add({"id": ["g"], "vector": [[4.0, 4.0]]})  # the encoder of v2 has no vector of it
+            >>> _ = gallery.upgrade("v2", backfill=1.0)
+            >>> gallery.maintenance.unbackfillable("v2")["id"].to_pylist()
+            ['g']
+        """
+        return unbackfillable(self._catalog, target)
+
+    def drop_columns(self, names: Sequence[str]) -> list[str]:
+        """Drop metadata columns, of all items, for good; columns of the same names can be added again.
+
+        Args:
+            names: Columns that `add` made. Ids, sources and the columns of versions are refused, as is a column that
+                orders the backfill of an open upgrade, and every column of an adopted table.
+
+        Returns:
+            The metadata columns that are left.
+
+        Raises:
+            InvalidInput: One of them is not there, or is not to be dropped; none was.
+
+        Examples:
+            >>> gallery.maintenance.drop_columns(["label"])
+            []
+        """
+        return metadata_columns.drop(self._catalog, names)
+
+    def unregister(self, version: str) -> None:
+        """Forget a version that nothing uses; its files go with the next `optimize`.
+
+        Raises:
+            NotFound: There is no such version.
+            UpgradeError: It is active or has vectors, or an upgrade under way or an artifact names it.
+
+        Examples:
+            >>> _ = gallery.artifacts.unlink(h.id)
+            >>> gallery.maintenance.unregister("v2")
+            >>> gallery.versions()
+            ('v1',)
+        """
+        unregister(self._catalog, version)
+
+    def cache_size(self, version: str | None = None) -> CacheSize:
+        """What `Gallery.cache` with the same arguments would take in memory; read-only, no vector is read.
+
+        Raises:
+            NotFound: There is no such version, or nothing to search with its queries.
+
+        Examples:
+            >>> gallery.maintenance.cache_size().rows
+            6
+        """
+        return cache_size(self._catalog, version or self._catalog.recorded().active)
 
 
 class Gallery(OpeningVerbs, ItemVerbs, UpgradeVerbs, MeasuringVerbs):
@@ -88,7 +238,7 @@ class Gallery(OpeningVerbs, ItemVerbs, UpgradeVerbs, MeasuringVerbs):
             >>> gallery.maintenance.verify().clean
             True
         """
-        return Maintenance(self)
+        return Maintenance(self._catalog)
 
     if not TYPE_CHECKING:
 

@@ -9,11 +9,13 @@ from functools import partial
 from typing import Literal, overload
 
 from compatstore.artifacts import Artifact
+from compatstore.artifacts.network import PrecisionRequest
 from compatstore.digests import require_fingerprint
 from compatstore.errors import InvalidInput
 from compatstore.gallery.core import verbs
 from compatstore.gallery.versions import Artifacts, VersionVerbs
 from compatstore.trainers.pairs.learn import Learn
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.cutover import check_cutover, cut_over
 from compatstore.upgrade.engines.ray_engine import engine_of
 from compatstore.upgrade.estimates.estimate import (
@@ -139,9 +141,15 @@ class UpgradeVerbs(VersionVerbs):
             >>> report.state, report.transformed, report.backfilled
             ('ready', 6, 3)
         """
-        if dry_run:
-            return self._plan(target, _id_of(transform), backfill, gates, learn, run, progress)
         request, asked = _requested(backfill, gates)  # refused before anything is registered or linked
+        settings, via = run or RunSettings(), _id_of(transform)
+        learner, refit = (learn, None) if isinstance(learn, Learn) else (None, learn)
+        resolved = partial(resolve_run, via=via, holdout=None if refit is None else refit.holdout, learner=learner)
+        if dry_run:
+            catalog = self._catalog if isinstance(target, str) else self._catalog.supposing(target)
+            name = target if isinstance(target, str) else target.name
+            context = resolved(catalog, name, backfill=request)
+            return _plan(context, asked, settings.precision, learner, progress)
         if isinstance(target, EmbeddingVersion):
             if target.name in self.versions():
                 known = self.version(target.name, encoders=False)
@@ -149,14 +157,9 @@ class UpgradeVerbs(VersionVerbs):
             else:
                 self.register(target)
             target = target.name
-        via = _id_of(transform)
         if via != transform:
             Artifacts(self._catalog).link(transform)
-        learner, refit = _learning(learn)
-        holdout = None if refit is None else refit.holdout
-        resolved = partial(resolve_run, target=target, via=via, holdout=holdout, learner=learner)
-        planned = resolved(self._catalog, backfill=request)  # refuses what cannot be before anything is written
-        settings = run or RunSettings()
+        planned = resolved(self._catalog, target, backfill=request)  # refuses what cannot be before anything is written
         require_startable(planned, asked)
         estimate = agree(planned, asked, progress) if asked.asked and not planned.run.teaches else None
         if estimate is not None and asked.target_quality is not None:
@@ -177,7 +180,7 @@ class UpgradeVerbs(VersionVerbs):
             )
             if estimate is not None:
                 save_estimate(work.catalog, target, estimate)
-            report = run_upgrade(resolved(work.catalog, backfill=request), controls)
+            report = run_upgrade(resolved(work.catalog, target, backfill=request), controls)
             if not planned.run.teaches:
                 serve_as_asked(work.catalog, target, asked)
         return self._tended(report)
@@ -279,37 +282,22 @@ class UpgradeVerbs(VersionVerbs):
         """
         return self._tended(retire(self._catalog, version, drop_adopted=drop_adopted, force=force))
 
-    def _plan(
-        self,
-        target: str | EmbeddingVersion,
-        via: str | None,
-        backfill: float | Backfill | None,
-        gates: Gates | None,
-        learn: Learn | Refitter | None,
-        run: RunSettings | None,
-        progress: Callable[[Progress], None] | None,
-    ) -> Plan:
-        """What `upgrade` with the same arguments would do and cost; read-only."""
-        request, asked = _requested(backfill, gates)
-        precision = (run or RunSettings()).precision
-        learner, refit = _learning(learn)
-        holdout = None if refit is None else refit.holdout
-        catalog, name = (
-            (self._catalog, target) if isinstance(target, str) else (self._catalog.supposing(target), target.name)
-        )
-        context = resolve_run(catalog, name, via=via, backfill=request, holdout=holdout, learner=learner)
-        if not asked.asked or context.run.teaches:  # nothing is known before there is something to learn from
-            return make_plan(context, precision, progress)
-        estimate = estimate_upgrade(context, asked, progress)
-        if asked.target_quality is not None:
-            context = context.with_run(replace(context.run, backfill=estimate.share))
-            estimate = replace(estimate, gates=(*estimate.gates, *gate_of_reach(context, estimate)))
-        return replace(make_plan(context, precision, progress), estimate=estimate)
 
-
-def _learning(learn: Learn | Refitter | None) -> tuple[Learn | None, Refitter | None]:
-    """What teaches an upgrade without an artifact, and what corrects an artifact."""
-    return (learn, None) if isinstance(learn, Learn) else (None, learn)
+def _plan(
+    context: UpgradeContext,
+    asked: Gates,
+    precision: PrecisionRequest,
+    learner: Learn | None,
+    progress: Callable[[Progress], None] | None,
+) -> Plan:
+    """What an upgrade would do and cost; read-only."""
+    if not asked.asked or context.run.teaches:  # nothing is known before there is something to learn from
+        return make_plan(context, precision, progress)
+    estimate = estimate_upgrade(context, asked, progress)
+    if asked.target_quality is not None:
+        context = context.with_run(replace(context.run, backfill=estimate.share))
+        estimate = replace(estimate, gates=(*estimate.gates, *gate_of_reach(context, estimate)))
+    return replace(make_plan(context, precision, progress), estimate=estimate)
 
 
 def _requested(backfill: float | Backfill | None, gates: Gates | None) -> tuple[Backfill, Gates]:

@@ -113,7 +113,14 @@ class VersionVerbs(GalleryCore):
             [[0.0, 1.0]]
         """
         if isinstance(version, str):
-            self._derive(version, of, dim=dim, metric=metric, normalised=normalised, dtype=dtype)
+            self._catalog.require_new(version)
+            snapshot = self._catalog.store.snapshot()
+            registry = self._registry_with(of, snapshot)
+            origin = registry.record(of or registry.active)
+            registry.columns(origin.name)
+            record = derive_version(origin, version, dim=dim, metric=metric, normalised=normalised, dtype=dtype)
+            require_unit(snapshot, origin, record)
+            self._register_derived(origin, record)
             return
         if any(step is not None for step in (of, dim, metric, normalised, dtype)):
             raise InvalidInput(
@@ -154,26 +161,6 @@ class VersionVerbs(GalleryCore):
     def _repr_html_(self) -> str:
         """The status, for notebooks."""
         return self.status()._repr_html_()
-
-    def _derive(
-        self,
-        name: str,
-        of: str | None,
-        *,
-        dim: int | None,
-        metric: Metric | None,
-        normalised: bool | None,
-        dtype: DType | None,
-    ) -> None:
-        """Register a version whose vectors are computed of another version's."""
-        self._catalog.require_new(name)
-        snapshot = self._catalog.store.snapshot()
-        registry = self._registry_with(of, snapshot)
-        source = registry.record(of or registry.active)
-        registry.columns(source.name)
-        record = derive_version(source, name, dim=dim, metric=metric, normalised=normalised, dtype=dtype)
-        require_unit(snapshot, source, record)
-        self._register_derived(source, record)
 
     def _register_derived(self, source: VersionRecord, record: VersionRecord) -> None:
         """Record a version and the artifact that derives it, in one commit."""

@@ -1,4 +1,4 @@
-"""A graph of vectors (HNSW, Malkov and Yashunin 2018), as FAISS builds and searches it.
+"""Vectors in memory: all compared, or in a graph (HNSW, Malkov and Yashunin 2018) as FAISS builds and searches it.
 
 FAISS cannot take a vector out of a graph. So vectors stay, and a search names those that it may return: it walks over
 the others and does not return them.
@@ -6,15 +6,18 @@ the others and does not return them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from compatstore.arrays import FloatArray, RowNumbers
-from compatstore.in_memory.flat import Chosen, Exact, Flat
-from compatstore.in_memory.nearest import as_distances, load_faiss, metric_number
+from compatstore.arrays import BoolArray, Digests, FloatArray, RowNumbers
+from compatstore.in_memory.nearest import as_distances, load_faiss, metric_number, nearest_neighbours
 from compatstore.versions import Metric
 
+_BLOCK = 65_536  # vectors compared at a time, in float64
+_TOGETHER = 16  # queries: for 20 and more FAISS computes squared distances from products, which rounds far worse
 NEIGHBOURS = 16  # of a vector in the graph, twice as many in its lowest layer: `m` in the paper
 BUILDING_BREADTH = 80  # candidates for these neighbours: `ef_construction` in the paper
 BREADTHS = (24, 32, 64, 128, 256, 512, 1024)  # the first is enough for 10 neighbours and the query itself
@@ -26,6 +29,105 @@ def graph_bytes(rows: int) -> int:
     """About what the graph of that many vectors takes in memory, without the vectors themselves."""
     links = 2 * NEIGHBOURS + NEIGHBOURS / (NEIGHBOURS - 1)  # each layer has 1/m of the vectors of the one below it
     return int(rows * (4 * links + 4 + 8))  # and of each vector its highest layer, and where its links begin
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """The vectors that a search may return.
+
+    Attributes:
+        mask: (n,) bool, for each vector.
+        ranks: (n,) numbers, by which those at one distance are ordered, lowest first.
+    """
+
+    mask: BoolArray
+    ranks: Digests
+
+    def __len__(self) -> int:
+        return self._count
+
+    @cached_property
+    def _count(self) -> int:
+        return int(np.count_nonzero(self.mask))
+
+    @cached_property
+    def places(self) -> RowNumbers:
+        """(m,) places of those that may be returned, in the order of their ranks."""
+        places = np.flatnonzero(self.mask)
+        return places[np.argsort(self.ranks[places], kind="stable")]
+
+    @cached_property
+    def selector(self) -> Any:
+        """The mask as FAISS reads it: a bit for each vector."""
+        return load_faiss().IDSelectorBitmap(np.packbits(self.mask, bitorder="little"))
+
+
+class Flat:
+    """Vectors that are all compared, in float32.
+
+    Args:
+        vectors: (n, dim) float32, of unit length under cosine.
+        metric: "l2", "cosine" or "dot".
+    """
+
+    def __init__(self, vectors: FloatArray, metric: Metric) -> None:
+        self._vectors, self._metric, self._number = vectors, metric, metric_number(metric)
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    @property
+    def bytes(self) -> int:
+        """Memory that is taken, also where these are the last vectors of a larger array."""
+        whole = self._vectors if self._vectors.base is None else self._vectors.base
+        return int(whole.nbytes)
+
+    def vectors(self, places: RowNumbers | slice) -> FloatArray:
+        """Vectors at (n,) places: (n, dim) float32."""
+        return self._vectors[places]
+
+    def exact(self) -> Exact:
+        """The same vectors, compared in float64."""
+        return Exact(self._vectors, self._metric)
+
+    def search(self, queries: FloatArray, k: int, among: Chosen | None = None) -> tuple[FloatArray, RowNumbers]:
+        """Find the nearest vectors of each query.
+
+        Args:
+            queries: (q, dim) float32, of unit length under cosine.
+            k: Vectors wanted.
+            among: Those that count; None for all.
+
+        Returns:
+            (q, k) float32 distances as Lance gives them, and (q, k) int64 places, nearest first. k is the number of
+            vectors that count, where that is less than what was asked for.
+        """
+        vectors = self._vectors if among is None else self._vectors[among.places]
+        wanted = min(k, len(vectors))
+        if not wanted:
+            return np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
+        blocks = [queries[start : start + _TOGETHER] for start in range(0, len(queries), _TOGETHER)]
+        found = [load_faiss().knn(block, vectors, wanted, metric=self._number) for block in blocks]
+        distances, rows = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        return as_distances(distances, self._metric), rows if among is None else among.places[rows]
+
+
+class Exact(Flat):
+    """Vectors that are all compared, in float64: of those at one distance the ones of the lower rank."""
+
+    def search(self, queries: FloatArray, k: int, among: Chosen | None = None) -> tuple[FloatArray, RowNumbers]:
+        """Find the nearest vectors of each query, block by block; as `Flat.search`."""
+        places = np.arange(len(self._vectors)) if among is None else among.places
+        distances, ranks = np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
+        for start in range(0, len(places), _BLOCK):
+            vectors = self._vectors[places[start : start + _BLOCK]]
+            found = nearest_neighbours(queries, vectors, k, metric=self._metric, device="cpu")
+            distances = np.concatenate([distances, found.distances], axis=1)
+            ranks = np.concatenate([ranks, found.rows + start], axis=1)
+            order = np.lexsort((ranks, distances), axis=-1)[:, :k]
+            distances = np.take_along_axis(distances, order, axis=1)
+            ranks = np.take_along_axis(ranks, order, axis=1)
+        return distances, places[ranks]
 
 
 class Graph:
@@ -94,7 +196,7 @@ class Graph:
         return Exact(self._all(), self._metric)
 
     def search(self, queries: FloatArray, k: int, among: Chosen | None = None) -> tuple[FloatArray, RowNumbers]:
-        """Find nearly all of the nearest vectors of each query, and as many as are asked for; see the protocol."""
+        """Find nearly all of the nearest vectors of each query, and as many as are asked for; as `Flat.search`."""
         n = len(self)
         count = n if among is None else len(among)
         if count <= max(8 * k, FEW, n // FEW_OF):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Protocol, TypeGuard
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -171,23 +171,11 @@ def _compared(place: _Place, operator: str, value: Plain) -> str:
     return f"({place.text('=', value)}) OR ({as_moment})"
 
 
-class _Place(Protocol):
-    """A field in SQL; each method gives an expression that is true where the test is, else false or NULL."""
-
-    def missing(self) -> str: ...
-    def empty(self) -> str: ...
-    def truth(self, value: bool) -> str: ...
-    def number(self, operator: str, value: int | float) -> str: ...
-    def text(self, operator: str, value: str) -> str: ...
-    def among(self, values: Sequence[str]) -> str: ...
-    def among_numbers(self, values: Sequence[int | float]) -> str: ...
-    def moment(self, operator: str, value: datetime) -> str: ...
-    def holds(self, value: Plain) -> str: ...
-    def mentions(self, value: str, *, any_case: bool) -> str: ...
-
-
 class _Json:
-    """A value in a column of JSON, by its keys; of several places where it may lie the first that has one."""
+    """A value in a column of JSON, by its keys; of several places where it may lie the first that has one.
+
+    Each method gives an expression that is true where the test is, else false or NULL; so do those of `_Column`.
+    """
 
     def __init__(self, column: str, paths: Sequence[Sequence[str]]) -> None:
         values = [_extracted(column, path) for path in paths]
@@ -325,6 +313,9 @@ class _Column:
         if any_case:
             return f"strpos(lower({self._value}), {_quoted(value.lower())}) > 0"
         return f"strpos({self._value}, {_quoted(value)}) > 0"
+
+
+_Place: TypeAlias = _Json | _Column
 
 
 def _name(column: str) -> str:

@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from compatstore.asynchronous import method_beside
 from compatstore.encoders import Function
 from compatstore.errors import InvalidInput, MissingExtra
 from compatstore.integrations.documents import Documents, refuse_unknown
-from compatstore.integrations.langchain_filters import read_filter
+from compatstore.integrations.filter_languages import read_langchain
 from compatstore.integrations.models import Framework, FrameworkModel
-from compatstore.integrations.serving import log, serve
+from compatstore.integrations.serving import one_vector, query_vector, serve, write_rows
 from compatstore.search import Serving
 from compatstore.versions import Metric
 
 try:
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
-    from langchain_core.runnables.config import run_in_executor
     from langchain_core.vectorstores import VectorStore
     from langchain_core.vectorstores.utils import maximal_marginal_relevance
 except ImportError as error:
@@ -137,11 +137,7 @@ class CompatStoreVectorStore(VectorStore):
             return []
         version, gallery = self._served.version(), self._served.now()
         rows = Documents.of(gallery).rows(written, every, values)
-        added = gallery.add(rows, version, upsert=True, repeated="last")
-        for name, reason in added.failures:
-            log.warning("document %s could not be embedded, and is not written: %s", name, reason)
-        left = {name for name, _ in added.failures}
-        return [name for name in written if name not in left]
+        return write_rows(gallery, rows, version, written)
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool | None:
         """Remove documents; all of them where `ids` is None, as LangChain has it. Unknown ids are ignored."""
@@ -166,7 +162,7 @@ class CompatStoreVectorStore(VectorStore):
         Args:
             query: A text.
             k: Documents wanted.
-            filter: Condition on the metadata, such as {"year": {"$gte": 2024}}; see `langchain_filters.py`.
+            filter: Condition on the metadata, such as {"year": {"$gte": 2024}}; see `filter_languages.py`.
             kwargs: None.
         """
         return [document for document, _ in self.similarity_search_with_score(query, k, filter, **kwargs)]
@@ -200,11 +196,10 @@ class CompatStoreVectorStore(VectorStore):
         version = self._served.version()
         gallery = self._served.now()
         name = version or gallery.active
-        encoder = gallery.version(name).encoder
-        assert encoder is not None  # `version` says so
-        queries = getattr(encoder, "encode_queries", encoder.encode)
         found = self._search(query, fetch_k, filter, version, **kwargs)
-        return self._diverse(queries([query])[0], [document for document, _ in found], name, k, lambda_mult)
+        return self._diverse(
+            query_vector(gallery, query, name).tolist(), [document for document, _ in found], name, k, lambda_mult
+        )
 
     def max_marginal_relevance_search_by_vector(
         self,
@@ -220,9 +215,7 @@ class CompatStoreVectorStore(VectorStore):
         found = self._search(embedding, fetch_k, filter, name, **kwargs)
         return self._diverse(embedding, [document for document, _ in found], name, k, lambda_mult)
 
-    async def amax_marginal_relevance_search_by_vector(self, *args: Any, **kwargs: Any) -> list[Document]:
-        """The same, beside the event loop."""
-        return await run_in_executor(None, self.max_marginal_relevance_search_by_vector, *args, **kwargs)
+    amax_marginal_relevance_search_by_vector = method_beside(max_marginal_relevance_search_by_vector)
 
     def _similarity_search_with_relevance_scores(
         self, query: str, k: int = 4, filter: Filter | None = None, **kwargs: Any
@@ -233,10 +226,7 @@ class CompatStoreVectorStore(VectorStore):
         found = self._search(query, k, filter, version, **kwargs)
         return [(document, relevance(distance)) for document, distance in found]
 
-    async def _asimilarity_search_with_relevance_scores(
-        self, query: str, k: int = 4, **kwargs: Any
-    ) -> list[tuple[Document, float]]:
-        return await run_in_executor(None, self._similarity_search_with_relevance_scores, query, k, **kwargs)
+    _asimilarity_search_with_relevance_scores = method_beside(_similarity_search_with_relevance_scores)
 
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
         return self._relevance(self._served.version() or self._served.now().active)
@@ -281,10 +271,8 @@ class CompatStoreVectorStore(VectorStore):
         refuse_unknown(kwargs, "search")
         gallery = self._served.now()
         documents = Documents.of(gallery)
-        where = documents.where(read_filter(filter)) if filter else None
-        value = query if isinstance(query, str) else np.asarray(query, np.float32)
-        if isinstance(value, np.ndarray) and value.ndim != 1:
-            raise InvalidInput("search by a vector", expected="one vector", found=f"shape {value.shape}")
+        where = documents.where(read_langchain(filter)) if filter else None
+        value = query if isinstance(query, str) else one_vector(query)
         found = gallery.search(value, k, version, where, documents.columns, serving=serving)
         return [(_document(documents, row), row["_distance"]) for row in found.to_pylist()]
 

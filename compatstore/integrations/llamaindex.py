@@ -17,9 +17,10 @@ from compatstore.errors import Incompatible, InvalidInput, MissingExtra, NotFoun
 from compatstore.gallery import Gallery
 from compatstore.ingest.arrow import as_json
 from compatstore.integrations.documents import Documents, refuse_unknown
-from compatstore.integrations.llamaindex_filters import DOCUMENT, read_query
+from compatstore.integrations.filter_languages import read_llamaindex
+from compatstore.integrations.filters import ID, AllOf, Condition, Term, apart
 from compatstore.integrations.models import Framework, FrameworkModel
-from compatstore.integrations.serving import ServedGallery, log, serve
+from compatstore.integrations.serving import ServedGallery, one_vector, query_vector, serve, write_rows
 from compatstore.search import FusionPlan
 from compatstore.versions import Metric
 
@@ -48,6 +49,8 @@ try:
 except ImportError as error:
     raise MissingExtra("llama_index", "llamaindex") from error
 
+DOCUMENT = "llama_index_document"  # column of the id of the document that a node is a part of
+_KEYS = dict.fromkeys(("ref_doc_id", "doc_id", "document_id"), apart(DOCUMENT))  # of LlamaIndex's stores in filters
 CONTENT = "llama_index_node"  # column of all that a node has beside its vector, as a text of JSON
 # LlamaIndex's own store on LanceDB keeps the node in its struct of metadata, and the document's id in this column.
 STORED, STORED_DOCUMENT = "_node_content", "doc_id"
@@ -184,11 +187,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         if _is_live(gallery, name) and any(embedding is not None for embedding in embeddings):
             self._require_own(texts, embeddings)
             rows[name] = embeddings
-        added = gallery.add(rows, version, upsert=True, repeated="last")
-        for node, reason in added.failures:
-            log.warning("node %s could not be embedded, and is not written: %s", node, reason)
-        left = {node for node, _ in added.failures}
-        return [node.node_id for node in every if node.node_id not in left]
+        return write_rows(gallery, rows, version, names)
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Remove all nodes of a document.
@@ -297,10 +296,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
     def _asked(self, query: VectorStoreQuery) -> tuple[str | np.ndarray[Any, Any], str | None]:
         """What is searched with, and the version that it belongs to."""
         if query.query_embedding is not None:
-            vector = np.asarray(query.query_embedding, np.float32)
-            if vector.ndim != 1:
-                raise InvalidInput("search by a vector", expected="one vector", found=f"shape {vector.shape}")
-            return vector, self._served.first()
+            return one_vector(query.query_embedding), self._served.first()
         if query.query_str is None:
             raise InvalidInput("search a gallery through LlamaIndex", expected="a text or a vector", found="neither")
         return query.query_str, self._served.version()
@@ -316,11 +312,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
     ) -> VectorStoreQueryResult:
         """The rows that LlamaIndex's rule chooses, by the vectors of one version."""
         gallery = self._served.now()
-        vector = value
-        if isinstance(value, str):
-            encoder = gallery.version(version).encoder
-            assert encoder is not None  # the search has embedded by it
-            vector = getattr(encoder, "encode_queries", encoder.encode)([value])[0]
+        vector = query_vector(gallery, value, version) if isinstance(value, str) else value
         vectors = gallery.vectors([row[documents.id] for row in rows], version)
         there = np.flatnonzero(~np.isnan(vectors).any(axis=1)).tolist()
         if not there:
@@ -428,3 +420,15 @@ def _is_live(gallery: Gallery, version: str) -> bool:
         gallery.explain(version=version)
         return True
     return False
+
+
+def read_query(
+    filters: MetadataFilters | None, documents: Sequence[str] | None, nodes: Sequence[str] | None
+) -> Condition | None:
+    """The condition of a query: its filters, and the documents and nodes that it keeps to; None for any node."""
+    parts: list[Condition] = [] if filters is None else [read_llamaindex(filters, _KEYS)]
+    if documents is not None:
+        parts.append(Term(apart(DOCUMENT), "in", tuple(documents)))
+    if nodes is not None:
+        parts.append(Term(ID, "in", tuple(nodes)))
+    return AllOf(tuple(parts)) if parts else None

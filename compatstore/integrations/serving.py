@@ -11,9 +11,13 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
+import numpy as np
+import numpy.typing as npt
+
 from compatstore import next_step
+from compatstore.arrays import FloatArray
 from compatstore.encoders import Encoder
-from compatstore.errors import AlreadyExists, Incompatible, NotFound
+from compatstore.errors import AlreadyExists, Incompatible, InvalidInput, NotFound
 from compatstore.gallery import Gallery
 from compatstore.integrations.documents import JSON_COLUMN, Documents
 from compatstore.integrations.models import FrameworkModel
@@ -178,6 +182,39 @@ def serve(
         served = ServedGallery(gallery, models, storage_options)
     Documents.of(served.now())
     return served
+
+
+def write_rows(gallery: Gallery, rows: Mapping[str, object], version: str | None, ids: Sequence[str]) -> list[str]:
+    """Write the rows of documents, in one commit, and log those that cannot be embedded.
+
+    Returns:
+        The ids of what was written.
+    """
+    failures = dict(gallery.add(rows, version, upsert=True, repeated="last").failures)
+    for name, reason in failures.items():
+        log.warning("document %s could not be embedded, and is not written: %s", name, reason)
+    return [name for name in ids if name not in failures]
+
+
+def one_vector(values: npt.ArrayLike) -> FloatArray:
+    """A vector of a query: (dim,) float32.
+
+    Raises:
+        InvalidInput: It has another shape.
+    """
+    vector: FloatArray = np.asarray(values, np.float32)
+    if vector.ndim != 1:
+        raise InvalidInput("search by a vector", expected="one vector", found=f"shape {vector.shape}")
+    return vector
+
+
+def query_vector(gallery: Gallery, text: str, version: str) -> FloatArray:
+    """A text as the model of a version embeds queries."""
+    encoder = gallery.version(version).encoder
+    assert encoder is not None  # the search has embedded by it
+    vectors: FloatArray = getattr(encoder, "encode_queries", encoder.encode)([text])
+    vector: FloatArray = vectors[0]
+    return vector
 
 
 def _is_of(gallery: Gallery, name: str, model: FrameworkModel) -> bool:

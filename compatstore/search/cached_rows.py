@@ -15,8 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from compatstore.arrays import BoolArray, Digests, FloatArray, RowNumbers
-from compatstore.in_memory.flat import Chosen, Flat
-from compatstore.in_memory.graph import Graph
+from compatstore.in_memory.graph import Chosen, Flat, Graph
 from compatstore.search.cached_reading import BESIDE, CachedIds, OriginCodes, Reader, Rows
 from compatstore.storage.indexes import NEIGHBOURS
 from compatstore.storage.moves import ChangedFragments, HeldFragment, addresses

@@ -132,7 +132,7 @@ def test_an_architecture_survives_its_dictionary(architecture):
     assert read_record(Architecture, architecture.to_dict(), "h") == architecture
     with pytest.raises(Malformed, match="unknown field 'depth'"):
         read_record(Architecture, architecture.to_dict() | {"depth": 3}, "h")
-    with pytest.raises(Malformed, match=r"h.mixer\[0\] is 'wide', not of type int"):
+    with pytest.raises(Malformed, match=r"h.mixer is \['wide'\], not a list or tuple, each item a whole number"):
         read_record(Architecture, architecture.to_dict() | {"mixer": ["wide"]}, "h")
 
 

@@ -11,8 +11,7 @@ import click
 import pytest
 from click.shell_completion import BashComplete, get_completion_class
 
-from compatstore.cli.app import app
-from compatstore.cli.completion import SHELLS, VARIABLE
+from compatstore.cli.app import SHELLS, VARIABLE, app
 
 
 def offered(*words):

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from compatstore.cli import output
-from compatstore.cli.drawing import fitted
+from compatstore.cli.output import fitted
 from compatstore.shown import Table
 
 

@@ -15,8 +15,7 @@ from pseudo_terminal import read_to_the_end
 from rich.console import Console
 
 from compatstore.cli.app import app
-from compatstore.cli.drawing import fitted
-from compatstore.cli.output import Output, plain
+from compatstore.cli.output import Output, fitted, plain
 from compatstore.shown import cell, table
 
 

@@ -108,7 +108,7 @@ def test_a_thread_writes_lines_while_nothing_is_reported(monkeypatch, capsys):
 
 def test_the_rate_of_a_bar_is_of_what_was_done_while_it_was_watched(clock):
     drawn = Progress(auto_refresh=False, get_time=clock)
-    bars, notes = DrawnBars(drawn, "upgrade", clock), []
+    bars, notes = DrawnBars(drawn, "upgrade"), []
     for at, done in ((0, 1_000), (2, 1_020), (3, 10), (5, 50)):  # the third begins the next wave
         clock.now = float(at)
         bars.update("backfill", done, 2_000)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from compatstore.in_memory import graph as graphs
-from compatstore.in_memory.flat import Chosen
-from compatstore.in_memory.graph import Graph, graph_bytes
+from compatstore.in_memory.graph import Chosen, Graph, graph_bytes
 
 
 @pytest.fixture

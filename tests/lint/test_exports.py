@@ -127,7 +127,7 @@ def test_every_trainer_is_exported():
 
 def test_no_verb_of_a_gallery_has_many_parameters():
     from compatstore import Gallery
-    from compatstore.gallery.maintenance import Maintenance
+    from compatstore.gallery import Maintenance
     from compatstore.gallery.versions import Artifacts
 
     every = verbs(Gallery) | verbs(Maintenance) | verbs(Artifacts)

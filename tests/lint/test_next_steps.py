@@ -69,7 +69,7 @@ def called(verb, owner):
 
 def owners(owner):
     """Classes of the objects that calls are made on."""
-    from compatstore.gallery.maintenance import Maintenance
+    from compatstore.gallery import Maintenance
     from compatstore.gallery.versions import Artifacts
     from compatstore.upkeep.index import ManagedIndex
 

@@ -15,7 +15,6 @@ from compatstore.trainers.settings import require_settings
     ("kind", "settings", "expected", "found"),
     [
         ("FCT", {"epochs": 0, "holdout": 1.0}, "epochs >= 1, holdout from 0 to below 1", "epochs=0, holdout=1.0"),
-        ("FCT", {"loss": "l3"}, "loss of 'l2', 'kl', 'reversed-kl'", "loss='l3'"),
         ("FCT", {"device": "gpu"}, "device cpu, cuda or cuda:<n>", "device='gpu'"),
         ("Ridge", {"penalties": (1.0, -1.0)}, "penalties of one value or more, each >= 0", "penalties=(1.0, -1.0)"),
         ("Auto", {"candidates": ()}, "candidates of one value or more", "candidates=()"),
@@ -35,6 +34,8 @@ def test_a_setting_out_of_its_range_is_refused_with_what_is_expected_and_found(k
 def test_a_setting_of_another_type_is_refused_before_its_range_is_read():
     with pytest.raises(InvalidInput, match=r"make FCT; expected epochs: a whole number; found 'ten'"):
         trainers.FCT(epochs="ten")
+    with pytest.raises(InvalidInput, match=r"make FCT; expected loss: 'l2' or 'kl' or 'reversed-kl'; found 'l3'"):
+        trainers.FCT(loss="l3")
 
 
 def test_none_has_no_range():

@@ -82,6 +82,6 @@ def test_the_plan_says_which_precision_its_seconds_are_of(gallery):
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_a_precision_that_does_not_exist_is_refused_before_anything_is_written(gallery, dry_run):
     before = gallery.status().table_version
-    with pytest.raises(InvalidInput, match="one of auto, float32, bfloat16; found 'float8'"):
+    with pytest.raises(InvalidInput, match="'auto' or 'float32' or 'bfloat16'; found 'float8'"):
         gallery.upgrade("v2", run=cs.RunSettings(precision="float8"), dry_run=dry_run)
     assert gallery.status().table_version == before

@@ -1,35 +1,95 @@
-"""A Haystack document store whose documents are the items of a gallery."""
+"""A Haystack document store on a gallery and its retriever; it can be upgraded while pipelines run."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from haystack import Document, default_from_dict, default_to_dict
-from haystack.dataclasses import ByteStream, SparseEmbedding
-from haystack.document_stores.errors import DuplicateDocumentError
-from haystack.document_stores.types import DuplicatePolicy
-from haystack.errors import FilterError
 
-from compatstore.errors import InvalidInput
+from compatstore.asynchronous import method_beside
+from compatstore.encoders import Function
+from compatstore.errors import InvalidInput, MissingExtra
 from compatstore.gallery import Gallery
 from compatstore.ingest.arrow import as_json
 from compatstore.ingest.items import Repeated
 from compatstore.integrations.documents import Documents
-from compatstore.integrations.haystack.embedders import Embedders
-from compatstore.integrations.haystack_filters import read_filter
-from compatstore.integrations.models import FrameworkModel, require_model
-from compatstore.integrations.serving import log, serve
+from compatstore.integrations.filter_languages import read_haystack
+from compatstore.integrations.models import FrameworkModel, identity_of, require_model
+from compatstore.integrations.serving import log, one_vector, serve
 from compatstore.search import FusionPlan
 from compatstore.versions import Metric
 
+try:
+    from haystack import Document, component, default_from_dict, default_to_dict
+    from haystack.components.embedders.types import DocumentEmbedder, TextEmbedder
+    from haystack.core.serialization import component_to_dict
+    from haystack.dataclasses import ByteStream, SparseEmbedding
+    from haystack.document_stores.errors import DuplicateDocumentError
+    from haystack.document_stores.types import DuplicatePolicy, FilterPolicy, apply_filter_policy
+    from haystack.errors import FilterError
+except ImportError as error:
+    raise MissingExtra("haystack", "haystack") from error
+
 Filters = dict[str, Any]
 EXTRAS = "haystack"  # column of what a document has beside text, metadata and embedding
+
+
+class Embedders:
+    """A document embedder and the text embedder that belongs to it: one embedding model.
+
+    Args:
+        document: Embeds documents by their content.
+        text: Embeds queries.
+        identity: What tells the model from any other ("text-embedding-3-small@2024-01"), where the components' classes,
+            settings and release do not, or tell too much.
+    """
+
+    def __init__(self, document: DocumentEmbedder, text: TextEmbedder, identity: str | None = None) -> None:
+        self.document, self.text, self.identity = document, text, identity
+
+    def to_dict(self) -> dict[str, Any]:
+        """What builds them again."""
+        document, text = component_to_dict(self.document, "document"), component_to_dict(self.text, "text")
+        return default_to_dict(self, document=document, text=text, identity=self.identity)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Embedders:
+        """Build them again."""
+        return default_from_dict(cls, data)
+
+    def model(self) -> FrameworkModel:
+        """The two as one model."""
+        named = f"{identity_of(self.document, 'haystack')}; {identity_of(self.text, 'haystack')}"
+        return FrameworkModel(
+            named if self.identity is None else require_model(self.identity, "Haystack"), self._documents, self._queries
+        )
+
+    def _documents(self, texts: Sequence[str]) -> list[list[float]]:
+        _warm_up(self.document)
+        return [done.embedding for done in self.document.run([Document(content=text) for text in texts])["documents"]]
+
+    def _queries(self, texts: Sequence[str]) -> list[list[float]]:
+        _warm_up(self.text)
+        return [self.text.run(text)["embedding"] for text in texts]
+
+
+def as_encoder(embedders: Embedders, *, spec: str = "") -> Function:
+    """Haystack's embedders as an encoder: for `Gallery.register`, and for `--encoder python:MODULE:ATTRIBUTE`.
+
+    Args:
+        embedders: One document is embedded, to see how many values a vector has.
+        spec: How `encoders.from_spec` finds this object again ("python:package.module:attribute"), if it can.
+    """
+    return embedders.model().measured(spec)
+
+
+def _warm_up(embedder: object) -> None:
+    warm_up = getattr(embedder, "warm_up", None)
+    if warm_up is not None:
+        warm_up()
 
 
 class CompatStoreDocumentStore:
@@ -51,8 +111,6 @@ class CompatStoreDocumentStore:
     Raises:
         Incompatible: The model is another one than the gallery's.
     """
-
-    __module__ = "compatstore.integrations.haystack"  # stored pipelines name it so
 
     def __init__(
         self,
@@ -255,7 +313,7 @@ class CompatStoreDocumentStore:
         where = self._where(documents, filters)
         wanted = self.return_embedding if return_embedding is None else return_embedding
         vector = self._vector(gallery) if wanted else None
-        value = query if isinstance(query, str) else np.asarray(query, np.float32)
+        value = query if isinstance(query, str) else one_vector(query)
         columns = [*documents.columns, *([vector] if vector else [])]
         fused = isinstance(gallery.explain(value, version=version), FusionPlan)
         found = gallery.search(value, top_k, version, where, columns)
@@ -265,65 +323,18 @@ class CompatStoreDocumentStore:
 
     # ---- beside the event loop
 
-    async def count_documents_async(self) -> int:
-        """As `count_documents`."""
-        return await asyncio.to_thread(self.count_documents)
-
-    async def filter_documents_async(self, filters: Filters | None = None) -> list[Document]:
-        """As `filter_documents`."""
-        return await asyncio.to_thread(self.filter_documents, filters)
-
-    async def write_documents_async(
-        self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE
-    ) -> int:
-        """As `write_documents`."""
-        return await asyncio.to_thread(self.write_documents, documents, policy)
-
-    async def delete_documents_async(self, document_ids: list[str]) -> None:
-        """As `delete_documents`."""
-        await asyncio.to_thread(self.delete_documents, document_ids)
-
-    async def delete_all_documents_async(self, recreate_index: bool = False) -> None:
-        """As `delete_all_documents`."""
-        await asyncio.to_thread(self.delete_all_documents, recreate_index)
-
-    async def delete_by_filter_async(self, filters: Filters) -> int:
-        """As `delete_by_filter`."""
-        return await asyncio.to_thread(self.delete_by_filter, filters)
-
-    async def update_by_filter_async(self, filters: Filters, meta: dict[str, Any]) -> int:
-        """As `update_by_filter`."""
-        return await asyncio.to_thread(self.update_by_filter, filters, meta)
-
-    async def count_documents_by_filter_async(self, filters: Filters) -> int:
-        """As `count_documents_by_filter`."""
-        return await asyncio.to_thread(self.count_documents_by_filter, filters)
-
-    async def count_unique_metadata_by_filter_async(
-        self, filters: Filters, metadata_fields: list[str]
-    ) -> dict[str, int]:
-        """As `count_unique_metadata_by_filter`."""
-        return await asyncio.to_thread(self.count_unique_metadata_by_filter, filters, metadata_fields)
-
-    async def get_metadata_fields_info_async(self) -> dict[str, dict[str, str]]:
-        """As `get_metadata_fields_info`."""
-        return await asyncio.to_thread(self.get_metadata_fields_info)
-
-    async def get_metadata_field_min_max_async(self, metadata_field: str) -> dict[str, Any]:
-        """As `get_metadata_field_min_max`."""
-        return await asyncio.to_thread(self.get_metadata_field_min_max, metadata_field)
-
-    async def get_metadata_field_unique_values_async(
-        self,
-        metadata_field: str,
-        search_term: str | None = None,
-        from_: int = 0,
-        size: int = 10,
-        filters: Filters | None = None,
-    ) -> tuple[list[Any], int]:
-        """As `get_metadata_field_unique_values`."""
-        asked = (metadata_field, search_term, from_, size, filters)
-        return await asyncio.to_thread(self.get_metadata_field_unique_values, *asked)
+    count_documents_async = method_beside(count_documents)
+    filter_documents_async = method_beside(filter_documents)
+    write_documents_async = method_beside(write_documents)
+    delete_documents_async = method_beside(delete_documents)
+    delete_all_documents_async = method_beside(delete_all_documents)
+    delete_by_filter_async = method_beside(delete_by_filter)
+    update_by_filter_async = method_beside(update_by_filter)
+    count_documents_by_filter_async = method_beside(count_documents_by_filter)
+    count_unique_metadata_by_filter_async = method_beside(count_unique_metadata_by_filter)
+    get_metadata_fields_info_async = method_beside(get_metadata_fields_info)
+    get_metadata_field_min_max_async = method_beside(get_metadata_field_min_max)
+    get_metadata_field_unique_values_async = method_beside(get_metadata_field_unique_values)
 
     # ---- inside
 
@@ -343,7 +354,7 @@ class CompatStoreDocumentStore:
         if not filters:
             return None
         try:
-            return documents.where(read_filter(filters))
+            return documents.where(read_haystack(filters))
         except InvalidInput as error:
             raise FilterError(str(error)) from error
 
@@ -392,6 +403,99 @@ class CompatStoreDocumentStore:
         added = gallery.add(columns, version, upsert=upsert, repeated=repeated, unembedded="keep")
         for name, reason in added.failures:
             log.warning("document %s could not be embedded, and is kept without an embedding: %s", name, reason)
+
+
+@component
+class CompatStoreEmbeddingRetriever:
+    """Retrieves the documents nearest to a query from a `CompatStoreDocumentStore`.
+
+    Args:
+        document_store: The store.
+        filters: Only documents that fulfil it.
+        top_k: Documents wanted.
+        scale_score: Bring a cosine into the range from 0 to 1.
+        return_embedding: Whether documents come with their embeddings.
+        filter_policy: Whether filters of a run replace those above, or are joined with them.
+
+    Raises:
+        InvalidInput: `document_store` is another one, or `top_k` is below 1.
+    """
+
+    def __init__(
+        self,
+        document_store: CompatStoreDocumentStore,
+        *,
+        filters: dict[str, Any] | None = None,
+        top_k: int = 10,
+        scale_score: bool = False,
+        return_embedding: bool = False,
+        filter_policy: FilterPolicy = FilterPolicy.REPLACE,
+    ) -> None:
+        if not isinstance(document_store, CompatStoreDocumentStore) or top_k < 1:
+            found = f"{type(document_store).__name__}, top_k {top_k}"
+            raise InvalidInput("make a retriever", expected="a CompatStoreDocumentStore and top_k >= 1", found=found)
+        self.document_store, self.filters, self.top_k = document_store, filters, top_k
+        self.scale_score, self.return_embedding = scale_score, return_embedding
+        self.filter_policy = filter_policy
+
+    def to_dict(self) -> dict[str, Any]:
+        """What makes the component again."""
+        return default_to_dict(
+            self,
+            document_store=self.document_store.to_dict(),
+            filters=self.filters,
+            top_k=self.top_k,
+            scale_score=self.scale_score,
+            return_embedding=self.return_embedding,
+            filter_policy=self.filter_policy.value,
+        )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> CompatStoreEmbeddingRetriever:
+        """Make the component again."""
+        parameters = dict(data.get("init_parameters", {}))
+        if "filter_policy" in parameters:
+            parameters["filter_policy"] = FilterPolicy.from_str(parameters["filter_policy"])
+        return default_from_dict(cls, {**data, "init_parameters": parameters})
+
+    @component.output_types(documents=list[Document])
+    def run(
+        self,
+        query_embedding: list[float] | None = None,
+        query: str | None = None,
+        filters: dict[str, Any] | None = None,
+        top_k: int | None = None,
+        scale_score: bool | None = None,
+        return_embedding: bool | None = None,
+    ) -> dict[str, list[Document]]:
+        """Retrieve documents.
+
+        Args:
+            query_embedding: An embedding of the store's model.
+            query: In its place a text, which the store embeds by what serves now; it goes on after a cutover to
+                another model.
+            filters: As the component's; see `filter_policy`.
+            top_k: In place of the component's.
+            scale_score: In place of the component's.
+            return_embedding: In place of the component's.
+
+        Raises:
+            InvalidInput: Neither an embedding nor a text, or both.
+        """
+        if (query is None) == (query_embedding is None):
+            found = "both" if query is not None else "neither"
+            raise InvalidInput("retrieve documents", expected="a query or a query_embedding", found=found)
+        asked: str | list[float] = query if query is not None else query_embedding or []
+        documents = self.document_store.search(
+            asked,
+            apply_filter_policy(self.filter_policy, self.filters, filters),
+            self.top_k if top_k is None else top_k,
+            scale_score=self.scale_score if scale_score is None else scale_score,
+            return_embedding=self.return_embedding if return_embedding is None else return_embedding,
+        )
+        return {"documents": documents}
+
+    run_async = component.output_types(documents=list[Document])(method_beside(run))
 
 
 def _extras(document: Document) -> str | None:

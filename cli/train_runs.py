@@ -1,24 +1,28 @@
-"""Training on images: `train METHOD --images FOLDER` of models, alone or against a source, and of side-information."""
+"""What `train METHOD` runs: on pairs, on images alone or against a source, and of side-information."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from compatstore.cli.files import read_array
 from compatstore.cli.output import Output
 from compatstore.cli.progress import Bars, progress_bars
 from compatstore.cli.verb import open_gallery
 from compatstore.encoders import FilesById
 from compatstore.encoders.specs import join_spec
 from compatstore.errors import InvalidInput, first_offenders
+from compatstore.gallery import Gallery
 from compatstore.shown import Table, table
-from compatstore.trainers import Augmentation, Images, Refreshed, TrainedModel, images_of_items
+from compatstore.trainers import Augmentation, Images, Pairs, Refreshed, TrainedModel, images_of_items
 from compatstore.trainers.images.trained_model import require_free
+from compatstore.trainers.pairs.gallery_pairs import match_pairs, names_a_file
 
 if TYPE_CHECKING:
     from compatstore.arrays import FloatArray
@@ -26,7 +30,95 @@ if TYPE_CHECKING:
     from compatstore.trainers.images.compatible import CompatibleTraining
     from compatstore.trainers.side.training import SideTrainer
     from compatstore.trainers.training import EpochProgress
-    from compatstore.versions import EmbeddingVersion, HeadLoss
+    from compatstore.versions import EmbeddingVersion
+
+
+_WAYS = (
+    "Vectors come from files (--pairs FILE FILE), or from a gallery: with --gallery each of the two is a version of "
+    "it, a column of it, or a file with ids."
+)
+
+
+def read_pairs(
+    say: Callable[[str], None],
+    *,
+    pairs: tuple[str | None, str | None] = (None, None),
+    side: str | None = None,
+    target_side: str | None = None,
+    labels: str | None = None,
+    target_head: str | None = None,
+    drop_missing: bool = False,
+    gallery: str | None = None,
+    source_version: str | None = None,
+    target_version: str | None = None,
+    trust_code: bool = False,
+) -> Pairs:
+    """Read the pairs that the options of `train` name, from files or from a gallery.
+
+    Args:
+        say: Told how many items were matched.
+        pairs: Files of source and target vectors; with a gallery also a version or a column of it, by default the two
+            versions.
+        side: File of side-information of the source, or None for the column `side` of the source's file.
+        target_side: The same of the target.
+        labels: File of classes, in the order of the source; with a gallery a column of it.
+        target_head: File of the classifier head of the target model.
+        drop_missing: Leave out ids that only one file has.
+        gallery: Gallery whose versions the pairs are of, or None.
+        source_version: Name of the version in it that the source vectors are of.
+        target_version: Name of the version in it that the target vectors are of.
+        trust_code: Build encoders that the gallery names as Python code or as an address.
+
+    Raises:
+        InvalidInput: A side is missing, or the gallery of a version. A file cannot be read, rows cannot be joined, or
+            the gallery has no pairs.
+        NotFound: A file, column, gallery or version does not exist.
+    """
+    names = (source_version, target_version)
+    source, target = (given or name for given, name in zip(pairs, names, strict=True))
+    if source is None or target is None:
+        wanted = "--pairs SOURCE TARGET" + ("" if gallery is None else ", or --from and --to")
+        raise InvalidInput("train on pairs", expected=wanted, found="no pairs", fix=_WAYS)
+    if gallery is None and any(names):
+        raise InvalidInput("train with --from and --to", expected="--gallery too", found="none")
+    head = None if target_head is None else read_array(target_head, "head")
+    versions: list[EmbeddingVersion | None] = [None, None]
+    if gallery is not None:
+        opened = Gallery.open(gallery, trust_code=trust_code)
+        if not (names_a_file(opened, source) and names_a_file(opened, target)):
+            matched = match_pairs(
+                opened,
+                source,
+                target,
+                labels=labels,
+                side=side,
+                target_side=target_side,
+                head=head,
+                source_version=source_version,
+                target_version=target_version,
+            )
+            say(str(matched))
+            return matched.pairs
+        versions = [None if name is None else opened.version(name) for name in names]
+    load = partial(Pairs.load, source, missing="drop" if drop_missing else "refuse")
+    loaded = load(target, head=head, source_version=versions[0], target_version=versions[1])
+    found: dict[str, Any] = {
+        "side": None if side is None else _beside(load(side), loaded, side),
+        "target_side": None if target_side is None else _beside(load(target_side), loaded, target_side),
+        "labels": None if labels is None else read_array(labels, "label", "labels"),
+    }
+    return replace(loaded, **{name: value for name, value in found.items() if value is not None})
+
+
+def _beside(joined: Pairs, pairs: Pairs, path: str) -> FloatArray:
+    """Side-information of a file of its own, in the order of the pairs: by id, or by position."""
+    if pairs.ids is None or joined.ids is None:
+        return joined.target
+    rows = {item: row for row, item in enumerate(joined.ids.tolist())}
+    missing = [item for item in pairs.ids.tolist() if item not in rows]
+    if missing:
+        raise InvalidInput(f"pair rows by id with {path}", expected="all ids", found=f"no {missing[0]!r}")
+    return joined.target[[rows[item] for item in pairs.ids.tolist()]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,52 +159,6 @@ class Request:
     def adapt(self, trainer: Any) -> Any:
         """A trainer that trains on random views where that is asked for."""
         return replace(trainer, augmentation=Augmentation()) if self.augment else trainer
-
-
-@dataclass(frozen=True)
-class TrainedOnImages:
-    """What training made.
-
-    Attributes:
-        out: Folder of the model.
-        encoder: ENCODER to register it with.
-        classifier: File of its classifier head, for --head.
-        dim: Values of an embedding.
-        metric: To register both versions with, or None for a model that was trained alone.
-        normalised: Whether embeddings have unit length.
-        artifacts: To link, by folder.
-        head_loss: That the model was trained by.
-        figures: What was measured; CMC-1 of source and target queries on either gallery among them.
-    """
-
-    out: str
-    encoder: str
-    classifier: str
-    dim: int
-    metric: str | None
-    normalised: bool
-    artifacts: tuple[str, ...]
-    head_loss: HeadLoss | None
-    figures: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class SideTrained:
-    """What training made.
-
-    Attributes:
-        out: File of the model.
-        encoder: ENCODER for --side-encoder.
-        dim: Values of side-information an item.
-        codes: Whether it is made to be stored as bits.
-        figures: What was measured.
-    """
-
-    out: str
-    encoder: str
-    dim: int
-    codes: bool
-    figures: Mapping[str, float]
 
 
 def train_on_images(output: Output, trainer: Independent | CompatibleTraining, request: Request) -> None:
@@ -186,7 +232,15 @@ def train_side(output: Output, trainer: SideTrainer, request: Request) -> None:
         )
     made.encoder.save(request.out)
     encoder = f"network:{request.out}"
-    output.show(SideTrained(request.out, encoder, made.encoder.dim, trainer.codes, made.figures), side_trained)
+    dim, codes, figures = made.encoder.dim, trainer.codes, made.figures
+    stored = " --side-dtype bits" if codes else ""
+    lines: tuple[str | Table, ...] = (
+        f"{encoder}: {dim} values of side-information",
+        table(("figure", "value"), [(name, f"{value:.4g}") for name, value in figures.items()]),
+        f"Store it: compatstore init GALLERY --version VERSION ... --side-encoder {encoder}{stored}",
+    )
+    result = {"out": request.out, "encoder": encoder, "dim": dim, "codes": codes, "figures": figures}
+    output.show(result, lambda _: lines)
 
 
 def _refreshed(model: str, adaptations: str) -> Refreshed:
@@ -218,40 +272,30 @@ def _onto(bars: Bars) -> Callable[[EpochProgress], None]:
 
 
 def _save(output: Output, model: TrainedModel, request: Request, metric: str | None, encoder: str) -> None:
-    out = request.out
+    """Save a model, and show what training made and how to go on."""
+    out, loss = request.out, model.head_loss
     model.save(out, overwrite=request.overwrite)
-    made = TrainedOnImages(
-        out=out,
-        encoder=encoder,
-        classifier=f"{out}/head.npy",
-        dim=model.encoder.dim,
-        metric=metric,
-        normalised=model.encoder.normalise,
-        artifacts=tuple(f"{out}/{name}.compat" for name in model.artifacts()),
-        head_loss=model.head_loss,
-        figures=model.figures,
+    artifacts = [f"{out}/{name}.compat" for name in model.artifacts()]
+    result = {
+        "out": out,
+        "encoder": encoder,  # ENCODER to register it with
+        "classifier": f"{out}/head.npy",  # for --head
+        "dim": model.encoder.dim,
+        "metric": metric,  # to register both versions with, or None for a model that was trained alone
+        "normalised": model.encoder.normalise,
+        "artifacts": artifacts,
+        "head_loss": loss,
+        "figures": model.figures,  # CMC-1 of source and target queries on either gallery among them
+    }
+    options = ["--encoder", shlex.quote(encoder), *(["--metric", metric] if metric else [])]
+    options += ["--normalised"] if model.encoder.normalise else []
+    if loss is not None:
+        options += ["--head-loss", loss.kind]
+        options += [] if loss.kind == "cross-entropy" else ["--head-margin", f"{loss.margin:g}"]
+    lines: tuple[str | Table, ...] = (
+        f"{encoder}: {model.encoder.dim} values, of {'unit' if model.encoder.normalise else 'any'} length",
+        table(("figure", "value"), [(name, f"{value:.4g}") for name, value in model.figures.items()]),
+        f"Register it: compatstore register GALLERY VERSION {' '.join(options)}",
+        *(f"Link: compatstore link GALLERY {shlex.quote(path)}" for path in artifacts),
     )
-    output.show(made, trained_on_images)
-
-
-def trained_on_images(result: TrainedOnImages) -> Iterator[str | Table]:
-    """What training made, and how to go on, for people."""
-    length = "unit length" if result.normalised else "any length"
-    yield f"{result.encoder}: {result.dim} values, of {length}"
-    yield table(("figure", "value"), [(name, f"{value:.4g}") for name, value in result.figures.items()])
-    metric = f" --metric {result.metric}" if result.metric else ""
-    normalised = " --normalised" if result.normalised else ""
-    encoder = shlex.quote(result.encoder)
-    loss = result.head_loss
-    margin = f" --head-margin {loss.margin:g}" if loss and loss.kind != "cross-entropy" else ""
-    said = f" --head-loss {loss.kind}{margin}" if loss else ""
-    yield f"Register it: compatstore register GALLERY VERSION --encoder {encoder}{metric}{normalised}{said}"
-    yield from (f"Link: compatstore link GALLERY {shlex.quote(artifact)}" for artifact in result.artifacts)
-
-
-def side_trained(result: SideTrained) -> Iterator[str | Table]:
-    """What training made, and how to go on, for people."""
-    yield f"{result.encoder}: {result.dim} values of side-information"
-    yield table(("figure", "value"), [(name, f"{value:.4g}") for name, value in result.figures.items()])
-    stored = " --side-dtype bits" if result.codes else ""
-    yield f"Store it: compatstore init GALLERY --version VERSION ... --side-encoder {result.encoder}{stored}"
+    output.show(result, lambda _: lines)
