@@ -401,7 +401,7 @@ def test_a_table_whose_rows_cannot_move_is_backfilled_by_columns(tmp_path):
     gallery = adopted(tmp_path, [f"item-{number}" for number in range(300)], enable_stable_row_ids=True)
     with pytest.raises(cs.errors.InvalidInput, match=r"stable ids.*write_mode=.rewrite_columns"):
         gallery.upgrade("v2", backfill=cs.Backfill(share=0.1, write_mode="move_rows"), dry_run=True)
-    with pytest.raises(cs.errors.InvalidInput, match=".auto. or .move_rows. or .rewrite_columns."):
+    with pytest.raises(cs.errors.InvalidInput, match=r".auto. or .move_rows. or .rewrite_columns."):
         gallery.upgrade("v2", backfill=cs.Backfill(write_mode="quickly"))
     gallery.upgrade("v2")
     natives = natives_of(gallery)

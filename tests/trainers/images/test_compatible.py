@@ -189,5 +189,5 @@ def test_what_cannot_be_compared_is_refused(source) -> None:
         trainers.BCT(dim=12).fit(lessons().of_classes([1]), source)
     with pytest.raises(InvalidInput, match="weight >= 0"):
         trainers.BCT(dim=12, weight=-1.0)
-    with pytest.raises(InvalidInput, match="metric: .l2. or .cosine. or .dot."):
+    with pytest.raises(InvalidInput, match=r"metric: .l2. or .cosine. or .dot."):
         trainers.BCT(dim=12, metric="far")
