@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from compatstore.trainers.pairs.fct import FCT
     from compatstore.trainers.pairs.kernel_ridge import KernelRidge
     from compatstore.trainers.pairs.pairs import Pairs
-    from compatstore.trainers.pairs.refit import Refit
     from compatstore.trainers.pairs.residual import RBT, DriftAdapter, QueryAdapter, Residual
     from compatstore.trainers.pairs.ridge import (
         DiagonalScale,
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
         Procrustes,
         Ridge,
     )
+    from compatstore.trainers.pairs.selection import Comparison
     from compatstore.trainers.pairs.through_head import LCE, DMUHead
-    from compatstore.trainers.pairs.trainer import Comparison
     from compatstore.trainers.side.models import Alternate, Autoencoder, SimCLR
     from compatstore.trainers.side.training import SideModel
 
@@ -73,7 +72,6 @@ __all__ = [
     "Pairs",
     "Procrustes",
     "QueryAdapter",
-    "Refit",
     "Refreshed",
     "Regression",
     "Residual",
@@ -97,7 +95,7 @@ _HOMES = {
     "Augmentation": "compatstore.trainers.images.augmentation",
     "Auto": "compatstore.trainers.pairs.auto",
     "Autoencoder": "compatstore.trainers.side.models",
-    "Comparison": "compatstore.trainers.pairs.trainer",
+    "Comparison": "compatstore.trainers.pairs.selection",
     "CompatibleModel": "compatstore.trainers.images.compatible",
     "DMUHead": "compatstore.trainers.pairs.through_head",
     "DMUModel": "compatstore.trainers.images.dmu",
@@ -116,7 +114,6 @@ _HOMES = {
     "Pairs": "compatstore.trainers.pairs.pairs",
     "Procrustes": "compatstore.trainers.pairs.ridge",
     "QueryAdapter": "compatstore.trainers.pairs.residual",
-    "Refit": "compatstore.trainers.pairs.refit",
     "Refreshed": "compatstore.trainers.images.given_vectors",
     "Regression": "compatstore.trainers.images.feature_alignment",
     "Residual": "compatstore.trainers.pairs.residual",

@@ -30,7 +30,6 @@ from compatstore.upgrade.estimates.trial import SampleSettings
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.plan import Plan, make_plan
 from compatstore.upgrade.progress import Progress
-from compatstore.upgrade.refit import Refitter
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
@@ -57,7 +56,7 @@ class UpgradeVerbs(VersionVerbs):
         transform: Artifact | str | os.PathLike[str] | None = None,
         backfill: float | Backfill | None = None,
         gates: Gates | None = None,
-        learn: Learn | Refitter | None = LEARN,
+        learn: Learn | None = LEARN,
         run: RunSettings | None = None,
         dry_run: Literal[False] = False,
         progress: Callable[[Progress], None] | None = None,
@@ -72,7 +71,7 @@ class UpgradeVerbs(VersionVerbs):
         transform: Artifact | str | os.PathLike[str] | None = None,
         backfill: float | Backfill | None = None,
         gates: Gates | None = None,
-        learn: Learn | Refitter | None = LEARN,
+        learn: Learn | None = LEARN,
         run: RunSettings | None = None,
         dry_run: Literal[True],
         progress: Callable[[Progress], None] | None = None,
@@ -85,7 +84,7 @@ class UpgradeVerbs(VersionVerbs):
         transform: Artifact | str | os.PathLike[str] | None = None,
         backfill: float | Backfill | None = None,
         gates: Gates | None = None,
-        learn: Learn | Refitter | None = LEARN,
+        learn: Learn | None = LEARN,
         run: RunSettings | None = None,
         dry_run: bool = False,
         progress: Callable[[Progress], None] | None = None,
@@ -109,9 +108,9 @@ class UpgradeVerbs(VersionVerbs):
                 the target has an encoder, the upgrade teaches itself. It embeds a random sample, learns from it, judges
                 what would be served, hops, and goes on in waves until the budget or the target quality is reached;
                 without any limit it embeds the first sample alone, or everything if that takes less time than learning.
-                Searches use both versions as one once that is sure to be better. `trainers.Refit()`: where there is an
-                artifact, it is corrected; where held-out rows come nearer to their natives, the remaining rows are
-                hopped again. None: nothing, and an upgrade without an artifact is refused.
+                Searches use both versions as one once that is sure to be better. `Learn(improve=True)`: an artifact
+                that leads to the target is only the first transform of such an upgrade, which takes a correction of it
+                or another transform that is better. None: nothing, and an upgrade without an artifact is refused.
             run: Engine; device and precision of the hop; batches, retries and pace of the backfill.
             dry_run: Return what the call would do and cost, and what it is expected to give; nothing is written. Gates
                 are estimated from a sample, which is embedded natively and not kept; `estimate.passed` says whether
@@ -154,9 +153,7 @@ class UpgradeVerbs(VersionVerbs):
         via = _id_of(transform)
         if via != transform:
             Artifacts(self._catalog).link(transform)
-        learner, refit = _learning(learn)
-        holdout = None if refit is None else refit.holdout
-        resolved = partial(resolve_run, target=target, via=via, holdout=holdout, learner=learner)
+        resolved = partial(resolve_run, target=target, via=via, learner=learn)
         planned = resolved(self._catalog, backfill=request)  # refuses what cannot be before anything is written
         settings = run or RunSettings()
         require_startable(planned, asked)
@@ -173,8 +170,7 @@ class UpgradeVerbs(VersionVerbs):
                 work.should_stop,
                 settings=settings,
                 engine=engine,
-                refit=refit,
-                learner=learner,
+                learner=learn,
                 gates=asked,
             )
             if estimate is not None:
@@ -289,33 +285,26 @@ class UpgradeVerbs(VersionVerbs):
         via: str | None,
         backfill: float | Backfill | None,
         gates: Gates | None,
-        learn: Learn | Refitter | None,
+        learn: Learn | None,
         run: RunSettings | None,
         progress: Callable[[Progress], None] | None,
     ) -> Plan:
         """What `upgrade` with the same arguments would do and cost; read-only."""
         request, asked = _requested(backfill, gates)
         precision = (run or RunSettings()).precision
-        learner, refit = _learning(learn)
-        holdout = None if refit is None else refit.holdout
         catalog, name = (
             (self._catalog, target) if isinstance(target, str) else (self._catalog.supposing(target), target.name)
         )
-        context = resolve_run(catalog, name, via=via, backfill=request, holdout=holdout, learner=learner)
+        context = resolve_run(catalog, name, via=via, backfill=request, learner=learn)
         if asked.serving == "expected":
             require_doubts(context)
         if not asked.asked or context.run.teaches:  # nothing is known before there is something to learn from
-            return make_plan(context, precision, learner, asked, progress)
+            return make_plan(context, precision, learn, asked, progress)
         estimate = estimate_upgrade(context, asked, progress)
         if asked.target_quality is not None:
             context = context.with_run(replace(context.run, backfill=estimate.share))
             estimate = replace(estimate, gates=(*estimate.gates, *gate_of_reach(context, estimate)))
         return replace(make_plan(context, precision, progress=progress), estimate=estimate)
-
-
-def _learning(learn: Learn | Refitter | None) -> tuple[Learn | None, Refitter | None]:
-    """What teaches an upgrade without an artifact, and what corrects an artifact."""
-    return (learn, None) if isinstance(learn, Learn) else (None, learn)
 
 
 def _requested(backfill: float | Backfill | None, gates: Gates | None) -> tuple[Backfill, Gates]:

@@ -145,6 +145,9 @@ def learn(
     unseen = judges if at_hand is None else judges[at_hand.unseen[judges]]
     if stays is not None:
         best, taken = judge(stays.taught, judges), False
+    elif at_hand is not None and run.path == (run.given,) and len(unseen) < FEWEST_PAIRS:
+        steps.end()
+        return _note(context, tried, f"kept: it was trained on all pairs but {len(unseen)}")
     elif at_hand is None or len(unseen) < FEWEST_PAIRS:
         best, taken = _best(judged), True
     else:

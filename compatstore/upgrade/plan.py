@@ -40,7 +40,7 @@ class Step:
     """One step of a plan.
 
     Attributes:
-        name: expand, hop, backfill, learn, refit, catch-up, index, cutover.
+        name: expand, hop, backfill, learn, catch-up, index, cutover.
         rows: Rows that it writes.
         bytes: Bytes that it writes to the table, about.
         seconds: Time that it takes on this machine, about; None where nothing can be measured.
@@ -276,10 +276,6 @@ def _backfill_steps(context: UpgradeContext, target: VersionColumns, possible: E
     if run.teaches and run.full_backfill != CHOSEN:
         note = "learn a transform from what was embedded, judge what would be served, hop the rest; after each wave"
         steps.append(Step("learn", items - possible.native - todo, 0, None, note))
-    if run.holdout and run.path:
-        remain = items - possible.native - todo
-        note = "correct the transform by what was embedded and hop the rest again, where held-out rows come nearer"
-        steps.append(Step("refit", remain, remain * target.row_bytes, None, note))
     return steps
 
 

@@ -55,7 +55,6 @@ UPGRADE_LAYERS = [
     "leases",
     "indexing",
     "backfilling",
-    "refit",
     "estimates",
     "judging",
     "lesson",

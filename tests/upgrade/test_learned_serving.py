@@ -8,7 +8,7 @@ import pytest
 import compatstore as cs
 from compatstore.errors import GateFailed, UpgradeError
 from compatstore.storage.doubts import can_doubt
-from compatstore.trainers import Pairs, Procrustes, Refit, Ridge
+from compatstore.trainers import Pairs, Procrustes, Ridge
 from compatstore.upgrade.estimates.estimate import load_estimate
 from lazily import Lazy
 from tests.questions import ASKED, ITEMS, Questions
@@ -159,9 +159,7 @@ def test_without_such_gates_a_lesson_says_where_they_would_be_better(world, tmp_
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("share", "taken"), [(0.07, False), (0.4, True)])
-def test_a_correction_is_taken_only_where_its_expected_distances_were_measured(world, tmp_path, share, taken):
-    """35 rows do not tell what sigma^2 lets expect, 200 do."""
+def test_a_correction_of_the_given_transform_is_searched_by_expected_distances(world, tmp_path):
     gallery = gallery_of(world, tmp_path)
     v1, v2 = (gallery.version(name) for name in BOTH)
     some = np.random.default_rng(0).permutation(ITEMS)[:100]
@@ -172,14 +170,12 @@ def test_a_correction_is_taken_only_where_its_expected_distances_were_measured(w
     )
     gallery.upgrade(
         "v2",
-        backfill=cs.Backfill(share=share, order="random"),
+        backfill=cs.Backfill(share=0.4, order="random"),
         gates=gates(labels="class", sample=200),
-        learn=Refit(),
+        learn=cs.Learn(first=100, candidates=(Ridge(penalties=(0.1,)),), improve=True),
     )
     run = gallery._catalog.registry().runs["v2"]
-    assert bool(run.refit_of) == taken
-    steps = {entry.step: entry.note for entry in gallery.maintenance.history()}
-    assert taken or "validation rows do not tell its expected distances" in steps["refit refused"]
+    assert run.given not in ("", *run.path)
     assert can_doubt(gallery._catalog, gallery._catalog.registry().record("v2"), run.path)
     assert expected_of(gallery) == 100
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray, BoolArray, Doubles, Positions, RowNumbers
+from compatstore.arrays import ArrowArray, BoolArray, Positions, RowNumbers
 from compatstore.evaluation.curve import native_count
 from compatstore.storage.ids import UNKNOWN
-from compatstore.upgrade.backfilling.policies import RANDOM, draw_keys, interleave, is_spread, order, order_keys
+from compatstore.upgrade.backfilling.policies import is_spread, order, order_keys
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 
 ROUND_ROWS = 1 << 20  # items whose ids are in memory at once
@@ -99,14 +98,7 @@ class Choice:
         return self._chosen
 
     def _urgent(self, count: int) -> Positions:
-        run, free = self._run, ~(self._native | self._out)
-        if not run.holdout or run.policy == RANDOM:
-            return earliest(run.policy, self._rows, run.seed, count, free)
-        # A refit is validated by rows that are drawn at random.
-        drawn = earliest_drawn(run.policy, self._rows, run.seed, int(run.holdout * self._quota), ~self._out)
-        drawn = drawn[~self._native[drawn]]
-        urgent = earliest(run.policy, self._rows, run.seed, count + len(drawn), free)
-        return interleave(urgent, drawn, self.lacking, run.holdout)[:count]
+        return earliest(self._run.policy, self._rows, self._run.seed, count, ~(self._native | self._out))
 
     def _among(self, ids: ArrowArray) -> BoolArray:
         if not len(ids):
@@ -135,23 +127,12 @@ def earliest(policy: str, rows: TableRows, seed: int, count: int, free: BoolArra
     if is_spread(policy):
         urgent = order(policy, rows, seed)
         return urgent[free[urgent]][:count]
-    return _smallest(rows, count, free, lambda part: order_keys(policy, part, seed))
-
-
-def earliest_drawn(policy: str, rows: TableRows, seed: int, count: int, free: BoolArray) -> Positions:
-    """The first items of a draw, as `draw` has them; arguments as of `earliest`."""
-    return _smallest(rows, count, free, lambda part: draw_keys(policy, part, seed))
-
-
-def _smallest(
-    rows: TableRows, count: int, free: BoolArray, keys: Callable[[TableRows], tuple[Doubles, Doubles]]
-) -> Positions:
-    """Positions of the items with the smallest keys: by the first key, then by the second, then by position."""
+    # The items with the smallest keys: by the first key, then by the second, then by position.
     positions, first, second = np.zeros(0, np.intp), np.zeros(0), np.zeros(0)
     start = 0
     for part in rows.parts():
         here = np.flatnonzero(free[start : start + len(part)])
-        mine = keys(part)
+        mine = order_keys(policy, part, seed)
         positions = np.concatenate([positions, start + here])
         first, second = np.concatenate([first, mine[0][here]]), np.concatenate([second, mine[1][here]])
         best = np.lexsort((second, first))[:count]  # stable, and the parts come in the order of the gallery

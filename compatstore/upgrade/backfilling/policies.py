@@ -1,8 +1,7 @@
 """The order of a backfill: every item gets a score, and the higher it is the earlier the item is embedded.
 
 A policy is one of `POLICIES`, a column of the user's ("column:views"), or classes of a column that are taken from in
-proportion ("spread-sigma:category"). Rows that are drawn at random validate a refit (`validation_rows`): they are like
-the rows that remain.
+proportion ("spread-sigma:category").
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.arrays import BoolArray, Doubles, Positions
+from compatstore.arrays import Doubles
 from compatstore.digests import BACKFILL
 from compatstore.errors import InvalidInput
 from compatstore.upgrade.backfilling.cells import spread
@@ -21,7 +20,6 @@ RANDOM, SPREAD, SIGMA, SPREAD_SIGMA = "random", "spread", "sigma", "spread-sigma
 POLICIES = (RANDOM, SPREAD, SIGMA, SPREAD_SIGMA)
 COLUMN, OF_CLASSES = "column:", f"{SPREAD_SIGMA}:"
 AT_RANDOM = (RANDOM, SPREAD)  # what they choose first is a random sample of all items
-REFIT_DRAW = "refit"
 
 
 def order(policy: str, rows: PolicyInputs, seed: int = 0) -> npt.NDArray[np.intp]:
@@ -119,69 +117,3 @@ def _score(policy: str, rows: PolicyInputs, seed: int) -> Doubles:
         return chance
     cells = rows.cells(seed) if classes is None else rows.classes(classes)
     return spread(cells, chance) if policy == SPREAD else spread(cells, chance, rows.uncertainty())
-
-
-def draw(policy: str, rows: PolicyInputs, seed: int) -> Positions:
-    """All rows in the order in which they are drawn: (n,) intp.
-
-    With the policy "random" that is the order of the backfill. Other policies break ties in the random order of the
-    backfill, so that their draw is seeded by a name of its own.
-    """
-    first, second = draw_keys(policy, rows, seed)
-    return np.lexsort((second, first))
-
-
-def draw_keys(policy: str, rows: PolicyInputs, seed: int) -> tuple[Doubles, Doubles]:
-    """What a draw is by, as `order_keys`."""
-    if policy == RANDOM:
-        return order_keys(RANDOM, rows, seed)
-    return -random_scores(rows.ids, REFIT_DRAW, seed), np.zeros(len(rows.ids))
-
-
-def interleave(urgent: Positions, drawn: Positions, left: int, holdout: float) -> Positions:
-    """Choose the rows to embed next: drawn rows spread evenly among urgent ones.
-
-    Args:
-        urgent: Rows that are not native yet, most urgent first.
-        drawn: Those of them that belong to the draw.
-        left: Rows that may be embedded; drawn rows are chosen first.
-        holdout: Share of drawn rows, such as 0.2: of each five rows at the beginning one is a drawn row.
-
-    Returns:
-        (left or fewer,) intp. Which rows these are does not depend on the order of the arguments, so a run that was
-        stopped ends with the same rows.
-    """
-    drawn = drawn[:left]
-    others = urgent[~np.isin(urgent, drawn)][: left - len(drawn)]
-    turns = np.concatenate([np.arange(len(drawn)) / holdout, np.arange(len(others)) / (1 - holdout)])
-    chosen: Positions = np.concatenate([drawn, others])[np.argsort(turns, kind="stable")]
-    return chosen
-
-
-def validation_rows(policy: str, rows: PolicyInputs, seed: int, native: BoolArray, unreadable: BoolArray) -> Positions:
-    """Native rows that are like the rows that are not native: (m,) intp.
-
-    Of the draw, the rows before the first one that is not native; and of these the rows that the policy alone would not
-    have embedded yet, because in its order they come after the first row that is not native. With rows 0 to 9 in the
-    order of the policy, 0 to 3 and the drawn rows 2 and 7 native: row 7, as the policy would have come to 0 to 3 only.
-
-    Args:
-        policy: Order of the backfill.
-        rows: As they were before the first was embedded.
-        seed: Of the order.
-        native: (n,) bool.
-        unreadable: (n,) bool, rows that cannot become native.
-    """
-    drawn = draw(policy, rows, seed)
-    waiting = ~native & ~unreadable
-    drawn = drawn[: _first(waiting[drawn])]
-    drawn = drawn[native[drawn]]
-    if policy == RANDOM:
-        return drawn
-    urgent = order(policy, rows, seed)
-    return np.intersect1d(drawn, urgent[_first(waiting[urgent]) :])
-
-
-def _first(mask: BoolArray) -> int:
-    """Position of the first true value; the length where there is none."""
-    return int(mask.argmax()) if mask.any() else len(mask)
