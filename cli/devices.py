@@ -55,17 +55,17 @@ def export(
     """
     from compatstore.artifacts import Artifact
     from compatstore.devices.export import export as write
-    from compatstore.trainers.pairs.vector_files import read_vectors
+    from compatstore.trainers.pairs.sources import read_vectors
 
     first = Artifact.load(artifact)
-    measured = None if vectors is None else read_vectors(vectors, "vector", "id", "label", "side")
-    side = measured.side if measured is not None and first.manifest.side_source is not None else None
+    measured = {} if vectors is None else read_vectors(vectors)
+    side = measured.get("side") if first.manifest.side_source is not None else None
     result = write(
         first,
         out,
         then=then,
         int8=int8,
-        vectors=None if measured is None else measured.vectors,
+        vectors=measured.get("vector"),
         side=side,
         runner=runner,
         overwrite=overwrite,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Literal
 
 from compatstore.cli.files import read_array
 from compatstore.errors import InvalidInput
 from compatstore.gallery import Gallery
 from compatstore.trainers import Pairs
-from compatstore.trainers.pairs.gallery_pairs import match_pairs, names_a_file
-from compatstore.versions import EmbeddingVersion
+from compatstore.trainers.pairs.sources import from_file, from_gallery, labels_of, match_pairs
 
 _WAYS = (
     "Vectors come from files (--pairs FILE FILE), or from a gallery: with --gallery each of the two is a version of "
@@ -77,56 +76,27 @@ class PairFiles:
             NotFound: A file, column, gallery or version does not exist.
         """
         head = None if self.target_head is None else read_array(self.target_head, "head")
+        names, versions = self.sides, (self.source_version, self.target_version)
+        labels = None
         if self.gallery is None:
-            return self._from_files(None, None, head)
-        gallery = Gallery.open(self.gallery, trust_code=self.trust_code)
-        source, target = (str(side) for side in self.sides)
-        if names_a_file(gallery, source) and names_a_file(gallery, target):
-            left, right = (None if name is None else gallery.version(name) for name in self._versions)
-            return self._from_files(left, right, head)
-        matched = match_pairs(
-            gallery,
-            source,
-            target,
-            labels=self.labels,
-            side=self.side,
-            target_side=self.target_side,
-            head=head,
-            source_version=self.source_version,
-            target_version=self.target_version,
+            left, right = (from_file(str(name)) for name in names)
+        else:
+            gallery = Gallery.open(self.gallery, trust_code=self.trust_code)
+            left, right = (
+                from_gallery(gallery, str(name), version) for name, version in zip(names, versions, strict=True)
+            )
+            if self.labels is not None and (left.in_gallery or right.in_gallery):
+                labels = labels_of(gallery, self.labels)
+        if self.labels is not None and labels is None:
+            classes = read_array(self.labels, "label", "labels")
+            if len(classes) != left.rows:
+                expected = f"{left.rows} values, in the order of {left.what}"
+                raise InvalidInput(f"train with labels {self.labels}", expected=expected, found=str(len(classes)))
+            left = replace(left, labels=lambda rows: classes[rows])
+        missing: Literal["refuse", "drop"] = "drop" if self.drop_missing else "refuse"
+        pairs, matched = match_pairs(
+            left, right, labels=labels, side=self.side, target_side=self.target_side, head=head, missing=missing
         )
-        say(str(matched))
-        return matched.pairs
-
-    @property
-    def _versions(self) -> tuple[str | None, str | None]:
-        return self.source_version, self.target_version
-
-    def _from_files(self, source: EmbeddingVersion | None, target: EmbeddingVersion | None, head: Any) -> Pairs:
-        pairs = Pairs.load(
-            str(self.source),
-            str(self.target),
-            missing="drop" if self.drop_missing else "refuse",
-            head=head,
-            source_version=source,
-            target_version=target,
-        )
-        found = {
-            "side": self._beside(self.side, pairs),
-            "target_side": self._beside(self.target_side, pairs),
-            "labels": None if self.labels is None else read_array(self.labels, "label", "labels"),
-        }
-        return replace(pairs, **{name: value for name, value in found.items() if value is not None})
-
-    def _beside(self, path: str | None, pairs: Pairs) -> Any:
-        """Side-information of a file of its own, in the order of the pairs: by id, or by position."""
-        if path is None:
-            return None
-        joined = Pairs.load(str(self.source), path, missing="drop" if self.drop_missing else "refuse")
-        if pairs.ids is None or joined.ids is None:
-            return joined.target
-        rows = {item: row for row, item in enumerate(joined.ids.tolist())}
-        missing = [item for item in pairs.ids.tolist() if item not in rows]
-        if missing:
-            raise InvalidInput(f"pair rows by id with {path}", expected="all ids", found=f"no {missing[0]!r}")
-        return joined.target[[rows[item] for item in pairs.ids.tolist()]]
+        if self.gallery is not None:
+            say(matched)
+        return pairs

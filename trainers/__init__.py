@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from compatstore.trainers.images.images import Images
     from compatstore.trainers.images.trained_model import TrainedModel
     from compatstore.trainers.pairs.auto import Auto
+    from compatstore.trainers.pairs.correction import Correction
     from compatstore.trainers.pairs.fastfill import FastFill
     from compatstore.trainers.pairs.fct import FCT
     from compatstore.trainers.pairs.kernel_ridge import KernelRidge
@@ -55,6 +56,7 @@ __all__ = [
     "Autoencoder",
     "Comparison",
     "CompatibleModel",
+    "Correction",
     "DMUHead",
     "DMUModel",
     "DiagonalScale",
@@ -83,47 +85,31 @@ __all__ = [
     "images_of_items",
 ]
 
-_HOMES = {
-    "BCT": "compatstore.trainers.images.bct",
-    "BT2": "compatstore.trainers.images.bt2",
-    "DMU": "compatstore.trainers.images.dmu",
-    "FCT": "compatstore.trainers.pairs.fct",
-    "LCE": "compatstore.trainers.pairs.through_head",
-    "RACT": "compatstore.trainers.images.feature_alignment",
-    "RBT": "compatstore.trainers.pairs.residual",
-    "Alternate": "compatstore.trainers.side.models",
-    "Augmentation": "compatstore.trainers.images.augmentation",
-    "Auto": "compatstore.trainers.pairs.auto",
-    "Autoencoder": "compatstore.trainers.side.models",
-    "Comparison": "compatstore.trainers.pairs.selection",
-    "CompatibleModel": "compatstore.trainers.images.compatible",
-    "DMUHead": "compatstore.trainers.pairs.through_head",
-    "DMUModel": "compatstore.trainers.images.dmu",
-    "DiagonalScale": "compatstore.trainers.pairs.ridge",
-    "DriftAdapter": "compatstore.trainers.pairs.residual",
-    "FastFill": "compatstore.trainers.pairs.fastfill",
-    "FocalDistillation": "compatstore.trainers.images.feature_alignment",
-    "Images": "compatstore.trainers.images.images",
-    "ImagesOfItems": "compatstore.trainers.images.given_vectors",
-    "Independent": "compatstore.trainers.images.classification",
-    "KernelRidge": "compatstore.trainers.pairs.kernel_ridge",
-    "LCEAlignment": "compatstore.trainers.images.feature_alignment",
-    "LowRankAffine": "compatstore.trainers.pairs.ridge",
-    "LowRankRidge": "compatstore.trainers.pairs.ridge",
-    "MeanShift": "compatstore.trainers.pairs.ridge",
-    "Pairs": "compatstore.trainers.pairs.pairs",
-    "Procrustes": "compatstore.trainers.pairs.ridge",
-    "QueryAdapter": "compatstore.trainers.pairs.residual",
-    "Refreshed": "compatstore.trainers.images.given_vectors",
-    "Regression": "compatstore.trainers.images.feature_alignment",
-    "Residual": "compatstore.trainers.pairs.residual",
-    "Ridge": "compatstore.trainers.pairs.ridge",
-    "SideModel": "compatstore.trainers.side.training",
-    "SimCLR": "compatstore.trainers.side.models",
-    "TrainedModel": "compatstore.trainers.images.trained_model",
-    "UniBCT": "compatstore.trainers.images.bct",
-    "images_of_items": "compatstore.trainers.images.given_vectors",
+_NAMES = {
+    "images.augmentation": "Augmentation",
+    "images.bct": "BCT UniBCT",
+    "images.bt2": "BT2",
+    "images.classification": "Independent",
+    "images.compatible": "CompatibleModel",
+    "images.dmu": "DMU DMUModel",
+    "images.feature_alignment": "FocalDistillation LCEAlignment RACT Regression",
+    "images.given_vectors": "ImagesOfItems Refreshed images_of_items",
+    "images.images": "Images",
+    "images.trained_model": "TrainedModel",
+    "pairs.auto": "Auto",
+    "pairs.correction": "Correction",
+    "pairs.fastfill": "FastFill",
+    "pairs.fct": "FCT",
+    "pairs.kernel_ridge": "KernelRidge",
+    "pairs.pairs": "Pairs",
+    "pairs.residual": "DriftAdapter QueryAdapter RBT Residual",
+    "pairs.ridge": "DiagonalScale LowRankAffine LowRankRidge MeanShift Procrustes Ridge",
+    "pairs.selection": "Comparison",
+    "pairs.through_head": "DMUHead LCE",
+    "side.models": "Alternate Autoencoder SimCLR",
+    "side.training": "SideModel",
 }
+_HOMES = {name: f"compatstore.trainers.{module}" for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:

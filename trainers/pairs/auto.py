@@ -14,7 +14,7 @@ from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.residual import DriftAdapter, Residual
 from compatstore.trainers.pairs.retrieval import RetrievalTest, side_for
 from compatstore.trainers.pairs.ridge import DiagonalScale, LowRankRidge, MeanShift, Procrustes, Ridge
-from compatstore.trainers.pairs.selection import Comparison, Selection
+from compatstore.trainers.pairs.selection import Comparison, Trials
 from compatstore.trainers.pairs.shrinking import shrinkage_figure
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
 from compatstore.trainers.settings import NOT_EMPTY, Count, OpenShare, require_settings
@@ -85,8 +85,8 @@ class Auto:
         Raises:
             InvalidInput: No candidate can run, or there is too little to hold out.
         """
-        selection, held_out = self._selection(pairs, progress)
-        best, table = selection.best, selection.comparison
+        trials, held_out = self._trials(pairs, progress)
+        best, table = trials.best, trials.comparison
         fitted = without_holdout(best.trainer).fit(pairs, progress)
         manifest = fitted.manifest
         own = {**manifest.figures.get("h", {}), **best.candidate.figures, **_expected_cosines(best.artifact, held_out)}
@@ -100,17 +100,17 @@ class Auto:
     @checked
     def compare(self, pairs: Pairs, progress: OnEpoch | None = None) -> Comparison:
         """Fit and measure every candidate; return the table alone. Arguments and errors as in `fit`."""
-        return self._selection(pairs, progress)[0].comparison
+        return self._trials(pairs, progress)[0].comparison
 
-    def _selection(self, pairs: Pairs, progress: OnEpoch | None) -> tuple[Selection, Pairs]:
+    def _trials(self, pairs: Pairs, progress: OnEpoch | None) -> tuple[Trials, Pairs]:
         """All candidates, tried, and rows held out of classes that they were fitted on."""
         fitted, groups = self._split(pairs)
         metric = pairs.target_space.metric or "l2"
         test = RetrievalTest(fitted, groups, k=self.k, queries=self.queries, rows=ROWS, metric=metric, seed=self.seed)
-        selection = Selection(fitted, test, self.seed)
+        trials = Trials(fitted, test, self.seed)
         for trainer in self.candidates:
-            selection.attempt(describe(trainer), trainer, progress)
-        return selection, next(iter(groups.values()))
+            trials.attempt(describe(trainer), trainer, progress)
+        return trials, next(iter(groups.values()))
 
     def _split(self, pairs: Pairs) -> tuple[Pairs, Mapping[str, Pairs]]:
         has_classes = pairs.labels is not None and len(np.unique(pairs.labels)) > 1

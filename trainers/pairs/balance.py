@@ -11,7 +11,7 @@ import numpy as np
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.retrieval import RetrievalTest
-from compatstore.trainers.pairs.selection import Selection
+from compatstore.trainers.pairs.selection import Trials
 from compatstore.trainers.training import EpochProgress, OnEpoch
 
 if TYPE_CHECKING:
@@ -81,21 +81,21 @@ def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -
             seed=trainer.seed,
             backfill=True,
         )
-        selection, tried = Selection(fitted, test, trainer.seed), dict[str, Setting]()
+        trials, tried = Trials(fitted, test, trainer.seed), dict[str, Setting]()
         shorter = replace(trainer, epochs=max(1, round(EPOCHS * trainer.epochs)), side_transform=False)
 
         def attempt(settings: Setting) -> None:
             name = ", ".join(f"{key} {value:g}" for key, value in settings.items())
             tried[name] = settings
-            selection.attempt(name, replace(shorter, **settings), _named(progress, name))
+            trials.attempt(name, replace(shorter, **settings), _named(progress, name))
 
         for loss in losses:
             attempt({**loss, **batches[0]})
-        best = tried[selection.best.candidate.name]
+        best = tried[trials.best.candidate.name]
         if len(fitted) > BATCHES[0]:  # fewer rows are one batch either way
             for batch in batches[1:]:
                 attempt({**best, **batch})
-        comparison = selection.comparison
+        comparison = trials.comparison
     except InvalidInput:
         settings = {**_untried(losses), **batches[0]}
         return Balanced(trainer=replace(trainer, **settings), settings={**settings, "note": NOT_COMPARED})

@@ -11,9 +11,11 @@ from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.artifact import Artifact
 from compatstore.artifacts.network import Execution, Network
+from compatstore.boundary import checked, checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.ridge import Ridge
+from compatstore.trainers.settings import require_settings
 from compatstore.trainers.training import OnEpoch
 
 SUFFIX = "+correction"
@@ -22,6 +24,7 @@ SUFFIX = "+correction"
 PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Correction:
     """h'(x) = z + B [z; x] + c, scaled to unit length where the target is; z is h's output before that scaling.
@@ -36,12 +39,26 @@ class Correction:
 
     current: Artifact = field(repr=False)
 
+    def __post_init__(self) -> None:
+        require_settings(self)
+
+    @checked
     def fit(self, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:
         """Correct the transform.
 
+        Args:
+            pairs: What to learn from.
+            progress: Not called: there are no epochs.
+
+        Returns:
+            A ForwardTransform.
+
         Raises:
-            InvalidInput: There are too few pairs that it was not trained on, or they lack side-information.
+            InvalidInput: There are too few pairs that it was not trained on, they lack side-information, or `current`
+                is no forward transform.
         """
+        if "h" not in self.current.manifest.networks or self.current.kind != "ForwardTransform":
+            raise InvalidInput("correct a transform", expected="a ForwardTransform", found=self.current.kind)
         manifest, known = self.current.manifest, self.current.seen
         architecture = manifest.networks["h"]
         if architecture.side_dim is not None and pairs.side is None:
@@ -84,8 +101,9 @@ class _Layers:
         inputs = np.concatenate([raw, pairs.source, *([] if pairs.side is None else [pairs.side])], axis=1)
         wanted = pairs.target * _lengths(raw) if layers.normalise else pairs.target
         weight, bias = _ridge(inputs, wanted - raw)
-        gain, last = np.eye(dim, dtype=np.float32) + weight[:, :dim], f"mixer.{len(layers.mixer)}"
-        folded = {
+        gain: FloatArray = np.eye(dim, dtype=np.float32) + weight[:, :dim]
+        last = f"mixer.{len(layers.mixer)}"
+        folded: dict[str, FloatArray] = {
             f"{last}.weight": gain @ self.tensors[f"{last}.weight"],
             f"{last}.bias": gain @ self.tensors[f"{last}.bias"] + bias,
             "skip.weight": weight[:, dim : dim + layers.source_dim],

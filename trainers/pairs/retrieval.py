@@ -17,8 +17,7 @@ from compatstore.evaluation.curve import native_rows
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.ranking import average_precision
 from compatstore.evaluation.ranks import ranks_behind_ties
-from compatstore.trainers.pairs.pairs import Pairs
-from compatstore.trainers.pairs.trainer import unit
+from compatstore.trainers.pairs.pairs import Pairs, unit
 from compatstore.versions import Metric
 
 AREA = "area"

@@ -92,7 +92,7 @@ class Tried(NamedTuple):
     artifact: Artifact
 
 
-class Selection:
+class Trials:
     """Trainers that are fitted on the same pairs and compared by one test of retrieval.
 
     Args:

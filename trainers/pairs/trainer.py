@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, fields, replace
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,8 @@ from compatstore.artifacts.artifact import Artifact
 from compatstore.evaluation import kendall_tau, recall_at_k
 from compatstore.evaluation.distances import Distances, measure
 from compatstore.evaluation.ranking import nearest_rows
-from compatstore.trainers.pairs.pairs import Pairs
+from compatstore.trainers.pairs.pairs import Pairs, unit
+from compatstore.trainers.pairs.shrinking import shrinkage_figure
 from compatstore.trainers.training import OnEpoch
 from compatstore.versions import Metric
 
@@ -88,23 +89,35 @@ def held_out_figures(
     return figures | _recalls(target, searched, metric or "l2", [k for k in (1, 10) if len(target) > k])
 
 
-def uncertainty_figures(sigma2: FloatArray, error: FloatArray, squared_distance: FloatArray) -> dict[str, float]:
-    """Compare predicted uncertainty with the errors that were made on held-out rows.
+def hop_figures(
+    predicted: FloatArray,
+    sigma2: FloatArray | None,
+    held_out: Pairs,
+    metric: Metric | None,
+    error: FloatArray | None = None,
+) -> dict[str, Any]:
+    """`held_out_figures` of a hop, and a comparison of its predicted uncertainty with the errors that it made.
 
     Args:
-        sigma2: (n,) float32, predicted.
-        error: (n,) float32, the loss of each row that sigma^2 was trained to predict.
-        squared_distance: (n,) float32, from the transformed to the native vector.
+        predicted: (n, target dim) float32, transformed vectors of rows held out.
+        sigma2: (n,) float32, predicted; None of a transform that predicts none.
+        held_out: These rows.
+        metric: Of the target space.
+        error: (n,) float32, the loss of each row that sigma^2 was trained to predict; None for the squared distance.
 
     Returns:
-        `mean_sigma2`; `kendall_tau` of sigma^2 with the loss and `kendall_tau_l2` with the squared distance, from -1
-        to 1: 0 orders a backfill no better than chance (FastFill reports 0.67 and 0.65, section 4.2 and appendix E).
+        With sigma^2 also `mean_sigma2`; `kendall_tau` of sigma^2 with the loss and `kendall_tau_l2` with the squared
+        distance, from -1 to 1: 0 orders a backfill no better than chance (FastFill reports 0.67 and 0.65, section 4.2
+        and appendix E); and the figure of `shrinkage_figure`.
     """
-    return {
-        "mean_sigma2": float(sigma2.astype(np.float64).mean()),
-        "kendall_tau": agreement(sigma2[:_MOST_ROWS], error[:_MOST_ROWS]),
-        "kendall_tau_l2": agreement(sigma2[:_MOST_ROWS], squared_distance[:_MOST_ROWS]),
-    }
+    figures: dict[str, Any] = held_out_figures(predicted, held_out.target, metric)
+    if sigma2 is None:
+        return figures
+    some, apart = slice(_MOST_ROWS), np.square(predicted - held_out.target).sum(axis=1)
+    figures["mean_sigma2"] = float(sigma2.astype(np.float64).mean())
+    figures["kendall_tau"] = agreement(sigma2[some], (apart if error is None else error)[some])
+    figures["kendall_tau_l2"] = agreement(sigma2[some], apart[some])
+    return figures | shrinkage_figure(sigma2, predicted, held_out.target, metric, held_out.labels)
 
 
 def _recalls(
@@ -124,9 +137,3 @@ def _distances(queries: FloatArray, gallery: FloatArray, metric: Metric) -> Dist
 def agreement(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
     """Kendall's tau-b of two scores of the same items, (n,) each; 0 where either score is the same for all items."""
     return kendall_tau(one, other) if np.ptp(np.asarray(one)) > 0 and np.ptp(np.asarray(other)) > 0 else 0.0
-
-
-def unit(vectors: FloatArray) -> FloatArray:
-    """(n, d) -> (n, d): of unit length; vectors without a direction stay near 0."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return cast(FloatArray, vectors / np.maximum(lengths, np.finfo(np.float32).tiny))

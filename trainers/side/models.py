@@ -11,7 +11,6 @@ from torch import nn
 
 from compatstore.boundary import checked_fields
 from compatstore.encoders.network import Preprocessing
-from compatstore.errors import InvalidInput
 from compatstore.trainers.images.augmentation import Augmentation, Mixup
 from compatstore.trainers.images.classification import Classification, Classifier, require_classes
 from compatstore.trainers.images.images import Images
@@ -36,8 +35,6 @@ class SimCLR(SideTrainer):
         local_views: Further views of each image, drawn by `local`: multi-crop (arXiv 2006.09882), which FCT trains
             with.
         local: How they are drawn: small parts of the image.
-        local_size: Side of these views, in pixels, at most the network's; None takes the network's. A view of half the
-            side costs a quarter. A network that reads one size only, as transformers do, takes no other.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -49,7 +46,6 @@ class SimCLR(SideTrainer):
     augmentation: Augmentation = field(default_factory=lambda: Augmentation(smallest_crop=0.2))
     local_views: Annotated[int, at_least(0)] = 0
     local: Augmentation = field(default_factory=lambda: Augmentation(smallest_crop=0.1, largest_crop=0.4))
-    local_size: Count | None = None
 
     @property
     def ends_in_norm(self) -> bool:
@@ -57,13 +53,7 @@ class SimCLR(SideTrainer):
         return True
 
     def objective(self, network: nn.Module, preprocessing: Preprocessing, images: Images) -> nn.Module:
-        """Make the contrastive loss.
-
-        Raises:
-            InvalidInput: Local views are to be larger than the network's input, or of a side that it cannot read.
-        """
-        if self.local_views and self.local_size is not None:
-            _require_side(network, preprocessing, self.local_size)
+        """Make the contrastive loss."""
         return ViewsObjective(self, network, preprocessing)
 
 
@@ -90,7 +80,7 @@ class ViewsObjective(nn.Module):
         embeddings = [self._embed(torch.cat([settings.augmentation(pixels) for _ in range(2)]))]
         if settings.local_views:
             local = torch.cat([settings.local(pixels) for _ in range(settings.local_views)])
-            embeddings.append(self._embed(self._resized(local)))
+            embeddings.append(self._embed(local))
         image = torch.arange(len(pixels), device=pixels.device).repeat(2 + settings.local_views)
         loss: torch.Tensor = self.loss(self.projection(torch.cat(embeddings)), image)
         return loss
@@ -98,30 +88,6 @@ class ViewsObjective(nn.Module):
     def _embed(self, views: torch.Tensor) -> torch.Tensor:
         embeddings: torch.Tensor = self.network(self.preprocessing.scale(views))
         return embeddings
-
-    def _resized(self, views: torch.Tensor) -> torch.Tensor:
-        side = self.settings.local_size
-        if side is None or side == views.shape[-1]:
-            return views
-        return nn.functional.interpolate(views, (side, side), mode="bilinear", antialias=True)
-
-
-def _require_side(network: nn.Module, preprocessing: Preprocessing, side: int) -> None:
-    """Refuse views that a network cannot read; it is tried, as architectures differ in what they take."""
-    asked, found = "train SimCLR", f"local_size={side}"
-    if side > preprocessing.size:
-        expected = f"local_size of at most {preprocessing.size} pixels, the side of the network's input"
-        raise InvalidInput(asked, expected=expected, found=found)
-    before = network.training
-    try:
-        with torch.no_grad():
-            network.eval()(torch.zeros(1, preprocessing.channels, side, side))
-    except (RuntimeError, AssertionError, ValueError) as error:
-        expected = f"a side of local views that the network of {preprocessing.size} pixels reads"
-        fix = "Leave local_size out."
-        raise InvalidInput(asked, expected=expected, found=f"{found}: {error}", fix=fix) from error
-    finally:
-        network.train(before)
 
 
 def _projection(dim: int, out: int) -> nn.Module:

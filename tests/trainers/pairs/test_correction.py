@@ -7,8 +7,7 @@ import pytest
 
 from compatstore import trainers
 from compatstore.errors import InvalidInput
-from compatstore.trainers import Pairs
-from compatstore.trainers.pairs.correction import Correction
+from compatstore.trainers import Correction, Pairs
 from compatstore.trainers.pairs.trainer import describe
 
 

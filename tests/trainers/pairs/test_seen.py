@@ -9,6 +9,7 @@ from compatstore import trainers
 from compatstore.artifacts import Artifact, Space
 from compatstore.digests import digest_half
 from compatstore.trainers import (
+    Correction,
     DiagonalScale,
     KernelRidge,
     LowRankAffine,
@@ -19,7 +20,6 @@ from compatstore.trainers import (
     QueryAdapter,
     Ridge,
 )
-from compatstore.trainers.pairs.correction import Correction
 
 RANDOM = np.random.default_rng(0)
 SOURCE = RANDOM.normal(size=(120, 6)).astype(np.float32)
