@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from compatstore.arrays import FloatArray
     from compatstore.trainers import BT2, Independent
     from compatstore.trainers.images.compatible import CompatibleTraining
-    from compatstore.trainers.side.training import SideTrainer
+    from compatstore.trainers.side import SideTrainer
     from compatstore.trainers.training import EpochProgress
     from compatstore.versions import EmbeddingVersion, HeadLoss
 

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     )
     from compatstore.trainers.pairs.selection import Comparison
     from compatstore.trainers.pairs.through_head import LCE, DMUHead
-    from compatstore.trainers.side.models import Alternate, Autoencoder, SimCLR
-    from compatstore.trainers.side.training import SideModel
+    from compatstore.trainers.side import Alternate, Autoencoder, SideModel, SimCLR
 
 __all__ = [
     "BCT",
@@ -106,8 +105,7 @@ _NAMES = {
     "pairs.ridge": "DiagonalScale LowRankAffine LowRankRidge MeanShift Procrustes Ridge",
     "pairs.selection": "Comparison",
     "pairs.through_head": "DMUHead LCE",
-    "side.models": "Alternate Autoencoder SimCLR",
-    "side.training": "SideModel",
+    "side": "Alternate Autoencoder SideModel SimCLR",
 }
 _HOMES = {name: f"compatstore.trainers.{module}" for module, names in _NAMES.items() for name in names.split()}
 

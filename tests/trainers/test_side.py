@@ -24,7 +24,7 @@ augmentation = Lazy("compatstore.trainers.images.augmentation")
 losses = Lazy("pytorch_metric_learning.losses")
 neighbors = Lazy("sklearn.neighbors")
 torch = Lazy("torch")
-training = Lazy("compatstore.trainers.side.training")
+training = Lazy("compatstore.trainers.side")
 
 
 @functools.cache
