@@ -20,8 +20,8 @@ from compatstore.paths import is_file
 from compatstore.trainers.pairs.pairs import Pairs, require_unique
 from compatstore.versions import EmbeddingVersion
 
-Values = npt.NDArray[np.generic]
-IdArray = npt.NDArray[np.generic]
+
+AnyArray = npt.NDArray[np.generic]
 FilePath = str | PathLike[str]
 VECTOR, ID, LABEL, SIDE = COLUMNS = ("vector", "id", "label", "side")
 
@@ -72,10 +72,10 @@ class PairSource:
 
     what: str
     rows: int
-    ids: IdArray | None
-    vectors: Callable[[Positions], Values]
-    side: Callable[[Positions], Values | None] | None = None
-    labels: Callable[[Positions], Values] | None = None
+    ids: AnyArray | None
+    vectors: Callable[[Positions], AnyArray]
+    side: Callable[[Positions], AnyArray | None] | None = None
+    labels: Callable[[Positions], AnyArray] | None = None
     version: EmbeddingVersion | None = None
     in_gallery: bool = False
 
@@ -84,7 +84,7 @@ def match_pairs(
     left: PairSource,
     right: PairSource,
     *,
-    labels: Callable[[IdArray], IdArray] | None = None,
+    labels: Callable[[AnyArray], AnyArray] | None = None,
     side: FilePath | None = None,
     target_side: FilePath | None = None,
     head: FloatArray | None = None,
@@ -169,7 +169,7 @@ def _join(left: PairSource, right: PairSource, missing: str) -> tuple[Positions,
     return rows[order], others[order]
 
 
-def _side(found: PairSource, path: FilePath | None, rows: Positions) -> Values | None:
+def _side(found: PairSource, path: FilePath | None, rows: Positions) -> AnyArray | None:
     """Side-information: of the file that is named, or else what the source itself has."""
     if path is None:
         return None if found.side is None else found.side(rows)
@@ -225,10 +225,10 @@ def from_gallery(gallery: GalleryOfPairs, name: FilePath, version: str | None = 
     raise NotFound(f"train on {text}", expected=expected, found="none of that name")
 
 
-def labels_of(gallery: GalleryOfPairs, column: str) -> Callable[[IdArray], IdArray]:
+def labels_of(gallery: GalleryOfPairs, column: str) -> Callable[[AnyArray], AnyArray]:
     """Reads the classes of items from a column."""
 
-    def read(ids: IdArray) -> IdArray:
+    def read(ids: AnyArray) -> AnyArray:
         values = gallery.get(ids.tolist(), [column]).column(column)
         if values.null_count:
             asked = f"train with labels {column}"
@@ -248,7 +248,7 @@ def _of_version(gallery: GalleryOfPairs, name: str) -> PairSource:
         expected = "a version with vectors in the gallery"
         raise NotFound(f"train on {name}", expected=expected, found="none", fix=_elsewhere(), kind="version") from error
 
-    def side(rows: Positions) -> Values | None:
+    def side(rows: Positions) -> AnyArray | None:
         values = gallery.vectors(ids[rows].tolist(), name, side=True)
         return None if np.isnan(values).any() else values
 
@@ -295,7 +295,7 @@ def from_file(path: FilePath, version: EmbeddingVersion | None = None) -> PairSo
     )
 
 
-def read_vectors(path: FilePath) -> dict[str, Values]:
+def read_vectors(path: FilePath) -> dict[str, AnyArray]:
     """Read `vector`, and where they are there `id`, `label` and `side`, from a file.
 
     Args:
@@ -319,7 +319,7 @@ def read_vectors(path: FilePath) -> dict[str, Values]:
 SUFFIXES = (".npy", ".npz", ".parquet", ".arrow", ".ipc", ".feather")
 
 
-def _read(file: Path) -> dict[str, Values]:
+def _read(file: Path) -> dict[str, AnyArray]:
     if file.suffix == ".npy":
         return {VECTOR: np.load(file, allow_pickle=False)}
     if file.suffix == ".npz":
