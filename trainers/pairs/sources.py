@@ -20,7 +20,6 @@ from compatstore.paths import is_file
 from compatstore.trainers.pairs.pairs import Pairs, require_unique
 from compatstore.versions import EmbeddingVersion
 
-
 AnyArray = npt.NDArray[np.generic]
 FilePath = str | PathLike[str]
 VECTOR, ID, LABEL, SIDE = COLUMNS = ("vector", "id", "label", "side")
