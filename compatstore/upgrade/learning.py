@@ -136,9 +136,9 @@ def learn(
     unseen = judges if at_hand is None else judges[at_hand.unseen[judges]]
     if stays is not None:
         best, taken = judge(stays.taught, judges), False
-    elif at_hand is not None and run.path == (run.given,) and len(unseen) < FEWEST_PAIRS:
+    elif run.path == (run.given,) and (at_hand is None or len(unseen) < FEWEST_PAIRS):
         steps.end()
-        return _note(context, tried, f"kept: it was trained on all pairs but {len(unseen)}")
+        return _note(context, tried, "kept: too few pairs that it was not trained on compare it with others")
     elif at_hand is None or len(unseen) < FEWEST_PAIRS:
         best, taken = _best(judged), True
     else:

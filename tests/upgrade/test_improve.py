@@ -8,7 +8,7 @@ import pytest
 import compatstore as cs
 from compatstore import trainers
 from compatstore.errors import Interrupted, UpgradeError
-from compatstore.trainers import MeanShift, Pairs, Ridge
+from compatstore.trainers import MeanShift, Pairs, Procrustes, Ridge
 from digits import load_digits
 
 pytestmark = pytest.mark.full
@@ -128,8 +128,9 @@ def test_a_transform_that_has_nothing_to_learn_is_kept(tmp_path):
 def test_where_it_has_seen_nearly_all_pairs_it_is_kept(tmp_path):
     exact = Ridge().fit(Pairs(SOURCE, NATIVE, source_version=V1, target_version=V2))
     gallery = make(tmp_path / "g.lance", exact)
-    result = gallery.upgrade("v2", backfill=0.1, learn=IMPROVE)
+    result = gallery.upgrade("v2", backfill=0.1, learn=cs.Learn(improve=True, first=150, candidates=(Procrustes(),)))
     assert result.state == "ready"
+    assert lessons(gallery)[-1].startswith("kept: too few pairs")
     assert len(gallery.artifacts) == 1
 
 
