@@ -170,13 +170,13 @@ def export(output: Output, /, artifact: str, out: str, vectors: str | None, **op
     """
     from compatstore.artifacts import Artifact
     from compatstore.devices.export import export as write
-    from compatstore.trainers.pairs.vector_files import read_vectors
+    from compatstore.trainers.pairs.sources import read_vectors
 
     first = Artifact.load(artifact)
     if vectors is not None:
-        measured = read_vectors(vectors, "vector", "id", "label", "side")
-        options["vectors"] = measured.vectors
-        options["side"] = measured.side if first.manifest.side_source is not None else None
+        measured = read_vectors(vectors)
+        options["vectors"] = measured["vector"]
+        options["side"] = measured.get("side") if first.manifest.side_source is not None else None
     result = write(first, out, **options)
     output.show(result, _exported)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -22,13 +21,13 @@ from compatstore.gallery import Gallery
 from compatstore.shown import Table, table
 from compatstore.trainers import Augmentation, Images, Pairs, Refreshed, TrainedModel, images_of_items
 from compatstore.trainers.images.trained_model import require_free
-from compatstore.trainers.pairs.gallery_pairs import match_pairs, names_a_file
+from compatstore.trainers.pairs.sources import from_file, from_gallery, labels_of, match_pairs
 
 if TYPE_CHECKING:
     from compatstore.arrays import FloatArray
     from compatstore.trainers import BT2, Independent
     from compatstore.trainers.images.compatible import CompatibleTraining
-    from compatstore.trainers.side.training import SideTrainer
+    from compatstore.trainers.side import SideTrainer
     from compatstore.trainers.training import EpochProgress
     from compatstore.versions import EmbeddingVersion
 
@@ -82,43 +81,29 @@ def read_pairs(
     if gallery is None and any(names):
         raise InvalidInput("train with --from and --to", expected="--gallery too", found="none")
     head = None if target_head is None else read_array(target_head, "head")
-    versions: list[EmbeddingVersion | None] = [None, None]
-    if gallery is not None:
+    classes: Callable[..., Any] | None = None
+    if gallery is None:
+        left, right = from_file(source), from_file(target)
+    else:
         opened = Gallery.open(gallery, trust_code=trust_code)
-        if not (names_a_file(opened, source) and names_a_file(opened, target)):
-            matched = match_pairs(
-                opened,
-                source,
-                target,
-                labels=labels,
-                side=side,
-                target_side=target_side,
-                head=head,
-                source_version=source_version,
-                target_version=target_version,
-            )
-            say(str(matched))
-            return matched.pairs
-        versions = [None if name is None else opened.version(name) for name in names]
-    load = partial(Pairs.load, source, missing="drop" if drop_missing else "refuse")
-    loaded = load(target, head=head, source_version=versions[0], target_version=versions[1])
-    found: dict[str, Any] = {
-        "side": None if side is None else _beside(load(side), loaded, side),
-        "target_side": None if target_side is None else _beside(load(target_side), loaded, target_side),
-        "labels": None if labels is None else read_array(labels, "label", "labels"),
-    }
-    return replace(loaded, **{name: value for name, value in found.items() if value is not None})
-
-
-def _beside(joined: Pairs, pairs: Pairs, path: str) -> FloatArray:
-    """Side-information of a file of its own, in the order of the pairs: by id, or by position."""
-    if pairs.ids is None or joined.ids is None:
-        return joined.target
-    rows = {item: row for row, item in enumerate(joined.ids.tolist())}
-    missing = [item for item in pairs.ids.tolist() if item not in rows]
-    if missing:
-        raise InvalidInput(f"pair rows by id with {path}", expected="all ids", found=f"no {missing[0]!r}")
-    return joined.target[[rows[item] for item in pairs.ids.tolist()]]
+        left, right = (
+            from_gallery(opened, side_of, version) for side_of, version in zip((source, target), names, strict=True)
+        )
+        if labels is not None and (left.in_gallery or right.in_gallery):
+            classes = labels_of(opened, labels)
+    if labels is not None and classes is None:
+        known = read_array(labels, "label", "labels")
+        if len(known) != left.rows:
+            expected = f"{left.rows} values, in the order of {left.what}"
+            raise InvalidInput(f"train with labels {labels}", expected=expected, found=str(len(known)))
+        left = replace(left, labels=lambda rows: known[rows])
+    missing: Literal["refuse", "drop"] = "drop" if drop_missing else "refuse"
+    found, matched = match_pairs(
+        left, right, labels=classes, side=side, target_side=target_side, head=head, missing=missing
+    )
+    if gallery is not None:
+        say(matched)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

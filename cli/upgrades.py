@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from compatstore.gallery import Gallery
     from compatstore.trainers.pairs.learn import Learn
     from compatstore.upgrade.leases.lease import Paused
-    from compatstore.upgrade.refit import Refitter
     from compatstore.versions import EmbeddingVersion
 
 
@@ -53,24 +52,20 @@ class Learning:
     """What an upgrade learns.
 
     Args:
-        learn: waves: where no artifact leads to TARGET, learn a transform from what is embedded, wave by wave; refit:
-            correct the artifact's transform by what the backfill has embedded, a fifth of which is drawn at random to
-            validate that; none: refuse where no artifact leads to TARGET.
+        learn: waves: where no artifact leads to TARGET, learn a transform from what is embedded, wave by wave; improve:
+            do so as well where one leads there, and take a correction of it or another transform if that is better;
+            none: refuse where no artifact leads to TARGET.
     """
 
-    learn: Literal["waves", "refit", "none"] = "waves"
+    learn: Literal["waves", "improve", "none"] = "waves"
 
-    def learner(self) -> Learn | Refitter | None:
+    def learner(self) -> Learn | None:
         """What stands for it in Python."""
         if self.learn == "none":
             return None
-        if self.learn == "refit":
-            from compatstore.trainers import Refit
-
-            return Refit()
         from compatstore.trainers.pairs.learn import Learn
 
-        return Learn()
+        return Learn(improve=self.learn == "improve")
 
 
 def settings_kinds() -> dict[str, type]:

@@ -26,7 +26,7 @@ FORMER = {
     "--via": "--transform",
     "--encoders": "--encoder",
     "--no-learn": "--set learn=none",
-    "--refit": "--set learn=refit",
+    "--refit": "--set learn=improve",
 }
 _ENCODERS = "compatstore.encoders"  # of a context: version -> spec, as `--encoder` names them
 Function = TypeVar("Function", bound=Callable[..., object])

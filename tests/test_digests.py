@@ -29,7 +29,7 @@ def test_zeros_of_either_sign_and_values_beyond_float16_are_digested_without_a_w
 
 
 IDS = [f"item-{number}" for number in range(4000)]
-DOMAINS = ("backfill", "refit", "estimate", "report")
+DOMAINS = ("backfill", "learn", "estimate", "report")
 
 
 def test_a_seed_depends_on_domain_and_number():

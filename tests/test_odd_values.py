@@ -295,7 +295,7 @@ def method_targets():
         yield Target(name, lambda gallery, owner=owner, name=name: getattr(owner(), name.split(".")[1]), good)
     for name in trainers.__all__:
         on_pairs = trainers._HOMES[name].startswith("compatstore.trainers.pairs.")
-        if on_pairs and name not in ("Comparison", "Pairs", "Refit"):
+        if on_pairs and name not in ("Comparison", "Pairs"):
             yield Target(f"{name}.fit", lambda gallery, name=name: quick(name).fit, lambda: {"pairs": pairs()})
     for name in (*IMAGE_TRAINERS, *SIDE_TRAINERS):
         yield Target(
@@ -322,15 +322,6 @@ def method_targets():
             f"TrainedModel.{name}", lambda gallery, name=name: getattr(model(), name), lambda good=good: dict(good)
         )
     yield Target("TrainedModel.load", lambda gallery: trainers.TrainedModel.load, lambda: {"path": "m.model"})
-    yield Target(
-        "Refit.fit", lambda gallery: trainers.Refit().fit, lambda: {"current": linear(), "gathered": gathered()}
-    )
-
-
-def gathered():
-    from compatstore.upgrade.refit import Gathered
-
-    return Gathered(source=OLD, target=NEW, validation_rows=np.arange(20), native=0.5)
 
 
 def function():
@@ -342,6 +333,8 @@ def quick(name):
     known = inspect.signature(kind).parameters
     if name == "Auto":
         return kind(candidates=(trainers.Ridge(),))
+    if name == "Correction":
+        return kind(current=linear())
     return kind(**{key: value for key, value in SETTINGS.items() if key in known})
 
 

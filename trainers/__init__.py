@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from compatstore.trainers.images.terms import BCT, RACT, FocalDistillation, LCEAlignment, Regression, UniBCT
     from compatstore.trainers.images.trained_model import TrainedModel
     from compatstore.trainers.pairs.auto import Auto
+    from compatstore.trainers.pairs.correction import Correction
     from compatstore.trainers.pairs.fastfill import FastFill
     from compatstore.trainers.pairs.fct import FCT
     from compatstore.trainers.pairs.kernel_ridge import KernelRidge
     from compatstore.trainers.pairs.pairs import Pairs
-    from compatstore.trainers.pairs.refit import Refit
     from compatstore.trainers.pairs.residual import RBT, DriftAdapter, QueryAdapter, Residual
     from compatstore.trainers.pairs.ridge import (
         DiagonalScale,
@@ -35,10 +35,9 @@ if TYPE_CHECKING:
         Procrustes,
         Ridge,
     )
+    from compatstore.trainers.pairs.selection import Comparison
     from compatstore.trainers.pairs.through_head import LCE, DMUHead
-    from compatstore.trainers.pairs.trainer import Comparison
-    from compatstore.trainers.side.models import Alternate, Autoencoder, SimCLR
-    from compatstore.trainers.side.training import SideModel
+    from compatstore.trainers.side import Alternate, Autoencoder, SideModel, SimCLR
 
 __all__ = [
     "BCT",
@@ -54,6 +53,7 @@ __all__ = [
     "Autoencoder",
     "Comparison",
     "CompatibleModel",
+    "Correction",
     "DMUHead",
     "DiagonalScale",
     "DriftAdapter",
@@ -70,7 +70,6 @@ __all__ = [
     "Pairs",
     "Procrustes",
     "QueryAdapter",
-    "Refit",
     "Refreshed",
     "Regression",
     "Residual",
@@ -82,47 +81,28 @@ __all__ = [
     "images_of_items",
 ]
 
-_HOMES = {
-    "BCT": "compatstore.trainers.images.terms",
-    "BT2": "compatstore.trainers.images.bt2",
-    "DMU": "compatstore.trainers.images.dmu",
-    "FCT": "compatstore.trainers.pairs.fct",
-    "LCE": "compatstore.trainers.pairs.through_head",
-    "RACT": "compatstore.trainers.images.terms",
-    "RBT": "compatstore.trainers.pairs.residual",
-    "Alternate": "compatstore.trainers.side.models",
-    "Augmentation": "compatstore.trainers.images.images",
-    "Auto": "compatstore.trainers.pairs.auto",
-    "Autoencoder": "compatstore.trainers.side.models",
-    "Comparison": "compatstore.trainers.pairs.trainer",
-    "CompatibleModel": "compatstore.trainers.images.compatible",
-    "DMUHead": "compatstore.trainers.pairs.through_head",
-    "DiagonalScale": "compatstore.trainers.pairs.ridge",
-    "DriftAdapter": "compatstore.trainers.pairs.residual",
-    "FastFill": "compatstore.trainers.pairs.fastfill",
-    "FocalDistillation": "compatstore.trainers.images.terms",
-    "Images": "compatstore.trainers.images.images",
-    "ImagesOfItems": "compatstore.trainers.images.given_vectors",
-    "Independent": "compatstore.trainers.images.classification",
-    "KernelRidge": "compatstore.trainers.pairs.kernel_ridge",
-    "LCEAlignment": "compatstore.trainers.images.terms",
-    "LowRankAffine": "compatstore.trainers.pairs.ridge",
-    "LowRankRidge": "compatstore.trainers.pairs.ridge",
-    "MeanShift": "compatstore.trainers.pairs.ridge",
-    "Pairs": "compatstore.trainers.pairs.pairs",
-    "Procrustes": "compatstore.trainers.pairs.ridge",
-    "QueryAdapter": "compatstore.trainers.pairs.residual",
-    "Refit": "compatstore.trainers.pairs.refit",
-    "Refreshed": "compatstore.trainers.images.given_vectors",
-    "Regression": "compatstore.trainers.images.terms",
-    "Residual": "compatstore.trainers.pairs.residual",
-    "Ridge": "compatstore.trainers.pairs.ridge",
-    "SideModel": "compatstore.trainers.side.training",
-    "SimCLR": "compatstore.trainers.side.models",
-    "TrainedModel": "compatstore.trainers.images.trained_model",
-    "UniBCT": "compatstore.trainers.images.terms",
-    "images_of_items": "compatstore.trainers.images.given_vectors",
+_NAMES = {
+    "images.bt2": "BT2",
+    "images.classification": "Independent",
+    "images.compatible": "CompatibleModel",
+    "images.dmu": "DMU",
+    "images.given_vectors": "ImagesOfItems Refreshed images_of_items",
+    "images.images": "Augmentation Images",
+    "images.terms": "BCT FocalDistillation LCEAlignment RACT Regression UniBCT",
+    "images.trained_model": "TrainedModel",
+    "pairs.auto": "Auto",
+    "pairs.correction": "Correction",
+    "pairs.fastfill": "FastFill",
+    "pairs.fct": "FCT",
+    "pairs.kernel_ridge": "KernelRidge",
+    "pairs.pairs": "Pairs",
+    "pairs.residual": "DriftAdapter QueryAdapter RBT Residual",
+    "pairs.ridge": "DiagonalScale LowRankAffine LowRankRidge MeanShift Procrustes Ridge",
+    "pairs.selection": "Comparison",
+    "pairs.through_head": "DMUHead LCE",
+    "side": "Alternate Autoencoder SideModel SimCLR",
 }
+_HOMES = {name: f"compatstore.trainers.{module}" for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:

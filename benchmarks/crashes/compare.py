@@ -15,7 +15,7 @@ def differences(one: State, other: State, kind: Kind, touched: set[str]) -> tupl
     """Compare row by row.
 
     The same items with the same sources must be there, the same version active, and vectors of the same origin must be
-    equal (what a refit makes depends on what was native by then). Which items are native may differ where the order of
+    equal (what is learned depends on what was native by then). Which items are native may differ where the order of
     arrival explains it: those that the app wrote to, and of the others at most as many as it wrote to, because each
     write moves the end of the budget.
 

@@ -40,14 +40,11 @@ def upgrade(share: float, max_rows: int | None = None) -> Callable[[cs.Gallery, 
     )
 
 
-def upgrade_and_refit(share: float) -> Callable[[cs.Gallery, Report], object]:
-    """The same, with a transform that is corrected by what was embedded."""
-
-    def run(gallery: cs.Gallery, progress: Report) -> object:
-        refit = LeastSquares(lambda: progress(Progress("refit", 0, 0, 0.0)))
-        return gallery.upgrade("v2", backfill=cs.Backfill(share=share, order="sigma"), learn=refit, progress=progress)
-
-    return run
+def improve(share: float) -> Callable[[cs.Gallery, Report], object]:
+    """The same, with a transform that is improved by what was embedded."""
+    return lambda gallery, progress: gallery.upgrade(
+        "v2", backfill=cs.Backfill(share=share, order="sigma"), learn=LeastSquares(), progress=progress
+    )
 
 
 def roll_back(gallery: cs.Gallery, _: Report) -> object:
@@ -70,13 +67,13 @@ SCRIPT = (
     Command("upgrade, 20 % native", ("expand", "hop", "backfill", "fold"), upgrade(0.2)),
     Command("abort", ("abort",), abort),
     Command("upgrade, 10 % native", ("expand", "hop", "backfill", "fold"), upgrade(0.1, MAX_ROWS)),
-    Command("upgrade, 30 % native, refit", ("hop", "backfill", "fold", "refit"), upgrade_and_refit(0.3)),
+    Command("upgrade, 30 % native, improved", ("hop", "backfill", "fold", "learn"), improve(0.3)),
     Command("cutover", ("cutover",), lambda gallery, progress: gallery.cutover("v2", progress=progress)),
     Command("rollback", ("rollback",), roll_back),
     Command("optimize", ("optimize",), optimize),
     Command("upgrade again", ("expand", "hop"), upgrade(0.3)),
     Command("cutover again", ("cutover",), lambda gallery, progress: gallery.cutover("v2", progress=progress)),
-    Command("upgrade, 50 % native, refit, while active", ("hop", "backfill", "fold", "refit"), upgrade_and_refit(0.5)),
+    Command("upgrade, 50 % native, improved, while active", ("hop", "backfill", "fold", "learn"), improve(0.5)),
     Command("retire", ("retire",), lambda gallery, _: gallery.retire("v1")),
 )
 LIMITED = 2  # number of the command whose budget is `MAX_ROWS`

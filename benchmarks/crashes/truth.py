@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Literal
@@ -14,7 +15,7 @@ import numpy as np
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.integrations.models import FrameworkModel
-from compatstore.upgrade.refit import Gathered, Refitted
+from compatstore.upgrade.lesson import Lesson, Taught
 
 SOURCE_DIM, TARGET_DIM, SIDE_DIM = 12, 16, 5
 LABELS = 4
@@ -105,24 +106,20 @@ def linear(weight: np.ndarray, method: str) -> Artifact:
 
 @lru_cache(1)
 def bridge() -> Artifact:
-    """h: the linear part, with an error that a refit can find."""
+    """h: the linear part, with an error that a correction can find."""
     return linear(_MIXING + _ERROR, "known")
 
 
-class LeastSquares:
-    """A refitter that takes the best matrix for what was gathered; it says when it is called.
+@dataclass(frozen=True, kw_only=True)
+class LeastSquares(cs.Learn):
+    """Improves the transform in a blink: by the best matrix for all pairs."""
 
-    Args:
-        call: Told that a refit begins.
-    """
+    first: int | None = 40
+    improve: bool = True
+    least_gain = None
 
-    holdout = 0.3
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._call = call
-
-    def fit(self, current: Artifact, gathered: Gathered) -> Refitted:
-        """Learn again; the figures say that it helped, as it does where there are more rows than dimensions."""
-        self._call()
-        weight = np.linalg.lstsq(gathered.source, gathered.target, rcond=None)[0]
-        return Refitted(artifact=linear(weight, "refitted"), before=1.0, after=0.5, standard_error=0.01)
+    def teach(self, lesson: Lesson, tried: Callable[[int, int, float], None] | None = None) -> list[Taught]:
+        """Learn again; what it made of the pairs that it knows is a little better than it is."""
+        weight = np.linalg.lstsq(lesson.source, lesson.target, rcond=None)[0]
+        transformed = lesson.source @ weight.astype(np.float32)
+        return [Taught(name="least squares", artifact=linear(weight, "refitted"), transformed=transformed)]

@@ -55,11 +55,6 @@ SIZES = {
             name="cpu", pairs=6000, queries=1000, gallery=3000, epochs=30, batch_size=256, branch_width=256,
             mixer_width=512, precision="bfloat16",
         ),
-        # For choices that are made many times over, on sets that no page reports.
-        Size(
-            name="tuning", pairs=6000, queries=400, gallery=1200, epochs=5, batch_size=256, branch_width=64,
-            mixer_width=128, precision="bfloat16",
-        ),
         # Four times the pairs and nothing else, to see what a small set of pairs decides.
         Size(
             name="many", pairs=24_000, queries=1000, gallery=3000, epochs=30, batch_size=256, branch_width=256,

@@ -31,7 +31,6 @@ from compatstore.upgrade.estimates.trial import SampleSettings
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.plan import Plan, make_plan
 from compatstore.upgrade.progress import Progress
-from compatstore.upgrade.refit import Refitter
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
@@ -57,7 +56,7 @@ class UpgradeVerbs(VersionVerbs):
         transform: Artifact | str | os.PathLike[str] | None = None,
         backfill: float | Backfill | None = None,
         gates: Gates | None = None,
-        learn: Learn | Refitter | None = LEARN,
+        learn: Learn | None = LEARN,
         run: RunSettings | None = None,
         dry_run: Literal[False] = False,
         progress: Callable[[Progress], None] | None = None,
@@ -72,7 +71,7 @@ class UpgradeVerbs(VersionVerbs):
         transform: Artifact | str | os.PathLike[str] | None = None,
         backfill: float | Backfill | None = None,
         gates: Gates | None = None,
-        learn: Learn | Refitter | None = LEARN,
+        learn: Learn | None = LEARN,
         run: RunSettings | None = None,
         dry_run: Literal[True],
         progress: Callable[[Progress], None] | None = None,
@@ -85,7 +84,7 @@ class UpgradeVerbs(VersionVerbs):
         transform: Artifact | str | os.PathLike[str] | None = None,
         backfill: float | Backfill | None = None,
         gates: Gates | None = None,
-        learn: Learn | Refitter | None = LEARN,
+        learn: Learn | None = LEARN,
         run: RunSettings | None = None,
         dry_run: bool = False,
         progress: Callable[[Progress], None] | None = None,
@@ -109,9 +108,9 @@ class UpgradeVerbs(VersionVerbs):
                 the target has an encoder, the upgrade teaches itself. It embeds a random sample, learns from it, judges
                 what would be served, hops, and goes on in waves until the budget or the target quality is reached;
                 without any limit it embeds the first sample alone, or everything if that takes less time than learning.
-                Searches use both versions as one once that is sure to be better. `trainers.Refit()`: where there is an
-                artifact, it is corrected; where held-out rows come nearer to their natives, the remaining rows are
-                hopped again. None: nothing, and an upgrade without an artifact is refused.
+                Searches use both versions as one once that is sure to be better. `Learn(improve=True)`: an artifact
+                that leads to the target is only the first transform of such an upgrade, which takes a correction of it
+                or another transform that is better. None: nothing, and an upgrade without an artifact is refused.
             run: Engine; device and precision of the hop; batches, retries and pace of the backfill.
             dry_run: Return what the call would do and cost, and what it is expected to give; nothing is written. Gates
                 are estimated from a sample, which is embedded natively and not kept; `estimate.passed` says whether
@@ -143,13 +142,12 @@ class UpgradeVerbs(VersionVerbs):
         """
         request, asked = _requested(backfill, gates)  # refused before anything is registered or linked
         settings, via = run or RunSettings(), _id_of(transform)
-        learner, refit = (learn, None) if isinstance(learn, Learn) else (None, learn)
-        resolved = partial(resolve_run, via=via, holdout=None if refit is None else refit.holdout, learner=learner)
+        resolved = partial(resolve_run, via=via, learner=learn)
         if dry_run:
             catalog = self._catalog if isinstance(target, str) else self._catalog.supposing(target)
             name = target if isinstance(target, str) else target.name
             context = resolved(catalog, name, backfill=request)
-            return _plan(context, asked, settings.precision, learner, progress)
+            return _plan(context, asked, settings.precision, progress)
         if isinstance(target, EmbeddingVersion):
             if target.name in self.versions():
                 known = self.version(target.name, encoders=False)
@@ -174,8 +172,7 @@ class UpgradeVerbs(VersionVerbs):
                 work.should_stop,
                 settings=settings,
                 engine=engine,
-                refit=refit,
-                learner=learner,
+                learner=learn,
                 gates=asked,
             )
             if estimate is not None:
@@ -287,7 +284,6 @@ def _plan(
     context: UpgradeContext,
     asked: Gates,
     precision: PrecisionRequest,
-    learner: Learn | None,
     progress: Callable[[Progress], None] | None,
 ) -> Plan:
     """What an upgrade would do and cost; read-only."""

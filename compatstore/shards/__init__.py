@@ -34,7 +34,6 @@ from compatstore.storage.location import is_pattern, locate
 from compatstore.storage.store import matching
 from compatstore.trainers.pairs.learn import Learn
 from compatstore.upgrade.progress import Progress
-from compatstore.upgrade.refit import Refitter
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
@@ -128,7 +127,7 @@ class Shards:
         transform: str | None = None,
         backfill: float | Backfill | None = None,
         gates: Gates | None = None,
-        learn: Learn | Refitter | None = LEARN,
+        learn: Learn | None = LEARN,
         run: RunSettings | None = None,
         progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,

@@ -194,9 +194,7 @@ class RunRecord:
         price_per_item: Money that embedding an item costs, or None where that is not known.
         ended_by: The limit that ended the backfill, or "".
         write_mode: How natives are stored.
-        holdout: Share of the backfill that is drawn at random, for a refit to be judged by; 0 where none was asked for.
-        refit_of: Id of the artifact that a refit took the place of in the path, or "".
-        refit_at: Native items when a refit was last tried.
+        given: Id of the artifact that a self-training upgrade began with, or "".
         begun: Number of the lease under which it began.
         lease: Number of the first lease whose staged natives count: that under which the target's columns were made, or
             which last folded what was staged.
@@ -223,9 +221,7 @@ class RunRecord:
     price_per_item: float | None = None
     ended_by: str = ""
     write_mode: WriteMode = "auto"
-    holdout: float = 0.0
-    refit_of: str = ""
-    refit_at: int = 0
+    given: str = ""
     begun: int = 0
     lease: int = 0
     reads: str = ""

@@ -61,7 +61,7 @@ from compatstore.upgrade.requests.queries import Queries, column_of, is_told
 from compatstore.upgrade.states import BACKFILL, CUTOVER, require_open, set_run
 
 NEW = 1 / 3  # of the pairs that judge, below which a transform that stays is not judged again
-MEASUREMENTS = 5  # after the fits of a lesson, as far as known before they end: of three transforms, and two more
+MEASUREMENTS = 5  # after the fits of a lesson, about: of three transforms, and two more
 STEP, GAIN = "learn", "gain"  # the step, and what ends a run whose further natives are sure to gain nothing
 
 
@@ -87,21 +87,9 @@ class _Judged(NamedTuple):
         return float(self.values[self.found.counted].mean())
 
 
-class Learned(NamedTuple):
-    """What a lesson came to.
-
-    Attributes:
-        run: With the learned artifact as its path where one was taken, and `ended_by` where more does not pay.
-        found: As a sentence.
-    """
-
-    run: RunRecord
-    found: str
-
-
 def learn(
     context: UpgradeContext, learner: Learner, asked: Gates, monitor: Monitor, full: FullBackfill | None = None
-) -> Learned:
+) -> tuple[RunRecord, str]:
     """Learn from the native items, and take what serves best; what was found is in the history either way.
 
     Args:
@@ -110,6 +98,10 @@ def learn(
         asked: How they are judged.
         monitor: Progress and stop, over all of the lesson.
         full: The full backfill that is chosen instead if it is faster; None if none may be.
+
+    Returns:
+        The run, with the learned artifact as its path where one was taken, and `ended_by` where more does not pay; and
+        what was found, as a sentence.
 
     Raises:
         InvalidInput: There is no such column of labels.
@@ -128,7 +120,6 @@ def learn(
     steps = _LessonSteps(monitor, full)
     taught = learner.teach(lesson, steps.fitted) if stays is None else []
     usable = [one for one in taught if form.searchable(one.transformed).all()]
-    steps.measure(len(usable), again=at_hand is not None)
     if not usable and stays is None:
         return _note(context, tried, f"no method can learn from {len(lesson)} pairs")
     searched = gallery_to_search(context, asked)
@@ -145,6 +136,9 @@ def learn(
     unseen = judges if at_hand is None else judges[at_hand.unseen[judges]]
     if stays is not None:
         best, taken = judge(stays.taught, judges), False
+    elif run.path == (run.given,) and (at_hand is None or len(unseen) < FEWEST_PAIRS):
+        steps.end()
+        return _note(context, tried, "kept: too few pairs that it was not trained on compare it with others")
     elif at_hand is None or len(unseen) < FEWEST_PAIRS:
         best, taken = _best(judged), True
     else:
@@ -190,7 +184,7 @@ class _LessonSteps:
     """
 
     def __init__(self, monitor: Monitor, full: FullBackfill | None) -> None:
-        self._monitor, self._full, self._fits, self._done, self._total = monitor, full, 0, 0, 0
+        self._monitor, self._full, self._done, self._total = monitor, full, 0, MEASUREMENTS
         monitor.begin()
 
     def fitted(self, done: int, total: int, seconds: float) -> None:
@@ -199,15 +193,10 @@ class _LessonSteps:
         Raises:
             LearningTakesLonger: The others take longer than the full backfill.
         """
-        self._done, self._fits = done, total
-        self._monitor.reach(done, total + MEASUREMENTS)
+        self._done, self._total = done, total + MEASUREMENTS
+        self._monitor.reach(done, self._total)
         if self._full is not None and self._full.is_faster(seconds):
             raise LearningTakesLonger(seconds)
-
-    def measure(self, transforms: int, *, again: bool) -> None:
-        """Count the measurements to come: of each transform, again beside the one at hand, of weights, of the table."""
-        self._done = self._fits
-        self._total = self._fits + (2 * transforms + 1 if again else transforms) + 2
 
     def next(self) -> None:
         """Count a measurement; the last step is `end`."""
@@ -402,7 +391,7 @@ def _errors(made: FloatArray, native: FloatArray) -> Doubles:
 
 def _take(
     context: UpgradeContext, run: RunRecord, record: ArtifactRecord | None, fusion: Fusion, asked: Gates, what: str
-) -> Learned:
+) -> tuple[RunRecord, str]:
     """Store what was chosen, in one commit: the artifact in the run's path, and how both versions are searched."""
 
     def change(registry: Registry) -> Registry:
@@ -419,11 +408,11 @@ def _take(
     note = f"{what}; {in_words(fusion, run.target, asked)}"
     entry = HistoryEntry(STEP, run.target, artifact=run.path[-1], rows=run.learned_at, note=note)
     edit(context.catalog.store, change, entry)
-    return Learned(run, note)
+    return run, note
 
 
-def _note(context: UpgradeContext, run: RunRecord, why: str) -> Learned:
-    return Learned(set_run(context.catalog, run, HistoryEntry(STEP, run.target, rows=run.learned_at, note=why)), why)
+def _note(context: UpgradeContext, run: RunRecord, why: str) -> tuple[RunRecord, str]:
+    return set_run(context.catalog, run, HistoryEntry(STEP, run.target, rows=run.learned_at, note=why)), why
 
 
 def _promise(context: UpgradeContext, best: _Judged, fusion: Fusion, share: float, asked: Gates) -> None:

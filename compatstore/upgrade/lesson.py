@@ -18,7 +18,7 @@ from compatstore.digests import digest_half
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.cells import classes_of, random_scores
-from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, draw
+from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, order
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.sample import require_labels
@@ -43,6 +43,7 @@ class Lesson:
         seed: Of the run.
         classes: (n,) intp, the class of each item, -1 for none; None where no labels are named.
         native_share: Share of the gallery that is native, in [0, 1].
+        given: The transform that the upgrade began with, whose correction is a candidate; or None.
     """
 
     source: FloatArray
@@ -53,6 +54,7 @@ class Lesson:
     seed: int
     classes: Positions | None = None
     native_share: float = 0.0
+    given: Artifact | None = None
 
     def __len__(self) -> int:
         return len(self.source)
@@ -82,6 +84,10 @@ class Learner(Protocol):
     @property
     def growth(self) -> float:
         """How many times as many items are native after a wave as before it, above 1."""
+
+    @property
+    def improve(self) -> bool:
+        """True if it also learns where an artifact leads to the target, of which it makes a correction."""
 
     def first_rows(self, items: int) -> int:
         """Items of the first wave, by the number of the gallery's items."""
@@ -129,9 +135,9 @@ def lesson_of(context: UpgradeContext, labels: str | None) -> tuple[Lesson, Posi
     rows = TableRows(context)
     native = rows.native() & _native_in_source(context)
     picked = np.flatnonzero(native)
-    order = np.argsort(-random_scores(rows.ids.take(picked), _DRAW, run.seed), kind="stable")
-    picked = picked[order][:MOST_PAIRS]
-    drawn = draw(RANDOM, rows, run.seed)
+    shuffled = np.argsort(-random_scores(rows.ids.take(picked), _DRAW, run.seed), kind="stable")
+    picked = picked[shuffled][:MOST_PAIRS]
+    drawn = order(RANDOM, rows, run.seed)
     at_random = native.copy() if run.policy in AT_RANDOM else np.zeros(len(native), bool)
     at_random[drawn[: _before_gap(native[drawn])]] = True
     source, target = context.source, context.target
@@ -154,6 +160,7 @@ def lesson_of(context: UpgradeContext, labels: str | None) -> tuple[Lesson, Posi
         seed=run.seed,
         classes=classes,
         native_share=float(rows.native().mean()) if len(rows.ids) else 0.0,
+        given=catalog.artifact(run.given) if run.given else None,
     )
     judges = np.flatnonzero(at_random[picked])
     if classes is not None:

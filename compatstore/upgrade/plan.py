@@ -37,7 +37,7 @@ class Step:
     """One step of a plan.
 
     Attributes:
-        name: expand, hop, backfill, learn, refit, catch-up, index, cutover.
+        name: expand, hop, backfill, learn, catch-up, index, cutover.
         rows: Rows that it writes.
         bytes: Bytes that it writes to the table, about.
         seconds: Time that it takes on this machine, about; None where nothing can be measured.
@@ -253,10 +253,6 @@ def _backfill_steps(context: UpgradeContext, target: VersionColumns, possible: E
         note = "learn a transform from what was embedded, judge what would be served, hop the rest; after each wave"
         note += "; or embed everything, if that takes less time" if run.full_backfill == OPEN else ""
         steps.append(Step("learn", items - possible.native - todo, 0, None, note))
-    if run.holdout and run.path:
-        remain = items - possible.native - todo
-        note = "correct the transform by what was embedded and hop the rest again, where held-out rows come nearer"
-        steps.append(Step("refit", remain, remain * target.row_bytes, None, note))
     return steps
 
 

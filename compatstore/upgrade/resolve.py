@@ -30,7 +30,6 @@ def resolve_run(
     *,
     via: str | None = None,
     backfill: Backfill | None = None,
-    holdout: float | None = None,
     learner: Learner | None = None,
 ) -> UpgradeContext:
     """Decide source, path, budget and order of a run, or take up the one that is open; read-only.
@@ -40,8 +39,8 @@ def resolve_run(
         target: Version to upgrade to.
         via: Id of the artifact to use.
         backfill: What the caller named of the backfill: limits, order, seed and write mode.
-        holdout: Share of the backfill that is drawn at random, to validate a refit by.
-        learner: What learns a transform from the backfill, where no artifact leads to the target.
+        learner: What learns a transform from the backfill, where no artifact leads to the target or one is to be
+            improved.
 
     Raises:
         InvalidInput: A setting is out of its range, or the target is active already and was not upgraded to.
@@ -56,17 +55,16 @@ def resolve_run(
     run = asked.applied_to(run, _price(catalog, run, asked))
     require_policy(run.policy)
     context = UpgradeContext.of(catalog, run, snapshot)
-    if learner is not None and _is_to_learn(context, via):
+    if learner is not None and _is_to_learn(context, learner, via):
         first = min(learner.first_rows(context.count()) / max(context.count(), 1), 1.0)
         if not run.teaches and not asked.order:
             run = replace(run, policy=SPREAD)
-        full_backfill = _full_backfill(run, asked)
-        run = replace(run, teaches=True, backfill=run.backfill or first, full_backfill=full_backfill)
-        context = context.with_run(run)
-    run = replace(run, path=_path(context, via), holdout=run.holdout if holdout is None else holdout)
-    context = context.with_run(run)
-    if run.backfill > 0:
-        require_readable(run.policy, TableRows(context), learns=run.teaches and not run.path)
+        full_backfill, given = _full_backfill(run, asked), run.given if run.teaches else _given(context, via)
+        run = replace(run, teaches=True, backfill=run.backfill or first, full_backfill=full_backfill, given=given)
+        context = context.with_run(replace(run, path=run.path or ((given,) if given else ())))
+    context = context.with_run(replace(context.run, path=_path(context, via)))
+    if context.run.backfill > 0:
+        require_readable(context.run.policy, TableRows(context), learns=context.run.teaches)
     return context
 
 
@@ -127,18 +125,33 @@ def _source(catalog: Catalog, snapshot: Snapshot, target: str, via: str | None) 
     return max(candidates, key=worth, default=registry.active)
 
 
-def _is_to_learn(context: UpgradeContext, via: str | None) -> bool:
-    """Whether an upgrade has no artifact and an encoder, and is not to embed everything whatever it costs."""
+def _is_to_learn(context: UpgradeContext, learner: Learner, via: str | None) -> bool:
+    """True if an upgrade has an encoder and no artifact, or one to improve, and is not to embed all at any cost."""
     registry, run = context.registry, context.run
-    if run.path or run.teaches or via is not None or bridge_to(registry, run.target) is not None:
-        return run.teaches and via is None
+    if run.teaches:
+        return via is None or context.catalog.artifact_record(via).id == run.given
     everything = run.backfill == 1.0 and run.max_rows is None and run.max_seconds is None and run.max_cost is None
     if everything or context.catalog.encoder(run.target) is None:
+        return False
+    if learner.improve and _given(context, via):
+        return True
+    if run.path or via is not None or bridge_to(registry, run.target) is not None:
         return False
     with suppress(NotFound):
         find_path(registry, run.source, run.target, None)
         return False
     return True
+
+
+def _given(context: UpgradeContext, via: str | None) -> str:
+    """Id of the transform that leads to the target directly, or ""."""
+    registry, run = context.registry, context.run
+    wanted = None if via is None else context.catalog.artifact_record(via).id
+    with suppress(NotFound):
+        path = [registry.artifacts[one] for one in run.path] or find_path(registry, run.source, run.target, wanted)
+        if len(path) == 1 and path[0].kind == "ForwardTransform":
+            return path[0].id
+    return ""
 
 
 def _full_backfill(run: RunRecord, asked: Backfill) -> str:
@@ -158,7 +171,7 @@ def _path(context: UpgradeContext, via: str | None) -> tuple[str, ...]:
     if via is None and (run.path or run.teaches):
         return run.path
     wanted = None if via is None else context.catalog.artifact_record(via).id
-    if wanted is not None and wanted == run.refit_of:
+    if wanted is not None and wanted == run.given:
         return run.path
     if wanted is not None and kind_named(registry.artifacts[wanted].kind).acts_on == "query":
         _require_bridge(registry, run, wanted)

@@ -38,7 +38,6 @@ from compatstore.upgrade.learned_serving import has_no_gain, how_searched, serve
 from compatstore.upgrade.learning import GAIN, learn, left_to_transform, reached, require_known, require_reached
 from compatstore.upgrade.lesson import LEAST_GROWTH, Learner, wave_of
 from compatstore.upgrade.progress import Monitor, Progress
-from compatstore.upgrade.refit import Refitter, refit
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
@@ -57,9 +56,8 @@ class Controls:
         should_stop: Asked before each batch; true ends the run with `Interrupted`.
         settings: Device, precision, batches, retries and pace. The precision "auto" is decided by `run_upgrade`;
             elsewhere it is float32.
-        refit: Corrects the transform by what the backfill has gathered, or None.
         engine: Where the hop and the encoders of the backfill run.
-        learner: Learns the transform of an upgrade that has no artifact from what it embeds, or None.
+        learner: Learns the transform of a self-training upgrade from what it embeds, or None.
         gates: What such an upgrade is to reach.
         found: What its last lesson found, told with all progress.
     """
@@ -68,7 +66,6 @@ class Controls:
     should_stop: Callable[[], bool] | None = None
     settings: RunSettings = field(default_factory=RunSettings)
     engine: Engine = field(default_factory=Engine)
-    refit: Refitter | None = None
     learner: Learner | None = None
     gates: Gates = field(default_factory=Gates)
     found: str = ""
@@ -174,8 +171,6 @@ def _run_expanded(context: UpgradeContext, controls: Controls, started: float) -
         transformed += taught.transformed
     else:
         (run, backfilled), lessons = _backfill(context.later(), controls), ()
-    if controls.refit is not None:
-        run = refit(context.later(run), controls.refit)
     transformed += catch_up(context.later(run), controls)
     run = _ready(context.later(run), controls, busy=bool(transformed or backfilled))
     context = context.later(run)

@@ -56,7 +56,7 @@ def unlink(catalog: Catalog, artifact: str) -> str:
             raise UpgradeError(
                 f"unlink {record.id[:12]}", expected="an artifact that nothing uses", found=found, fix=fix
             )
-        runs = {target: run for target, run in state.runs.items() if record.id not in (*run.path, run.refit_of)}
+        runs = {target: run for target, run in state.runs.items() if record.id not in (*run.path, run.given)}
         kept = {other: linked for other, linked in state.artifacts.items() if other != record.id}
         return replace(state, artifacts=kept, runs=runs)
 
@@ -91,7 +91,7 @@ def _uses_of_version(registry: Registry, name: str) -> Iterator[tuple[str, str]]
 def _uses_of_artifact(catalog: Catalog, registry: Registry, record: ArtifactRecord) -> Iterator[tuple[str, str]]:
     """What uses an artifact, each with how to end it."""
     for run in registry.runs.values():
-        if run.open and record.id in (*run.path, run.refit_of):
+        if run.open and record.id in (*run.path, run.given):
             yield f"the upgrade to {run.target} applies it", f"End it first: {next_step.call('retire', run.source)}"
     for version in registry.live:
         columns = version.columns

@@ -54,7 +54,6 @@ UPGRADE_LAYERS = [
     "leases",
     "indexing",
     "backfilling",
-    "refit",
     "estimates",
     "judging",
     "lesson",

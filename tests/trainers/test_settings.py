@@ -18,7 +18,6 @@ from compatstore.trainers.settings import require_settings
         ("FCT", {"device": "gpu"}, "device cpu, cuda or cuda:<n>", "device='gpu'"),
         ("Ridge", {"penalties": (1.0, -1.0)}, "penalties of one value or more, each >= 0", "penalties=(1.0, -1.0)"),
         ("Auto", {"candidates": ()}, "candidates of one value or more", "candidates=()"),
-        ("Refit", {"farthest": 1.1}, "farthest from 0 to 1", "farthest=1.1"),
         ("BCT", {"dim": 4, "warmup_epochs": 31.0}, "warmup_epochs from 0 to epochs", "warmup_epochs=31.0"),
         ("SimCLR", {"temperature": 0.0}, "temperature > 0", "temperature=0.0"),
         ("Augmentation", {"largest_crop": 0.3}, "largest_crop >= smallest_crop", "largest_crop=0.3"),

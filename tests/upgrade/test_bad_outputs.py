@@ -1,4 +1,4 @@
-"""What a transform, an adapter, a refit or an encoder makes is checked as what users hand over is."""
+"""What a transform, an adapter or an encoder makes is checked as what users hand over is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from compatstore.encoders import Function
 from compatstore.errors import CorruptArtifact, InvalidInput, UpgradeError
 from compatstore.upgrade.estimates.sample import draw_sample
 from compatstore.upgrade.estimates.streaming import search_whole
-from compatstore.upgrade.refit import Refitted
 from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.upgrade.resolve import resolve_run
 
@@ -172,22 +171,6 @@ def test_an_item_whose_native_vector_cannot_be_stored_keeps_its_transformed_one(
 def test_artifacts_with_weights_that_are_not_finite_are_refused(value):
     with pytest.raises(CorruptArtifact, match=r"finite weights.*h.mixer.0.bias"):
         linear(version(), bias=value)
-
-
-@pytest.mark.full
-def test_a_refit_that_diverged_is_refused_and_the_upgrade_goes_on(tmp_path):
-    class Diverged:
-        holdout = 0.5
-
-        def fit(self, current, gathered):
-            assert np.isfinite(gathered.source).all()
-            return Refitted(artifact=linear(target, bias=np.nan), before=1.0, after=0.1, standard_error=0.0)
-
-    target = version()
-    gallery = make(tmp_path, target)
-    assert gallery.upgrade("v2", backfill=0.8, learn=Diverged()).state == "ready"
-    (entry,) = (entry for entry in gallery.maintenance.history() if entry.step == "refit refused")
-    assert "h.mixer.0.bias" in entry.note
 
 
 def test_a_chain_goes_on_with_the_rows_that_are_left(tmp_path):

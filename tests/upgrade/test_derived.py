@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given
 import compatstore as cs
 from compatstore.encoders import Precomputed
 from compatstore.errors import UpgradeError
-from compatstore.trainers import Pairs, Procrustes, Refit
+from compatstore.trainers import Pairs, Procrustes
 from galleries import items, make
 from properties import examples
 
@@ -169,13 +169,11 @@ def test_the_plan_says_that_no_encoder_is_called(tmp_path):
     assert (report.transformed, report.backfilled, encoder.asked) == (ITEMS, 0, 0)
 
 
-def test_there_is_nothing_to_correct_in_a_derivation(tmp_path):
+def test_there_is_nothing_to_improve_in_a_derivation(tmp_path):
     gallery = gallery_of(tmp_path / "g.lance", counted())
     gallery.register("short", dim=SHORT)
-    gallery.upgrade("short", backfill=0.5, learn=Refit())
-    assert "nothing to correct" in next(
-        entry.note for entry in gallery.maintenance.history() if entry.step == "refit refused"
-    )
+    gallery.upgrade("short", backfill=0.5, learn=cs.Learn(improve=True))
+    assert "learn" not in [entry.step for entry in gallery.maintenance.history()]
     np.testing.assert_array_equal(gallery.vectors(IDS[:ITEMS], "short"), VECTORS[:ITEMS, :SHORT])
 
 

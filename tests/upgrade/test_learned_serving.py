@@ -7,7 +7,8 @@ import pytest
 
 import compatstore as cs
 from compatstore.errors import GateFailed
-from compatstore.trainers import Procrustes, Ridge
+from compatstore.storage.doubts import has_shrinkage
+from compatstore.trainers import Pairs, Procrustes, Ridge
 from compatstore.upgrade.estimates.estimate import load_estimate
 from lazily import Lazy
 from tests.questions import ASKED, ITEMS, Questions
@@ -126,6 +127,28 @@ def test_a_later_call_that_asks_for_it_needs_no_other_lesson(world, tmp_path, le
     before = gallery._catalog.store.snapshot().version
     gallery.upgrade("v2", gates=gates(labels="class"), **asked)
     assert gallery._catalog.store.snapshot().version == before
+
+
+@pytest.mark.full
+def test_a_correction_of_the_given_transform_is_searched_by_shrunk_distances(world, tmp_path):
+    gallery = gallery_of(world, tmp_path)
+    v1, v2 = (gallery.version(name) for name in ("v1", "v2"))
+    some = np.random.default_rng(0).permutation(ITEMS)[:100]
+    gallery.artifacts.link(
+        Ridge(penalties=(10.0,), holdout=0.5).fit(
+            Pairs(world.spaces[0][some], world.native[some], source_version=v1, target_version=v2)
+        )
+    )
+    gallery.upgrade(
+        "v2",
+        backfill=cs.Backfill(share=0.4, order="random"),
+        gates=gates(labels="class", sample=200),
+        learn=cs.Learn(first=100, candidates=(Ridge(penalties=(0.1,)),), improve=True),
+    )
+    run = gallery._catalog.registry().runs["v2"]
+    assert run.given not in ("", *run.path)
+    assert has_shrinkage(gallery._catalog, gallery._catalog.registry().record("v2"), run.path)
+    assert gallery.explain(version="v2").shrinkage
 
 
 @pytest.mark.full

@@ -8,7 +8,7 @@ import pytest
 import compatstore as cs
 from compatstore.errors import GateFailed, Interrupted, SourceError
 from compatstore.report.files import to_markdown
-from compatstore.upgrade.backfilling.policies import draw, order
+from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 from compatstore.upgrade.requests.run_settings import RunSettings
 from galleries import SOURCE, artifact, items
@@ -172,18 +172,6 @@ def test_a_target_quality_beyond_what_can_be_embedded_is_refused(known):
     with pytest.raises(GateFailed, match=f"{len(GOOD)} of {ITEMS} items can be embedded natively"):
         known.upgrade("v2", gates=cs.Gates(target_quality=1.0, sample=300))
     assert known.status() == before
-
-
-@pytest.mark.full
-def test_rows_drawn_for_a_refit_are_drawn_from_what_can_be_embedded(gallery):
-    from compatstore.trainers import Refit
-
-    gallery.upgrade("v2", backfill=cs.Backfill(share=0.25, order="sigma"), run=AT_ONCE, learn=Refit())
-    whole = natives(gallery)
-    assert len(whole) == 100
-    rows = ArrayRows(ids=IDS)
-    drawn = [IDS[row] for row in draw("sigma", rows, 0) if IDS[row] in GOOD]
-    assert set(drawn[:20]) <= whole
 
 
 @pytest.mark.full

@@ -21,7 +21,7 @@ from compatstore.evaluation import retrieval_metrics
 from compatstore.trainers.images.compatible import FrozenSource
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.trained_model import TrainedModel
-from compatstore.trainers.pairs.gallery_pairs import GalleryOfPairs, native_ids
+from compatstore.trainers.pairs.sources import GalleryOfPairs, native_ids
 from compatstore.versions import EmbeddingVersion, Metric
 
 

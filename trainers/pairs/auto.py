@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
 from compatstore.artifacts.artifact import Artifact
 from compatstore.boundary import checked, checked_fields
-from compatstore.trainers.pairs.candidates import Tried, attempt, ranked
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.residual import DriftAdapter, Residual
-from compatstore.trainers.pairs.retrieval import RetrievalTest
+from compatstore.trainers.pairs.retrieval import RetrievalTest, side_for
 from compatstore.trainers.pairs.ridge import DiagonalScale, LowRankRidge, MeanShift, Procrustes, Ridge
+from compatstore.trainers.pairs.selection import Comparison, Trials
 from compatstore.trainers.pairs.shrinking import shrinkage_figure
-from compatstore.trainers.pairs.trainer import Comparison, PairTrainer, describe, without_holdout
-from compatstore.trainers.settings import NOT_EMPTY, Count, OpenShare, at_least, require_settings
+from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
+from compatstore.trainers.settings import NOT_EMPTY, Count, OpenShare, require_settings
 from compatstore.trainers.training import OnEpoch
-from compatstore.versions import Metric
 
 DEFAULT: tuple[PairTrainer, ...] = (
     MeanShift(),
@@ -31,6 +30,9 @@ DEFAULT: tuple[PairTrainer, ...] = (
     Residual(epochs=20, width=512, batch_size=1024),
 )
 """Closed forms, and two small networks that a CPU trains in seconds to minutes."""
+
+
+ROWS = 20_000  # most held-out rows of a group, and most fitted rows, in the gallery that is searched
 
 
 @checked_fields
@@ -49,10 +51,8 @@ class Auto:
         candidates: Trainers to choose from; those that cannot run on the pairs are skipped, and the table says why.
         holdout: Share of the rows (and of the classes) held out, in (0, 1).
         by: Hold out classes and rows, or rows alone; None takes classes where the pairs have two or more.
-        metric: Distance of the search; None takes the target version's, or "l2".
         k: Neighbours of the recall, >= 1.
         queries: Most queries of a group, >= 1.
-        rows: Most held-out rows of a group, and most fitted rows, in the gallery that is searched, >= 2.
         seed: Of held-out rows, queries and bootstrap.
 
     Raises:
@@ -62,10 +62,8 @@ class Auto:
     candidates: Annotated[tuple[PairTrainer, ...], NOT_EMPTY] = field(default=DEFAULT)
     holdout: OpenShare = 0.2
     by: Literal["row", "class"] | None = None
-    metric: Metric | None = None
     k: Count = 10
     queries: Count = 1000
-    rows: Annotated[int, at_least(2)] = 20_000
     seed: int = 0
     needs_holdout: ClassVar[bool] = True
 
@@ -87,42 +85,32 @@ class Auto:
         Raises:
             InvalidInput: No candidate can run, or there is too little to hold out.
         """
-        best, comparison, held_out = self._compare(pairs, progress)
+        trials, held_out = self._trials(pairs, progress)
+        best, table = trials.best, trials.comparison
         fitted = without_holdout(best.trainer).fit(pairs, progress)
         manifest = fitted.manifest
+        own = {**manifest.figures.get("h", {}), **best.candidate.figures, **_expected_cosines(best.artifact, held_out)}
+        settings = asdict(self) | {"candidates": [describe(trainer) for trainer in self.candidates]}
         return fitted.amended(
-            settings={**manifest.settings, "auto": self._settings()},
-            figures={
-                **manifest.figures,
-                "h": {**manifest.figures.get("h", {}), **comparison.best.figures, **_doubts(best, held_out)},
-                "auto": comparison.to_dict(),
-            },
+            settings={**manifest.settings, "auto": settings},
+            figures={**manifest.figures, "h": own, "auto": table.to_dict()},
             seen=pairs.seen,
         )
 
     @checked
     def compare(self, pairs: Pairs, progress: OnEpoch | None = None) -> Comparison:
         """Fit and measure every candidate; return the table alone. Arguments and errors as in `fit`."""
-        return self._compare(pairs, progress)[1]
+        return self._trials(pairs, progress)[0].comparison
 
-    def _settings(self) -> dict[str, Any]:
-        return asdict(self) | {"candidates": [describe(trainer) for trainer in self.candidates]}
-
-    def _compare(self, pairs: Pairs, progress: OnEpoch | None) -> tuple[Tried, Comparison, Pairs]:
-        """The best, the table, and rows held out of classes that it was fitted on."""
+    def _trials(self, pairs: Pairs, progress: OnEpoch | None) -> tuple[Trials, Pairs]:
+        """All candidates, tried, and rows held out of classes that they were fitted on."""
         fitted, groups = self._split(pairs)
-        test = RetrievalTest(
-            fitted,
-            groups,
-            k=self.k,
-            queries=self.queries,
-            rows=self.rows,
-            metric=self.metric or pairs.target_space.metric or "l2",
-            seed=self.seed,
-        )
-        trials = [attempt(describe(trainer), trainer, fitted, test, progress) for trainer in self.candidates]
-        best, comparison = ranked(trials, test, seed=self.seed)
-        return best, comparison, next(iter(groups.values()))
+        metric = pairs.target_space.metric or "l2"
+        test = RetrievalTest(fitted, groups, k=self.k, queries=self.queries, rows=ROWS, metric=metric, seed=self.seed)
+        trials = Trials(fitted, test, self.seed)
+        for trainer in self.candidates:
+            trials.attempt(describe(trainer), trainer, progress)
+        return trials, next(iter(groups.values()))
 
     def _split(self, pairs: Pairs) -> tuple[Pairs, Mapping[str, Pairs]]:
         has_classes = pairs.labels is not None and len(np.unique(pairs.labels)) > 1
@@ -134,12 +122,10 @@ class Auto:
         return fitted, {"seen": seen, "unseen": held_out}
 
 
-def _doubts(best: Tried, held_out: Pairs) -> Mapping[str, object]:
+def _expected_cosines(artifact: Artifact, held_out: Pairs) -> Mapping[str, object]:
     """What the sigma^2 of the first fit says of cosines on rows that it has not seen."""
-    if best.artifact is None:
-        return {}
-    side = None if best.artifact.manifest.side_source is None else held_out.side
-    made, metric = best.artifact.apply(held_out.source, side), held_out.target_space.metric
+    made = artifact.apply(held_out.source, side_for(artifact, held_out))
     if made.uncertainty is None:
         return {}
+    metric = held_out.target_space.metric
     return shrinkage_figure(made.uncertainty, made.vectors, held_out.target, metric, held_out.labels)

@@ -16,8 +16,7 @@ from compatstore.artifacts.network import Execution, Network
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
-from compatstore.trainers.pairs.shrinking import shrinkage_figure
-from compatstore.trainers.pairs.trainer import held_out_figures, uncertainty_figures
+from compatstore.trainers.pairs.trainer import hop_figures
 from compatstore.trainers.settings import Share, require_settings
 from compatstore.trainers.training import OnEpoch
 
@@ -167,7 +166,9 @@ class ClosedForm(ABC):
         tensors = {name: np.ascontiguousarray(tensor, dtype=np.float32) for name, tensor in solved.items()}
         figures: dict[str, Any] = dict(chosen)
         if held_out is not None:
-            figures |= self._figures(Network(architecture, tensors), held_out)
+            side = held_out.side if self.reads_side else None
+            made = Network(architecture, tensors).run(held_out.source, side, Execution())
+            figures |= hop_figures(*made, held_out, held_out.target_space.metric)
         return Artifact.create(
             "ForwardTransform",
             method=type(self).__name__,
@@ -189,16 +190,6 @@ class ClosedForm(ABC):
             normalise=unit_length(pairs.target),
         )
         return Solution(architecture, {"mixer.0.weight": found.weight, "mixer.0.bias": found.bias}, found.chosen)
-
-    def _figures(self, network: Network, held_out: Pairs) -> dict[str, Any]:
-        side, native, metric = held_out.side if self.reads_side else None, held_out.target, held_out.target_space.metric
-        predicted, sigma2 = network.run(held_out.source, side, Execution())
-        figures: dict[str, Any] = held_out_figures(predicted, native, metric)
-        if sigma2 is None:
-            return figures
-        apart = np.square(predicted - native).sum(axis=1)
-        told = uncertainty_figures(sigma2, apart, apart)
-        return figures | told | shrinkage_figure(sigma2, predicted, native, metric, held_out.labels)
 
 
 def require_equal_dims(form: str, pairs: Pairs) -> None:

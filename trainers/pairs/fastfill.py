@@ -1,29 +1,24 @@
-"""FastFill: a transform that predicts its errors; its scale of loss and its batches are chosen by retrieval."""
+"""FastFill: a transform that predicts its errors."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
-import numpy as np
 import torch
 
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.artifact import Artifact
 from compatstore.boundary import checked, checked_fields
-from compatstore.errors import InvalidInput
-from compatstore.trainers.pairs.candidates import Tried, attempt, ranked
+from compatstore.trainers.pairs.balance import balanced
 from compatstore.trainers.pairs.fct import two_branches
 from compatstore.trainers.pairs.loop import Batch, Loss, Objective, squared_distance
 from compatstore.trainers.pairs.pairs import Pairs
-from compatstore.trainers.pairs.retrieval import RetrievalTest
 from compatstore.trainers.pairs.through_head import HeadTraining
-from compatstore.trainers.pairs.trainer import Comparison
 from compatstore.trainers.pairs.two_branch import Prediction, TwoBranch
 from compatstore.trainers.settings import BatchRows, Count, Positive, from_to
-from compatstore.trainers.training import EpochProgress, OnEpoch
+from compatstore.trainers.training import OnEpoch
 
 AlignmentLoss = Literal["l2", "disc", "l2+disc"]
 
@@ -155,147 +150,3 @@ def _plus_distance(through_head: Loss, weight: float) -> Loss:
         return squared_distance(prediction, batch) + weight * through_head(prediction, batch)
 
     return loss
-
-
-SCALES = (64.0, 16.0, 4.0, 1.0)
-"""Of ArcFace and CosFace. 64 is their own; the lower, the more the squared distance weighs beside it."""
-
-VARIANCES = (0.1, 1.0)
-"""Weights of a cross-entropy beside 1, as shares of the target's variance: then vectors of any length weigh alike."""
-
-BATCHES = (256, 1024)
-NOT_COMPARED = "Too few pairs to keep some apart and compare candidates on them."
-UNTRIED_SCALE = 4.0  # where nothing can be compared
-
-# A trial trains half the epochs on four fifths of this many pairs at most, and is asked by the rest.
-ROWS, EPOCHS, HELD_OUT, GALLERY, K = 6000, 0.5, 0.2, 2000, 10
-
-Setting = Mapping[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Balanced:
-    """What was chosen.
-
-    Args:
-        trainer: With nothing left to choose.
-        settings: What was chosen, JSON-able; empty where nothing was left to choose.
-        figures: The table of the candidates, as `Comparison.to_dict`; empty where none could be tried.
-    """
-
-    trainer: FastFill
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    figures: Mapping[str, Any] = field(default_factory=dict)
-
-
-def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -> Balanced:
-    """Choose the settings of FastFill that are None.
-
-    First the scale of ArcFace, or the weight of a cross-entropy, with batches of 256; then the batch, with the best of
-    these. Each candidate is trained on a part of the pairs, for half the epochs, and asked with the native vectors of
-    pairs that are kept apart, rows or whole classes as `holdout_by` says. The one is chosen that serves best while its
-    gallery is backfilled in the order of sigma^2: by the mean of the areas of CMC-1 and mAP where there are labels,
-    otherwise by the area of the recall of the target's own neighbours.
-
-    Where too few pairs are kept apart to compare anything, a scale of 4 (a weight of a tenth of the variance) and
-    batches of 256 are taken, and the manifest says that.
-
-    Args:
-        trainer: The settings.
-        pairs: To choose on: those that will be trained on.
-        progress: Called after each epoch of each candidate.
-    """
-    losses: Sequence[Setting] = _losses(trainer, pairs) or [{}]
-    batches: Sequence[Setting] = [{"batch_size": rows} for rows in BATCHES] if trainer.batch_size is None else [{}]
-    if len(losses) == len(batches) == 1:
-        return Balanced(trainer=replace(trainer, **losses[0]))
-    try:
-        trials = Trials(trainer, pairs, progress)
-        tried = [trials.run({**loss, **batches[0]}) for loss in losses]
-        best, _ = trials.ranked(tried)
-        if len(trials.fitted) > BATCHES[0]:  # fewer rows are one batch either way
-            tried += [trials.run({**trials.settings[best.candidate.name], **batch}) for batch in batches[1:]]
-        best, comparison = trials.ranked(tried)
-    except InvalidInput:
-        settings = {**_untried(losses), **batches[0]}
-        return Balanced(trainer=replace(trainer, **settings), settings={**settings, "note": NOT_COMPARED})
-    settings = dict(trials.settings[best.candidate.name])
-    return Balanced(trainer=replace(trainer, **settings), settings=settings, figures={"balance": comparison.to_dict()})
-
-
-def _losses(trainer: FastFill, pairs: Pairs) -> list[Setting]:
-    """Candidates of the balance between the two losses; none where there is one loss, or the user's own balance."""
-    if trainer.loss == "l2" or pairs.labels is None:
-        return []
-    if trainer.disc_of(pairs) != "cross-entropy":
-        return [{"scale": scale} for scale in SCALES] if trainer.scale is None else []
-    if trainer.loss == "disc" or trainer.disc_weight is not None:
-        return []
-    variance = float(np.square(pairs.target - pairs.target.mean(axis=0)).sum(axis=1).mean())
-    weights = [1.0, *(share * variance for share in VARIANCES if variance > 0)]
-    return [{"disc_weight": weight} for weight in dict.fromkeys(weights)]
-
-
-def _untried(losses: Sequence[Setting]) -> Setting:
-    """What is taken where nothing can be compared: of weights the one after 1, a tenth of the variance."""
-    found = [each for each in losses if each.get("scale") == UNTRIED_SCALE]
-    return (found or losses[1:2] or losses)[0]
-
-
-class Trials:
-    """Trainings of candidates on a part of the pairs, and the test that they are compared by.
-
-    Attributes:
-        fitted: Pairs that each is trained on.
-        held_out: Pairs that they are compared on.
-        settings: Name of a candidate -> what it was tried with.
-
-    Args:
-        trainer: The settings that the candidates share.
-        pairs: To take the part from.
-        progress: Called after each epoch of each candidate.
-
-    Raises:
-        InvalidInput: Too few pairs.
-    """
-
-    def __init__(self, trainer: FastFill, pairs: Pairs, progress: OnEpoch | None) -> None:
-        part = np.sort(np.random.default_rng(trainer.seed).permutation(len(pairs))[:ROWS])
-        apart = replace(trainer, holdout=HELD_OUT)
-        self.fitted, held_out = apart.split(pairs.subset(part))
-        if held_out is None:
-            raise InvalidInput("keep pairs apart", expected="a part of them", found="none")
-        self.held_out, self.settings = held_out, dict[str, Setting]()
-        self._trainer = replace(trainer, epochs=max(1, round(EPOCHS * trainer.epochs)), side_transform=False)
-        self._progress = progress
-        self._test = RetrievalTest(
-            self.fitted,
-            {"held_out": held_out},
-            k=K,
-            queries=GALLERY,
-            rows=GALLERY,
-            metric=pairs.target_space.metric or "l2",
-            seed=trainer.seed,
-            backfill=True,
-        )
-
-    def run(self, settings: Setting) -> Tried:
-        """Train and test a candidate."""
-        name = ", ".join(f"{key} {value:g}" for key, value in settings.items())
-        self.settings[name] = settings
-        trainer = replace(self._trainer, **settings)
-        return attempt(name, trainer, self.fitted, self._test, self._named(name))
-
-    def ranked(self, tried: Sequence[Tried]) -> tuple[Tried, Comparison]:
-        """The best, and the table."""
-        return ranked(tried, self._test, seed=self._trainer.seed)
-
-    def _named(self, name: str) -> OnEpoch | None:
-        told = self._progress
-        if told is None:
-            return None
-
-        def progress(at: EpochProgress) -> None:
-            told(replace(at, network=f"{at.network}, {name}"))
-
-        return progress

@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
-from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.loop import Batch, Loss, Objective, tensor
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
 from compatstore.trainers.pairs.training import TransformTraining
-from compatstore.trainers.pairs.two_branch import Prediction, Tensors, TwoBranch
+from compatstore.trainers.pairs.two_branch import Prediction, TwoBranch
 from compatstore.trainers.settings import Count
 
 LossName = Literal["l2", "kl", "reversed-kl"]
@@ -40,7 +38,6 @@ class FCT(TransformTraining):
         uncertainty: Whether the output's length says sigma^2 (not in the paper): the squared distance to vectors of
             unit length is least at their mean, which is the shorter the less the source says of them. Outputs are then
             scaled to unit length in use alone, and sigma^2 = 1 / |output|^2.
-        zero_side: Feed zeros to a side branch, as the paper does without side-information (section 5.1): an ablation.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -51,7 +48,6 @@ class FCT(TransformTraining):
     bias: bool = True
     loss: LossName = "l2"
     uncertainty: bool = False
-    zero_side: bool = False
 
     def architecture(self, linear: Architecture) -> Architecture:
         """Describe the paper's network."""
@@ -90,16 +86,6 @@ class FCT(TransformTraining):
         head = tensor(pairs.head).to(self.torch_device)
         return Objective(error=head_divergence(head, reverse=self.loss == "reversed-kl"))
 
-    def side(self, pairs: Pairs) -> FloatArray | None:
-        """Return the side-information, or zeros for the ablation."""
-        if self.zero_side:
-            return np.zeros_like(pairs.source if pairs.side is None else pairs.side)
-        return pairs.side
-
-    def finish(self, architecture: Architecture, tensors: Tensors) -> tuple[Architecture, Tensors]:
-        """Drop a side branch that was fed zeros."""
-        return fold_zero_side(architecture, tensors) if self.zero_side else (architecture, tensors)
-
 
 def two_branches(linear: Architecture, branch_width: int, mixer_width: int) -> Architecture:
     """Describe FCT's network: two layers a branch, two in the mixer (FCT, section 3.3 and appendix D.1)."""
@@ -126,24 +112,3 @@ def head_divergence(head: torch.Tensor, *, reverse: bool) -> Loss:
         return functional.kl_div(tested, reference, log_target=True, reduction="none").sum(dim=1)
 
     return loss
-
-
-def fold_zero_side(architecture: Architecture, tensors: Tensors) -> tuple[Architecture, Tensors]:
-    """Drop a side branch that is fed zeros: its constant output becomes part of the mixer's first bias.
-
-    Args:
-        architecture: With a side branch.
-        tensors: What `fold` returned for it.
-
-    Returns:
-        The same map without side branch.
-    """
-    features = torch.zeros(architecture.side_dim or 0, dtype=torch.float64)
-    for index in range(len(architecture.side_branch)):
-        features = torch.relu(tensors[f"side.{index}.weight"] @ features + tensors[f"side.{index}.bias"])
-    weight = tensors["mixer.0.weight"]
-    split = weight.shape[1] - len(features)
-    kept = {name: tensor for name, tensor in tensors.items() if not name.startswith(("side.", "skip_side."))}
-    kept["mixer.0.weight"] = weight[:, :split]
-    kept["mixer.0.bias"] = tensors["mixer.0.bias"] + weight[:, split:] @ features
-    return replace(architecture, side_dim=None, side_branch=()), kept

@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from compatstore import next_step
 from compatstore.arrays import Digests, FloatArray, RowNumbers
 from compatstore.artifacts.manifest import Side, Space
 from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
 from compatstore.boundary import array_of, checked, checked_fields, foreign, require_fields, shown
 from compatstore.digests import digest_half
 from compatstore.errors import InvalidInput, first_offenders
-from compatstore.trainers.pairs.vector_files import VectorFile, read_vectors
 from compatstore.versions import EmbeddingVersion, HeadLoss
 
 if TYPE_CHECKING:
-    from compatstore.trainers.pairs.gallery_pairs import GalleryOfPairs
+    from compatstore.trainers.pairs.sources import GalleryOfPairs
 
 # A space counts as normalised when every vector's length is within this of 1; float16 storage moves it by 5e-4.
 _UNIT = 2e-3
@@ -117,10 +114,6 @@ class Pairs:
         source: str | PathLike[str],
         target: str | PathLike[str],
         *,
-        vector_column: str = "vector",
-        id_column: str = "id",
-        label_column: str = "label",
-        side_column: str = "side",
         missing: Literal["refuse", "drop"] = "refuse",
         head: FloatArray | None = None,
         source_version: EmbeddingVersion | None = None,
@@ -128,15 +121,12 @@ class Pairs:
     ) -> Pairs:
         """Read both sides from npy, npz, Parquet, Arrow or Feather files.
 
-        Rows are joined by id when both files have ids, else by position. Labels come from either file.
+        Columns (keys of an npz) are `vector` and perhaps `id`, `label` and `side`. Rows are joined by id when both
+        files have ids, else by position. Labels come from either file; the target's `side` becomes `target_side`.
 
         Args:
-            source: File of source vectors, perhaps with ids, labels and side-information.
-            target: The same for target vectors; its side-information becomes `target_side`.
-            vector_column: Column (key of an npz) of the vectors.
-            id_column: Column of the ids.
-            label_column: Column of the labels.
-            side_column: Column of the side-information.
+            source: File of source vectors.
+            target: File of target vectors.
             missing: What to do about ids that only one file has.
             head: As in `Pairs`.
             source_version: As in `Pairs`.
@@ -146,20 +136,10 @@ class Pairs:
             InvalidInput: A file cannot be read, the rows cannot be joined, or ids are missing in one file. An id occurs
                 twice in a file.
         """
-        columns = (vector_column, id_column, label_column, side_column)
-        left, right = read_vectors(source, *columns), read_vectors(target, *columns)
-        left, right = _join(left, right, missing)
-        return cls(
-            left.vectors,
-            right.vectors,
-            side=left.side,
-            target_side=right.side,
-            labels=left.labels if left.labels is not None else right.labels,
-            head=head,
-            ids=left.ids,
-            source_version=source_version,
-            target_version=target_version,
-        )
+        from compatstore.trainers.pairs.sources import from_file, match_pairs
+
+        left, right = from_file(source, source_version), from_file(target, target_version)
+        return match_pairs(left, right, head=head, missing=missing)[0]
 
     @classmethod
     def from_gallery(
@@ -192,19 +172,16 @@ class Pairs:
             NotFound: A name is neither a version, nor a column, nor a file. A version has no vectors in the gallery.
             InvalidInput: No item is on both sides, or what was named holds no vectors, ids or labels.
         """
-        from compatstore.trainers.pairs.gallery_pairs import match_pairs
+        from compatstore.trainers.pairs import sources
 
-        return match_pairs(
-            gallery,
-            source,
-            target,
-            labels=labels,
+        return sources.match_pairs(
+            sources.from_gallery(gallery, source, source_version),
+            sources.from_gallery(gallery, target, target_version),
+            labels=None if labels is None else sources.labels_of(gallery, labels),
             side=side,
             target_side=target_side,
             head=head,
-            source_version=source_version,
-            target_version=target_version,
-        ).pairs
+        )[0]
 
     def subset(self, rows: RowNumbers | Sequence[int]) -> Pairs:
         """Return some rows, in the given order."""
@@ -310,6 +287,12 @@ class Pairs:
         return self.labels
 
 
+def unit(vectors: FloatArray) -> FloatArray:
+    """(n, d) -> (n, d): of unit length; vectors without a direction stay near 0."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return cast(FloatArray, vectors / np.maximum(lengths, np.finfo(np.float32).tiny))
+
+
 def unit_length(vectors: FloatArray) -> bool:
     """Return whether every vector, (n, dim), has unit length up to storage precision."""
     return bool(np.abs(np.linalg.norm(vectors, axis=1) - 1).max() < _UNIT)
@@ -325,42 +308,6 @@ def require_unique(asked: str, ids: npt.NDArray[np.generic]) -> None:
     twice = values[counts > 1].tolist()
     if twice:
         raise InvalidInput(asked, expected="each id once", found=f"twice: {first_offenders(twice)}", duplicates=twice)
-
-
-def _join(left: VectorFile, right: VectorFile, missing: str) -> tuple[VectorFile, VectorFile]:
-    if left.ids is None or right.ids is None:
-        if len(left.vectors) != len(right.vectors):
-            raise InvalidInput(
-                "pair rows by position",
-                expected=f"{len(left.vectors)} rows",
-                found=f"{len(right.vectors)}",
-                fix="Give both files ids.",
-            )
-        return left, right
-    require_unique(f"pair the vectors of {left.path}", left.ids)
-    require_unique(f"pair the vectors of {right.path}", right.ids)
-    if left.ids.dtype.kind != right.ids.dtype.kind:
-        raise InvalidInput("pair rows by id", expected=f"ids of type {left.ids.dtype}", found=str(right.ids.dtype))
-    if missing == "refuse":
-        _require_ids(left.path, left.ids, right.ids)
-        _require_ids(right.path, right.ids, left.ids)
-    shared, rows, other_rows = np.intersect1d(left.ids, right.ids, assume_unique=True, return_indices=True)
-    if not len(shared):
-        raise InvalidInput("pair rows by id", expected="ids that both files have", found="none")
-    order = np.argsort(rows)
-    return left.take(rows[order]), right.take(other_rows[order])
-
-
-def _require_ids(path: Path, ids: npt.NDArray[np.generic], needed: npt.NDArray[np.generic]) -> None:
-    lacking = needed[~np.isin(needed, ids)].tolist()
-    if lacking:
-        drop = next_step.either(shell="--drop-missing", python='missing="drop"')
-        raise InvalidInput(
-            f"pair rows by id with {path}",
-            expected="every id of the other file",
-            found=f"missing: {first_offenders(lacking)}",
-            fix=f"Pair the others: {drop}.",
-        )
 
 
 def _space(vectors: FloatArray, version: EmbeddingVersion | None) -> Space:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from compatstore.evaluation.curve import native_rows
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.ranking import average_precision
 from compatstore.evaluation.ranks import ranks_behind_ties
-from compatstore.trainers.pairs.pairs import Pairs
+from compatstore.trainers.pairs.pairs import Pairs, unit
 from compatstore.versions import Metric
 
 AREA = "area"
@@ -37,12 +38,17 @@ class Outcome:
     cosine: float
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Truth:
-    """Correct gallery rows of each query, and rows that its ranking leaves out."""
+class _Truth(NamedTuple):
+    """Correct gallery rows of a query, and rows that its ranking leaves out."""
 
-    right: list[Positions]
-    left_out: list[Positions]
+    right: Positions
+    left_out: Positions
+
+    def ranks(self, distances: Doubles) -> Positions:
+        """Ranks of the correct rows, ascending, from 1, by distances to all rows, (n,)."""
+        kept = distances.copy()
+        kept[self.left_out] = np.inf
+        return ranks_behind_ties(kept, self.right)
 
 
 class RetrievalTest:
@@ -86,25 +92,35 @@ class RetrievalTest:
         backfill: bool = False,
     ) -> None:
         random = np.random.default_rng(seed)
-        parts = [_sample(part, rows, random) for part in (*groups.values(), fitted)]
-        starts = [0, *accumulate(map(len, parts))]
-        self._parts, self._metric, self._k, self._backfill = parts, metric, k, backfill
-        self._held_out = starts[-2]
+        everything = (*groups.values(), fitted)
+        # In random order, so that the first rows are a random sample too.
+        self._parts = [part.subset(random.permutation(len(part))[:rows]) for part in everything]
+        starts = [0, *accumulate(map(len, self._parts))]
+        self._metric, self._k, self._backfill, self._held_out = metric, k, backfill, starts[-2]
         asked = [np.arange(a, b)[:queries] for a, b in pairwise(starts[:-1])]
         self._queries = np.concatenate(asked)
-        self._target = np.concatenate([part.target for part in parts])
-        labels = [part.labels for part in parts if part.labels is not None]
+        self._target = np.concatenate([part.target for part in self._parts])
+        labels = [part.labels for part in self._parts if part.labels is not None]
         self._labels = np.concatenate(labels) if labels else None
         ends = [0, *accumulate(map(len, asked))]
         self.groups = {name: slice(a, b) for name, (a, b) in zip(groups, pairwise(ends), strict=True)}
-        self._truths = self._truth()
+        self._recall = f"recall_at_{k}"
+        self._nearest = [self._neighbours(distances) for _, distances in self._rows(self._target)]
+        self._same = None if self._labels is None else [self._of_class(self._labels, row) for row in self._queries]
+        if not any(len(truth.right) for truth in self._same or self._nearest):
+            raise InvalidInput(
+                "compare transforms",
+                expected="two held-out rows of one class, or two held-out rows without labels",
+                found="none",
+                fix='Give more pairs, or Auto(by="row").',
+            )
 
     @property
     def decides(self) -> str:
         """The figure that candidates are ordered by: "area" of a backfill; else "map" with labels, or the recall."""
         if self._backfill:
             return AREA
-        return "map" if "map" in self._truths else self._recall
+        return "map" if self._same else self._recall
 
     @property
     def clusters(self) -> Positions:
@@ -120,72 +136,44 @@ class RetrievalTest:
             InvalidInput: The artifact needs side-information that the pairs lack, or made a vector without direction
                 under cosine.
         """
-        moved = [artifact.apply(part.source, _side(artifact, part)) for part in self._parts]
+        moved = [artifact.apply(part.source, side_for(artifact, part)) for part in self._parts]
         gallery = np.concatenate([part.vectors for part in moved])
         scores = self._searched(gallery)
         if self._backfill:
             orders = [_by_sigma(part.uncertainty, len(part.vectors)) for part in moved]
             steps = [np.concatenate([native_rows(order, share) for order in orders]) for share in SHARES[1:]]
             filled = [self._searched(np.where(native[:, None], self._target, gallery)) for native in steps]
-            scores |= self._areas([scores, *filled])
-        held_out = slice(0, self._held_out)
-        return Outcome(scores=scores, cosine=_mean_cosine(gallery[held_out], self._target[held_out]))
+            for name in tuple(scores):
+                area = np.trapezoid([step[name] for step in (scores, *filled)], SHARES, axis=0)
+                scores[f"{AREA}_{name}"] = np.asarray(area, np.float64)
+            decide = ("cmc_1", "map") if self._same else (self._recall,)
+            scores[AREA] = np.mean([scores[f"{AREA}_{name}"] for name in decide], axis=0)
+        made, native = gallery[: self._held_out], self._target[: self._held_out]
+        cosines = np.einsum("nd,nd->n", unit(made), unit(native), dtype=np.float64)
+        return Outcome(scores=scores, cosine=float(cosines.mean()))
 
-    def _searched(self, gallery: npt.NDArray[np.float32]) -> dict[str, Doubles]:
+    def _searched(self, gallery: FloatArray) -> dict[str, Doubles]:
         """Search a gallery with every query: figure -> (q,) float64."""
-        scores = {name: np.full(len(self._queries), np.nan) for name in self._truths}
+        names = (self._recall, *(("cmc_1", "map") if self._same else ()))
+        scores = {name: np.full(len(self._queries), np.nan) for name in names}
         for query, distances in self._rows(gallery):
-            for name, ranks in self._ranks(query, distances):
-                scores[name][query] = _score(name, ranks, self._k)
+            if len(ranks := self._nearest[query].ranks(distances)):
+                scores[self._recall][query] = np.mean(ranks <= self._k)
+            if self._same and len(ranks := self._same[query].ranks(distances)):
+                scores["cmc_1"][query], scores["map"][query] = ranks[0] == 1, average_precision(ranks, len(ranks))
         return scores
 
-    def _areas(self, steps: Sequence[Mapping[str, Doubles]]) -> dict[str, Doubles]:
-        """The area of each figure over the shares, of each query, and the mean of those that decide."""
-        areas: dict[str, Doubles] = {}
-        for name in steps[0]:
-            area = np.trapezoid([step[name] for step in steps], SHARES, axis=0)
-            areas[f"{AREA}_{name}"] = np.asarray(area, np.float64)
-        decide = ("cmc_1", "map") if "map" in self._truths else (self._recall,)
-        areas[AREA] = np.mean([areas[f"{AREA}_{name}"] for name in decide], axis=0)
-        return areas
-
-    @property
-    def _recall(self) -> str:
-        return f"recall_at_{self._k}"
-
-    def _truth(self) -> dict[str, _Truth]:
-        truths = {self._recall: self._nearest()}
-        if self._labels is not None:
-            truths["cmc_1"] = truths["map"] = self._same_class(self._labels)
-        if not any(len(right) for right in truths[list(truths)[-1]].right):
-            raise InvalidInput(
-                "compare transforms",
-                expected="two held-out rows of one class, or two held-out rows without labels",
-                found="none",
-                fix='Give more pairs, or Auto(by="row").',
-            )
-        return truths
-
-    def _nearest(self) -> _Truth:
-        truth = _Truth(right=[], left_out=[])
+    def _neighbours(self, distances: Doubles) -> _Truth:
         k = min(self._k, self._held_out - 1)
-        for _, distances in self._rows(self._target):
-            nearest = np.argsort(distances[: self._held_out], kind="stable")[:k]
-            reach = distances[nearest[-1]] if k else -np.inf
-            truth.right.append(nearest)
-            truth.left_out.append(self._held_out + np.flatnonzero(distances[self._held_out :] <= reach))
-        return truth
+        nearest = np.argsort(distances[: self._held_out], kind="stable")[:k]
+        reach = distances[nearest[-1]] if k else -np.inf
+        return _Truth(nearest, self._held_out + np.flatnonzero(distances[self._held_out :] <= reach))
 
-    def _same_class(self, labels: npt.NDArray[np.generic]) -> _Truth:
-        same = [np.flatnonzero(labels == labels[query]) for query in self._queries]
-        return _Truth(
-            right=[
-                rows[(rows < self._held_out) & (rows != query)] for rows, query in zip(same, self._queries, strict=True)
-            ],
-            left_out=[rows[rows >= self._held_out] for rows in same],
-        )
+    def _of_class(self, labels: npt.NDArray[np.generic], query: int) -> _Truth:
+        same = np.flatnonzero(labels == labels[query])
+        return _Truth(same[(same < self._held_out) & (same != query)], same[same >= self._held_out])
 
-    def _rows(self, gallery: npt.NDArray[np.float32]) -> Iterator[tuple[int, Doubles]]:
+    def _rows(self, gallery: FloatArray) -> Iterator[tuple[int, Doubles]]:
         """Yield each query's number and its distances to the gallery, (n,), its own item infinitely far."""
         distances = measure(self._target[self._queries], gallery, self._metric)
         for start, block in distances.blocks():
@@ -193,43 +181,12 @@ class RetrievalTest:
                 row[self._queries[query]] = np.inf
                 yield query, row
 
-    def _ranks(self, query: int, distances: Doubles) -> Iterator[tuple[str, Positions]]:
-        """Yield, for each figure, the ranks of the correct rows, ascending, from 1; nothing where there is none."""
-        ranks: dict[int, Positions] = {}
-        for name, truth in self._truths.items():
-            right = truth.right[query]
-            if not len(right):
-                continue
-            if id(truth) not in ranks:
-                kept = distances.copy()
-                kept[truth.left_out[query]] = np.inf
-                ranks[id(truth)] = ranks_behind_ties(kept, right)
-            yield name, ranks[id(truth)]
+
+def side_for(artifact: Artifact, pairs: Pairs) -> FloatArray | None:
+    """The side-information that an artifact reads."""
+    return None if artifact.manifest.side_source is None else pairs.side
 
 
 def _by_sigma(sigma2: FloatArray | None, rows: int) -> Positions:
     """Rows in the order of their backfill; they come in random order, so that equals do."""
     return np.arange(rows) if sigma2 is None else np.argsort(-sigma2, kind="stable")
-
-
-def _score(figure: str, ranks: Positions, k: int) -> float:
-    if figure == "cmc_1":
-        return float(ranks[0] == 1)
-    if figure == "map":
-        return average_precision(ranks, len(ranks))
-    return float(np.mean(ranks <= k))
-
-
-def _mean_cosine(transformed: npt.NDArray[np.float32], native: npt.NDArray[np.float32]) -> float:
-    lengths = np.linalg.norm(transformed, axis=1) * np.linalg.norm(native, axis=1)
-    products = np.einsum("nd,nd->n", transformed, native)
-    return float(np.mean(products / np.maximum(lengths, np.finfo(np.float32).tiny)))
-
-
-def _sample(pairs: Pairs, most: int, random: np.random.Generator) -> Pairs:
-    """Return rows in random order, so that the first of them are a random sample too."""
-    return pairs.subset(random.permutation(len(pairs))[:most])
-
-
-def _side(artifact: Artifact, pairs: Pairs) -> npt.NDArray[np.float32] | None:
-    return None if artifact.manifest.side_source is None else pairs.side

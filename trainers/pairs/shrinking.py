@@ -14,8 +14,7 @@ from compatstore.evaluation import rank_queries
 from compatstore.evaluation.curve import native_rows
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.ranking import nearest_rows
-from compatstore.trainers.pairs.pairs import unit_length
-from compatstore.trainers.pairs.trainer import unit
+from compatstore.trainers.pairs.pairs import unit, unit_length
 from compatstore.versions import Metric
 
 EXPONENTS = (0.2, 0.5, 1.0)

@@ -1,22 +1,21 @@
-"""What all trainers on pairs have in common: their protocol, figures on held-out rows, and their comparison."""
+"""What all trainers on pairs have in common: their protocol, and figures on held-out rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, asdict, dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast
+from dataclasses import Field, fields, replace
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.arrays import Doubles, FloatArray, Positions
+from compatstore.arrays import FloatArray
 from compatstore.artifacts.artifact import Artifact
-from compatstore.evaluation import Estimate, kendall_tau, recall_at_k
-from compatstore.evaluation.bootstrap import mean_of_groups, resample_clusters
+from compatstore.evaluation import kendall_tau, recall_at_k
 from compatstore.evaluation.distances import Distances, measure
 from compatstore.evaluation.ranking import nearest_rows
-from compatstore.trainers.pairs.pairs import Pairs
-from compatstore.trainers.pairs.retrieval import Outcome
+from compatstore.trainers.pairs.pairs import Pairs, unit
+from compatstore.trainers.pairs.shrinking import shrinkage_figure
 from compatstore.trainers.training import OnEpoch
 from compatstore.versions import Metric
 
@@ -54,7 +53,7 @@ def describe(trainer: PairTrainer) -> str:
 
 
 def _changed(trainer: PairTrainer) -> Mapping[str, Any]:
-    values = {field.name: (getattr(trainer, field.name), field.default) for field in fields(trainer)}
+    values = {field.name: (getattr(trainer, field.name), field.default) for field in fields(trainer) if field.repr}
     return {name: value for name, (value, default) in values.items() if value != default}
 
 
@@ -90,23 +89,35 @@ def held_out_figures(
     return figures | _recalls(target, searched, metric or "l2", [k for k in (1, 10) if len(target) > k])
 
 
-def uncertainty_figures(sigma2: FloatArray, error: FloatArray, squared_distance: FloatArray) -> dict[str, float]:
-    """Compare predicted uncertainty with the errors that were made on held-out rows.
+def hop_figures(
+    predicted: FloatArray,
+    sigma2: FloatArray | None,
+    held_out: Pairs,
+    metric: Metric | None,
+    error: FloatArray | None = None,
+) -> dict[str, Any]:
+    """`held_out_figures` of a hop, and a comparison of its predicted uncertainty with the errors that it made.
 
     Args:
-        sigma2: (n,) float32, predicted.
-        error: (n,) float32, the loss of each row that sigma^2 was trained to predict.
-        squared_distance: (n,) float32, from the transformed to the native vector.
+        predicted: (n, target dim) float32, transformed vectors of rows held out.
+        sigma2: (n,) float32, predicted; None of a transform that predicts none.
+        held_out: These rows.
+        metric: Of the target space.
+        error: (n,) float32, the loss of each row that sigma^2 was trained to predict; None for the squared distance.
 
     Returns:
-        `mean_sigma2`; `kendall_tau` of sigma^2 with the loss and `kendall_tau_l2` with the squared distance, from -1
-        to 1: 0 orders a backfill no better than chance (FastFill reports 0.67 and 0.65, section 4.2 and appendix E).
+        With sigma^2 also `mean_sigma2`; `kendall_tau` of sigma^2 with the loss and `kendall_tau_l2` with the squared
+        distance, from -1 to 1: 0 orders a backfill no better than chance (FastFill reports 0.67 and 0.65, section 4.2
+        and appendix E); and the figure of `shrinkage_figure`.
     """
-    return {
-        "mean_sigma2": float(sigma2.astype(np.float64).mean()),
-        "kendall_tau": agreement(sigma2[:_MOST_ROWS], error[:_MOST_ROWS]),
-        "kendall_tau_l2": agreement(sigma2[:_MOST_ROWS], squared_distance[:_MOST_ROWS]),
-    }
+    figures: dict[str, Any] = held_out_figures(predicted, held_out.target, metric)
+    if sigma2 is None:
+        return figures
+    some, apart = slice(_MOST_ROWS), np.square(predicted - held_out.target).sum(axis=1)
+    figures["mean_sigma2"] = float(sigma2.astype(np.float64).mean())
+    figures["kendall_tau"] = agreement(sigma2[some], (apart if error is None else error)[some])
+    figures["kendall_tau_l2"] = agreement(sigma2[some], apart[some])
+    return figures | shrinkage_figure(sigma2, predicted, held_out.target, metric, held_out.labels)
 
 
 def _recalls(
@@ -126,130 +137,3 @@ def _distances(queries: FloatArray, gallery: FloatArray, metric: Metric) -> Dist
 def agreement(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
     """Kendall's tau-b of two scores of the same items, (n,) each; 0 where either score is the same for all items."""
     return kendall_tau(one, other) if np.ptp(np.asarray(one)) > 0 and np.ptp(np.asarray(other)) > 0 else 0.0
-
-
-def unit(vectors: FloatArray) -> FloatArray:
-    """(n, d) -> (n, d): of unit length; vectors without a direction stay near 0."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return cast(FloatArray, vectors / np.maximum(lengths, np.finfo(np.float32).tiny))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """One row of the table.
-
-    Args:
-        name: The trainer and the settings that are not its defaults.
-        score: What candidates are ordered by: the deciding figure, averaged over the groups; None if skipped.
-        groups: Group of queries ("seen", "unseen" classes, or "held_out" rows) -> figure -> mean over its queries.
-        cosine: Mean cosine similarity of transformed to native held-out rows.
-        seconds: To fit, wall time.
-        peak_mib: Growth of the process's memory while fitting, in MiB; None where the system does not tell.
-        skipped: Why it could not run, or "".
-    """
-
-    name: str
-    score: float | None = None
-    groups: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    cosine: float | None = None
-    seconds: float = 0.0
-    peak_mib: float | None = None
-    skipped: str = ""
-
-    @property
-    def figures(self) -> dict[str, float]:
-        """What was measured, each figure averaged over the groups."""
-        names = dict.fromkeys(name for group in self.groups.values() for name in group)
-        means = {name: float(np.mean([g[name] for g in self.groups.values() if name in g])) for name in names}
-        return means | ({} if self.cosine is None else {"cosine_similarity": self.cosine})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lead:
-    """How far the best candidate is ahead of the second.
-
-    Args:
-        second: Name of the second.
-        difference: Of their scores.
-        low: Lower end of its interval, by bootstrap over queries, whole classes at a time where there are labels.
-        high: Upper end.
-        confidence: Of the interval.
-    """
-
-    second: str
-    difference: float
-    low: float
-    high: float
-    confidence: float
-
-    @property
-    def clear(self) -> bool:
-        """Whether the whole interval is above 0."""
-        return self.low > 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """The table of all candidates.
-
-    Args:
-        decided_by: The figure that decided: "map", or "recall_at_<k>" without labels; or "area", of a backfill.
-        candidates: Best first, those skipped last.
-        lead: Of the best over the second; None where only one could run.
-    """
-
-    decided_by: str
-    candidates: tuple[Candidate, ...]
-    lead: Lead | None
-
-    @property
-    def best(self) -> Candidate:
-        """The candidate with the highest score."""
-        return self.candidates[0]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the table as JSON-able values."""
-        return asdict(self)
-
-
-def group_means(scores: Doubles, groups: Mapping[str, slice]) -> dict[str, float]:
-    """Average (q,) scores over the queries of each group that have a correct item; groups without such are missing."""
-    parts = {name: scores[rows] for name, rows in groups.items()}
-    return {name: float(np.nanmean(part)) for name, part in parts.items() if not np.isnan(part).all()}
-
-
-def figures_by_group(outcome: Outcome, groups: Mapping[str, slice]) -> dict[str, dict[str, float]]:
-    """Return group -> figure -> mean over its queries."""
-    table: dict[str, dict[str, float]] = {name: {} for name in groups}
-    for figure, scores in outcome.scores.items():
-        for group, mean in group_means(scores, groups).items():
-            table[group][figure] = mean
-    return table
-
-
-def interval(
-    difference: Doubles,
-    groups: Mapping[str, slice],
-    clusters: Positions,
-    *,
-    resamples: int,
-    confidence: float,
-    seed: int,
-) -> Estimate:
-    """Estimate the mean over groups of a difference's mean over queries, by the bootstrap.
-
-    Args:
-        difference: (q,) of the scores of two candidates; NaN for a query that no item is correct for.
-        groups: Queries of each group; each is resampled by itself.
-        clusters: (q,) integers, queries that are drawn together: those of one class.
-        resamples: How often to draw.
-        confidence: Of the interval, in (0, 1).
-        seed: Of the draws.
-    """
-    random, parts = np.random.default_rng(seed), []
-    for rows in groups.values():
-        counted = ~np.isnan(difference[rows])
-        if counted.any():
-            values, drawn = difference[rows][counted], clusters[rows][counted]
-            parts.append(resample_clusters(values, drawn, resamples, random, confidence))
-    return mean_of_groups(parts)

@@ -19,14 +19,12 @@ from compatstore.artifacts.artifact import Artifact
 from compatstore.artifacts.network import DEVICE, Execution, Network, Precision
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
-from compatstore.trainers.pairs.loop import Batch, Objective, squared_distance, tensor, train_on_pairs
+from compatstore.trainers.pairs.loop import Batch, Objective, tensor, train_on_pairs
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
-from compatstore.trainers.pairs.shrinking import shrinkage_figure
-from compatstore.trainers.pairs.trainer import held_out_figures, uncertainty_figures
-from compatstore.trainers.pairs.two_branch import Prediction, Tensors, TwoBranch, fold
+from compatstore.trainers.pairs.trainer import held_out_figures, hop_figures
+from compatstore.trainers.pairs.two_branch import Prediction, TwoBranch, fold
 from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, Rule, Share, require_settings
 from compatstore.trainers.training import OnEpoch, seeded
-from compatstore.versions import Metric
 
 AdamOptimiser = Literal["adam", "adamw"]
 HoldOutBy = Literal["row", "class"]
@@ -154,14 +152,6 @@ class TransformTraining(ABC):
         """Return what to minimise on these pairs."""
         return Objective()
 
-    def side(self, pairs: Pairs) -> FloatArray | None:
-        """Return the inputs of the side branch, (n, side dim), or None for no side branch."""
-        return pairs.side
-
-    def finish(self, architecture: Architecture, tensors: Tensors) -> tuple[Architecture, Tensors]:
-        """Turn the trained network, folded, into the one that is stored."""
-        return architecture, tensors
-
     def split(self, pairs: Pairs) -> tuple[Pairs, Pairs | None]:
         """Return the pairs to learn from and those held out, if any."""
         if not self.holdout:
@@ -181,15 +171,16 @@ class TransformTraining(ABC):
             last = train_on_pairs(
                 model, rows, self, objective, held_out=watched, network=name, note=objective.note, progress=progress
             )
-        architecture, tensors = self.finish(model.architecture, fold(model))
-        arrays = {key: tensor.float().numpy() for key, tensor in tensors.items()}
+        architecture, arrays = model.architecture, {key: tensor.float().numpy() for key, tensor in fold(model).items()}
         figures: dict[str, Any] = {"training_loss": last}
         if watched is not None and held_out is not None:
-            metric = pairs.target_space.metric if name == "h" else None
-            vectors, sigma2 = _run(Network(architecture, arrays), watched)
-            figures |= _figures(vectors, sigma2, watched, objective, metric, self.torch_device)
-            if name == "h" and sigma2 is not None:
-                figures |= shrinkage_figure(sigma2, vectors, watched.target.numpy(), metric, held_out.labels)
+            made = Network(architecture, arrays).run(held_out.source, held_out.side, Execution())
+            if name == "g":
+                figures |= held_out_figures(made[0], watched.target.numpy(), None)
+            else:
+                prediction = Prediction(torch.from_numpy(made[0]).to(self.torch_device), None)
+                error = objective.error(prediction, watched.to(self.torch_device)).cpu().numpy()
+                figures |= hop_figures(*made, held_out, pairs.target_space.metric, error)
         return _Trained(name=name, architecture=architecture, tensors=arrays, figures=figures)
 
     def _architecture(self, rows: Batch, objective: Objective) -> Architecture:
@@ -203,7 +194,7 @@ class TransformTraining(ABC):
         return self.architecture(linear)
 
     def _batch(self, name: str, pairs: Pairs, objective: Objective) -> Batch:
-        side, head = self.side(pairs), objective.head
+        side, head = pairs.side, objective.head
         target = pairs.target_side if name == "g" and pairs.target_side is not None else pairs.target
         classes = None if head is None or pairs.labels is None else head.classes(pairs.labels)
         return Batch(
@@ -212,24 +203,3 @@ class TransformTraining(ABC):
             side=None if side is None else tensor(side),
             classes=None if classes is None else torch.from_numpy(classes),
         )
-
-
-def _run(network: Network, rows: Batch) -> tuple[FloatArray, FloatArray | None]:
-    side = None if rows.side is None or network.architecture.side_dim is None else rows.side.numpy()
-    return network.run(rows.source.numpy(), side, Execution())
-
-
-def _figures(
-    vectors: FloatArray,
-    sigma2: FloatArray | None,
-    held_out: Batch,
-    objective: Objective,
-    metric: Metric | None,
-    device: torch.device,
-) -> dict[str, float]:
-    figures = held_out_figures(vectors, held_out.target.numpy(), metric)
-    if sigma2 is not None:
-        prediction, rows = Prediction(torch.from_numpy(vectors).to(device), None), held_out.to(device)
-        error = objective.error(prediction, rows).cpu().numpy()
-        figures |= uncertainty_figures(sigma2, error, squared_distance(prediction, rows).cpu().numpy())
-    return figures

@@ -2,13 +2,11 @@
 
 Every item gets a score, and the higher it is the earlier the item is embedded.
 
-A policy is one of `POLICIES`, or a column of the user's ("column:views"). Rows that are drawn at random validate a
-refit (`validation_rows`): they are like the rows that remain.
+A policy is one of `POLICIES`, or a column of the user's ("column:views").
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +25,6 @@ RANDOM, SPREAD, SIGMA, SPREAD_SIGMA = "random", "spread", "sigma", "spread-sigma
 POLICIES = (RANDOM, SPREAD, SIGMA, SPREAD_SIGMA)
 COLUMN = "column:"
 AT_RANDOM = (RANDOM, SPREAD)  # what they choose first is a random sample of all items
-REFIT_DRAW = "refit"
 
 
 def order(policy: str, rows: PolicyInputs, seed: int = 0) -> npt.NDArray[np.intp]:
@@ -120,72 +117,6 @@ def _score(policy: str, rows: PolicyInputs, seed: int) -> Doubles:
     return spread(cells, chance) if policy == SPREAD else spread(cells, chance, rows.uncertainty())
 
 
-def draw(policy: str, rows: PolicyInputs, seed: int) -> Positions:
-    """All rows in the order in which they are drawn: (n,) intp.
-
-    With the policy "random" that is the order of the backfill. Other policies break ties in the random order of the
-    backfill, so that their draw is seeded by a name of its own.
-    """
-    first, second = draw_keys(policy, rows, seed)
-    return np.lexsort((second, first))
-
-
-def draw_keys(policy: str, rows: PolicyInputs, seed: int) -> tuple[Doubles, Doubles]:
-    """What a draw is by, as `order_keys`."""
-    if policy == RANDOM:
-        return order_keys(RANDOM, rows, seed)
-    return -random_scores(rows.ids, REFIT_DRAW, seed), np.zeros(len(rows.ids))
-
-
-def interleave(urgent: Positions, drawn: Positions, left: int, holdout: float) -> Positions:
-    """Choose the rows to embed next: drawn rows spread evenly among urgent ones.
-
-    Args:
-        urgent: Rows that are not native yet, most urgent first.
-        drawn: Those of them that belong to the draw.
-        left: Rows that may be embedded; drawn rows are chosen first.
-        holdout: Share of drawn rows, such as 0.2: of each five rows at the beginning one is a drawn row.
-
-    Returns:
-        (left or fewer,) intp. Which rows these are does not depend on the order of the arguments, so a run that was
-        stopped ends with the same rows.
-    """
-    drawn = drawn[:left]
-    others = urgent[~np.isin(urgent, drawn)][: left - len(drawn)]
-    turns = np.concatenate([np.arange(len(drawn)) / holdout, np.arange(len(others)) / (1 - holdout)])
-    chosen: Positions = np.concatenate([drawn, others])[np.argsort(turns, kind="stable")]
-    return chosen
-
-
-def validation_rows(policy: str, rows: PolicyInputs, seed: int, native: BoolArray, unreadable: BoolArray) -> Positions:
-    """Native rows that are like the rows that are not native: (m,) intp.
-
-    Of the draw, the rows before the first one that is not native; and of these the rows that the policy alone would not
-    have embedded yet, because in its order they come after the first row that is not native. With rows 0 to 9 in the
-    order of the policy, 0 to 3 and the drawn rows 2 and 7 native: row 7, as the policy would have come to 0 to 3 only.
-
-    Args:
-        policy: Order of the backfill.
-        rows: As they were before the first was embedded.
-        seed: Of the order.
-        native: (n,) bool.
-        unreadable: (n,) bool, rows that cannot become native.
-    """
-    drawn = draw(policy, rows, seed)
-    waiting = ~native & ~unreadable
-    drawn = drawn[: _first(waiting[drawn])]
-    drawn = drawn[native[drawn]]
-    if policy == RANDOM:
-        return drawn
-    urgent = order(policy, rows, seed)
-    return np.intersect1d(drawn, urgent[_first(waiting[urgent]) :])
-
-
-def _first(mask: BoolArray) -> int:
-    """Position of the first true value; the length where there is none."""
-    return int(mask.argmax()) if mask.any() else len(mask)
-
-
 ROUND_ROWS = 1 << 20  # items whose ids are in memory at once
 
 
@@ -271,14 +202,7 @@ class Choice:
         return self._chosen
 
     def _urgent(self, count: int) -> Positions:
-        run, free = self._run, ~(self._native | self._out)
-        if not run.holdout or run.policy == RANDOM:
-            return earliest(run.policy, self._rows, run.seed, count, free)
-        # A refit is validated by rows that are drawn at random.
-        drawn = earliest_drawn(run.policy, self._rows, run.seed, int(run.holdout * self._quota), ~self._out)
-        drawn = drawn[~self._native[drawn]]
-        urgent = earliest(run.policy, self._rows, run.seed, count + len(drawn), free)
-        return interleave(urgent, drawn, self.lacking, run.holdout)[:count]
+        return earliest(self._run.policy, self._rows, self._run.seed, count, ~(self._native | self._out))
 
     def _among(self, ids: ArrowArray) -> BoolArray:
         if not len(ids):
@@ -307,23 +231,12 @@ def earliest(policy: str, rows: TableRows, seed: int, count: int, free: BoolArra
     if is_spread(policy):
         urgent = order(policy, rows, seed)
         return urgent[free[urgent]][:count]
-    return _smallest(rows, count, free, lambda part: order_keys(policy, part, seed))
-
-
-def earliest_drawn(policy: str, rows: TableRows, seed: int, count: int, free: BoolArray) -> Positions:
-    """The first items of a draw, as `draw` has them; arguments as of `earliest`."""
-    return _smallest(rows, count, free, lambda part: draw_keys(policy, part, seed))
-
-
-def _smallest(
-    rows: TableRows, count: int, free: BoolArray, keys: Callable[[TableRows], tuple[Doubles, Doubles]]
-) -> Positions:
-    """Positions of the items with the smallest keys: by the first key, then by the second, then by position."""
+    # The items with the smallest keys: by the first key, then by the second, then by position.
     positions, first, second = np.zeros(0, np.intp), np.zeros(0), np.zeros(0)
     start = 0
     for part in rows.parts():
         here = np.flatnonzero(free[start : start + len(part)])
-        mine = keys(part)
+        mine = order_keys(policy, part, seed)
         positions = np.concatenate([positions, start + here])
         first, second = np.concatenate([first, mine[0][here]]), np.concatenate([second, mine[1][here]])
         best = np.lexsort((second, first))[:count]  # stable, and the parts come in the order of the gallery

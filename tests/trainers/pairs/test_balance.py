@@ -7,8 +7,7 @@ from labelled_spaces import classes
 from compatstore import trainers
 from compatstore.artifacts import Artifact
 from compatstore.trainers import Pairs
-from compatstore.trainers.pairs import fastfill
-from compatstore.trainers.pairs.fastfill import SCALES, Trials, balanced
+from compatstore.trainers.pairs.balance import ROWS, SCALES, apart, balanced
 from compatstore.trainers.pairs.retrieval import RetrievalTest
 
 QUICK = {"epochs": 2, "branch_width": 8, "mixer_width": 16, "learning_rate": 4e-3, "device": "cpu"}
@@ -120,9 +119,9 @@ def test_the_part_that_is_compared_on_is_bounded_and_whole_classes_are_kept_apar
     source, native, _ = classes(9000)
     pairs = Pairs(source, native, labels=np.arange(9000) % 200)
     for by, shared in (("class", 0), ("row", 200)):
-        trials = Trials(trainers.FastFill(**QUICK, holdout_by=by), pairs, None)
-        assert len(trials.fitted) + len(trials.held_out) == fastfill.ROWS
-        assert len(set(trials.fitted.labels.tolist()) & set(trials.held_out.labels.tolist())) == shared
+        fitted, held_out = apart(trainers.FastFill(**QUICK, holdout_by=by), pairs)
+        assert len(fitted) + len(held_out) == ROWS
+        assert len(set(fitted.labels.tolist()) & set(held_out.labels.tolist())) == shared
 
 
 def test_the_area_is_that_of_the_backfilling_curve_and_a_useless_sigma_costs():

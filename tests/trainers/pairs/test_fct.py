@@ -96,17 +96,6 @@ def test_equal_seeds_give_equal_weights_and_leave_torchs_state_alone():
 
 
 @pytest.mark.full
-def test_zeros_on_the_side_branch_are_an_ablation_that_needs_no_side_in_use():
-    source, side, target = made_up()
-    artifact = trainers.FCT(**SMALL, zero_side=True).fit(Pairs(source, target, side=side))
-    plain = trainers.FCT(**SMALL).fit(Pairs(source, target))
-    assert artifact.manifest.side_source is None
-    fresh, _, fresh_target = made_up(seed=1)
-    ratio = error(artifact, fresh, target=fresh_target) / error(plain, fresh, target=fresh_target)
-    assert 0.7 < ratio < 1.4
-
-
-@pytest.mark.full
 def test_the_side_transform_makes_the_next_side_information():
     source, side, target = made_up()
     next_side = np.tanh(side @ np.random.default_rng(3).normal(size=(4, 3)))

@@ -10,7 +10,8 @@ from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.digests import seed_of
 from compatstore.storage.doubts import shrinkage_of as recorded
 from compatstore.trainers import Procrustes, Ridge
-from compatstore.trainers.pairs.learn import FINER, NO_LABEL
+from compatstore.trainers.pairs.learn import FINER
+from compatstore.trainers.pairs.selection import NO_LABEL
 from compatstore.trainers.pairs.shrinking import cross_fitted_factors, shrinkage_of
 from compatstore.trainers.pairs.trainer import describe
 from compatstore.upgrade.learning import Lesson

@@ -137,10 +137,10 @@ def test_missing_ids_are_reported_and_dropped_only_when_asked(tmp_path):
         Pairs.load(left, right)
     assert Pairs.load(left, right, missing="drop").ids.tolist() == [2, 3, 4]
     disjoint = write(tmp_path / "u.parquet", [6, 7, 8, 9], TARGET)
-    with pytest.raises(InvalidInput, match="that both files have"):
+    with pytest.raises(InvalidInput, match="items that have both; found none among 4 and 4"):
         Pairs.load(left, disjoint, missing="drop")
     texts = write(tmp_path / "v.parquet", ["1", "2", "3", "4"], TARGET)
-    with pytest.raises(InvalidInput, match="ids of type"):
+    with pytest.raises(InvalidInput, match="ids of one type"):
         Pairs.load(left, texts)
     twice = write(tmp_path / "w.parquet", [1, 1, 2, 3], TARGET)
     with pytest.raises(InvalidInput, match=r"w\.parquet"):
@@ -153,8 +153,9 @@ def test_files_that_cannot_be_used_are_named(tmp_path):
         Pairs.load(good, tmp_path / "gone.npz")
     with pytest.raises(InvalidInput, match=r"\.txt"):
         Pairs.load(tmp_path / "notes.txt", good)
-    with pytest.raises(InvalidInput, match="'embedding'"):
-        Pairs.load(good, good, vector_column="embedding")
+    np.savez(tmp_path / "unnamed.npz", embedding=SOURCE)
+    with pytest.raises(InvalidInput, match="a column 'vector'"):
+        Pairs.load(good, tmp_path / "unnamed.npz")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
     with pytest.raises(InvalidInput, match=r"broken\.parquet"):
         Pairs.load(good, tmp_path / "broken.parquet")

@@ -56,19 +56,6 @@ def test_the_folded_network_is_the_trained_one(bias):
     np.testing.assert_allclose(sigma2, expected.log_sigma2.exp().numpy(), rtol=1e-4)
 
 
-def test_a_side_branch_fed_zeros_folds_into_the_mixer():
-    pairs = data()
-    zeros = loop.Batch(source=pairs.source, side=torch.zeros_like(pairs.side), target=pairs.target)
-    model = trained(FULL, zeros)
-    with torch.inference_mode():
-        expected = model(zeros.source, zeros.side).vectors
-    architecture, tensors = fct.fold_zero_side(FULL, two_branch.fold(model))
-    arrays = {name: tensor.float().numpy() for name, tensor in tensors.items()}
-    architecture.require("h", arrays)
-    vectors, _ = Network(architecture, arrays).run(pairs.source.numpy(), None, Execution())
-    np.testing.assert_allclose(vectors, expected.numpy(), atol=2e-5)
-
-
 def test_running_statistics_are_held_after_the_freeze_while_weights_learn():
     pairs = data()
     seen = []

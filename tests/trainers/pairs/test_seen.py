@@ -9,6 +9,7 @@ from compatstore import trainers
 from compatstore.artifacts import Artifact, Space
 from compatstore.digests import digest_half
 from compatstore.trainers import (
+    Correction,
     DiagonalScale,
     KernelRidge,
     LowRankAffine,
@@ -17,10 +18,8 @@ from compatstore.trainers import (
     Pairs,
     Procrustes,
     QueryAdapter,
-    Refit,
     Ridge,
 )
-from compatstore.upgrade.refit import Gathered
 
 RANDOM = np.random.default_rng(0)
 SOURCE = RANDOM.normal(size=(120, 6)).astype(np.float32)
@@ -58,18 +57,16 @@ def test_all_rows_that_a_trainer_was_given_are_seen(name):
     assert artifact.manifest.seen == len(SOURCE)
 
 
-def test_a_refit_has_seen_what_its_parent_saw_and_what_it_was_given():
+def test_a_correction_has_seen_what_its_parent_saw_and_what_it_was_given():
     first = Ridge().fit(pairs(slice(80)))
-    gathered = Gathered(source=SOURCE[60:], target=TARGET[60:], validation_rows=np.arange(40), native=0.5)
-    assert Refit().fit(first, gathered).artifact.seen.tolist() == sorted(digest_half(SOURCE).tolist())
+    assert Correction(current=first).fit(pairs(slice(60, None))).seen.tolist() == sorted(digest_half(SOURCE).tolist())
 
 
-def test_a_refit_of_what_nobody_knows_the_lessons_of_is_not_known_either():
+def test_what_a_correction_of_a_transform_without_records_has_seen_is_not_known():
     known = Ridge().fit(pairs(slice(80)))
     manifest = known.manifest
     silent = Artifact.create(
         known.kind, source=Space(dim=6), target=Space(dim=6), networks=manifest.networks, tensors=known.tensors
     )
-    gathered = Gathered(source=SOURCE[60:], target=TARGET[60:], validation_rows=np.arange(40), native=0.5)
     assert silent.seen is None
-    assert Refit().fit(silent, gathered).artifact.seen is None
+    assert Correction(current=silent).fit(pairs(slice(60, None))).seen is None

@@ -11,7 +11,7 @@ import pytest
 import compatstore as cs
 from compatstore.errors import InvalidInput, NotFound
 from compatstore.trainers import Pairs
-from compatstore.trainers.pairs.gallery_pairs import match_pairs
+from compatstore.trainers.pairs.sources import from_gallery, labels_of, match_pairs
 
 IDS = [f"item-{number}" for number in range(60)]
 OLD = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
@@ -47,15 +47,14 @@ def rows_of(pairs):
 @pytest.mark.parametrize("suffix", [".npz", ".parquet", ".feather"])
 def test_a_version_and_a_file(gallery, tmp_path, suffix):
     file = write(tmp_path / f"new{suffix}", [9, 3, 40, 7])
-    matched = match_pairs(gallery, "v1", file, target_version="v2", labels="class")
-    pairs = matched.pairs
+    sides = from_gallery(gallery, "v1"), from_gallery(gallery, file, "v2")
+    pairs, matched = match_pairs(*sides, labels=labels_of(gallery, "class"))
     assert sorted(rows_of(pairs)) == [3, 7, 9, 40]
     np.testing.assert_array_equal(pairs.source, OLD[rows_of(pairs)])
     np.testing.assert_array_equal(pairs.target, NEW[rows_of(pairs)])
     assert pairs.labels.tolist() == [CLASSES[row] for row in rows_of(pairs)]
     assert (pairs.source_version.name, pairs.target_version.name) == ("v1", "v2")
-    assert (matched.source_items, matched.target_items) == (60, 4)
-    assert str(matched) == f"4 pairs, joined by id: 60 items of v1 (native), 4 of {file}"
+    assert matched == f"4 pairs, joined by id: 60 items of v1 (native), 4 of {file}"
 
 
 def test_a_version_and_a_column_of_the_table(gallery):

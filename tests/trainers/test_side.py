@@ -24,7 +24,7 @@ augmentation = Lazy("compatstore.trainers.images.images")
 losses = Lazy("pytorch_metric_learning.losses")
 neighbors = Lazy("sklearn.neighbors")
 torch = Lazy("torch")
-training = Lazy("compatstore.trainers.side.training")
+training = Lazy("compatstore.trainers.side")
 
 
 @functools.cache
@@ -149,11 +149,11 @@ def test_other_sizes_and_colours_train(size: int, mode: str) -> None:
         assert encoder.encode(list(colour.images)).shape == (4, 4)
 
 
-@pytest.mark.parametrize(("projection", "local_views", "local_size"), [(0, 0, None), (5, 2, None), (5, 3, 4)])
-def test_the_loss_of_views_is_nt_xent_written_out(projection: int, local_views: int, local_size: int | None) -> None:
+@pytest.mark.parametrize(("projection", "local_views"), [(0, 0), (5, 2)])
+def test_the_loss_of_views_is_nt_xent_written_out(projection: int, local_views: int) -> None:
     """Of the views that were drawn: what the network saw is recorded, and its loss computed value by value."""
     few = lessons().take(range(4))
-    trainer = trainers.SimCLR(dim=6, width=2, projection=projection, local_views=local_views, local_size=local_size)
+    trainer = trainers.SimCLR(dim=6, width=2, projection=projection, local_views=local_views)
     preprocessing = trainer.preprocessing(few)
     torch.manual_seed(0)
     objective = trainer.objective(trainer.backbone(preprocessing, final_norm=True).build(), preprocessing, few).eval()
@@ -171,7 +171,7 @@ def test_the_loss_of_views_is_nt_xent_written_out(projection: int, local_views: 
         if projection:
             first, _, last = objective.projection.double()
             made = (made @ first.weight.T + first.bias).clamp_min(0) @ last.weight.T + last.bias
-    assert sides == [8, *([local_size or 8] if local_views else [])]
+    assert sides == [8] * (1 + bool(local_views))
     views, unit = 2 + local_views, (made / made.norm(dim=1, keepdim=True)).numpy()
     assert len(unit) == 4 * views
     losses_of_views = []
@@ -237,12 +237,6 @@ def test_settings_out_of_range_are_refused() -> None:
         trainers.SimCLR(temperature=0.0)
     with pytest.raises(InvalidInput, match="local_views"):
         trainers.SimCLR(local_views=-1)
-    with pytest.raises(InvalidInput, match="at most 8 pixels"):
-        trainers.SimCLR(dim=4, width=2, epochs=2, local_views=1, local_size=9).fit(lessons().take(range(8)))
-    for network, side in (({"architecture": "small-vit", "width": 16, "size": 16}, 8), ({"width": 2}, 1)):
-        trainer = trainers.SimCLR(dim=4, epochs=2, local_views=1, local_size=side, **network)
-        with pytest.raises(InvalidInput, match=f"reads; found local_size={side}: .*Leave local_size out"):
-            trainer.fit(lessons().take(range(8)))
     for settings in ({"projection": -1}, {"steps": 0}):
         with pytest.raises(InvalidInput, match=next(iter(settings))):
             trainers.SimCLR(**settings)

@@ -1,1 +1,0 @@
-"""Trainers of side-information, which is stored beside each embedding for later transforms."""
