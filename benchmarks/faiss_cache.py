@@ -1,11 +1,11 @@
 """Latency of the cache against FAISS alone, on the same graph with the same settings.
 
-    python -m benchmarks.faiss_cache [--rows 200000] [--dim 128] [--limit 1.2] [--expected]
+    python -m benchmarks.faiss_cache [--rows 200000] [--dim 128] [--limit 1.2] [--shrinkage]
 
 The rows lie around 2,000 centres. Calls of FAISS and of the cache take turns, each with queries of its own, so that a
 busy machine slows both. The cache is measured as it was built, and once more with one item in a hundred deleted and
 1,000 items added that wait for `sync`. The exit status is 1 where a ratio of `nearest` to FAISS alone, as it was
-built, is above the limit. With `--expected` a transform has made the vectors, and the cache ranks 100 candidates by
+built, is above the limit. With `--shrinkage` a transform has made the vectors, and the cache ranks 100 candidates by
 expected distances; no limit is set for that.
 """
 

@@ -1,7 +1,7 @@
 r"""Searches through compatstore beside the very same search of one Lance column.
 
     python benchmarks/search.py [--rows 200000] [--dim 128] [--queries 300] [--batches 1 32 256] [--fewest 5] \
-        [--of parts as-one expected]
+        [--of parts as-one shrinkage]
 
 The two take turns, batch by batch; prints the medians and the 99th percentiles, the ratio of the medians and its bound,
 with an index and without one. Of one version, in one part. Of a compatible model's version that half of the items are

@@ -112,8 +112,10 @@ def execute(
         InvalidInput: The versions have different numbers of queries. The condition is no valid SQL for this table.
     """
     if plan.shrinkage:
-        candidates = replace(plan, k=max(plan.k, FIRST), shrinkage=False)
-        read = list(dict.fromkeys([*columns, str(plan.parts[0].columns.uncertainty)]))
+        (part,), k = plan.parts, max(plan.k, FIRST)
+        settings = part.settings.fetching(k) if k > plan.k else part.settings  # an index compares as many rows
+        candidates = replace(plan, k=k, parts=(replace(part, settings=settings),), shrinkage=False)
+        read = list(dict.fromkeys([*columns, str(part.columns.uncertainty)]))
         found = execute(catalog, snapshot, candidates, queries, read)
         return rank_shrunk(catalog, plan, found, queries, columns)
     require_as_many(queries, plan.versions)
