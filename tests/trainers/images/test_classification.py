@@ -123,7 +123,7 @@ def test_what_cannot_be_trained_is_refused() -> None:
     [
         ({"dim": 0}, "dim >= 1"),
         ({"dim": 4, "epochs": 0}, "epochs >= 1"),
-        ({"dim": 4, "head": "tall"}, "head of"),
+        ({"dim": 4, "head": "tall"}, "head: "),
         ({"dim": 4, "learning_rate": 0.0}, "learning_rate > 0"),
         ({"dim": 4, "warmup_epochs": 99.0}, "warmup_epochs"),
     ],

@@ -244,7 +244,7 @@ def test_own_loss_and_term_are_weighed_apart(head: str) -> None:
     ("method", "setting", "words"),
     [
         ("BCT", {"own_weight": 0.0}, "own_weight > 0"),
-        ("Regression", {"distance": "l1"}, "distance of"),
+        ("Regression", {"distance": "l1"}, "distance: "),
         ("Regression", {"weight": -1.0}, "weight >= 0"),
         ("FocalDistillation", {"beta": -1.0}, "beta >= 0; found beta=-1.0"),
         ("UniBCT", {"restart": 0.0}, "restart above 0"),
