@@ -23,8 +23,8 @@ class RunSettings:
     Args:
         device: Where the hop's network runs: cpu (the default) or cuda, which needs torch.
         precision: Precision of the hop: float32; bfloat16, which needs torch and is faster on processors that have it
-            and slower on others (a warning says so); or auto, which tries both on rows of the gallery and takes
-            bfloat16 where it is faster and the cosines with float32's vectors are at least 0.999.
+            and slower on others; or auto, which tries both on rows of the gallery and takes bfloat16 where it is faster
+            and the cosines with float32's vectors are at least 0.999.
         batch_rows: Items that go through the encoder at once. By default as many as take about 10 s, 1024 at most
             (1 s where the pace is held).
         retries: Further tries after the encoder raised, with growing waits. Then the batch is taken apart to find
