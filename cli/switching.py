@@ -155,7 +155,7 @@ def switched_view(result: VersionChange) -> Iterator[str | Table]:
         yield f"dropped: {', '.join(result.dropped)}"
     alone = (f"{result.active} alone", f"{result.previous} alone")  # as the first line says already
     if result.serving != result.served_before and (result.serving, result.served_before) != alone:
-        yield f"searches are answered by {result.serving}, by {result.served_before} before"
+        yield f"searches are answered by {result.serving} (before: {result.served_before})"
     if result.fusion_ended is not None:
         yield result.fusion_ended.loss or "what they lose by that was not measured"
 

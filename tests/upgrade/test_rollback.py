@@ -61,4 +61,4 @@ def test_the_shell_says_what_answers_searches_before_and_after(at):
     path, gallery = fused(at)
     gallery.cutover("v2")
     said = CliRunner().invoke(app, ["rollback", path]).stdout
-    assert "searches are answered by v1 alone, by v1 and v2 as one before" in said
+    assert "searches are answered by v1 alone (before: v1 and v2 as one)" in said
