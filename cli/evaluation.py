@@ -69,7 +69,7 @@ def evaluate(
     before. Without a hop the merge of native items and the others is calibrated and measured instead.
     """
     from compatstore.upgrade.estimates.gates import check_gates
-    from compatstore.upgrade.views.report import gate_lines
+    from compatstore.upgrade.views import gate_lines
 
     opened = open_gallery(gallery, trust_code=trust_code, target=target)
     ways: dict[str, Any] = {"transform": transform, **({"shares": shares} if shares else {})}

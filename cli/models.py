@@ -127,7 +127,7 @@ def _linked(result: ArtifactRecord) -> Iterator[str | Table]:
 
 def _models(result: Mapping[str, Sequence[Any]]) -> Iterator[str | Table]:
     """Versions with their models, and artifacts."""
-    from compatstore.upgrade.views.status import encoder_cell
+    from compatstore.upgrade.views import encoder_cell
 
     yield table(
         ("version", "state", "dim", "metric", "fingerprint", "encoder"),

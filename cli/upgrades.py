@@ -269,7 +269,7 @@ def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) 
 
 def _result_and_cutover(result: Mapping[str, Any]) -> Iterator[str | Table]:
     """What an upgrade and its cutover did."""
-    from compatstore.upgrade.views.status import done_view
+    from compatstore.upgrade.views import done_view
 
     yield from done_view(result["upgrade"])
     yield from switched_view(result["cutover"])

@@ -22,8 +22,7 @@ import numpy.typing as npt
 
 from compatstore.arrays import BoolArray, Doubles, Positions
 from compatstore.evaluation.distances import Distances
-from compatstore.evaluation.ranking import average_precision
-from compatstore.evaluation.ranks import nearest_first, ranks_at
+from compatstore.evaluation.ranking import average_precision, nearest_first, ranks_at
 from compatstore.evaluation.relevance import Relevance
 
 _CELLS = 2**20  # distances ranked at a time

@@ -13,7 +13,7 @@ from compatstore.evaluation.merging import Merge
 from compatstore.gallery.core import verbs
 from compatstore.gallery.searching import SearchVerbs
 from compatstore.upgrade.estimates.details import details_of, require_columns
-from compatstore.upgrade.estimates.merging import choose_serving
+from compatstore.upgrade.estimates.fusing import choose_serving
 from compatstore.upgrade.estimates.reporting import UpgradeReport, report_upgrade
 from compatstore.upgrade.estimates.trial import SampleSettings, try_upgrade
 from compatstore.upgrade.progress import Progress

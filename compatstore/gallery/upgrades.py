@@ -25,8 +25,7 @@ from compatstore.upgrade.estimates.estimate import (
     require_within_reach,
     save_estimate,
 )
-from compatstore.upgrade.estimates.fusing import serve_as_asked
-from compatstore.upgrade.estimates.merging import choose_serving
+from compatstore.upgrade.estimates.fusing import choose_serving, serve_as_asked
 from compatstore.upgrade.estimates.trial import SampleSettings
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.plan import Plan, make_plan

@@ -12,13 +12,13 @@ from typing import TypeAlias
 from compatstore import next_step
 from compatstore.evaluation import DecisionTable, Estimate
 from compatstore.evaluation.decision import SAME_SHARE
-from compatstore.report.drawings import Curves, Drawing, Intervals, Line, Point
+from compatstore.report.charts import Curves, Drawing, Intervals, Line, Point
 from compatstore.shown import Table, table
+from compatstore.upgrade.estimates.details import QueryChange
 from compatstore.upgrade.estimates.measured import as_served, what_matters
-from compatstore.upgrade.estimates.query_changes import QueryChange
 from compatstore.upgrade.estimates.reporting import UpgradeReport
 from compatstore.upgrade.estimates.waves import WaveFigures
-from compatstore.upgrade.views.report import changes_table, flips_line, groups_line, groups_table
+from compatstore.upgrade.views import changes_table, flips_line, groups_line, groups_table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,11 +14,10 @@ from urllib.parse import urlsplit
 from compatstore.encoders.images import SUFFIXES, read_image
 from compatstore.errors import SourceError, StorageError
 from compatstore.html import Html, element, joined, markdown
-from compatstore.report.charts import chart, picture, style_of
+from compatstore.report.charts import Curves, chart, picture, style_of
 from compatstore.report.content import Section, SectionPart, ShownQueries, facts, sections, title_of
-from compatstore.report.drawings import Curves
 from compatstore.shown import Table, html_table
-from compatstore.upgrade.estimates.query_changes import QueryChange, ShownItem
+from compatstore.upgrade.estimates.details import QueryChange, ShownItem
 from compatstore.upgrade.estimates.reporting import UpgradeReport
 
 MARKDOWN, JSON = "report.md", "report.json"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from compatstore.evaluation.ranks import nearest_first
+from compatstore.evaluation.ranking import nearest_first
 
 FEW = st.sampled_from([0.0, -0.0, 0.5, 1.0, np.nextafter(1.0, 2.0), np.inf])
 ANY = st.floats(allow_nan=True, width=64)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatstore.errors import InvalidInput
-from compatstore.evaluation import rank_queries, whole_relevance
+from compatstore.evaluation import rank_queries, whole
 from compatstore.evaluation.whole import Passing, WholeSearch
 from properties import examples
 
@@ -50,7 +50,7 @@ def test_of_large_classes_a_random_part_stands_for_all(monkeypatch):
     gallery, queries = (random.normal(size=(n, 4)).astype(np.float32) for n in (2000, 60))
     classes, query_classes = (gallery[:, 0] > 0).astype(int), (queries[:, 0] > 0).astype(int)
     expected = rank_queries(queries, gallery, query_classes, classes)
-    monkeypatch.setattr(whole_relevance, "MOST_PROBES", 200)
+    monkeypatch.setattr(whole, "MOST_PROBES", 200)
     found = search(queries, gallery, query_classes, classes, np.full(60, -1), batch=500).values["w"]
     np.testing.assert_array_equal(found[0], expected.first_match <= 1)
     assert found[2].mean() == pytest.approx(expected.average_precision.mean(), abs=0.01)

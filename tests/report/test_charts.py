@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 
 from compatstore.evaluation import Estimate
-from compatstore.report.charts import Axis, chart, picture, spanning
-from compatstore.report.drawings import Curves, Intervals, Line, Point
+from compatstore.report.charts import Axis, Curves, Intervals, Line, Point, chart, picture, spanning
 
 FIGURES = st.floats(-1e6, 1e6, allow_nan=False).map(lambda value: round(value, 6))
 ESTIMATES = st.tuples(FIGURES, FIGURES, FIGURES).map(sorted).map(

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from compatstore.report.charts import Curves, Intervals
 from compatstore.report.content import ShownQueries, sections
-from compatstore.report.drawings import Curves, Intervals
 from compatstore.report.files import to_markdown
 from compatstore.shown import Table
 

@@ -15,8 +15,7 @@ from compatstore.artifacts.artifact import Artifact
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.curve import native_rows
 from compatstore.evaluation.distances import measure
-from compatstore.evaluation.ranking import average_precision
-from compatstore.evaluation.ranks import ranks_behind_ties
+from compatstore.evaluation.ranking import average_precision, ranks_behind_ties
 from compatstore.trainers.pairs.pairs import Pairs, unit
 from compatstore.versions import Metric
 

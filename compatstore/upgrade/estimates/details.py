@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 
-from compatstore.arrays import Doubles
+from compatstore.arrays import ArrowTable, Doubles, FloatArray, Positions
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import Estimate
 from compatstore.evaluation.bootstrap import figures_together, resample
+from compatstore.evaluation.fusion import Serving
+from compatstore.evaluation.judgements import Qrels
 from compatstore.storage.ids import find
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.measured import Measurement
-from compatstore.upgrade.estimates.query_changes import QueryChanges, Search, changes_of, text_of
 from compatstore.upgrade.requests.details import Details
 from compatstore.upgrade.requests.gates import Gates
-from compatstore.upgrade.requests.queries import column_of
+from compatstore.upgrade.requests.queries import Queries, column_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,3 +162,205 @@ def _groups(rows: dict[str, list[int]], before: Doubles, after: Doubles, confide
         )
         for (name, own), gain in zip(rows.items(), figures_together(drawn), strict=True)
     ]
+
+
+SAME = 1e-9  # figures that are not farther apart are one
+
+
+class Search(Protocol):
+    """What `Gallery.search` does with queries of one version, or of both."""
+
+    def __call__(  # noqa: D102
+        self, query: Mapping[str, FloatArray], k: int, *, columns: Sequence[str], serving: Any
+    ) -> ArrowTable: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownItem:
+    """An item, or a query that is none, as people know it.
+
+    Args:
+        id: Its id.
+        source: What it is embedded from, a text, path or URI; "" where nothing is known.
+        label: Its label, "" without one.
+        caption: What the caption's column says, "" without one.
+        correct: Whether it is correct for the query that found it, by their labels or as it was judged; None where
+            nobody has said.
+    """
+
+    id: str
+    source: str = ""
+    label: str = ""
+    caption: str = ""
+    correct: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryChange:
+    """One query, before and after.
+
+    Args:
+        query: What asked.
+        before: The figure that decides, by the status quo.
+        after: The same, as the gallery is served now.
+        found_before: The nearest items of the whole gallery by the status quo; () where nobody searched it.
+        found_after: The same, as it is served now.
+    """
+
+    query: ShownItem
+    before: float
+    after: float
+    found_before: tuple[ShownItem, ...] = ()
+    found_after: tuple[ShownItem, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryChanges:
+    """All queries, before and after.
+
+    Args:
+        criterion: The figure that decides.
+        risen: Queries whose figure rose.
+        fallen: Queries whose figure fell.
+        same: Queries whose figure stayed.
+        worst: Those that fell most, the worst first.
+        best: Those that rose most, the best first.
+    """
+
+    criterion: str
+    risen: int
+    fallen: int
+    same: int
+    worst: tuple[QueryChange, ...]
+    best: tuple[QueryChange, ...]
+
+
+def changes_of(
+    context: UpgradeContext, measurement: Measurement, labels: str | Queries | None, details: Details, search: Search
+) -> QueryChanges:
+    """Compare what each query found before and after, and let some search the whole gallery; read-only.
+
+    Args:
+        context: The upgrade.
+        measurement: What was measured.
+        labels: What said which items are correct.
+        details: How many queries and neighbours, and what to show of an item.
+        search: `Gallery.search`.
+    """
+    before, after = measurement.before_and_after
+    change = np.nan_to_num(after - before)
+    order = np.argsort(change, kind="stable")
+    risen, fallen = int((change > SAME).sum()), int((change < -SAME).sum())
+    worst, best = order[: min(fallen, details.worst)], order[::-1][: min(risen, details.best)]
+    rows = np.concatenate([worst, best])
+    queries = _Asking.of(context, measurement, labels, details)
+    found = queries.searched(rows, search) if len(rows) else []
+    shown = [
+        QueryChange(query=query, before=float(before[row]), after=float(after[row]), found_before=was, found_after=now)
+        for row, query, (was, now) in zip(rows, queries.shown(rows), found, strict=True)
+    ]
+    return QueryChanges(
+        criterion=measurement.table.criterion,
+        risen=risen,
+        fallen=fallen,
+        same=int(np.isfinite(before).sum()) - risen - fallen,
+        worst=tuple(shown[: len(worst)]),
+        best=tuple(shown[len(worst) :]),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Asking:
+    """The queries of a measurement, and what is read of items to show them."""
+
+    context: UpgradeContext
+    measurement: Measurement
+    neighbours: int
+    columns: Mapping[str, str]  # what is shown -> its column
+    key: str
+    judgements: Qrels | None
+
+    @classmethod
+    def of(
+        cls, context: UpgradeContext, measurement: Measurement, labels: str | Queries | None, details: Details
+    ) -> _Asking:
+        registry = context.registry
+        shown = {"source": registry.source_column, "label": column_of(labels), "caption": details.caption}
+        there = {what: column for what, column in shown.items() if column in context.snapshot.schema.names}
+        return cls(
+            context=context,
+            measurement=measurement,
+            neighbours=details.neighbours,
+            columns={what: str(column) for what, column in there.items()},
+            key=registry.id_column,
+            judgements=labels.judgements if isinstance(labels, Queries) else None,
+        )
+
+    @property
+    def _read(self) -> list[str]:
+        return list(dict.fromkeys([self.key, *self.columns.values()]))
+
+    def ids(self, rows: Positions) -> list[Any]:
+        """Ids of some queries; those of an app's own are no ids of items."""
+        sample = self.measurement.sample
+        if sample.queries is not None:
+            return [sample.queries.names[row] for row in rows]
+        return list(sample.ids.take(np.flatnonzero(sample.asks)[rows]).to_pylist())
+
+    def shown(self, rows: Positions) -> list[ShownItem]:
+        """Some queries."""
+        asked, ids = self.measurement.sample.queries, self.ids(rows)
+        if asked is not None:
+            texts = [asked.texts[row] for row in rows] if asked.texts else [""] * len(rows)
+            return [ShownItem(id=name, source=text) for name, text in zip(ids, texts, strict=True)]
+        table = find(self.context.store, self.key, ids, self._read, self.context.snapshot)
+        items = {item[self.key]: self._item(item) for item in table.to_pylist()}
+        return [items[name] for name in ids]
+
+    def searched(self, rows: Positions, search: Search) -> list[tuple[tuple[ShownItem, ...], tuple[ShownItem, ...]]]:
+        """What some queries find by the status quo, and as the gallery is served."""
+        run, sample = self.context.run, self.measurement.sample
+        source, target = sample.source_queries[rows], sample.target_queries[rows]
+        fused = self.context.registry.fusion_served(run.target) is not None
+        now = {run.source: source, run.target: target} if fused else {run.target: target}
+        was = self._find(rows, search, {run.source: source}, None)
+        served = self._find(rows, search, now, "fused" if fused else None)
+        return list(zip(was, served, strict=True))
+
+    def _find(
+        self, rows: Positions, search: Search, query: Mapping[str, FloatArray], serving: Serving | None
+    ) -> list[tuple[ShownItem, ...]]:
+        found = search(query, self.neighbours + 1, columns=self._read, serving=serving).to_pylist()
+        shown, own = self.shown(rows), self._own(rows)
+        lists: list[tuple[ShownItem, ...]] = []
+        for place, asking in enumerate(shown):
+            near = [item for item in found if item.get("_query", 0) == place and item[self.key] != own[place]]
+            lists.append(tuple(self._judged(item, asking) for item in near[: self.neighbours]))
+        return lists
+
+    def _own(self, rows: Positions) -> list[Any]:
+        """The items that ask, which do not find themselves."""
+        return [None] * len(rows) if self.measurement.sample.queries is not None else self.ids(rows)
+
+    def _judged(self, item: Mapping[str, Any], asking: ShownItem) -> ShownItem:
+        shown = self._item(item)
+        if self.judgements is not None:
+            gain = self.judgements.get(asking.id, {}).get(shown.id)
+            return replace(shown, correct=None if gain is None else gain > 0)
+        if asking.label and "label" in self.columns:
+            return replace(shown, correct=shown.label == asking.label)
+        return shown
+
+    def _item(self, item: Mapping[str, Any]) -> ShownItem:
+        shown = {what: text_of(item[column]) for what, column in self.columns.items()}
+        return ShownItem(
+            id=text_of(item[self.key]),
+            source=shown.get("source", ""),
+            label=shown.get("label", ""),
+            caption=shown.get("caption", ""),
+        )
+
+
+def text_of(value: object) -> str:
+    """A value of a column as people read it; "" for none, and for bytes, which nobody reads."""
+    return "" if value is None or isinstance(value, bytes) else str(value)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatstore.evaluation.ranks import ranks_at, ranks_behind_ties
+from compatstore.evaluation.ranking import ranks_at, ranks_behind_ties
 
 SCALES = (1.0, 1e-46, 1e-30, 1e30, 1e300)  # some are 0 in single precision, some infinite
 
