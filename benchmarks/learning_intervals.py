@@ -31,7 +31,7 @@ from benchmarks.taught import NEW, TaughtGallery, add_options, drawn, setting_of
 from compatstore.arrays import BoolArray
 from compatstore.evaluation import DecisionSettings, Estimate
 from compatstore.evaluation.fusion import Fusion
-from compatstore.evaluation.fusion_choice import FusionTrial
+from compatstore.evaluation.fusion_choice import Trial
 from compatstore.evaluation.sample import EvaluationSample
 from compatstore.evaluation.strategies import trial_of_fusions
 from compatstore.upgrade.backfilling.policies import SPREAD, order
@@ -71,7 +71,7 @@ def shown_and_true(taught: TaughtGallery, wave: WaveFigures) -> Iterator[tuple[s
         yield "promised", promised, average(mask, fusion.at(share))
 
 
-def _outside(taught: TaughtGallery, wave: WaveFigures, native: BoolArray) -> FusionTrial:
+def _outside(taught: TaughtGallery, wave: WaveFigures, native: BoolArray) -> Trial:
     """The queries from outside, asking the whole gallery as it is stored."""
     outside, told = taught.draw.outside, taught.draw.gates.labels
     settings = DecisionSettings(

@@ -39,7 +39,7 @@ from compatstore.trainers import Pairs, Residual
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.measured import measure_upgrade
+from compatstore.upgrade.estimates.measured import take_measurement
 from compatstore.upgrade.estimates.trial import BUDGETS, FUSED_SHARES, SampleSettings, try_upgrade
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.resolve import resolve_run
@@ -260,7 +260,7 @@ def one(gallery: cs.Gallery, truth: Truth, task: str, sample: int, draw: int) ->
     opened = run_of(catalog.registry(), "v2")
     assert opened is not None
     context = UpgradeContext.of(catalog, replace(opened, seed=draw))
-    table = measure_upgrade(context, Gates(sample=sample, labels="label"), 0)
+    table = take_measurement(context, Gates(sample=sample, labels="label"), 0).table
     served = {"hop alone": "as served"}
     shown = replace(table, rows=tuple(row for row in table.rows if row.notation in ("s/s", "t/h", "t/t")))
     return judged(shown, {**truth, "as served": _nearest(truth, share)}, served)

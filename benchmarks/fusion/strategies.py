@@ -13,10 +13,9 @@ from benchmarks.pairs.embedded import SOURCE, TARGET
 from benchmarks.pairs.scenario import Scenario
 from compatstore.arrays import BoolArray, Doubles, FloatArray
 from compatstore.evaluation import DecisionSettings, EvaluationSample, Ranking
-from compatstore.evaluation.cross_fitting import Trial
 from compatstore.evaluation.distances import Distances, measure
 from compatstore.evaluation.fusion import Fusion, fused_blocks
-from compatstore.evaluation.fusion_choice import FusionTrial
+from compatstore.evaluation.fusion_choice import Trial
 from compatstore.evaluation.merging import Calibration, calibrate
 from compatstore.evaluation.ranking import rank_blocks
 from compatstore.evaluation.relevance import Relevance, relevance_from_labels
@@ -115,8 +114,7 @@ class UpgradingGallery:
 
     def chosen(self, native: BoolArray) -> Fusion:
         """The fusion that the gallery's own items choose."""
-        trying = FusionTrial(**vars(self._trial))
-        return trying.fit(native, trying.constants()).fusion
+        return self._trial.fit(native, self._trial.constants()).fusion
 
     def calibration(self) -> Calibration:
         """The calibration of a merge that the same items are fitted to."""

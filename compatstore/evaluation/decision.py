@@ -20,8 +20,8 @@ from compatstore.evaluation.bootstrap import (
     resample,
     share_of_queries,
 )
-from compatstore.evaluation.cross_fitting import drawn_as_items
 from compatstore.evaluation.fusion import Serving
+from compatstore.evaluation.fusion_choice import drawn_as_items
 from compatstore.evaluation.metrics import Flips, require_counted
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
 from compatstore.evaluation.strategies import (

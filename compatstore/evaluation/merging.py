@@ -22,8 +22,8 @@ from compatstore.arrays import BoolArray, Doubles, Positions
 from compatstore.boundary import checked_fields, require_fields
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.bootstrap import MeasuredGain
-from compatstore.evaluation.cross_fitting import Trial, folds_of, of_queries
 from compatstore.evaluation.distances import Distances
+from compatstore.evaluation.fusion_choice import Trial, folds_of, of_queries
 from compatstore.evaluation.relevance import Relevance
 from compatstore.evaluation.sampled import QueryFigures, find_in_blocks
 from compatstore.shown import Shown

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from compatstore.arrays import Doubles, Positions
-from compatstore.evaluation.cross_fitting import Trial, own_rows
 from compatstore.evaluation.distances import Distances, fit_length, measure
 from compatstore.evaluation.fusion import FusedDistances, standardise
-from compatstore.evaluation.fusion_choice import WEIGHTS, FusionTrial
+from compatstore.evaluation.fusion_choice import WEIGHTS, Trial, own_rows
 from compatstore.evaluation.merging import find_merged
 from compatstore.evaluation.relevance import (
     Relevance,
@@ -56,7 +55,7 @@ def is_fused(notation: str) -> bool:
 def rank_strategies(
     sample: EvaluationSample,
     settings: DecisionSettings,
-    trial: FusionTrial | None = None,
+    trial: Trial | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[ServingStrategy]:
     """Rank by the status quo, naive swap, a merge, hop alone, budgets, other ways to search these, and full backfill.
@@ -108,7 +107,7 @@ class _Count:
             self.report(self.done, self.total)
 
 
-def _num_searches(sample: EvaluationSample, settings: DecisionSettings, trial: FusionTrial) -> int:
+def _num_searches(sample: EvaluationSample, settings: DecisionSettings, trial: Trial) -> int:
     """Number of rankings that `rank_strategies` makes for a query."""
     plain = 3 + len(settings.shares) + 2
     fused = sum(trial.num_candidates(sample.share_of(sample.filled(share))) for share in settings.fused_shares)
@@ -130,12 +129,10 @@ def neighbours_of(sample: EvaluationSample, settings: DecisionSettings) -> int:
     return round(sampled_neighbours(settings.neighbours, sample.weight) * sample.weight)
 
 
-def trial_of_fusions(
-    sample: EvaluationSample, settings: DecisionSettings, weights: Sequence[float] = WEIGHTS
-) -> FusionTrial:
+def trial_of_fusions(sample: EvaluationSample, settings: DecisionSettings, weights: Sequence[float] = WEIGHTS) -> Trial:
     """The sample's queries, ready to try how both versions are searched as one, by some weights."""
     native = measure(sample.target_queries, sample.native, settings.target_metric)
-    return FusionTrial(
+    return Trial(
         sample=sample,
         settings=settings,
         relevance=_correct(sample, native, settings),
@@ -213,7 +210,7 @@ def _backfills(trial: Trial, settings: DecisionSettings) -> list[ServingStrategy
     ]
 
 
-def _fused(sample: EvaluationSample, settings: DecisionSettings, trial: FusionTrial) -> list[ServingStrategy]:
+def _fused(sample: EvaluationSample, settings: DecisionSettings, trial: Trial) -> list[ServingStrategy]:
     """Both versions searched as one: by the fusion that is served, and by one chosen for each of some native shares."""
     made = [] if sample.served is None else [_as_served(trial, sample.served)]
     constants = trial.constants() if settings.fused_shares else None
@@ -226,7 +223,7 @@ def _fused(sample: EvaluationSample, settings: DecisionSettings, trial: FusionTr
     return made
 
 
-def _as_served(trial: FusionTrial, served: ServedFusion) -> ServingStrategy:
+def _as_served(trial: Trial, served: ServedFusion) -> ServingStrategy:
     """By the fusion that the gallery is served with, in which these queries had no part."""
     note = f"w {served.fusion.weight:g}; {PRICE}"
     found, share = trial.find(served.native, served.fusion), trial.sample.share_of(served.native)

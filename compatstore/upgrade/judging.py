@@ -19,7 +19,7 @@ from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import Fusion, WeightChoice, standardise
-from compatstore.evaluation.fusion_choice import FittedFusion, FusionTrial
+from compatstore.evaluation.fusion_choice import FittedFusion, Trial
 from compatstore.evaluation.sampled import QueryFigures
 from compatstore.evaluation.strategies import (
     FUSED,
@@ -53,7 +53,7 @@ class JudgedTransform:
         provenance: Where the queries come from, and what they search, in a sentence.
     """
 
-    trial: FusionTrial
+    trial: Trial
     native: BoolArray
     fitted: FittedFusion
     provenance: str

@@ -19,7 +19,7 @@ from compatstore.errors import InvalidInput
 from compatstore.evaluation import DecisionTable
 from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.fusion import SAME_SHARE, Fusion
-from compatstore.evaluation.fusion_choice import ALONE, WEIGHTS, FittedFusion, FusionTrial
+from compatstore.evaluation.fusion_choice import ALONE, WEIGHTS, FittedFusion, Trial
 from compatstore.evaluation.sample import EvaluationSample
 from compatstore.evaluation.sampled import QueryFigures
 from compatstore.evaluation.strategies import rank_strategies, trial_of_fusions
@@ -69,7 +69,7 @@ class _Judged(NamedTuple):
     """A transform, and what queries find in a gallery that is served with it."""
 
     taught: Taught
-    trial: FusionTrial
+    trial: Trial
     fitted: FittedFusion
     found: QueryFigures
     by_queries: JudgedTransform | None = None
@@ -287,7 +287,7 @@ def _judge_by_queries(
     return _Judged(taught, judged.trial, judged.fitted, found, judged)
 
 
-def _found(trial: FusionTrial, native: BoolArray, fitted: FittedFusion, asked: Gates) -> QueryFigures:
+def _found(trial: Trial, native: BoolArray, fitted: FittedFusion, asked: Gates) -> QueryFigures:
     """What the queries find as the upgrade is to be served: by both versions as one, or by the target alone."""
     return trial.find(native, replace(fitted.fusion, weight=1.0)) if asked.serving == "target" else fitted.found
 

@@ -16,7 +16,7 @@ from compatstore.evaluation import (
     retrieval_metrics,
 )
 from compatstore.evaluation.decision import decide_between
-from compatstore.evaluation.fusion_choice import FusionTrial
+from compatstore.evaluation.fusion_choice import Trial
 from compatstore.evaluation.strategies import rank_strategies, trial_of_fusions
 
 LABELS, QUERY_LABELS = np.arange(300) % 30, np.arange(90) % 30
@@ -223,7 +223,7 @@ def test_weights_that_a_trial_has_fitted_give_the_same_table_to_the_bit(monkeypa
     fitted = trial_of_fusions(data, settings)
     for share in settings.fused_shares:
         fitted.fit(data.filled(share), fitted.constants(), against_target=True)
-    monkeypatch.setattr(FusionTrial, "_fit", None)  # no weight is fitted again
+    monkeypatch.setattr(Trial, "_fit", None)  # no weight is fitted again
     assert decide_between(data, settings, rank_strategies(data, settings, fitted)) == afresh
 
 

@@ -21,7 +21,7 @@ from compatstore.evaluation.fusion import (
     fused_blocks,
     standardise,
 )
-from compatstore.evaluation.fusion_choice import FusionTrial
+from compatstore.evaluation.fusion_choice import Trial
 from compatstore.evaluation.ranking import rank_blocks
 from compatstore.evaluation.relevance import relevance_from_labels, relevance_from_neighbours
 from compatstore.evaluation.sampled import WHOLE, Sampling, find_in_blocks
@@ -197,7 +197,7 @@ def sample(noise_source, noise_target, noise_hop, *, queries=300, items=200, cla
 def trial(drawn, **settings):
     relevance = relevance_from_labels(drawn.query_labels, drawn.gallery_labels, drawn.query_ids, drawn.gallery_ids)
     chosen = DecisionSettings(resamples=200, **settings)
-    return FusionTrial(sample=drawn, settings=chosen, relevance=relevance, sampling=WHOLE, truth="labels")
+    return Trial(sample=drawn, settings=chosen, relevance=relevance, sampling=WHOLE, truth="labels")
 
 
 def fit(drawn, native=None, **settings):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from compatstore.documents import read_record, to_document
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import Calibration, DecisionSettings, Estimate, EvaluationSample, Merge, merging
-from compatstore.evaluation.cross_fitting import Trial, folds_of, of_queries
 from compatstore.evaluation.distances import measure
+from compatstore.evaluation.fusion_choice import Trial, folds_of, of_queries
 from compatstore.evaluation.merging import BINS, calibrate, find_merged, matched, merged_blocks
 from compatstore.evaluation.ranking import rank_blocks, rank_queries
 from compatstore.evaluation.relevance import relevance_from_labels, relevance_from_neighbours

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import lance
 import numpy as np
@@ -18,9 +19,7 @@ from compatstore.search import FusionPlan
 from compatstore.search import fusion as fusion_module
 from compatstore.search.fusion import plan_fused, search_fused
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.passing import GalleryPass
-from compatstore.upgrade.estimates.streaming import Streaming
-from compatstore.upgrade.progress import Monitor
+from compatstore.upgrade.estimates.passing import read_gallery
 from lazily import Lazy
 
 pytestmark = pytest.mark.full
@@ -159,19 +158,16 @@ def test_a_whole_gallery_is_measured_as_it_is_searched(tmp_path):
     context = UpgradeContext.of(world.gallery._catalog, world.gallery._catalog.registry().runs["v2"])
     classes = np.arange(ROWS) % 3
     stored = lance.dataset(world.gallery.status().gallery).to_table(columns=["id"])["id"].to_numpy()
-    passing = Streaming(
-        passing=GalleryPass.of(context, served=True, shrinkage=True),
-        search=WholeSearch(
-            queries={"s/s": world.source, "t/h": world.native},
-            metrics=dict.fromkeys(("s/s", "t/h"), "cosine"),
-            query_classes=classes,
-            classes=classes[stored],
-            itself=np.argsort(stored),
-            fused={"s/s & t": FusedWay(source="s/s", target="t/h", fusion=chosen)},
-        ),
-        monitor=Monitor("search", 2 * ROWS),
+    search = WholeSearch(
+        queries={"s/s": world.source, "t/h": world.native},
+        metrics=dict.fromkeys(("s/s", "t/h"), "cosine"),
+        query_classes=classes,
+        classes=classes[stored],
+        itself=np.argsort(stored),
+        fused={"s/s & t": FusedWay(source="s/s", target="t/h", fusion=chosen)},
     )
-    found = passing.figures((1, 5)).values["s/s & t"]
+    batches = partial(read_gallery, context, search.batch_rows, served=True, shrinkage=True)
+    found = search.run(batches, (1, 5)).values["s/s & t"]
     right = classes[:, None] == classes[None]
     asked = [(right[row][others[row]], -distances[row][others[row]]) for row in range(ROWS)]
     np.testing.assert_allclose(found[-1], [metrics.average_precision_score(*one) for one in asked], atol=1e-9)

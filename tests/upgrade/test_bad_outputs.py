@@ -11,8 +11,7 @@ import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Side, Space
 from compatstore.encoders import Function
 from compatstore.errors import CorruptArtifact, InvalidInput, UpgradeError
-from compatstore.upgrade.estimates.sample import draw_sample
-from compatstore.upgrade.estimates.streaming import search_whole
+from compatstore.upgrade.estimates.passing import read_gallery
 from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.upgrade.resolve import resolve_run
 
@@ -207,10 +206,7 @@ def test_queries_do_not_find_such_items_in_the_whole_gallery(tmp_path):
     gallery.register(target)
     gallery.artifacts.link(linear(target))
     context = resolve_run(gallery._catalog, "v2")
-    sample = draw_sample(context, 50, labels="label")
-    metrics = {"s/s": "l2", "t/s": "l2", "t/h": "cosine"}
-    whole = search_whole(context, sample, metrics, depth=None, served=False, fusion=None, seed=0)
-    (batch,) = whole._batches()
+    (batch,) = read_gallery(context, ROWS, served=False)
     there = dict(zip(IDS, batch.there["t/h"].tolist(), strict=True))
     assert [item for item in IDS if not there[item]] == [BIG, ZERO]
     assert np.isfinite(batch.vectors["t/h"]).all()

@@ -23,7 +23,7 @@ from compatstore.evaluation.judgements import Judgements
 from compatstore.evaluation.query_files import QuerySet
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.passing import GalleryPass
+from compatstore.upgrade.estimates.passing import TARGET_WAY, read_gallery
 from compatstore.upgrade.requests.queries import Queries
 from compatstore.versions import Metric
 
@@ -197,16 +197,16 @@ def found_first(context: UpgradeContext, asked: AskedQueries, room: int) -> Posi
     """
     run = context.run
     metrics = [context.registry.record(name).version().metric for name in (run.source, run.target)]
-    nearest = [_Nearest(asked.source, metrics[0])]
+    nearest = {"s/s": _Nearest(asked.source, metrics[0])}
     if run.path:
-        nearest.append(_Nearest(asked.target, metrics[1]))
-    for batch in GalleryPass.of(context, served=False).batches(_BATCH_CELLS // max(len(asked), 1) + 1):
-        columns = ((batch.source, batch.in_source), (batch.target, batch.in_target))
-        for (items, there), kept in zip(columns, nearest, strict=False):
-            kept.take(items[there], batch.places[there])
+        nearest[TARGET_WAY] = _Nearest(asked.target, metrics[1])
+    for batch in read_gallery(context, _BATCH_CELLS // max(len(asked), 1) + 1, served=False):
+        for way, kept in nearest.items():
+            there = batch.there[way]
+            kept.take(batch.vectors[way][there], batch.places[there])
     chosen = np.zeros(0, np.intp)
     for depth in range(1, DEEPEST + 1):
-        deeper = np.unique(np.concatenate([kept.places[:, :depth].ravel() for kept in nearest]))
+        deeper = np.unique(np.concatenate([kept.places[:, :depth].ravel() for kept in nearest.values()]))
         deeper = deeper[deeper >= 0]
         if len(deeper) > room:
             break

@@ -16,7 +16,8 @@ from compatstore.evaluation.fusion import Serving
 from compatstore.evaluation.judgements import Qrels
 from compatstore.storage.ids import find
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.measured import Measurement
+from compatstore.upgrade.estimates.measured import before_and_after
+from compatstore.upgrade.estimates.trial import Measurement
 from compatstore.upgrade.requests.details import Details
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries, column_of
@@ -125,7 +126,7 @@ def subgroups_of(context: UpgradeContext, measurement: Measurement, column: str)
     key, sample = context.registry.id_column, measurement.sample
     if sample.queries is not None:
         return None
-    before, after = measurement.before_and_after
+    before, after = before_and_after(measurement)
     ids = sample.ids.take(np.flatnonzero(sample.asks)).to_pylist()
     found = find(context.store, key, ids, list(dict.fromkeys([key, column])), context.snapshot)
     values: dict[Any, str] = {item[key]: text_of(item[column]) for item in found.to_pylist()}
@@ -247,7 +248,7 @@ def changes_of(
         details: How many queries and neighbours, and what to show of an item.
         search: `Gallery.search`.
     """
-    before, after = measurement.before_and_after
+    before, after = before_and_after(measurement)
     change = np.nan_to_num(after - before)
     order = np.argsort(change, kind="stable")
     risen, fallen = int((change > SAME).sum()), int((change < -SAME).sum())

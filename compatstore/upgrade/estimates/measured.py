@@ -15,8 +15,8 @@ from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate
-from compatstore.upgrade.estimates.sample import REPORT_DRAW, Sample, draw_sample
-from compatstore.upgrade.estimates.trial import Ranked, SampleSettings, rank_on_sample
+from compatstore.upgrade.estimates.sample import REPORT_DRAW, draw_sample
+from compatstore.upgrade.estimates.trial import Measurement, SampleSettings, rank_on_sample
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries
@@ -47,38 +47,6 @@ class Compared:
         apart = abs(measured.value - estimated.value)
         agrees = apart <= math.hypot(_half(estimated), _half(measured))
         return cls(what=what, estimated=estimated, measured=measured, agrees=agrees)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Measurement:
-    """What queries found after the fact, as a table and one by one.
-
-    Args:
-        sample: Items, and the queries that searched them.
-        ranked: What was found.
-    """
-
-    sample: Sample
-    ranked: Ranked
-
-    @property
-    def table(self) -> DecisionTable:
-        """As `measure_upgrade`."""
-        return self.ranked.table
-
-    @property
-    def before_and_after(self) -> tuple[Doubles, Doubles]:
-        """The figure that decides of each query, by the status quo and as served: (q,) float64 each."""
-        table = self.table
-        before, after = table.row("s/s"), as_served(table)
-        return self.ranked.figures(before.name, table.criterion), self.ranked.figures(after.name, table.criterion)
-
-
-def measure_upgrade(
-    context: UpgradeContext, terms: Gates, estimated: int, promised: DecisionTable | None = None
-) -> DecisionTable:
-    """Measure an upgrade; as `take_measurement`, the table alone."""
-    return take_measurement(context, terms, estimated, promised).table
 
 
 def take_measurement(
@@ -136,8 +104,7 @@ def take_measurement(
     if promised is not None:
         settings = replace(settings, trust=promised.trust, neighbours=promised.neighbours)
     order = np.arange(len(fresh.native))
-    ranked = rank_on_sample(context, fresh, fresh.served, order, settings, served=True, progress=progress)
-    return Measurement(sample=fresh, ranked=ranked)
+    return rank_on_sample(context, fresh, fresh.served, order, settings, served=True, progress=progress)
 
 
 def compare(estimate: UpgradeEstimate, measured: DecisionTable, called: str = SERVED) -> tuple[Compared, ...]:
@@ -164,6 +131,14 @@ def compare(estimate: UpgradeEstimate, measured: DecisionTable, called: str = SE
 def as_served(measured: DecisionTable) -> DecisionRow:
     """The row of what searches give now: the fusion that is served, or the target's vectors."""
     return next(iter(measured.served("fused")), measured.row(AS_SERVED))
+
+
+def before_and_after(measurement: Measurement) -> tuple[Doubles, Doubles]:
+    """The figure that decides of each query, by the status quo and as served: (q,) float64 each."""
+    table = measurement.table
+    rows = (table.row("s/s"), as_served(table))
+    before, after = (measurement.figures(row.name, table.criterion) for row in rows)
+    return before, after
 
 
 def called_served(context: UpgradeContext) -> str:

@@ -20,12 +20,12 @@ from compatstore.upgrade.estimates.details import ReportDetails
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, load_estimate
 from compatstore.upgrade.estimates.measured import (
     Compared,
-    Measurement,
     as_served,
     called_served,
     compare,
     take_measurement,
 )
+from compatstore.upgrade.estimates.trial import Measurement
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.gates import Gates

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,22 +14,24 @@ from compatstore.arrays import Doubles, FloatArray, Positions
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import DecisionSettings, DecisionTable, EvaluationSample
 from compatstore.evaluation.decision import decide_between
+from compatstore.evaluation.distances import fit_length
+from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.judgements import places_among
 from compatstore.evaluation.sample import ServedFusion
-from compatstore.evaluation.strategies import ServingStrategy, rank_strategies
+from compatstore.evaluation.strategies import AS_FUSED, ServingStrategy, rank_strategies
+from compatstore.evaluation.whole import FusedWay, Passing, WholeFigures, WholeSearch
 from compatstore.storage.columns import NATIVE, VersionValues
 from compatstore.storage.doubts import has_shrinkage, kept_cosines
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows, TableRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
+from compatstore.upgrade.estimates.passing import SOURCE_WAYS, TARGET_WAY, read_gallery
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
-from compatstore.upgrade.estimates.streaming import SOURCE_WAYS, TARGET_WAY, search_whole
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.requests.gates import require_judged
 from compatstore.upgrade.requests.queries import Queries
 from compatstore.upgrade.transform import transformer_of
-from compatstore.versions import Metric
 
 KS, DEPTH = (1, 5), 10
 FUSED_SHARES = (0.0, 1.0)
@@ -75,15 +77,17 @@ class SampleSettings:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Ranked:
+class Measurement:
     """What the queries of a sample found, as a table and one by one.
 
     Args:
+        sample: Items, and the queries that searched them.
         table: Every way to serve the gallery.
         strategies: The same ways, in the order of the table's rows, with the figures of each query.
         metrics: Names of these figures.
     """
 
+    sample: Sample
     table: DecisionTable
     strategies: tuple[ServingStrategy, ...]
     metrics: tuple[str, ...]
@@ -151,7 +155,7 @@ def rank_on_sample(
     *,
     served: bool = False,
     progress: Callable[[Progress], None] | None = None,
-) -> Ranked:
+) -> Measurement:
     """Let the queries of a sample search its items, and the whole gallery where nothing has to be embedded for that.
 
     Args:
@@ -164,23 +168,15 @@ def rank_on_sample(
             the gallery is served with is measured too, where there is one.
         progress: Called as queries search the gallery and the sample.
     """
-    metrics, whole, decided = _metrics(context), None, decision_settings(context, settings)
+    whole, decided = None, decision_settings(context, settings)
     complete = sample.population == len(sample.places)
     factors = factors_of(context, made)
     fusion = context.registry.fusion_served(context.run.target) if served else None
     has_target = served or context.run.path != ()
     if sample.told and not complete and has_target:
-        whole = search_whole(
-            context,
-            sample,
-            metrics,
-            depth=decided.depth,
-            served=served,
-            fusion=fusion,
-            seed=settings.seed,
-            shrinkage=factors is not None,
-            progress=progress,
-        ).figures(KS)
+        whole = _search_whole(
+            context, sample, decided, served=served, fusion=fusion, shrinkage=factors is not None, progress=progress
+        )
     native = sample.served.valid & (sample.served.origin == NATIVE)
     now = None if fusion is None else ServedFusion(fusion=fusion, native=native)
     trial = replace(as_evaluation_sample(sample, made.vectors, urgent), whole=whole, served=now, factors=factors)
@@ -191,7 +187,43 @@ def rank_on_sample(
         if has_target or "t/h" not in strategy.notation  # what nothing transforms has no such ways
     )
     table = replace(decide_between(trial, decided, strategies), provenance=sample.provenance)
-    return Ranked(table=table, strategies=strategies, metrics=decided.metrics)
+    return Measurement(sample=sample, table=table, strategies=strategies, metrics=decided.metrics)
+
+
+def _search_whole(
+    context: UpgradeContext,
+    sample: Sample,
+    decided: DecisionSettings,
+    *,
+    served: bool,
+    fusion: Fusion | None,
+    shrinkage: bool,
+    progress: Callable[[Progress], None] | None,
+) -> WholeFigures:
+    """Let the queries of a sample search all items that have a vector in the source; the table is read twice."""
+    queries, nothing = sample.target_queries, np.full(sample.population, -1)
+    classes = nothing if sample.classes is None else sample.classes
+    search = WholeSearch(
+        queries={"s/s": sample.source_queries, "t/s": fit_length(queries, context.source.dim), TARGET_WAY: queries},
+        metrics={**dict.fromkeys(SOURCE_WAYS, decided.source_metric), TARGET_WAY: decided.target_metric},
+        query_classes=classes[sample.query_places],
+        classes=classes,
+        itself=sample.query_places,
+        seed=decided.seed,
+        judged=None if sample.queries is None else sample.queries.judged,
+        depth=decided.depth,
+        swapped={"t/s"},
+        fused={} if fusion is None else {AS_FUSED: FusedWay(source="s/s", target=TARGET_WAY, fusion=fusion)},
+    )
+    monitor = Monitor("search", 2 * sample.population, progress)
+    monitor.begin()
+
+    def batches() -> Iterator[Passing]:
+        for batch in read_gallery(context, search.batch_rows, served=served, shrinkage=shrinkage):
+            monitor.advance(len(batch.places))
+            yield batch
+
+    return search.run(batches, decided.ks)
 
 
 def factors_of(context: UpgradeContext, made: VersionValues) -> Doubles | None:
@@ -231,7 +263,8 @@ def as_evaluation_sample(sample: Sample, transformed: FloatArray, urgent: npt.ND
 
 def decision_settings(context: UpgradeContext, settings: SampleSettings) -> DecisionSettings:
     """The settings with the metrics of both versions."""
-    metrics = _metrics(context)
+    versions = (context.run.source, context.run.target)
+    source, target = (context.registry.record(name).version().metric for name in versions)
     return DecisionSettings(
         ks=KS,
         depth=DEPTH if isinstance(settings.labels, Queries) and settings.labels.judged else None,
@@ -241,17 +274,10 @@ def decision_settings(context: UpgradeContext, settings: SampleSettings) -> Deci
         trust=settings.trust,
         neighbours=settings.neighbours,
         by_both=settings.by_both,
-        source_metric=metrics["s/s"],
-        target_metric=metrics["t/h"],
+        source_metric=source,
+        target_metric=target,
         seed=settings.seed,
     )
-
-
-def _metrics(context: UpgradeContext) -> dict[str, Metric]:
-    """Distance of the space that each way searches."""
-    versions = (context.run.source, context.run.target)
-    source, target = (context.registry.record(name).version().metric for name in versions)
-    return {**dict.fromkeys(SOURCE_WAYS, source), TARGET_WAY: target}
 
 
 def order_of_sample(context: UpgradeContext, sample: Sample, transformed: VersionValues) -> npt.NDArray[np.intp]:
