@@ -36,7 +36,6 @@ from compatstore.evaluation.sample import EvaluationSample
 from compatstore.evaluation.strategies import trial_of_fusions
 from compatstore.upgrade.backfilling.policies import SPREAD, order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
-from compatstore.upgrade.estimates.fusing import filled
 from compatstore.upgrade.estimates.trial import TRUST
 from compatstore.upgrade.estimates.waves import WaveFigures
 
@@ -66,9 +65,9 @@ def shown_and_true(taught: TaughtGallery, wave: WaveFigures) -> Iterator[tuple[s
     if wave.gain is not None:
         yield "gain", wave.gain, now - before
     urgent = order(SPREAD, ArrayRows(ids=taught.ids, source=taught.vectors(SOURCE)), taught.seed)
+    backfilled = replace(trial.sample, order=urgent)
     for share, promised, _ in wave.ahead:
-        mask = filled(native, np.asarray(urgent, np.intp), share)
-        yield "promised", promised, average(mask, fusion.at(share))
+        yield "promised", promised, average(backfilled.filled(share, native), fusion.at(share))
 
 
 def _outside(taught: TaughtGallery, wave: WaveFigures, native: BoolArray) -> Trial:

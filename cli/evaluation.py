@@ -68,7 +68,7 @@ def evaluate(
     version before TARGET is retired. Where no weight is surely better than that version alone, searches go on as
     before. Without a hop the merge of native items and the others is calibrated and measured instead.
     """
-    from compatstore.upgrade.estimates.gates import check_gates
+    from compatstore.upgrade.estimates.estimate import check_gates
     from compatstore.upgrade.views import gate_lines
 
     opened = open_gallery(gallery, trust_code=trust_code, target=target)

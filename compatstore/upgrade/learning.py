@@ -17,6 +17,7 @@ from compatstore import next_step
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import DecisionTable
+from compatstore.evaluation.curve import native_count
 from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.fusion import SAME_SHARE, Fusion
 from compatstore.evaluation.fusion_choice import ALONE, WEIGHTS, FittedFusion, Trial
@@ -31,9 +32,16 @@ from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import require_enough
-from compatstore.upgrade.estimates.estimate import UpgradeEstimate, asked_share, load_estimate, save_estimate
-from compatstore.upgrade.estimates.fusing import SHARES, filled, native_share
-from compatstore.upgrade.estimates.gates import check_gates, require_measurable, require_passed
+from compatstore.upgrade.estimates.estimate import (
+    UpgradeEstimate,
+    asked_share,
+    check_gates,
+    load_estimate,
+    require_measurable,
+    require_passed,
+    save_estimate,
+)
+from compatstore.upgrade.estimates.fusing import SHARES, native_share
 from compatstore.upgrade.estimates.sample import Sample, require_labels
 from compatstore.upgrade.estimates.trial import TRUST, SampleSettings, decision_settings
 from compatstore.upgrade.estimates.waves import figures_of_wave
@@ -320,7 +328,7 @@ def _factors_of(context: UpgradeContext, taught: Taught, judges: Positions) -> D
 
 def _native_rows(items: int, share: float) -> BoolArray:
     """(n,) bool, the first of a random order."""
-    return filled(np.zeros(items, bool), np.arange(items), share)
+    return np.arange(items) < native_count(share, items)
 
 
 def _settings(asked: Gates, run: RunRecord) -> SampleSettings:

@@ -10,8 +10,7 @@ from compatstore.evaluation import DecisionRow, DecisionTable
 from compatstore.shown import Table, figures, table, view, wrapped
 from compatstore.storage.ledger import Spent
 from compatstore.upgrade.estimates.details import QueryChange, QueryChanges, ReportDetails, Subgroups
-from compatstore.upgrade.estimates.estimate import UpgradeEstimate
-from compatstore.upgrade.estimates.gates import Gate
+from compatstore.upgrade.estimates.estimate import Gate, UpgradeEstimate
 from compatstore.upgrade.estimates.measured import SERVED, as_served, what_matters
 from compatstore.upgrade.estimates.reporting import UpgradeReport
 from compatstore.upgrade.estimates.waves import WaveFigures, Waves

@@ -128,9 +128,8 @@ def test_the_sample_of_an_estimate_holds_every_correct_item_and_weighs_the_other
     context = UpgradeContext.of(catalog, catalog.registry().runs["v2"])
     sample = draw_sample(context, 170, labels=texts(world))
     correct = {item for items in judged(world).values() for item in items}
-    assert (
-        set(sample.ids.filter(~sample.drawn).to_pylist()) >= {IDS[place] for place in sample.queries.correct} <= correct
-    )
+    judged_correct = {IDS[place] for place in sample.queries.judged.items}
+    assert set(sample.ids.filter(~sample.drawn).to_pylist()) >= judged_correct <= correct
     assert len(sample.places) == 170
     assert len(set(sample.places)) == 170
 

@@ -62,11 +62,6 @@ class AskedQueries:
     def __len__(self) -> int:
         return len(self.itself)
 
-    @property
-    def correct(self) -> Positions:
-        """Places of all items that are correct for some query, ascending."""
-        return np.zeros(0, np.intp) if self.judged is None else np.unique(self.judged.items)
-
     def only(self, rows: Positions) -> AskedQueries:
         """Some of the queries."""
         judged = None if self.judged is None else self.judged.of_queries(rows)
@@ -79,23 +74,6 @@ class AskedQueries:
             names=_some(self.names, rows),
             texts=_some(self.texts, rows),
         )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ItemsThatAsk:
-    """m items of the gallery that ask.
-
-    Args:
-        source: (m, source dim) float32.
-        target: (m, target dim) float32, native; rows that are not `embedded` hold anything.
-        embedded: (m,) bool, items that have a vector in both versions, or can be given one.
-        learned_from: (m,) bool, items that an artifact of the upgrade has learned from.
-    """
-
-    source: FloatArray
-    target: FloatArray
-    embedded: BoolArray
-    learned_from: BoolArray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,7 +98,7 @@ def ask(
     ids: ArrowArray,
     seed: int,
     most_correct: int,
-    items: Callable[[ArrowArray], ItemsThatAsk],
+    items: Callable[[ArrowArray], tuple[FloatArray, FloatArray, BoolArray, BoolArray]],
 ) -> AskedQueries:
     """Choose queries, embed them in both versions, and find what is correct for them.
 
@@ -130,7 +108,8 @@ def ask(
         ids: Arrow array of the ids of the gallery's items that have a vector in the source, by place.
         seed: Of the choice, where there are more queries than can be asked.
         most_correct: Items that may be correct for those that are chosen, about; more queries are left out.
-        items: Gives items that ask, by their ids.
+        items: By ids of m items their vectors in the source and native ones in the target, (m, dim) float32 each, which
+            of them have both, and which an artifact of the upgrade has learned from, (m,) bool each.
 
     Raises:
         UpgradeError: There is no encoder for texts and paths.
@@ -146,9 +125,8 @@ def ask(
     elif queries.sources is not None:
         source, target, embedded = _embed(context, queries, chosen.rows)
     else:
-        there = items(ids.take(pa.array(chosen.itself)))
-        source, target, embedded = there.source, there.target, there.embedded & ~there.learned_from
-        learned = int((there.embedded & there.learned_from).sum())
+        source, target, there, seen = items(ids.take(pa.array(chosen.itself)))
+        embedded, learned = there & ~seen, int((there & seen).sum())
     forms = [VectorForm.of(context.registry.record(name)) for name in (context.run.source, context.run.target)]
     searching = embedded & forms[0].searchable(source) & forms[1].searchable(target)
     left_out = {

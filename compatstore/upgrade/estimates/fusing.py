@@ -11,11 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from compatstore import next_step
-from compatstore.arrays import BoolArray, Positions
 from compatstore.boundary import shown
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation import Estimate
-from compatstore.evaluation.curve import native_count
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Serving
 from compatstore.evaluation.merging import Merge, calibrate, find_merged
@@ -100,14 +98,6 @@ def native_share(context: UpgradeContext) -> float:
     """Share of the gallery that is native in the target, from 0 to 1."""
     columns, items = context.target_record.columns, context.count()
     return 0.0 if columns is None or not items else context.count(columns.native) / items
-
-
-def filled(native: BoolArray, order: Positions, share: float) -> BoolArray:
-    """(n,) bool, natives when the backfill has reached a share: those of now, then the first of the order."""
-    first = order[np.argsort(~native[order], kind="stable")]
-    filled = native.copy()
-    filled[first[: native_count(share, len(native))]] = True
-    return filled
 
 
 def fusable(catalog: Catalog, target: str) -> UpgradeContext:

@@ -97,7 +97,8 @@ def take_measurement(
         domain=REPORT_DRAW,
         estimated=estimated,
         progress=progress,
-    ).served_only()
+    )
+    fresh = fresh.only(fresh.served.valid)  # a search in the target finds no others
     settings = SampleSettings(
         sample=size, labels=terms.labels, criterion=terms.criterion, seed=run.seed, fused_shares=()
     )

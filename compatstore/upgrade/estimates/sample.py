@@ -24,7 +24,6 @@ from compatstore.upgrade.estimates.asked import (
     MORE_QUERIES,
     SMALLEST_SAMPLE,
     AskedQueries,
-    ItemsThatAsk,
     ask,
     found_first,
 )
@@ -88,10 +87,6 @@ class Sample:
     def told(self) -> bool:
         """Whether labels or judgements say what is correct."""
         return self.classes is not None if self.queries is None else self.queries.judged is not None
-
-    def served_only(self) -> Sample:
-        """The items that searches in the target find."""
-        return self.only(self.served.valid)
 
     def only(self, rows: BoolArray) -> Sample:
         """Some of the items, (n,) bool, drawn from the same gallery."""
@@ -190,7 +185,9 @@ def _sample_for_queries(
             found=provenance.removesuffix("."),
             fix=MORE_QUERIES,
         )
-    rows, usable = _usable(context, _read(context, ids.take(places)))
+    rows = _read(context, ids.take(places))
+    usable = np.flatnonzero(_findable(context, context.source.read_items(rows)))
+    rows = rows.take(usable)
     served = _served(context.target_record.columns, context.target_record.dim, rows)
     native, embedded = served.vectors.copy(), served.valid & (served.origin == NATIVE)
     if embed:
@@ -219,7 +216,7 @@ def _certain(context: UpgradeContext, asked: AskedQueries, size: int) -> Positio
     """
     if asked.judged is None:
         return np.zeros(0, np.intp)
-    correct = asked.correct
+    correct = np.unique(asked.judged.items)
     if len(correct) > size - SMALLEST_SAMPLE:
         raise UpgradeError(
             f"try the upgrade to {context.run.target}",
@@ -232,22 +229,15 @@ def _certain(context: UpgradeContext, asked: AskedQueries, size: int) -> Positio
     return np.union1d(correct, found_first(context, asked, room))
 
 
-def _usable(context: UpgradeContext, rows: ArrowTable) -> tuple[ArrowTable, Positions]:
-    """The rows that get a vector which a search can find, and which these are."""
-    usable = np.flatnonzero(_findable(context, context.source.read_items(rows)))
-    return rows.take(usable), usable
-
-
-def _items_that_ask(context: UpgradeContext, ids: ArrowArray) -> ItemsThatAsk:
-    """Items in both versions, by their ids."""
+def _items_that_ask(context: UpgradeContext, ids: ArrowArray) -> tuple[FloatArray, FloatArray, BoolArray, BoolArray]:
+    """Items in both versions by their ids, which of them have both, and which were learned from."""
     rows = _read(context, ids)
     source, seen = context.source.read_items(rows), np.zeros(rows.num_rows, bool)
     served = _served(context.target_record.columns, context.target_record.dim, rows)
     native, embedded = _embed(context, rows, served)
     possible = np.flatnonzero(_findable(context, source))
-    lessons = lessons_of(context, source.take(possible), ids.take(pa.array(possible)))
-    seen[possible] = lessons.seen
-    return ItemsThatAsk(source=source.vectors, target=native, embedded=embedded, learned_from=seen)
+    seen[possible], _ = learned_from(context, source.take(possible), ids.take(pa.array(possible)))
+    return source.vectors, native, embedded, seen
 
 
 def _read(context: UpgradeContext, ids: ArrowArray) -> ArrowTable:
@@ -277,15 +267,15 @@ def _sample(
     served = _served(context.target_record.columns, context.target_record.dim, rows)
     native, embedded = _embed(context, rows, served, progress)
     labelled = np.ones(len(places), bool) if classes is None else classes[places] >= 0
-    lessons = lessons_of(context, source, rows.column(key))
-    asks = embedded & labelled & ~lessons.seen
+    seen, known = learned_from(context, source, rows.column(key))
+    asks = embedded & labelled & ~seen
     left_out = {
         "cannot be transformed": drawn - len(places),
         "have no label": int((~labelled).sum()),
-        "were learned from by the artifact": int((labelled & lessons.seen).sum()),
-        "cannot be embedded": int((labelled & ~lessons.seen & ~embedded).sum()),
+        "were learned from by the artifact": int((labelled & seen).sum()),
+        "cannot be embedded": int((labelled & ~seen & ~embedded).sum()),
     }
-    provenance = _provenance(int(asks.sum()), drawn, population, left_out, known=lessons.known)
+    provenance = _provenance(int(asks.sum()), drawn, population, left_out, known=known)
     if asks.sum() < SMALLEST_SAMPLE:
         encoder = catalog.encoder(run.target)
         raise UpgradeError(
@@ -382,20 +372,7 @@ def _provenance_of_queries(asked: AskedQueries, items: int, certain: int, popula
     return text
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Lessons:
-    """Which items the artifacts of an upgrade were trained on, as far as the artifacts record it.
-
-    Args:
-        seen: (n,) bool, items that some artifact of the path has learned from.
-        known: Whether every artifact says what it has learned from.
-    """
-
-    seen: BoolArray
-    known: bool
-
-
-def lessons_of(context: UpgradeContext, source: VersionValues, ids: ArrowArray) -> Lessons:
+def learned_from(context: UpgradeContext, source: VersionValues, ids: ArrowArray) -> tuple[BoolArray, bool]:
     """Find the items that the artifacts of a run's path were trained on, by the digests that the artifacts keep.
 
     The first artifact of a chain has learned from vectors of the source. A later one has from native vectors of the
@@ -406,6 +383,9 @@ def lessons_of(context: UpgradeContext, source: VersionValues, ids: ArrowArray) 
         context: The upgrade.
         source: The source's values of n items, all of which can be transformed.
         ids: Arrow array of their ids.
+
+    Returns:
+        (n,) bool, items that some artifact has learned from, and True if every artifact records what it was trained on.
     """
     seen, known = np.zeros(len(source.valid), bool), True
     transformer = transformer_of(context.catalog, context.run)
@@ -424,7 +404,7 @@ def lessons_of(context: UpgradeContext, source: VersionValues, ids: ArrowArray) 
         learned = context.catalog.artifact(bridge.id).seen
         known = learned is not None
         seen |= False if learned is None else np.isin(digest_half(source.vectors), learned)
-    return Lessons(seen=seen, known=known)
+    return seen, known
 
 
 def _native_seen(context: UpgradeContext, artifact_id: str, digests: Digests, ids: ArrowArray) -> BoolArray | None:
