@@ -54,7 +54,7 @@ class Scan(Shown):
 
     def __len__(self) -> int:
         with answering("scan", self._location):
-            rows = self._snapshot.count_rows(self._where)
+            rows = int(self._snapshot.count_rows(self._where))
         return rows if self._limit is None else min(rows, self._limit)
 
     def batches(self) -> Iterator[ArrowBatch]:
