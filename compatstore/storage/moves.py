@@ -189,7 +189,7 @@ class ChangedFragments:
 
 
 def read_fragments(
-    snapshot: Snapshot, numbers: Sequence[int], columns: Sequence[str], condition: str | None
+    snapshot: Snapshot, numbers: Sequence[int], columns: Sequence[str], condition: str | None = None
 ) -> Iterator[ArrowBatch]:
     """Rows of some fragments that fulfil an SQL condition, in order, with `_rowaddr`."""
     if not numbers:
