@@ -195,10 +195,10 @@ class TableRows:
     def _read(self, column: str) -> Any:
         return self._scan([column]).to_table().column(0).combine_chunks()
 
-    def _scan(self, columns: list[str], batch_rows: int | None = None) -> Any:
+    def _scan(self, columns: list[str]) -> Any:
         snapshot = self.context.snapshot
         chosen = None if self.fragments is None else [snapshot.get_fragment(number) for number in self.fragments]
-        return snapshot.scanner(columns=columns, fragments=chosen, batch_size=batch_rows, scan_in_order=True)
+        return snapshot.scanner(columns=columns, fragments=chosen, scan_in_order=True)
 
 
 # What a policy may read of n items; nothing is read before it is asked for.
