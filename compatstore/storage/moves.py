@@ -194,7 +194,7 @@ def read_fragments(
     """Rows of some fragments that fulfil an SQL condition, in order, with `_rowaddr`."""
     if not numbers:
         return
-    scanner = snapshot.scanner(
+    scanner = snapshot.scanner(  # Lance's `to_batches` takes `fragments` and reads all of them
         fragments=[snapshot.get_fragment(number) for number in numbers],
         columns=list(columns),
         filter=condition,
