@@ -6,7 +6,6 @@ the same commit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -27,20 +26,6 @@ from compatstore.storage.registry import Registry
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.transform import transformer_of
 
-
-@dataclass(frozen=True)
-class Completed:
-    """Items with the vectors of all live versions.
-
-    Attributes:
-        values: By version, the values of n rows.
-        failures: Row -> why it could not be embedded.
-    """
-
-    values: dict[str, VersionValues]
-    failures: dict[int, str]
-
-
 Unembedded = Literal["refuse", "keep"]
 
 
@@ -53,7 +38,7 @@ def complete(
     unembedded: Unembedded = "refuse",
     *,
     upsert: bool = False,
-) -> Completed:
+) -> tuple[dict[str, VersionValues], dict[int, str]]:
     """Find a vector for every item in every live version.
 
     Args:
@@ -66,6 +51,10 @@ def complete(
             without a vector.
         upsert: Whether rows are replaced: a native vector of a version that the caller did not give stays where the
             `source` value stays.
+
+    Returns:
+        values: By version, the values of n rows.
+        failures: Row -> why it could not be embedded.
 
     Raises:
         InvalidInput: There are such rows, and `unembedded` is "refuse".
@@ -97,7 +86,7 @@ def complete(
             base = values[record.input_version]
             now = InputHashes.of(base.vectors, base.valid, sources)
             mine.input_hash = np.where(transformed, now.transformed, now.native)
-    return Completed(values, failures)
+    return values, failures
 
 
 def _embeddable(items: Items, catalog: Catalog, record: VersionRecord, sources: ArrowArray | None) -> BoolArray:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from compatstore.arrays import ArrowArray, ArrowTable, Id
 from compatstore.errors import InvalidInput, SourceError
 from compatstore.ingest.arrow import cast
-from compatstore.ingest.complete import Completed, Unembedded, complete, to_table
+from compatstore.ingest.complete import Unembedded, complete, to_table
 from compatstore.ingest.items import Items, Repeated, read_items
 from compatstore.ingest.metadata import new_columns, new_fields
 from compatstore.storage.catalog import Catalog, id_arrow_type
@@ -104,12 +104,12 @@ def _prepare(
     fields = new_fields(items.metadata, registry, schema, items.asked)
     without = None if upsert else refuse_known(store, registry.id_column, items.ids, items.asked)
     sources = _stored_sources(catalog, registry, items, upsert)
-    completed = complete(items, catalog, registry, version, sources, unembedded, upsert=upsert)
+    values, failed = complete(items, catalog, registry, version, sources, unembedded, upsert=upsert)
     if unembedded == "keep":
         ids = items.ids.to_pylist()
-        values, failures = completed.values, tuple((ids[row], why) for row, why in sorted(completed.failures.items()))
+        failures = tuple((ids[row], why) for row, why in sorted(failed.items()))
     else:
-        items, values, failures = _without_failures(items, completed)
+        items, values, failures = _without_failures(items, values, failed)
     table = to_table(items, values, registry, pa.schema([*schema, *fields]))
     return _Prepared(registry, version, items, table, failures, fields, without)
 
@@ -237,14 +237,14 @@ def _stored_sources(catalog: Catalog, registry: Registry, items: Items, upsert: 
 
 
 def _without_failures(
-    items: Items, completed: Completed
+    items: Items, values: dict[str, VersionValues], failed: dict[int, str]
 ) -> tuple[Items, dict[str, VersionValues], tuple[tuple[Id, str], ...]]:
     """Leave out items whose source could not be embedded; refuse when none is left."""
-    if not completed.failures:
-        return items, completed.values, ()
+    if not failed:
+        return items, values, ()
     ids = items.ids.to_pylist()
-    if len(completed.failures) == len(items):
-        raise SourceError(items.asked, completed.failures, ids=ids, fix="Check the sources; nothing was written.")
-    failures = tuple((ids[row], reason) for row, reason in sorted(completed.failures.items()))
-    keep = np.array([row not in completed.failures for row in range(len(items))])
-    return items.keep(keep), {name: values.take(keep) for name, values in completed.values.items()}, failures
+    if len(failed) == len(items):
+        raise SourceError(items.asked, failed, ids=ids, fix="Check the sources; nothing was written.")
+    failures = tuple((ids[row], reason) for row, reason in sorted(failed.items()))
+    keep = np.array([row not in failed for row in range(len(items))])
+    return items.keep(keep), {name: whole.take(keep) for name, whole in values.items()}, failures

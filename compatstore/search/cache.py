@@ -25,7 +25,6 @@ from compatstore.search.cached_reading import (
     CachedIds,
     Reader,
     as_ids,
-    cache_size,
     in_mebibytes,
     query_as_compared,
     size_of,
@@ -90,9 +89,7 @@ class Cache:
         self._catalog, self._version, self._max_bytes = catalog, version, max_bytes
         self._following = threading.Lock()
         self._searching = _SharedLock()
-        self._state: CacheState | None = None
-        self._require(0, cache_size(catalog, version).total)
-        self._state = self._read(None, catalog.store.snapshot())
+        self._state: CacheState | None = self._read(None, catalog.store.snapshot())
 
     def __repr__(self) -> str:
         state = self._state

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +19,7 @@ from compatstore.arrays import BoolArray, Digests, FloatArray, RowNumbers
 from compatstore.in_memory.graph import Chosen, Flat, Graph
 from compatstore.search.cached_reading import BESIDE, CachedIds, OriginCodes, Reader, Rows
 from compatstore.storage.indexes import NEIGHBOURS
-from compatstore.storage.moves import ChangedFragments, HeldFragment, addresses
-from compatstore.storage.moves import held_fragments as held_now
+from compatstore.storage.moves import ChangedFragments, HeldFragment, addresses, held_fragments
 from compatstore.storage.recall import GOAL, QUERIES
 from compatstore.storage.snapshot import Snapshot
 
@@ -137,25 +137,18 @@ class CachedRows:
 
     def built(self, snapshot: Snapshot) -> CachedRows:
         """The same with all rows of a table version in the graph, whose recall is measured; it must be empty."""
-        fragments = held_now(snapshot, self.reader.columns)
+        fragments = held_fragments(snapshot, self.reader.columns)
         read = []
         for rows in self.reader.read(snapshot, sorted(fragments)):
             self.graph.add(rows.vectors)
             read.append(replace(rows, vectors=rows.vectors[:0].copy()))
         self.graph.measure(min(QUERIES, len(self.graph)), NEIGHBOURS, GOAL)
-        ids, addresses, origins, sigma2 = (
-            np.concatenate([getattr(self, name), *(getattr(rows, name) for rows in read)])
-            for name in ("ids", "addresses", "origins", "sigma2")
-        )
         return replace(
             self,
             fragments=fragments,
-            ids=ids,
-            addresses=addresses,
-            origins=origins,
-            sigma2=sigma2,
-            live=np.ones(len(ids), bool),
+            live=np.ones(sum(len(rows.ids) for rows in read), bool),
             id_bytes=sum(rows.id_bytes for rows in read),
+            **self._of_rows(slice(None), read),
         )
 
     def following(self, snapshot: Snapshot, require: Callable[[int], None]) -> CachedRows:
@@ -165,7 +158,7 @@ class CachedRows:
             snapshot: That version.
             require: Called with the memory that is needed; raises where that is too much.
         """
-        now = held_now(snapshot, self.reader.columns)
+        now = held_fragments(snapshot, self.reader.columns)
         changed = ChangedFragments.between(self.fragments, now)
         if not (changed.left or changed.shrunk or changed.fresh):
             return replace(self, fragments=now)
@@ -207,14 +200,18 @@ class CachedRows:
         return replace(
             self,
             fragments=fragments,
-            ids=np.concatenate([self.ids[stays], *(rows.ids for rows in fresh)]),
-            addresses=np.concatenate([self.addresses[stays], *(rows.addresses for rows in fresh)]),
-            origins=np.concatenate([self.origins[stays], *(rows.origins for rows in fresh)]),
-            sigma2=np.concatenate([self.sigma2[stays], *(rows.sigma2 for rows in fresh)]),
             live=np.concatenate([live[stays], *(np.ones(len(rows.ids), bool) for rows in fresh)]),
             tail=Flat(np.concatenate(tail), self.reader.metric),
             id_bytes=self.id_bytes + sum(rows.id_bytes for rows in fresh),
+            **self._of_rows(stays, fresh),
         )
+
+    def _of_rows(self, chosen: BoolArray | RowNumbers | slice, more: Sequence[Rows] = ()) -> dict[str, Any]:
+        """The fields that have a value for each row: of rows that are chosen of these, with more rows behind them."""
+        return {
+            name: np.concatenate([getattr(self, name)[chosen], *(getattr(rows, name) for rows in more)])
+            for name in ("ids", "addresses", "origins", "sigma2")
+        }
 
     def _vectors(self, places: RowNumbers) -> FloatArray:
         """Vectors at places: (n, dim) float32."""
@@ -240,12 +237,9 @@ class CachedRows:
             graph.add(self._vectors(places[start : start + _AT_ONCE]))
         return replace(
             self,
-            ids=self.ids[places],
-            addresses=self.addresses[places],
-            origins=self.origins[places],
-            sigma2=self.sigma2[places],
             live=self.live[places],
             graph=graph,
             tail=Flat(self.tail.vectors(slice(0)).copy(), self.reader.metric),
             id_bytes=self.id_bytes * len(places) // max(len(self.ids), 1),
+            **self._of_rows(places),
         )

@@ -156,7 +156,7 @@ def plan_cascade(
     if not run.open or any(record.columns is None for record in records):
         return plan_serving(catalog, registry, query, k, version, where, None)
     found = plan_serving(catalog, registry, query, max(k, cascade.first), version, where, None)
-    source, target = (part_of(record, registry.columns(record.name)) for record in records)
+    source, target = part_of(registry, run.source), part_of(registry, run.target)
     plan = CascadePlan(k, run, found, target, source, cascade)
     missing = [each for each in plan.versions if known and each not in known]
     if missing:

@@ -142,8 +142,8 @@ def plan_fused(
         return plan_search(registry, target, k, where)
     return FusionPlan(
         k=k,
-        source=part_of(left, left.columns),
-        target=part_of(right, right.columns),
+        source=part_of(registry, source),
+        target=part_of(registry, target),
         fusion=fusion,
         where=joined(where, f"search {source} and {target}"),
         id_column=registry.id_column,

@@ -12,7 +12,6 @@ from compatstore.evaluation.merging import Calibration, Merge
 from compatstore.search.condition import joined
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.indexes import SearchSettings
-from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry, bridge_to, comparable
 
 PartMerge = Literal["none", "distance", "calibrated", "reciprocal rank"]
@@ -130,12 +129,12 @@ def plan_search(registry: Registry, version: str, k: int, where: str | Sequence[
     condition = joined(where, f"search {version}")
     parts = []
     if record.columns is not None:
-        parts.append(part_of(record, record.columns))
+        parts.append(part_of(registry, version))
     bridge = bridge_to(registry, version)
     if bridge is not None:
         source = registry.record(bridge.source)
         excluded_column = record.columns.presence_column if record.columns is not None else None
-        part, form = part_of(source, registry.columns(source.name)), _FORMS[bridge.kind].format(dim=source.dim)
+        part, form = part_of(registry, source.name), _FORMS[bridge.kind].format(dim=source.dim)
         parts.append(replace(part, artifact=bridge.id, excluded_column=excluded_column, form=form))
     if not parts:
         raise NotFound(
@@ -168,9 +167,9 @@ def plan_merged(
     left, right = registry.record(source), registry.record(target)
     if left.columns is None or right.columns is None:
         return plan_search(registry, source if right.columns is None else target, k, where)
-    others = replace(part_of(left, left.columns), query=source, excluded_column=right.columns.presence_column)
+    others = replace(part_of(registry, source), query=source, excluded_column=right.columns.presence_column)
     condition = joined(where, f"search {source} and {target}")
-    return _merged(target, k, part_of(right, right.columns), others, merge, condition)
+    return _merged(target, k, part_of(registry, target), others, merge, condition)
 
 
 def _merged(version: str, k: int, native: Part, others: Part, merge: Merge, where: str | None) -> SearchPlan:
@@ -179,6 +178,7 @@ def _merged(version: str, k: int, native: Part, others: Part, merge: Merge, wher
     return SearchPlan(version, k, parts, merge.how, where, merge)
 
 
-def part_of(record: VersionRecord, columns: VersionColumns) -> Part:
+def part_of(registry: Registry, version: str) -> Part:
     """The search of all rows of a version."""
-    return Part(record.name, columns, record.metric, settings=record.search or SearchSettings())
+    record = registry.record(version)
+    return Part(version, registry.columns(version), record.metric, settings=record.search or SearchSettings())

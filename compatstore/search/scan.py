@@ -54,7 +54,7 @@ class Scan(Shown):
 
     def __len__(self) -> int:
         with answering("scan", self._location):
-            rows = self._snapshot.count_rows(self._where)
+            rows = int(self._snapshot.count_rows(self._where))
         return rows if self._limit is None else min(rows, self._limit)
 
     def batches(self) -> Iterator[ArrowBatch]:
@@ -113,13 +113,7 @@ class Scan(Shown):
 def _(result: Scan) -> Iterator[str | Table]:
     """The first rows."""
     first, rows = result.preview(), len(result)
-    yield table(
-        first.column_names,
-        [
-            [value if isinstance(value, int | float) else _short(value) for value in row.values()]
-            for row in first.to_pylist()
-        ],
-    )
+    yield table(first.column_names, [[_short(value) for value in row.values()] for row in first.to_pylist()])
     yield f"{first.num_rows} of {rows} rows" if rows > first.num_rows else f"{rows} rows"
 
 

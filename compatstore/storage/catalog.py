@@ -167,7 +167,7 @@ class Catalog:
             record = replace(record, side_encoder=self._keep(version.side_encoder))
         if version.head is not None:
             head = np.ascontiguousarray(version.head, np.float32)
-            record = replace(record, head=self.blobs.put(_head_bytes(head)))
+            record = replace(record, head=self.blobs.put(safetensors.numpy.save({"head": head})))
         return record
 
     def keep_models(self, version: EmbeddingVersion) -> None:
@@ -436,10 +436,6 @@ def read_head(data: bytes, dim: int) -> FloatArray:
         found = f"{head.shape} {head.dtype}"
         raise CorruptArtifact(asked, expected=f"(classes, {dim}) values of float32", found=found)
     return head
-
-
-def _head_bytes(head: FloatArray) -> bytes:
-    return bytes(safetensors.numpy.save({"head": head}))
 
 
 def id_arrow_type(registry: Registry) -> ArrowType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -84,36 +84,13 @@ def adopt_table(
         StorageError: The table lies in an object store without conditional writes.
     """
     store = Store.open(location)
-    columns, version, id_type, source, declared = adoptable(
-        store, version, vector=vector, id_column=id_column, source=source, again=again
-    )
+    record, id_type, source = adoptable(store, version, vector=vector, id_column=id_column, source=source, again=again)
     require_conditional_writes(location, f"adopt {location.uri}")
-    record = VersionRecord.of(version, columns=columns, adopted=True)
-    if declared:
-        record = replace(record, encoder=f"{LANCEDB}{vector}")
     registry = Registry(id_column, id_type, source, version.name, {version.name: record})
     start(
         store, registry, HistoryEntry("adopt", version.name, rows=store.count(), note=f"column {vector}"), again=again
     )
     return store
-
-
-class Adoptable(NamedTuple):
-    """What an adoption of a table would take.
-
-    Attributes:
-        columns: Those of its version.
-        version: The version, with the model that LanceDB's metadata name, where nobody named another.
-        id_type: "string" or "int64".
-        source: Column to re-embed from, or None.
-        declared: Whether LanceDB's metadata named the model.
-    """
-
-    columns: VersionColumns
-    version: EmbeddingVersion
-    id_type: str
-    source: str | None
-    declared: bool
 
 
 def adoptable(
@@ -124,8 +101,14 @@ def adoptable(
     id_column: str,
     source: str | None,
     again: bool = False,
-) -> Adoptable:
-    """Make all checks of an adoption; read-only. See `adopt_table` for what it raises."""
+) -> tuple[VersionRecord, str, str | None]:
+    """Make all checks of an adoption; read-only. See `adopt_table` for what it raises.
+
+    Returns:
+        record: Of the version, with the model that LanceDB's metadata name, where nobody named another.
+        id_type: "string" or "int64".
+        source: Column to re-embed from, or None.
+    """
     asked = f"adopt {store.location.uri}"
     if not again:
         require_new(store, asked)
@@ -140,7 +123,10 @@ def adoptable(
     id_type = _require_ids(store, id_column, asked)
     if source is not None:
         _require_column(store, source, asked)
-    return Adoptable(columns, version, id_type, source, version is not named)
+    record = VersionRecord.of(version, columns=columns, adopted=True)
+    if version is not named:
+        record = replace(record, encoder=f"{LANCEDB}{vector}")
+    return record, id_type, source
 
 
 def _require_lengths(store: Store, version: EmbeddingVersion, columns: VersionColumns, asked: str) -> None:

@@ -142,19 +142,6 @@ def read_physical(
     yield from scanner.to_batches()
 
 
-def read_live(snapshot: Snapshot, fragments: Sequence[Fragment], columns: Sequence[str]) -> Iterator[ArrowBatch]:
-    """Read the rows of one or more fragments that are not deleted, with their `_rowaddr`, in batches of any order."""
-    if not fragments:
-        return
-    scanner = snapshot.scanner(  # Lance's `to_batches` takes `fragments` and reads all of them
-        fragments=[snapshot.get_fragment(fragment.id) for fragment in fragments],
-        columns=list(columns),
-        batch_size=BATCH_ROWS,
-        with_row_address=True,
-    )
-    yield from scanner.to_batches()
-
-
 def write_columns(
     store: Store,
     snapshot: Snapshot,

@@ -166,7 +166,7 @@ def refuse_known(store: Store, id_column: str, ids: ArrowArray, asked: str) -> i
             fix=f"Replace those items with {next_step.option('upsert', True)}, or leave them out.",
             duplicates=known,
         )
-    return snapshot.version
+    return int(snapshot.version)
 
 
 def refuse_unknown(store: Store, id_column: str, ids: ArrowArray, asked: str) -> None:

@@ -189,12 +189,12 @@ class ChangedFragments:
 
 
 def read_fragments(
-    snapshot: Snapshot, numbers: Sequence[int], columns: Sequence[str], condition: str | None
+    snapshot: Snapshot, numbers: Sequence[int], columns: Sequence[str], condition: str | None = None
 ) -> Iterator[ArrowBatch]:
     """Rows of some fragments that fulfil an SQL condition, in order, with `_rowaddr`."""
     if not numbers:
         return
-    scanner = snapshot.scanner(
+    scanner = snapshot.scanner(  # Lance's `to_batches` takes `fragments` and reads all of them
         fragments=[snapshot.get_fragment(number) for number in numbers],
         columns=list(columns),
         filter=condition,

@@ -15,6 +15,7 @@ from compatstore.versions import OUTSIDE, EmbeddingVersion, HeadLoss
 
 WriteMode = Literal["auto", "move_rows", "rewrite_columns"]
 
+AS_IN_VERSION = ("name", "dim", "metric", "normalised", "dtype", "side_dim", "side_dtype", "head_loss")  # fields
 STORED = "stored:"  # begins the spec of a model that is kept beside the table; its SHA-256 follows
 
 
@@ -111,36 +112,22 @@ class VersionRecord:
     def of(cls, version: EmbeddingVersion, **more: Any) -> VersionRecord:
         """Record a version; `more` sets fields that an `EmbeddingVersion` does not have."""
         settings: dict[str, Any] = {
-            "name": version.name,
-            "dim": version.dim,
-            "metric": version.metric,
-            "normalised": version.normalised,
-            "dtype": version.dtype,
+            **{name: getattr(version, name) for name in AS_IN_VERSION},
             "model": version.identity,
             "encoder": version.encoder.spec if version.encoder is not None else "",
-            "side_dim": version.side_dim,
-            "side_dtype": version.side_dtype,
             "side_model": version.side_identity,
             "side_encoder": version.side_encoder.spec if version.side_encoder is not None else "",
-            "head_loss": version.head_loss,
         }
         return cls(**{**settings, **more})
 
     def version(self, encoder: Encoder | None = None, side_encoder: Encoder | None = None) -> EmbeddingVersion:
         """Make the version again."""
         return EmbeddingVersion(
-            self.name,
-            dim=self.dim,
-            metric=self.metric,  # type: ignore[arg-type]
-            normalised=self.normalised,
-            dtype=self.dtype,  # type: ignore[arg-type]
+            **{name: getattr(self, name) for name in AS_IN_VERSION},
             model=self.model,
             encoder=encoder,
-            side_dim=self.side_dim,
-            side_dtype=self.side_dtype,  # type: ignore[arg-type]
             side_model=self.side_model,
             side_encoder=side_encoder,
-            head_loss=self.head_loss,
         )
 
 

@@ -7,7 +7,8 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -315,27 +316,21 @@ class Conflict(Exception):  # noqa: N818  (a signal between this file's function
     """Another writer committed first."""
 
 
-class storage_errors:  # noqa: N801  (reads as a statement: `with storage_errors(asked):`)
+@contextmanager
+def storage_errors(asked: str, location: Location | None = None) -> Iterator[None]:
     """Turn what Lance raises into our errors: `Conflict` for lost races, `StorageError` for the rest."""
-
-    def __init__(self, asked: str, location: Location | None = None) -> None:
-        self.asked, self.location = asked, location
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if error is None:
-            return
+    try:
+        yield
+    except BaseException as error:
         text = str(error)
         if lost_race(error):
             raise Conflict(text) from error
         lost = isinstance(error, ValueError) and (text.startswith("Not found") or "LanceError(IO)" in text)
         if lost or is_panic(error) or (isinstance(error, OSError) and not isinstance(error, CompatStoreError)):
-            found = told(error) + denied_at(error, self.location)
-            raise StorageError(
-                self.asked, expected="a table that can be read and written", found=found, fix=WRITABLE
-            ) from error
+            found = told(error) + denied_at(error, location)
+            expected = "a table that can be read and written"
+            raise StorageError(asked, expected=expected, found=found, fix=WRITABLE) from error
+        raise
 
 
 def _instead(location: Location) -> str:

@@ -55,7 +55,7 @@ def _missing(catalog: Catalog, target: str) -> int:
     registry = catalog.registry(snapshot)
     run, condition = run_of(registry, target), unsearchable(registry, target)
     if run is None:
-        return snapshot.count_rows(condition)
+        return int(snapshot.count_rows(condition))
     return UpgradeContext.of(catalog, run, snapshot).count(condition)
 
 
@@ -84,19 +84,14 @@ def cut_over(
     controls = controls or Controls()
     missing = check_cutover(catalog, target)
     before = catalog.registry().answering
-    change = _change(catalog, target, missing, force, serving, controls)
-    return replace(change, serving=catalog.registry().answering, served_before=before)
-
-
-def _change(
-    catalog: Catalog, target: str, missing: int, force: bool, serving: Serving | None, controls: Controls
-) -> VersionChange:
     if run_of(catalog.registry(), target) is None:  # it is active, and the version before it is retired
-        # A fusion ended with its source.
-        return VersionChange(target, target, missing, changed=serving != "fused" and serve(catalog, target, serving))
-    with hold_lease(catalog, target, "cutover", controls.progress, controls.should_stop) as work:
-        controls = replace(controls, progress=work.progress, should_stop=work.should_stop)
-        return _cut_over(work.catalog, target, force, serving, controls)
+        served = serving != "fused" and serve(catalog, target, serving)  # a fusion ended with its source
+        change = VersionChange(target, target, missing, changed=served)
+    else:
+        with hold_lease(catalog, target, "cutover", controls.progress, controls.should_stop) as work:
+            controls = replace(controls, progress=work.progress, should_stop=work.should_stop)
+            change = _cut_over(work.catalog, target, force, serving, controls)
+    return replace(change, serving=catalog.registry().answering, served_before=before)
 
 
 def _cut_over(catalog: Catalog, target: str, force: bool, serving: Serving | None, controls: Controls) -> VersionChange:

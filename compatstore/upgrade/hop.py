@@ -84,10 +84,6 @@ class HopRecipe:
             live, deleted = live + int((todo & lives).sum()), deleted + int((todo & ~lives).sum())
         return Pending(live, deleted)
 
-    def holds_target(self, snapshot: Snapshot, fragment: Fragment) -> bool:
-        """Whether a fragment has the target's columns; what never had them is not read to find out what it lacks."""
-        return field_ids(snapshot)[self.target.vector] in fragment.fields
-
     def would_change(self, snapshot: Snapshot, fragment: Fragment) -> bool:
         """Whether any live row would get, lose or change its vector: not where a transform gives nothing of use."""
         return any(self._would_change(batch) for batch in self._read(snapshot, fragment))
@@ -239,7 +235,8 @@ def hop_fragment(store: Store, recipe: HopRecipe, job: HopJob, advance: Advance)
 
 def _settled(snapshot: Snapshot, recipe: HopRecipe, job: HopJob, fragment: Fragment) -> Pending | None:
     """That nothing is to be done in a fragment, or None where there is."""
-    if not recipe.holds_target(snapshot, fragment):
+    # What never had the target's columns is not read to find out what it lacks.
+    if field_ids(snapshot)[recipe.target.vector] not in fragment.fields:
         return Pending(0, 1) if recipe.transformer is None else None
     known = job.pending if fragment == job.fragment else None
     if known is None:

@@ -163,12 +163,8 @@ class IndexKeeper:
         if target in updated:
             refresh_target(self._context)
         elif self._stored >= self._unindexed_rows:
-            build_target(self._context, at_least=self._enough())
+            # Where there was no hop it begins with a few vectors for each cell.
+            source = indexes.describe(store, self._context.source.vector)
+            cells = 0 if source is None else source.num_partitions
+            build_target(self._context, at_least=max(indexes.MINIMUM_ROWS, ROWS_A_CELL * cells))
             self._stored = 0
-
-    def _enough(self) -> int:
-        """Vectors to begin with where there was no hop: a few for each cell."""
-        source = indexes.describe(self._context.store, self._context.source.vector)
-        return (
-            indexes.MINIMUM_ROWS if source is None else max(indexes.MINIMUM_ROWS, ROWS_A_CELL * source.num_partitions)
-        )

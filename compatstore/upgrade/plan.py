@@ -102,8 +102,11 @@ def make_plan(
     todo = _to_transform(context, transformer)
     chosen = choose_precision(context, transformer, precision, todo)
     possible = _possible(context, transformer, progress)
+    # One commit of metadata, no bytes for a row.
+    seconds = COMMIT_SECONDS + FRAGMENT_SECONDS * len(list_fragments(context.snapshot))
+    expand = Step("expand", 0, 0, seconds, f"add the empty columns {', '.join(target.names)}")
     work = [
-        *([] if context.target_record.columns else [_expand_step(context, target)]),
+        *([] if context.target_record.columns else [expand]),
         *_hop_step(context, transformer and replace(transformer, precision=chosen), target, todo),
         *_index_step(context, target),
         *(_backfill_steps(context, target, possible) if possible else []),
@@ -133,12 +136,6 @@ def _to_transform(context: UpgradeContext, transformer: Transformer | None) -> i
     if context.target_record.columns is None:
         return context.count()
     return Hop.of(context, transformer).pending(context.snapshot)
-
-
-def _expand_step(context: UpgradeContext, target: VersionColumns) -> Step:
-    """The step that adds the columns: one commit of metadata, no bytes for a row."""
-    seconds = COMMIT_SECONDS + FRAGMENT_SECONDS * len(list_fragments(context.snapshot))
-    return Step("expand", 0, 0, seconds, f"add the empty columns {', '.join(target.names)}")
 
 
 def _closing_steps(context: UpgradeContext, target: VersionColumns, *, busy: bool) -> list[Step]:
@@ -273,7 +270,11 @@ def warnings_of(
         yield f"{possible}" + (f": a backfill of {run.backfill:.4g} ends before its share is reached" if beyond else "")
     yield from _of_encoders(context, transformer, target)
     yield from _of_transforms(context, transformer)
-    yield from _of_the_app(context, target)
+    if target.width != target.dim:
+        yield (
+            f"{target.vector} is stored with {target.width - target.dim} zeros behind its {target.dim} values, so that "
+            "apps that search without naming a column keep finding theirs"
+        )
 
 
 def _of_encoders(context: UpgradeContext, transformer: Transformer | None, target: VersionColumns) -> Iterator[str]:
@@ -307,11 +308,3 @@ def _of_transforms(context: UpgradeContext, transformer: Transformer | None) -> 
         missing = context.count(f"`{side}` IS NULL") if side else 0
         if missing:
             yield f"{missing} items have no side-information and cannot be transformed"
-
-
-def _of_the_app(context: UpgradeContext, target: VersionColumns) -> Iterator[str]:
-    if target.width != target.dim:
-        yield (
-            f"{target.vector} is stored with {target.width - target.dim} zeros behind its {target.dim} values, so that "
-            "apps that search without naming a column keep finding theirs"
-        )

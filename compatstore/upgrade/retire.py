@@ -51,7 +51,8 @@ def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False, force: bo
     registry.record(name)
     require_unused(registry, name)
     with contextlib.ExitStack() as leases:
-        for target in _upgrades_with(registry, name):
+        reading = (run.target for run in registry.runs.values() if run.open and run.source == name)
+        for target in sorted({name, *reading}):
             catalog = leases.enter_context(hold_lease(catalog, target, "retire")).catalog
         _settle_readers(catalog, name, force)
         if not force:
@@ -59,16 +60,11 @@ def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False, force: bo
         return _retire(catalog, name, drop_adopted)
 
 
-def _upgrades_with(registry: Registry, name: str) -> list[str]:
-    """Targets whose leases a retirement takes: the version's own, and those of upgrades that read it."""
-    return sorted({name, *(run.target for run in registry.runs.values() if run.open and run.source == name)})
-
-
 def _settle_readers(catalog: Catalog, name: str, force: bool) -> None:
     """Catch up with what came since the cutover: without the source nothing could find it or make its vectors."""
     registry = catalog.registry()
     source = registry.record(name).columns
-    if _is_lost(catalog, name):  # there is nothing to catch up with
+    if any(misfit.version == name for misfit in catalog.misfits()):  # there is nothing to catch up with
         return
     for run in registry.runs.values():
         if source is None or run.source != name or run.state != CUTOVER:
@@ -142,11 +138,6 @@ def _fusion_of_source(registry: Registry, name: str) -> WeightChoice | None:
     """How the fusion was chosen that needs this source's vectors; None where searches use none."""
     fusions = (registry.fusion_served(run.target) for run in registry.runs.values() if run.source == name)
     return next((fusion.choice for fusion in fusions if fusion is not None), None)
-
-
-def _is_lost(catalog: Catalog, name: str) -> bool:
-    """Whether another writer dropped or replaced columns of a version."""
-    return any(misfit.version == name for misfit in catalog.misfits())
 
 
 def drop_leftovers(catalog: Catalog, record: VersionRecord) -> tuple[str, ...]:

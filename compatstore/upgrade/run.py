@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from compatstore.artifacts.network import Precision
 from compatstore.errors import CompatStoreError
@@ -166,9 +165,8 @@ def _run_expanded(context: UpgradeContext, controls: Controls, started: float) -
     if context.run.state not in (READY, CUTOVER):
         build_target(context.later(), controls.progress, controls.should_stop)
     if context.run.teaches and controls.learner is not None:
-        taught = _teach_itself(context.later(), controls, controls.learner)
-        run, backfilled, lessons = taught.run, taught.backfilled, taught.lessons
-        transformed += taught.transformed
+        run, backfilled, more, lessons = _teach_itself(context.later(), controls, controls.learner)
+        transformed += more
     else:
         (run, backfilled), lessons = _backfill(context.later(), controls), ()
     transformed += catch_up(context.later(run), controls)
@@ -231,16 +229,9 @@ def _hop(context: UpgradeContext, controls: Controls) -> int:
     return changed
 
 
-class _SelfTaught(NamedTuple):
-    """The run after its waves, the items that they embedded and transformed, and what each lesson has found."""
-
-    run: RunRecord
-    backfilled: int
-    transformed: int
-    lessons: tuple[str, ...]
-
-
-def _teach_itself(context: UpgradeContext, controls: Controls, learner: Learner) -> _SelfTaught:
+def _teach_itself(
+    context: UpgradeContext, controls: Controls, learner: Learner
+) -> tuple[RunRecord, int, int, tuple[str, ...]]:
     """Embed, learn and hop, wave by wave, until the budget or the target quality is reached.
 
     Each wave begins where the table says that the upgrade is, so that a call goes on where another one was stopped.
@@ -289,7 +280,7 @@ def _teach_itself(context: UpgradeContext, controls: Controls, learner: Learner)
         transformed = max(transformed, catch_up(context.later(run), controls))  # each round makes the same items again
         run = serve_as_learned(context.later(run), controls.gates)
     require_reached(context, controls.gates)
-    return _SelfTaught(run, backfilled, transformed, tuple(lessons))
+    return run, backfilled, transformed, tuple(lessons)
 
 
 def _picture(context: UpgradeContext) -> str:

@@ -248,7 +248,8 @@ def _version(
 ) -> VersionStatus:
     native = transformed = 0
     if record.columns is not None:
-        counting = _counting(contexts, record.name)
+        mine = (one for one in contexts if one.has_both and record.name in (one.run.source, one.run.target))
+        counting = next(mine, None)
         if counting is not None:
             native, transformed = counting.filled(record.name)
         else:
@@ -273,14 +274,6 @@ def _version(
         missing=absent - bridged,
         recall=record.recall,
     )
-
-
-def _counting(contexts: Sequence[UpgradeContext], version: str) -> UpgradeContext | None:
-    """An upgrade that keeps counts of a version, or None."""
-    for context in contexts:
-        if context.has_both and version in (context.run.source, context.run.target):
-            return context
-    return None
 
 
 def _state(registry: Registry, record: VersionRecord) -> str:

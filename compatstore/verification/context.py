@@ -139,8 +139,9 @@ class CheckContext:
 
     def batches(self, columns: Sequence[str]) -> Iterator[ArrowBatch]:
         """Read columns of all rows, a few thousand rows at a time."""
-        return self.snapshot.to_batches(
-            columns=list(dict.fromkeys(columns)), batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1
+        wanted = list(dict.fromkeys(columns))
+        yield from self.snapshot.to_batches(
+            columns=wanted, batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1
         )
 
     def call(self, verb: str, *operands: object, **options: object) -> str:

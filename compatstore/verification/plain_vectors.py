@@ -22,6 +22,7 @@ from compatstore.digests import digest_half
 from compatstore.errors import CompatStoreError, InvalidInput
 from compatstore.storage.create import adoptable
 from compatstore.storage.lancedb_functions import function_of
+from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.verification.context import Diagnosis, Level
 from compatstore.verification.plain_columns import IDS, PlainColumns
@@ -337,22 +338,23 @@ def _adoption(plain: PlainColumns, vector: str, key: str | None, source: str | N
         return Diagnosis(topic, "problem", what, f"Add one, or name it: {named}.")
     version = _free_version(schema)
     try:
-        taken = adoptable(plain.store, EmbeddingVersion(version, dim=dim), vector=vector, id_column=key, source=source)
+        described = EmbeddingVersion(version, dim=dim)
+        record, _, sources = adoptable(plain.store, described, vector=vector, id_column=key, source=source)
     except CompatStoreError as error:
         what = f"refused: {vector} as vectors and {key} as ids; expected {error.expected}; found {error.found}"
         return Diagnosis(topic, "problem", what, error.fix or "Name other columns.")
-    kept = [each for each in schema.names if each not in (vector, key, taken.source)]
+    kept = [each for each in schema.names if each not in (vector, key, sources)]
     what = (
-        f"{vector} becomes the vectors of {version} ({dim} values, {taken.columns.dtype}), {key} the ids"
-        + (f", {taken.source} the sources" if taken.source else ", no column the sources: none can be embedded again")
+        f"{vector} becomes the vectors of {version} ({dim} values, {VectorForm.of(record).dtype}), {key} the ids"
+        + (f", {sources} the sources" if sources else ", no column the sources: none can be embedded again")
         + (f"; {', '.join(kept)} stay metadata" if kept else "")
         + f"; no data is rewritten; indexes: {_indexes(plain) or 'none'}"
     )
     declared = function_of(schema, vector)
     if declared is not None:
         what += f"; LanceDB's function {declared.name} is the model, and is built where code is trusted"
-    described = next_step.made("EmbeddingVersion", version, dim=next_step.Word(f"{dim}", None))
-    adopt = next_step.call("adopt", described, at=plain.name, vector=vector, id=key, source=source)
+    made_as = next_step.made("EmbeddingVersion", version, dim=next_step.Word(f"{dim}", None))
+    adopt = next_step.call("adopt", made_as, at=plain.name, vector=vector, id=key, source=source)
     return Diagnosis(topic, "ok", what, f"Run: {adopt}")
 
 

@@ -5,7 +5,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from compatstore.storage.fragments import list_fragments, read_live, read_physical
+from compatstore.storage.fragments import list_fragments, read_physical
+from compatstore.storage.moves import read_fragments
 
 
 @pytest.fixture
@@ -22,8 +23,7 @@ def snapshot(tmp_path):
     ("numbers", "rows"), [([0], [0, 2, 3]), ([1], [4, 5, 7]), ([0, 2], [0, 2, 3, 8, 9, 10, 11]), ([], [])]
 )
 def test_live_rows_are_those_of_the_named_fragments(snapshot, numbers, rows):
-    fragments = [fragment for fragment in list_fragments(snapshot) if fragment.id in numbers]
-    found = list(read_live(snapshot, fragments, ["n"]))
+    found = list(read_fragments(snapshot, numbers, ["n"]))
     assert sorted(n for batch in found for n in batch["n"].to_pylist()) == rows
     assert {address >> 32 for batch in found for address in batch["_rowaddr"].to_pylist()} == set(numbers)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,23 +25,6 @@ from compatstore.upgrade.context import UpgradeContext
 BATCH_ROWS = 4096
 PART_ROWS = 1 << 20  # of the items whose scores are in memory at once
 CELLS = "cells"  # what is drawn to find centres from
-
-
-class PolicyInputs(Protocol):
-    """What a policy may read of n items; nothing is read before it is asked for."""
-
-    @property
-    def ids(self) -> Any:
-        """Arrow array, list or array of n ids."""
-
-    def uncertainty(self) -> Doubles:
-        """(n,) float64, sigma^2 of the transformed vectors; NaN where there is none."""
-
-    def column(self, name: str) -> Doubles:
-        """(n,) float64, a column of the user's numbers; 0 where it has none."""
-
-    def cells(self, seed: int) -> npt.NDArray[np.int64]:
-        """(n,) int64, the cell of each item among items whose source vectors are alike."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -212,10 +195,14 @@ class TableRows:
     def _read(self, column: str) -> Any:
         return self._scan([column]).to_table().column(0).combine_chunks()
 
-    def _scan(self, columns: list[str], batch_rows: int | None = None) -> Any:
+    def _scan(self, columns: list[str]) -> Any:
         snapshot = self.context.snapshot
         chosen = None if self.fragments is None else [snapshot.get_fragment(number) for number in self.fragments]
-        return snapshot.scanner(columns=columns, fragments=chosen, batch_size=batch_rows, scan_in_order=True)
+        return snapshot.scanner(columns=columns, fragments=chosen, scan_in_order=True)
+
+
+# What a policy may read of n items; nothing is read before it is asked for.
+PolicyInputs: TypeAlias = ArrayRows | TableRows
 
 
 def _numbers(array: ArrowArray) -> Doubles:

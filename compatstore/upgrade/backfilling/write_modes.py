@@ -29,13 +29,12 @@ from compatstore.storage.fragments import (
     find_fragment,
     in_waves,
     list_fragments,
-    read_live,
     read_physical,
     write_columns,
 )
 from compatstore.storage.ids import read_rows
 from compatstore.storage.indexes import names_on, update_index
-from compatstore.storage.moves import Move, commit_move, row_bytes, write_rows
+from compatstore.storage.moves import Move, commit_move, read_fragments, row_bytes, write_rows
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.staging import NativeBatch
 from compatstore.upgrade.context import UpgradeContext
@@ -214,7 +213,7 @@ class NativeColumns:
     ) -> tuple[Counter[int], RowNumbers]:
         """How many rows of each fragment have a native, by its number, and the positions of all these natives."""
         found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-        for batch in read_live(snapshot, fragments, self._keys):
+        for batch in read_fragments(snapshot, [fragment.id for fragment in fragments], self._keys):
             positions = self._positions(batch, natives)
             there = positions >= 0
             found.append((batch["_rowaddr"].to_numpy()[there].astype(np.int64) >> 32, positions[there]))

@@ -181,37 +181,7 @@ def hold_lease(
     lease, before = claim(table, target, verb, term=catalog.lease_term, above=above)
     renewer = LeaseRenewer(table, lease)
     catalog = catalog.fenced(Fence(target, lease.number, renewer.require_held))
-    outcome, error = FAILED, ""
-    try:
-        if before is not None and before.held:
-            if not before.holder.is_gone():
-                touch(catalog.store)  # it may be about to commit an edit
-            _record(catalog, before, "interrupted", f"{before.holder} gave no sign of life")
-        yield _work(catalog, renewer, progress, should_stop)
-        outcome = DONE
-    except LeaseLost:
-        raise
-    except (Interrupted, KeyboardInterrupt):
-        outcome = PAUSED
-        _record(catalog, renewer.lease, "pause", _why(renewer))
-        raise
-    except BaseException as failure:
-        with contextlib.suppress(StorageError):
-            renewer.require_held()  # a successor may have removed what this one was reading
-        error = f"{type(failure).__name__}: {failure}"
-        _record(catalog, renewer.lease, "failed", error)
-        raise
-    finally:
-        with contextlib.suppress(StorageError):  # never hides how the block ended
-            renewer.give_back(outcome, error)
 
-
-def _work(
-    catalog: Catalog,
-    renewer: LeaseRenewer,
-    progress: Callable[[Progress], None] | None,
-    should_stop: Callable[[], bool] | None,
-) -> Work:
     def observe(at: Progress) -> None:
         renewer.observe(at)
         if progress is not None:
@@ -222,11 +192,31 @@ def _work(
             renewer.require_held()
         return renewer.asked is not None or (should_stop is not None and should_stop())
 
-    return Work(catalog, observe, stop)
-
-
-def _why(renewer: LeaseRenewer) -> str:
-    return f"{renewer.asked.verb} asked for by {renewer.asked.who}" if renewer.asked else "stopped by its own process"
+    outcome, error = FAILED, ""
+    try:
+        if before is not None and before.held:
+            if not before.holder.is_gone():
+                touch(catalog.store)  # it may be about to commit an edit
+            _record(catalog, before, "interrupted", f"{before.holder} gave no sign of life")
+        yield Work(catalog, observe, stop)
+        outcome = DONE
+    except LeaseLost:
+        raise
+    except (Interrupted, KeyboardInterrupt):
+        outcome = PAUSED
+        asked = renewer.asked
+        why = f"{asked.verb} asked for by {asked.who}" if asked else "stopped by its own process"
+        _record(catalog, renewer.lease, "pause", why)
+        raise
+    except BaseException as failure:
+        with contextlib.suppress(StorageError):
+            renewer.require_held()  # a successor may have removed what this one was reading
+        error = f"{type(failure).__name__}: {failure}"
+        _record(catalog, renewer.lease, "failed", error)
+        raise
+    finally:
+        with contextlib.suppress(StorageError):  # never hides how the block ended
+            renewer.give_back(outcome, error)
 
 
 def _record(catalog: Catalog, lease: Lease, step: str, why: str) -> None:
