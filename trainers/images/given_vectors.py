@@ -17,8 +17,7 @@ from compatstore.artifacts import Artifact
 from compatstore.boundary import checked, checked_fields, require_fields
 from compatstore.digests import fingerprint
 from compatstore.errors import Incompatible, InvalidInput, first_offenders
-from compatstore.evaluation import retrieval_metrics
-from compatstore.trainers.images.compatible import FrozenSource
+from compatstore.trainers.images.compatible import FrozenSource, cmc_of
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.pairs.sources import GalleryOfPairs, native_ids
@@ -105,12 +104,9 @@ def across_figures(
         Of given vectors among each other (`s/s`), of images among given vectors (`t/s`), of given vectors among images
         (`s/t`: a text that asks for images, by the first values of these), and of images among each other (`t/t`).
     """
-    cut, rows = artifact.apply(embeddings).vectors, np.arange(len(embeddings))
+    cut = artifact.apply(embeddings).vectors
     ways = {"s/s": (vectors, vectors), "t/s": (cut, vectors), "s/t": (vectors, cut), "t/t": (embeddings, embeddings)}
-    return {
-        way: retrieval_metrics(*searched, labels, labels, rows, rows, ks=(1,), metric=metric).cmc[1]
-        for way, searched in ways.items()
-    }
+    return cmc_of(ways, labels, metric)
 
 
 def _relative(asked: str, images: Images, folder: Path) -> list[str]:
