@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 from torch.nn import functional
@@ -452,10 +453,11 @@ def retrieval_figures(
 
 
 def cmc_of(
-    ways: Mapping[str, tuple[FloatArray, FloatArray]], labels: Sequence[Any] | np.ndarray, metric: Metric
+    ways: Mapping[str, tuple[FloatArray, FloatArray]], labels: npt.ArrayLike, metric: Metric
 ) -> dict[str, float]:
     """CMC-1 of each way to search, (queries, gallery) of the same n items, each a query among the others."""
-    classes, rows = np.asarray(labels), np.arange(len(labels))
+    classes = np.asarray(labels)
+    rows = np.arange(len(classes))
     return {
         way: retrieval_metrics(*searched, classes, classes, rows, rows, ks=(1,), metric=metric).cmc[1]
         for way, searched in ways.items()
