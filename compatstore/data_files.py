@@ -98,11 +98,11 @@ def read_columns(file: Path, asked: str, wanted: Container[str] | None = None) -
     return {name: _values(table[name].combine_chunks(), name, asked) for name in read}, names
 
 
-def _values(column: ArrowArray, name: str, asked: str) -> npt.NDArray[Any] | list[Any]:
+def _values(column: ArrowArray, name: str, asked: str) -> npt.NDArray[np.generic] | list[Any]:
     return matrix_of(column, name, asked) if is_list(column.type) else list(column.to_pylist())
 
 
-def matrix_of(column: ArrowArray, name: str, asked: str) -> npt.NDArray[Any]:
+def matrix_of(column: ArrowArray, name: str, asked: str) -> npt.NDArray[np.generic]:
     """An Arrow array of n lists as (n, dim) numbers.
 
     Raises:
@@ -116,7 +116,7 @@ def matrix_of(column: ArrowArray, name: str, asked: str) -> npt.NDArray[Any]:
     if len(lengths) > 1:
         found = f"{len(lengths)} lengths: {first_offenders(sorted(lengths))}"
         raise InvalidInput(asked, expected=f"vectors of {name} of one length", found=found)
-    matrix: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False).reshape(len(column), sum(lengths))
+    matrix: npt.NDArray[np.generic] = values.to_numpy(zero_copy_only=False).reshape(len(column), sum(lengths))
     return matrix
 
 

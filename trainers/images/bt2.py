@@ -228,6 +228,9 @@ class BT2(CompatibleTraining):
         shared = {field.name for field in fields(Independent)} - {"dim"}
         return Independent(**{name: getattr(self, name) for name in shared}, dim=self.target_dim)
 
+    def term(self, known: SourceKnowledge, head: ClassHead) -> None:
+        """Return None: all terms are in the objective."""
+
     def target_backbone(self, preprocessing: Preprocessing, source_dim: int) -> Backbone:
         """Describe a network of m + n values, behind the changes of basis."""
         inner = replace(self, dim=self.target_dim + source_dim).backbone(preprocessing)

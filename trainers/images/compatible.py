@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -179,7 +180,7 @@ class CompatibleModel(TrainedModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompatibleTraining(Classifier, ImageTraining):
+class CompatibleTraining(Classifier, ImageTraining, ABC):
     """Train a target model on images, given the source model; a method adds a compatibility term to the loss.
 
     A target as long as the source is searched as it is (`Identity`); of a longer one the first values are compared
@@ -298,6 +299,7 @@ class CompatibleTraining(Classifier, ImageTraining):
         """
         return CompatibleObjective(self, network, preprocessing, source, known)
 
+    @abstractmethod
     def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm | None:
         """Make the compatibility term, (Views) -> scalar.
 
@@ -308,7 +310,6 @@ class CompatibleTraining(Classifier, ImageTraining):
         Returns:
             None for a method that trains with an objective of its own.
         """
-        return None
 
     def model(
         self,

@@ -18,7 +18,7 @@ from compatstore.boundary import checked, checked_fields
 from compatstore.digests import digest_half
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
-from compatstore.trainers.images.classification import Classification, Classifier, HeadKind
+from compatstore.trainers.images.classification import ClassHead, Classification, Classifier, HeadKind
 from compatstore.trainers.images.compatible import (
     CompatibleModel,
     CompatibleTraining,
@@ -125,6 +125,9 @@ class DMU(CompatibleTraining):
             objective, images, source, held_out=held_out, progress=progress, checkpoint=checkpoint, fixed=fixed
         )
         return self._told_of(model, refreshed, images, held_out)
+
+    def term(self, known: SourceKnowledge, head: ClassHead) -> None:
+        """Return None: all terms are in the objective."""
 
     def model(
         self,

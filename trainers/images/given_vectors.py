@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 import torch
-from torch import nn
 
 from compatstore.arrays import FloatArray, Id
 from compatstore.artifacts import Artifact
@@ -187,7 +185,7 @@ class Refreshed:
         return vectors
 
 
-class FrozenRefreshed(nn.Module):
+class FrozenRefreshed(FrozenSource):
     """Embeds views as a refreshed gallery holds them: (b, c, s, s) -> (b, d) float32, without gradients.
 
     The adaptations run as they ran over the gallery, in NumPy.
@@ -197,16 +195,11 @@ class FrozenRefreshed(nn.Module):
     """
 
     def __init__(self, refreshed: Refreshed) -> None:
-        super().__init__()
-        self.model = FrozenSource(refreshed.model.encoder, refreshed.model.encoder.dim)
+        super().__init__(refreshed.model.encoder, refreshed.model.encoder.dim)
         self._adapted = refreshed.adapted
-
-    def train(self, mode: bool = True) -> Self:
-        """Stay in evaluation mode."""
-        return super().train(False)
 
     @torch.no_grad()
     def forward(self, views: torch.Tensor) -> torch.Tensor:
         """Embed views."""
-        vectors = self.model(views).cpu().numpy()
+        vectors = super().forward(views).cpu().numpy()
         return torch.from_numpy(np.ascontiguousarray(self._adapted(vectors))).to(views.device)
