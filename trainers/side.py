@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ from compatstore.trainers.images.classification import Classification, Classifie
 from compatstore.trainers.images.images import Augmentation, Images, Mixup
 from compatstore.trainers.images.training import ImageTraining, encoder_of
 from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, at_least
-from compatstore.trainers.training import OnEpoch, seeded, within_memory
+from compatstore.trainers.training import OnEpoch
 
 COMPARED = 2000
 
@@ -112,18 +111,22 @@ class SideTrainer(ImageTraining, ABC):
             Incompatible: The checkpoint is of other settings or images.
             CorruptArtifact: The checkpoint is damaged.
         """
-        preprocessing, start = self.preprocessing(images), time.perf_counter()
+        preprocessing = self.preprocessing(images)
         require_readable(preprocessing, images, held_out)
         backbone = self.backbone(preprocessing, final_norm=self.ends_in_norm)
-        with seeded(self.seed), within_memory(f"train {type(self).__name__}"):
-            network = self.start(backbone)
+        networks: list[nn.Module] = []
+
+        def make(network: nn.Module) -> nn.Module:
+            networks.append(network)
             seen = nn.Sequential(network, StraightThrough()) if self.codes else network
-            objective = self.objective(seen, preprocessing, images)
-            training = self.epochs_for(len(images))
-            loss = training.minimise(objective, images, preprocessing, progress=progress, checkpoint=checkpoint)
-        encoder = encoder_of(backbone, preprocessing, network, normalise=self.unit_length)
-        steps = training.epochs * self._steps_a_pass(len(images))
-        figures = {"loss": loss, "images": len(images), "steps": steps, "seconds": time.perf_counter() - start}
+            return self.objective(seen, preprocessing, images)
+
+        training = self.epochs_for(len(images))
+        _, figures = training.train_network(
+            make, images, preprocessing, backbone, progress=progress, checkpoint=checkpoint
+        )
+        encoder = encoder_of(backbone, preprocessing, networks[0], normalise=self.unit_length)
+        figures["steps"] = training.epochs * self._steps_a_pass(len(images))
         if source is not None:
             figures["cka"] = complementarity(encoder, source, held_out or images)
         return SideModel(encoder=encoder, figures=figures)

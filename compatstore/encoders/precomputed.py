@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,8 +13,8 @@ import numpy.typing as npt
 
 from compatstore.arrays import FloatArray, Id
 from compatstore.boundary import checked, foreign, shown
-from compatstore.errors import CompatStoreError, CorruptArtifact, InvalidInput, NotFound, SourceError, first_offenders
-from compatstore.paths import is_file, refused
+from compatstore.data_files import read_columns, readable, require_file
+from compatstore.errors import CorruptArtifact, InvalidInput, NotFound, SourceError, first_offenders
 
 
 @checked
@@ -78,68 +77,29 @@ class Precomputed:
         return np.array([key in self._rows for key in ids], bool)
 
 
+SUFFIXES = (".parquet", ".arrow", ".feather", ".npz", ".npy")
+
+
 def _read(path: Path, id: str, vector: str) -> tuple[list[Id], npt.NDArray[Any]]:
-    readers = {
-        ".parquet": _read_table, ".arrow": _read_table, ".feather": _read_table, ".npz": _read_npz, ".npy": _read_npy
-    }  # fmt: skip
     asked = f"read vectors from {path}"
-    if path.suffix not in readers:
-        raise InvalidInput(asked, expected=f"a file of {', '.join(readers)}", found=path.suffix or "no suffix")
-    if not is_file(path):
-        raise NotFound(asked, expected="a file", found="nothing", fix="Check the path.")
-    try:
-        return readers[path.suffix](path, id, vector)
-    except KeyError as error:
-        raise NotFound(asked, expected=f"{id!r} and {vector!r}", found=str(error.args[0])) from error
-    except CompatStoreError:
-        raise
-    except PermissionError as error:
-        raise refused(asked, path, error) from error
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise CorruptArtifact(asked, expected="a readable file", found=str(error)) from error
-
-
-def _read_table(path: Path, id: str, vector: str) -> tuple[list[Id], npt.NDArray[Any]]:
-    import pyarrow as pa
-    import pyarrow.feather
-    import pyarrow.parquet
-
-    read = pa.parquet.read_table if path.suffix == ".parquet" else pa.feather.read_table
-    table = read(path)
-    missing = {id, vector} - set(table.column_names)
-    if missing:
-        raise KeyError(f"columns {table.column_names}")
-    column = table[vector].combine_chunks()
-    if column.null_count or table[id].null_count:
-        raise InvalidInput(f"read vectors from {path}", expected="no nulls", found="null ids or vectors")
-    lengths = set(column.value_lengths().to_pylist()) if not pa.types.is_fixed_size_list(column.type) else set()
-    if len(lengths) > 1:
-        raise _ragged(lengths)
-    return table[id].to_pylist(), column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
-
-
-def _read_npz(path: Path, id: str, vector: str) -> tuple[list[Id], npt.NDArray[Any]]:
-    with np.load(path, allow_pickle=False) as arrays:
-        if not {id, vector} <= set(arrays.files):
-            raise KeyError(f"arrays {arrays.files}")
-        return arrays[id].tolist(), arrays[vector]
-
-
-def _read_npy(path: Path, id: str, vector: str) -> tuple[list[Id], npt.NDArray[Any]]:
-    array = np.load(path, allow_pickle=False)
-    return list(range(len(array))), array
+    require_file(path, asked, SUFFIXES)
+    with readable(path, asked, CorruptArtifact):
+        columns, names = read_columns(path, asked, (id, vector))
+    if path.suffix.lower() == ".npy":
+        return list(range(len(columns["vector"]))), columns["vector"]
+    if not {id, vector} <= columns.keys():
+        raise NotFound(asked, expected=f"{id!r} and {vector!r}", found=f"columns {names}")
+    ids = columns[id]
+    return ids.tolist() if isinstance(ids, np.ndarray) else ids, np.asarray(columns[vector])
 
 
 def _matrix(rows: list[npt.ArrayLike]) -> npt.NDArray[Any]:
     with foreign("use precomputed vectors", "vectors of numbers"):
         arrays = [np.asarray(row, np.float32) for row in rows]
     if len({array.shape for array in arrays}) > 1:
-        raise _ragged({array.size for array in arrays})
+        lengths = sorted({array.size for array in arrays})
+        raise InvalidInput("use vectors", expected="one length", found=first_offenders(lengths))
     return np.stack(arrays) if arrays else np.empty((0, 0), np.float32)
-
-
-def _ragged(lengths: set[int]) -> InvalidInput:
-    return InvalidInput("use vectors", expected="one length", found=first_offenders(sorted(lengths)))
 
 
 def _checked(ids: list[Id], vectors: npt.NDArray[Any]) -> FloatArray:

@@ -19,8 +19,9 @@ import numpy as np
 
 from compatstore.arrays import Doubles, Positions
 from compatstore.boundary import array_of, checked_fields, shown
+from compatstore.data_files import readable, require_file
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.query_files import readable, require_file, text_rows
+from compatstore.evaluation.query_files import text_rows
 
 
 @checked_fields

@@ -9,20 +9,17 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence, Sized
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from compatstore.arrays import FloatArray
 from compatstore.boundary import array_of, foreign, refuse_masked, shown
-from compatstore.errors import InvalidInput, NotFound, first_offenders
-from compatstore.paths import is_file, refused
+from compatstore.data_files import read_columns, readable, require_file
+from compatstore.errors import InvalidInput, first_offenders
 
 IDS = ("id", "_id", "query-id", "query_id", "qid")
 TEXT, PATH, ITEM = ("text",), ("path",), ("item", "item-id", "item_id")
@@ -111,38 +108,6 @@ def queries_of(columns: Mapping[str, Any], asked: str = "read queries", folder: 
     return QuerySet(ids=ids, vectors={name: _matrix(values, ids, name, asked) for name, values in vectors.items()})
 
 
-def require_file(file: Path, asked: str, suffixes: Sequence[str]) -> None:
-    """Refuse what is no file, or of another type.
-
-    Raises:
-        NotFound: There is no such file.
-        InvalidInput: Its suffix is another one.
-    """
-    if suffixes and file.suffix.lower() not in suffixes:
-        raise InvalidInput(asked, expected=f"a file of {', '.join(suffixes)}", found=file.suffix or "no suffix")
-    if not is_file(file):
-        raise NotFound(asked, expected="a file", found="nothing", fix="Check the path.")
-
-
-@contextmanager
-def readable(file: Path, asked: str) -> Iterator[None]:
-    """Say of a damaged file what is wrong with it, whichever library found out.
-
-    Raises:
-        InvalidInput: It cannot be read.
-    """
-    try:
-        yield
-    except InvalidInput:
-        raise
-    except PermissionError as error:
-        raise refused(asked, file, error) from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput(asked, expected="text in UTF-8", found=f"byte {error.start} is none") from error
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, csv.Error) as error:
-        raise InvalidInput(asked, expected="a readable file", found=str(error)) from error
-
-
 def text_rows(file: Path, asked: str) -> list[dict[str, Any]]:
     """Rows of a `.jsonl`, or of a file with a header between tabs or commas; a byte order mark is no part of them.
 
@@ -190,41 +155,11 @@ def _columns(file: Path, asked: str) -> Mapping[str, Any]:
         return {name: [row.get(name) for row in rows] for name in names if _is_known(name)} or {
             name: [] for name in names
         }
-    if kind == ".npz":
-        with np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    if kind == ".safetensors":
-        return _tensors(file)
-
-    table = pa.parquet.read_table(file) if kind == ".parquet" else pa.feather.read_table(file, memory_map=False)
-    return {name: _values(table[name].combine_chunks(), name, asked) for name in table.column_names}
-
-
-def _tensors(file: Path) -> Mapping[str, Any]:
-    """Tensors by name; without one of ids, which tensors hold as whole numbers, queries are counted from 0."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        tensors = dict(load_file(file))
-    except SafetensorError as error:
-        raise ValueError(str(error)) from error
-    if tensors and _named(tensors, IDS) is None:
-        tensors["id"] = np.arange(max(len(array) for array in tensors.values()))
-    return tensors
-
-
-def _values(column: Any, name: str, asked: str) -> Any:
-    """A column as (n, dim) numbers where it holds lists, else as a list."""
-    kind = column.type
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
-        return column.to_pylist()
-    if column.null_count or column.flatten().null_count:
-        raise InvalidInput(asked, expected=f"a vector of {name} for each query", found="nulls")
-    lengths = {len(row) for row in column.to_pylist()} if not pa.types.is_fixed_size_list(kind) else {kind.list_size}
-    if len(lengths) > 1:
-        raise InvalidInput(asked, expected=f"{name} of one length", found=first_offenders(sorted(lengths)))
-    return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
+    columns, _ = read_columns(file, asked)
+    if kind == ".safetensors" and columns and _named(columns, IDS) is None:
+        # Tensors hold no texts: without whole numbers as ids, queries are counted from 0.
+        columns["id"] = np.arange(max(len(array) for array in columns.values()))
+    return columns
 
 
 def _named(columns: Mapping[str, Any], names: Sequence[str]) -> str | None:

@@ -15,6 +15,7 @@ LAYERS = [
     "boundary",
     "asynchronous",
     "paths",
+    "data_files",
     "documents",
     "html",
     "shown",

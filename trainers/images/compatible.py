@@ -8,18 +8,19 @@ from __future__ import annotations
 import copy
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 from torch.nn import functional
 
-from compatstore.arrays import Digests
+from compatstore.arrays import Digests, FloatArray
 from compatstore.artifacts import Artifact, Space
 from compatstore.boundary import checked
 from compatstore.digests import digest_half, fingerprint
@@ -444,17 +445,24 @@ def retrieval_figures(
         `accuracy` of the target's head, and CMC-1 of the source alone (`s/s`), of target queries on the source's
         gallery (`t/s`; `t/h` where the artifact transforms the gallery) and of the target alone (`t/t`).
     """
-    labels, rows = np.asarray(images.labels), np.arange(len(images))
     of_source, of_target = (model.encoder.encode(list(images.images)) for model in (source, target))
     gallery_side = artifact.behaviour.acts_on == "gallery"
     moved = artifact.apply(of_source if gallery_side else of_target).vectors
     crossed = (of_target, moved) if gallery_side else (moved, of_source)
-    pairs = {"s/s": (of_source, of_source), "t/h" if gallery_side else "t/s": crossed, "t/t": (of_target, of_target)}
-    cmc = {
-        name: retrieval_metrics(queries, gallery, labels, labels, rows, rows, ks=(1,), metric=metric).cmc[1]
-        for name, (queries, gallery) in pairs.items()
+    ways = {"s/s": (of_source, of_source), "t/h" if gallery_side else "t/s": crossed, "t/t": (of_target, of_target)}
+    return {"accuracy": accuracy(target.encoder, target.head, images), **cmc_of(ways, images.labels, metric)}
+
+
+def cmc_of(
+    ways: Mapping[str, tuple[FloatArray, FloatArray]], labels: npt.ArrayLike, metric: Metric
+) -> dict[str, float]:
+    """CMC-1 of each way to search, (queries, gallery) of the same n items, each a query among the others."""
+    classes = np.asarray(labels)
+    rows = np.arange(len(classes))
+    return {
+        way: retrieval_metrics(*searched, classes, classes, rows, rows, ks=(1,), metric=metric).cmc[1]
+        for way, searched in ways.items()
     }
-    return {"accuracy": accuracy(target.encoder, target.head, images), **cmc}
 
 
 def _fingerprint(source: TrainedModel) -> str:

@@ -18,13 +18,13 @@ from compatstore.boundary import checked, checked_fields
 from compatstore.digests import digest_half
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
-from compatstore.evaluation import retrieval_metrics
 from compatstore.trainers.images.classification import ClassHead, Classification, Classifier, HeadKind
 from compatstore.trainers.images.compatible import (
     CompatibleModel,
     CompatibleTraining,
     FrozenSource,
     SourceKnowledge,
+    cmc_of,
     retrieval_figures,
 )
 from compatstore.trainers.images.given_vectors import FrozenRefreshed, Refreshed
@@ -162,10 +162,9 @@ class DMU(CompatibleTraining):
         figures = dict(model.figures)
         for number, one in enumerate(refreshed if held_out is not None else (), 1):
             assert held_out is not None
-            queries, labels = model.encoder.encode(list(held_out.images)), np.asarray(held_out.labels)
-            gallery, rows = adaptation.apply(one.vectors(held_out)).vectors, np.arange(len(held_out))
-            found = retrieval_metrics(queries, gallery, labels, labels, rows, rows, ks=(1,), metric=self.metric)
-            figures[f"t/h, refreshed {number}"] = found.cmc[1]
+            queries, gallery = model.encoder.encode(list(held_out.images)), adaptation.apply(one.vectors(held_out))
+            way = {f"t/h, refreshed {number}": (queries, gallery.vectors)}
+            figures |= cmc_of(way, held_out.labels, self.metric)
         return replace(model, adaptation=adaptation, figures=figures)
 
     def _adaptation(self, adapter: TwoBranch, source: TrainedModel, target: TrainedModel) -> Artifact:

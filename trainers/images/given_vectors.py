@@ -6,19 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 import torch
-from torch import nn
 
 from compatstore.arrays import FloatArray, Id
 from compatstore.artifacts import Artifact
 from compatstore.boundary import checked, checked_fields, require_fields
 from compatstore.digests import fingerprint
 from compatstore.errors import Incompatible, InvalidInput, first_offenders
-from compatstore.evaluation import retrieval_metrics
-from compatstore.trainers.images.compatible import FrozenSource
+from compatstore.trainers.images.compatible import FrozenSource, cmc_of
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.pairs.sources import GalleryOfPairs, native_ids
@@ -105,12 +102,9 @@ def across_figures(
         Of given vectors among each other (`s/s`), of images among given vectors (`t/s`), of given vectors among images
         (`s/t`: a text that asks for images, by the first values of these), and of images among each other (`t/t`).
     """
-    cut, rows = artifact.apply(embeddings).vectors, np.arange(len(embeddings))
+    cut = artifact.apply(embeddings).vectors
     ways = {"s/s": (vectors, vectors), "t/s": (cut, vectors), "s/t": (vectors, cut), "t/t": (embeddings, embeddings)}
-    return {
-        way: retrieval_metrics(*searched, labels, labels, rows, rows, ks=(1,), metric=metric).cmc[1]
-        for way, searched in ways.items()
-    }
+    return cmc_of(ways, labels, metric)
 
 
 def _relative(asked: str, images: Images, folder: Path) -> list[str]:
@@ -191,7 +185,7 @@ class Refreshed:
         return vectors
 
 
-class FrozenRefreshed(nn.Module):
+class FrozenRefreshed(FrozenSource):
     """Embeds views as a refreshed gallery holds them: (b, c, s, s) -> (b, d) float32, without gradients.
 
     The adaptations run as they ran over the gallery, in NumPy.
@@ -201,16 +195,11 @@ class FrozenRefreshed(nn.Module):
     """
 
     def __init__(self, refreshed: Refreshed) -> None:
-        super().__init__()
-        self.model = FrozenSource(refreshed.model.encoder, refreshed.model.encoder.dim)
+        super().__init__(refreshed.model.encoder, refreshed.model.encoder.dim)
         self._adapted = refreshed.adapted
-
-    def train(self, mode: bool = True) -> Self:
-        """Stay in evaluation mode."""
-        return super().train(False)
 
     @torch.no_grad()
     def forward(self, views: torch.Tensor) -> torch.Tensor:
         """Embed views."""
-        vectors = self.model(views).cpu().numpy()
+        vectors = super().forward(views).cpu().numpy()
         return torch.from_numpy(np.ascontiguousarray(self._adapted(vectors))).to(views.device)

@@ -187,19 +187,19 @@ class Images:
         return {row: reason for row, reason in enumerate(reasons) if reason}
 
     def batches(
-        self, preprocessing: Preprocessing, *, size: int, seed: int, shuffle: bool = True, workers: int = 0
+        self, preprocessing: Preprocessing, *, size: int, seed: int, workers: int = 0
     ) -> DataLoader[tuple[torch.Tensor, torch.Tensor]]:
         """Batches of ((b, c, s, s) uint8, (b,) int64), in another seeded order each epoch.
 
         Arrays are resized once and kept in memory; files are read again in each epoch, by `workers` processes.
-        Where shuffled, a last batch of fewer than `size` images is left out; the order differs in each epoch.
+        A last batch of fewer than `size` images is left out.
         """
         workers = 0 if isinstance(self.images, np.ndarray) else workers
         return DataLoader(
             _Pixels(self, preprocessing),
             batch_size=min(size, len(self)),
-            shuffle=shuffle,
-            drop_last=shuffle,
+            shuffle=True,
+            drop_last=True,
             generator=torch.Generator().manual_seed(seed),
             collate_fn=_as_it_is,
             num_workers=workers,

@@ -171,63 +171,33 @@ class ImageTraining:
         """Train a network within an objective, from random weights or those of `pretrained`.
 
         Args:
-            make: Makes the objective around the network; see `minimise`.
-            images: See `minimise`.
-            preprocessing: See `minimise`.
+            make: Makes the objective around the network: (pixels (b, c, s, s) uint8, labels (b,)) -> scalar loss.
+            images: What to train on.
+            preprocessing: From images to the input of the network.
             backbone: Of the network.
-            progress: See `minimise`.
-            checkpoint: See `minimise`.
+            progress: Called after each epoch.
+            checkpoint: File to save to; where it exists, training continues from it.
             fixed: Fingerprint of models and vectors that the objective holds fixed, or "".
 
         Returns:
-            The objective as training left it; "loss", "images" and "seconds".
+            The objective as training left it; "loss" (mean of the last epoch), "images" and "seconds".
 
         Raises:
-            InvalidInput: The network or a batch does not fit into memory, or as of `start` and `minimise`.
+            InvalidInput: The network or a batch does not fit into memory, or the loss became NaN or infinite.
+            Incompatible: The checkpoint is of other settings, images or other fixed models.
+            CorruptArtifact: The checkpoint is damaged, or as of `start`.
         """
         start = time.perf_counter()
         with seeded(self.seed), within_memory(f"train {type(self).__name__}"):
             objective = make(self.start(backbone))
-            loss = self.minimise(
-                objective, images, preprocessing, progress=progress, checkpoint=checkpoint, source=fixed
-            )
+            batches = images.batches(preprocessing, size=self.batch_size, seed=self.seed, workers=self.workers)
+            saved = None
+            if checkpoint is not None:
+                settings = deciding_settings(self)
+                belongs_to = {"trainer": type(self).__name__, **settings, "images": images.fingerprint, "source": fixed}
+                saved = Checkpoint(path=Path(checkpoint), belongs_to=belongs_to)
+            loss = train(objective, batches, self, progress, saved)
         return objective, {"loss": loss, "images": len(images), "seconds": time.perf_counter() - start}
-
-    def minimise(
-        self,
-        objective: nn.Module,
-        images: Images,
-        preprocessing: Preprocessing,
-        *,
-        progress: OnEpoch | None = None,
-        checkpoint: str | Path | None = None,
-        source: str = "",
-    ) -> float:
-        """Train an objective over (b, c, s, s) uint8 and (b,) labels, in place.
-
-        Args:
-            objective: (pixels, labels) -> scalar loss.
-            images: What to train on.
-            preprocessing: From images to the input of the network.
-            progress: Called after each epoch.
-            checkpoint: File to save to; where it exists, training continues from it.
-            source: Fingerprint of the models that the objective holds fixed, or "".
-
-        Returns:
-            Mean loss of the last epoch.
-
-        Raises:
-            InvalidInput: The loss became NaN or infinite.
-            Incompatible: The checkpoint is of other settings, images or another source.
-            CorruptArtifact: The checkpoint is damaged.
-        """
-        batches = images.batches(preprocessing, size=self.batch_size, seed=self.seed, workers=self.workers)
-        saved = None
-        if checkpoint is not None:
-            settings = deciding_settings(self)
-            belongs_to = {"trainer": type(self).__name__, **settings, "images": images.fingerprint, "source": source}
-            saved = Checkpoint(path=Path(checkpoint), belongs_to=belongs_to)
-        return train(objective, batches, self, progress, saved)
 
 
 def deciding_settings(settings: ImageTraining) -> dict[str, object]:

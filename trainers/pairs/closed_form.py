@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -78,26 +78,6 @@ class Moments:
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class AffineMap:
-    """y = weight x + bias.
-
-    Args:
-        weight: (d_out, d_in) float64.
-        bias: (d_out,) float64.
-        chosen: Settings that were chosen by the solution, for the figures ("penalty").
-    """
-
-    weight: Doubles
-    bias: Doubles
-    chosen: Mapping[str, float] = field(default_factory=dict)
-
-    @classmethod
-    def through_means(cls, weight: Doubles, moments: Moments, chosen: Mapping[str, float] | None = None) -> AffineMap:
-        """Take the bias that maps the mean input to the mean output: the best for any given weight."""
-        return cls(weight=weight, bias=moments.output_mean - weight @ moments.input_mean, chosen=chosen or {})
-
-
 class Solution(NamedTuple):
     """A map as a network.
 
@@ -110,6 +90,20 @@ class Solution(NamedTuple):
     architecture: Architecture
     tensors: Mapping[str, Doubles]
     chosen: Mapping[str, float]
+
+    @classmethod
+    def affine(
+        cls, pairs: Pairs, weight: Doubles, moments: Moments, chosen: Mapping[str, float] | None = None
+    ) -> Solution:
+        """One dense layer of weight (d_out, d_in); its bias maps the mean input to the mean output, which is best."""
+        architecture = Architecture(
+            source_dim=pairs.source.shape[1],
+            side_dim=weight.shape[1] - pairs.source.shape[1] or None,
+            output_dim=len(weight),
+            normalise=unit_length(pairs.target),
+        )
+        bias = moments.output_mean - weight @ moments.input_mean
+        return cls(architecture, {"mixer.0.weight": weight, "mixer.0.bias": bias}, chosen or {})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +131,7 @@ class ClosedForm(ABC):
         require_settings(self)
 
     @abstractmethod
-    def solve(self, pairs: Pairs) -> AffineMap | Solution:
+    def solve(self, pairs: Pairs) -> Solution:
         """Solve for the map on all rows given.
 
         Raises:
@@ -159,8 +153,7 @@ class ClosedForm(ABC):
             InvalidInput: The form cannot map between these dimensions, or there are too few rows.
         """
         kept, held_out = pairs.split(self.holdout, self.seed) if self.holdout else (pairs, None)
-        found = self.solve(kept)
-        architecture, solved, chosen = self._one_layer(found, pairs) if isinstance(found, AffineMap) else found
+        architecture, solved, chosen = self.solve(kept)
         if self.uncertainty and architecture.normalise:
             architecture = replace(architecture, uncertainty="length")
         tensors = {name: np.ascontiguousarray(tensor, dtype=np.float32) for name, tensor in solved.items()}
@@ -181,15 +174,6 @@ class ClosedForm(ABC):
             figures={"h": figures},
             seen=pairs.seen,
         )
-
-    def _one_layer(self, found: AffineMap, pairs: Pairs) -> Solution:
-        architecture = Architecture(
-            source_dim=pairs.source.shape[1],
-            side_dim=pairs.side.shape[1] if self.reads_side and pairs.side is not None else None,
-            output_dim=pairs.target.shape[1],
-            normalise=unit_length(pairs.target),
-        )
-        return Solution(architecture, {"mixer.0.weight": found.weight, "mixer.0.bias": found.bias}, found.chosen)
 
 
 def require_equal_dims(form: str, pairs: Pairs) -> None:

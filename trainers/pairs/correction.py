@@ -126,8 +126,8 @@ class _Layers:
 
 
 def _ridge(inputs: FloatArray, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    solution = Ridge(penalties=PENALTIES).solve(Pairs(inputs, outputs))
-    return solution.weight.astype(np.float32), solution.bias.astype(np.float32)
+    ridge = Ridge(penalties=PENALTIES).solve(Pairs(inputs, outputs)).tensors
+    return ridge["mixer.0.weight"].astype(np.float32), ridge["mixer.0.bias"].astype(np.float32)
 
 
 def _lengths(vectors: FloatArray) -> FloatArray:

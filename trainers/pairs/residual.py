@@ -72,8 +72,8 @@ class Residual(HeadTraining):
         """Build the network, as the ridge solution of the rows."""
         model = TwoBranch(architecture, dropout=self.dropout, noise=self.noise)
         side = None if rows.side is None else rows.side.numpy()
-        ridge = Ridge(seed=self.seed).solve(Pairs(rows.source.numpy(), rows.target.numpy(), side=side))
-        weight, bias = torch.from_numpy(ridge.weight), torch.from_numpy(ridge.bias)
+        ridge = Ridge(seed=self.seed).solve(Pairs(rows.source.numpy(), rows.target.numpy(), side=side)).tensors
+        weight, bias = torch.from_numpy(ridge["mixer.0.weight"]), torch.from_numpy(ridge["mixer.0.bias"])
         with torch.no_grad():
             model.output.weight.zero_()
             model.output.bias.copy_(bias)

@@ -10,7 +10,7 @@ import numpy as np
 from compatstore.arrays import Doubles
 from compatstore.boundary import checked_fields
 from compatstore.digests import seed_of
-from compatstore.trainers.pairs.closed_form import AffineMap, ClosedForm, Moments, require_equal_dims
+from compatstore.trainers.pairs.closed_form import ClosedForm, Moments, Solution, require_equal_dims
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.settings import Count, OpenShare, at_least, each
 
@@ -33,7 +33,7 @@ class Ridge(ClosedForm):
     penalties: Annotated[tuple[float, ...], each(at_least(0))] = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
     validation: OpenShare = 0.1
 
-    def solve(self, pairs: Pairs) -> AffineMap:
+    def solve(self, pairs: Pairs) -> Solution:
         """Solve on all rows given.
 
         Raises:
@@ -42,7 +42,7 @@ class Ridge(ClosedForm):
         penalty, rank = self._choose(pairs)
         moments = Moments.of(pairs)
         weight = LeastSquares(moments).weight(penalty, rank)
-        return AffineMap.through_means(weight, moments, {"penalty": penalty, "rank": float(rank)})
+        return Solution.affine(pairs, weight, moments, {"penalty": penalty, "rank": float(rank)})
 
     def ranks_up_to(self, full: int) -> tuple[int, ...]:
         """Return the ranks to choose from, where `full` is the largest possible."""
@@ -91,12 +91,12 @@ class LowRankAffine(ClosedForm):
 
     rank: Count = 64
 
-    def solve(self, pairs: Pairs) -> AffineMap:
+    def solve(self, pairs: Pairs) -> Solution:
         """Solve on all rows given."""
         moments = Moments.of(pairs)
         squares = LeastSquares(moments)
         rank = min(self.rank, squares.full_rank)
-        return AffineMap.through_means(squares.weight(0.0, rank), moments, {"rank": float(rank)})
+        return Solution.affine(pairs, squares.weight(0.0, rank), moments, {"rank": float(rank)})
 
 
 class LeastSquares:
@@ -183,7 +183,7 @@ class MeanShift(ClosedForm):
     uncertainty: bool = False
     reads_side: ClassVar[bool] = False
 
-    def solve(self, pairs: Pairs) -> AffineMap:
+    def solve(self, pairs: Pairs) -> Solution:
         """Solve on all rows given.
 
         Raises:
@@ -191,7 +191,7 @@ class MeanShift(ClosedForm):
         """
         require_equal_dims("MeanShift", pairs)
         moments = Moments.of(pairs, side=False)
-        return AffineMap.through_means(np.eye(pairs.source.shape[1]), moments)
+        return Solution.affine(pairs, np.eye(pairs.source.shape[1]), moments)
 
 
 @checked_fields
@@ -211,14 +211,14 @@ class Procrustes(ClosedForm):
     scale: bool = True
     uncertainty: bool = False
 
-    def solve(self, pairs: Pairs) -> AffineMap:
+    def solve(self, pairs: Pairs) -> Solution:
         """Solve on all rows given."""
         moments = Moments.of(pairs)
         rotation = orthogonal(moments)
         if self.scale:
             before, common = _agreement(rotation, moments)
             rotation = rotation * (common.sum() / max(before.sum(), np.finfo(np.float64).tiny))
-        return AffineMap.through_means(rotation, moments)
+        return Solution.affine(pairs, rotation, moments)
 
 
 @checked_fields
@@ -233,7 +233,7 @@ class DiagonalScale(ClosedForm):
 
     rotate: bool = True
 
-    def solve(self, pairs: Pairs) -> AffineMap:
+    def solve(self, pairs: Pairs) -> Solution:
         """Solve on all rows given.
 
         Raises:
@@ -246,7 +246,7 @@ class DiagonalScale(ClosedForm):
         before, common = _agreement(rotation, moments)
         # A dimension without variance has no scale: its values stay at the mean.
         scales = np.divide(common, before, out=np.zeros_like(common), where=before > 0)
-        return AffineMap.through_means(scales[:, None] * rotation, moments)
+        return Solution.affine(pairs, scales[:, None] * rotation, moments)
 
 
 def orthogonal(moments: Moments) -> Doubles:

@@ -10,11 +10,10 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from compatstore import next_step
-from compatstore.arrays import ArrowArray, ArrowTable, ArrowType, FloatArray, Id, Positions
+from compatstore.arrays import ArrowTable, FloatArray, Id, Positions
+from compatstore.data_files import is_list, matrix_of, read_columns, readable
 from compatstore.errors import InvalidInput, NotFound, first_offenders
 from compatstore.paths import is_file
 from compatstore.trainers.pairs.pairs import Pairs, require_unique
@@ -268,11 +267,8 @@ def _of_column(gallery: GalleryOfPairs, name: str, version: EmbeddingVersion | N
 
     def vectors(rows: Positions) -> FloatArray:
         column, asked = gallery.get(ids[rows].tolist(), [name]).column(name), f"train on column {name}"
-        try:
-            values = _as_array(name, column.combine_chunks())
-        except ValueError as error:
-            raise InvalidInput(asked, expected="vectors of one length", found=str(error)) from error
-        if values.ndim != 2 or values.dtype.kind not in "fiu":
+        values = matrix_of(column.combine_chunks(), name, asked) if is_list(column.type) else None
+        if values is None or values.dtype.kind not in "fiu":
             raise InvalidInput(asked, expected="a column of lists of numbers", found=str(column.type))
         return np.asarray(values, np.float32)
 
@@ -306,54 +302,15 @@ def read_vectors(path: FilePath) -> dict[str, AnyArray]:
     file, asked = Path(path), f"read vectors from {path}"
     if file.suffix not in SUFFIXES:
         raise InvalidInput(asked, expected=f"one of {sorted(SUFFIXES)}", found=repr(file.suffix))
-    try:
-        arrays = _read(file)
-    except (OSError, ValueError) as error:
-        raise InvalidInput(asked, expected="a readable file", found=str(error)) from error
+    with readable(file, asked):
+        columns, names = read_columns(file, asked, COLUMNS)
+    arrays = {name: np.asarray(values) for name, values in columns.items()}
+    for name, values in columns.items():
+        if isinstance(values, list) and None in values:
+            raise InvalidInput(asked, expected=f"a value of {name!r} in each row", found=f"{values.count(None)} nulls")
     if VECTOR not in arrays:
-        raise InvalidInput(asked, expected=f"a column {VECTOR!r}", found=f"{sorted(arrays)}")
+        raise InvalidInput(asked, expected=f"a column {VECTOR!r}", found=f"{names}")
     return arrays
 
 
 SUFFIXES = (".npy", ".npz", ".parquet", ".arrow", ".ipc", ".feather")
-
-
-def _read(file: Path) -> dict[str, AnyArray]:
-    if file.suffix == ".npy":
-        return {VECTOR: np.load(file, allow_pickle=False)}
-    if file.suffix == ".npz":
-        with np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in COLUMNS if name in arrays}
-    if file.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        with pq.ParquetFile(file) as parquet:
-            table = parquet.read(columns=[name for name in COLUMNS if name in parquet.schema_arrow.names])
-    else:
-        from pyarrow import feather
-
-        table = feather.read_table(file, memory_map=False)
-    return {name: _as_array(name, table[name].combine_chunks()) for name in COLUMNS if name in table.column_names}
-
-
-def _as_array(name: str, column: ArrowArray) -> npt.NDArray[np.generic]:
-    """An Arrow array as NumPy's: (n,), or (n, d) of lists of one length.
-
-    Raises:
-        ValueError: It has nulls, or lists of several lengths.
-    """
-    if column.null_count:
-        raise ValueError(f"column {name!r} has {column.null_count} nulls")
-    if not is_list(column.type):
-        # Arrow's strings come as objects; NumPy's own string type sorts and compares without surprises.
-        array = column.to_numpy(zero_copy_only=False)
-        return np.asarray(array.tolist()) if array.dtype == object else np.asarray(array)
-    lengths = pc.unique(pc.list_value_length(column)).to_pylist()
-    if len(lengths) != 1:
-        raise ValueError(f"column {name!r} holds {len(lengths)} lengths of lists")
-    return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(-1, lengths[0])
-
-
-def is_list(kind: ArrowType) -> bool:
-    """True for an Arrow type of lists."""
-    return any(is_kind(kind) for is_kind in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
