@@ -279,7 +279,8 @@ class TransformersModel(FolderModel):
     kind: ClassVar[str] = "transformers"
 
     def _load(self, folder: Path) -> Any:
-        require_pooling(self.pooling, self.longest)
+        if self.longest is not None and self.longest < 1:
+            raise InvalidInput("make an encoder of texts", expected="longest >= 1", found=f"{self.longest}")
         torch, library = require_torch(), load_extra("transformers", "text")
         self._device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
         self._tokenizer = library.AutoTokenizer.from_pretrained(f"{folder}", local_files_only=True)
@@ -334,7 +335,6 @@ class FastembedModel(FolderModel):
     kind: ClassVar[str] = "fastembed"
 
     def _load(self, folder: Path) -> Any:
-        require_pooling(self.pooling, None)
         fastembed = load_extra("fastembed", "text")
         files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.onnx"))
         file = next((name for name in ("model.onnx", "onnx/model.onnx", *files) if name in files), None)
@@ -384,20 +384,6 @@ class Model2VecModel(FolderModel):
     def embed(self, texts: list[str], *, queries: bool) -> FloatArray:
         """Embed texts: (n, dim) float32."""
         return np.asarray(self._model.encode(texts, use_multiprocessing=False), np.float32)
-
-
-def require_pooling(pooling: str, longest: int | None) -> None:
-    """Refuse a way of pooling that does not exist, or a length below 1.
-
-    Raises:
-        InvalidInput: So it is.
-    """
-    if pooling not in ("mean", "cls", "last") or (longest is not None and longest < 1):
-        raise InvalidInput(
-            "make an encoder of texts",
-            expected="pooling mean, cls or last, longest >= 1",
-            found=f"{pooling}, {longest}",
-        )
 
 
 def _pooled(states: Any, mask: Any, pooling: Pooling) -> Any:

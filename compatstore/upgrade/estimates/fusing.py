@@ -9,8 +9,7 @@ import numpy as np
 
 from compatstore import next_step
 from compatstore.arrays import BoolArray, Positions
-from compatstore.boundary import shown
-from compatstore.errors import InvalidInput, UpgradeError
+from compatstore.errors import UpgradeError
 from compatstore.evaluation.curve import native_count
 from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Serving
 from compatstore.evaluation.strategies import trial_of_fusions
@@ -162,10 +161,7 @@ def require_servable(registry: Registry, target: str, serving: Serving | None) -
 
     Raises:
         UpgradeError: None was.
-        InvalidInput: It is to be served in another way.
     """
-    if serving not in (None, "target", "fused"):
-        raise InvalidInput(f"cut over to {target}", expected="serving of target or fused", found=shown(serving))
     if serving == "fused" and registry.fusion_of(target) is None:
         raise UpgradeError(
             f"serve the upgrade to {target} by both of its versions",
