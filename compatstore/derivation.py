@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray, signs
-from compatstore.boundary import checked_fields, require_fields
+from compatstore.boundary import checked_fields
 from compatstore.digests import fingerprint
 from compatstore.documents import WIDEST
 from compatstore.errors import InvalidInput
@@ -46,7 +46,6 @@ class Derivation:
     read_as: StoredAs = "float32"
 
     def __post_init__(self) -> None:
-        require_fields(self)
         if not 1 <= self.dim <= WIDEST:
             raise InvalidInput("derive vectors", expected=f"1 to {WIDEST} values", found=f"{self.dim}")
 

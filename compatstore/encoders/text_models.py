@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from compatstore.arrays import FloatArray
-from compatstore.boundary import checked, checked_fields, foreign, require_fields
+from compatstore.boundary import checked, checked_fields, foreign
 from compatstore.digests import fingerprint as digest
 from compatstore.encoders.model_files import hash_folder, loading, require_folder
 from compatstore.encoders.module import require_torch
@@ -137,7 +137,6 @@ class FolderModel(TextEncoder):
     kind: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        require_fields(self)
         super().__init__(
             query_prefix=self.query_prefix,
             document_prefix=self.document_prefix,

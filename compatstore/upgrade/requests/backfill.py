@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 from compatstore import next_step
-from compatstore.boundary import checked_fields, require_fields
+from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.curve import native_count
 from compatstore.storage.ledger import Spent
@@ -180,7 +180,6 @@ class Backfill(Budget):
     write_mode: WriteMode | None = None
 
     def __post_init__(self) -> None:
-        require_fields(self)
         super().__post_init__()
 
     @property

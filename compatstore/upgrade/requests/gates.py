@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from compatstore import next_step
-from compatstore.boundary import checked_fields, require_fields
+from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.fusion import Serving
 from compatstore.upgrade.requests.queries import Queries, named_files
@@ -55,7 +55,6 @@ class Gates:
     serving: Literal["target", "fused"] | None = None
 
     def __post_init__(self) -> None:
-        require_fields(self)
         required = [read_requirement(text)[0] for text in self.require]
         quality, flips = self.target_quality, self.max_negative_flips
         for holds, expected, found in (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from compatstore.artifacts.network import PrecisionRequest
-from compatstore.boundary import checked_fields, require_fields
+from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 
 EngineName = Literal["local", "ray"]
@@ -67,7 +67,6 @@ class RunSettings:
     latency: Callable[[], float | None] | None = None
 
     def __post_init__(self) -> None:
-        require_fields(self)
         self._require_engine()
         for name in ("batch_rows", "encoder_timeout", "throttle", "latency_bound"):
             value = getattr(self, name)
