@@ -118,7 +118,7 @@ class Output:
             context = error.ctx
             hint = [] if context is None else [f"Try '{context.command_path} --help' for help.", ""]
             lines = [*("" if context is None else context.get_usage()).splitlines(), *hint, f"Error: {message}"]
-        fields = {"error": "UsageError", "message": message, "asked": "", "expected": "", "found": "", "fix": ""}
+        fields = {"error": "UsageError", "message": message, "operation": "", "expected": "", "found": "", "fix": ""}
         self._fail({**fields, "exit_code": error.exit_code}, lines)
 
     def _fail(self, fields: Mapping[str, object], lines: Iterable[str]) -> None:

@@ -1,6 +1,6 @@
 """The boundary: what callers hand to the public API is held against the types that its signatures declare.
 
-`checked` wraps a function or a class of verbs, `require_fields` is called by a dataclass of settings. A value of
+`checked` wraps a function or a class of verbs, `checked_fields` a dataclass of settings. A value of
 another type is refused there with one error, before any code of ours works with it; NumPy's scalars become Python's.
 What a public function calls and makes is not checked again, but for what `from_outside` reads.
 Nothing is turned into another error, and a `CompatStoreError` leaves without the frames of this package. What a
@@ -61,7 +61,7 @@ class Unfit(Exception):  # noqa: N818  (a signal from a checker, never seen by u
 def checked(public: Checked) -> Checked:
     """Check the arguments of a function, or of all public methods of a class, by their annotations."""
     if isinstance(public, type):
-        made = "" if dataclasses.is_dataclass(public) else "__init__"  # a dataclass calls `require_fields`
+        made = "" if dataclasses.is_dataclass(public) else "__init__"  # `checked_fields` checks those of a dataclass
         for name, member in list(vars(public).items()):
             if (name.startswith("_") and name != made) or takes_no_wrapper(member):
                 continue
@@ -134,9 +134,19 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def checked_fields(settings: Made) -> Made:
-    """Refuse arguments that a dataclass has no fields for, with the field that was meant; its errors begin here."""
-    make = settings.__init__  # type: ignore[misc]
+    """Check the fields of a frozen dataclass, see `require_fields`, before its own `__post_init__`.
+
+    Arguments that it has no fields for are refused with the field that was meant; its errors begin here.
+    """
+    make, own = settings.__init__, getattr(settings, "__post_init__", None)  # type: ignore[misc]
     signature = inspect.signature(make)
+
+    def complete(self: Any) -> None:
+        require_fields(self)
+        if own is not None:
+            own(self)
+
+    settings.__post_init__ = complete  # type: ignore[attr-defined]
 
     @wraps(make)
     def call(self: Any, *args: Any, **options: Any) -> None:
@@ -146,6 +156,8 @@ def checked_fields(settings: Made) -> Made:
         _require_known(options, make, signature)
         try:
             make(self, *args, **options)
+            if own is None:  # `dataclass` made an `__init__` that calls none
+                complete(self)
         except CompatStoreError as error:
             cut(error)
             raise
@@ -200,7 +212,7 @@ class Rule:
 
 
 def require_fields(settings: Any, rules: Mapping[str, bool] | None = None) -> None:
-    """Check the fields of a frozen dataclass by their annotations, in its `__post_init__`.
+    """Check the fields of a frozen dataclass by their annotations; `checked_fields` does, without `rules`.
 
     Args:
         settings: The dataclass.

@@ -19,7 +19,7 @@ CompatStoreError
 
 CompatStoreWarning (UserWarning)         the operation is done, and its settings are a bad choice
 
-Each message says what was asked, what was expected, what was found, and what to do next; the same
+Each message states the operation, what was expected, what was found, and what to do next; the same
 operands are attributes.
 """
 
@@ -41,7 +41,7 @@ class CompatStoreError(Exception):
     """Root of the tree.
 
     Args:
-        asked: What the caller wanted, as a clause ("add 3 items to photos.lance").
+        operation: What the caller wanted, as a clause ("add 3 items to photos.lance").
         expected: What would have been fine.
         found: What was there instead.
         fix: The next thing to do, a command where there is one.
@@ -52,9 +52,9 @@ class CompatStoreError(Exception):
         add 3 items; expected 128 values; found 64. Resize them.
     """
 
-    def __init__(self, asked: str, *, expected: str = "", found: str = "", fix: str = "") -> None:
-        self.asked, self.expected, self.found, self.fix = asked, expected, found, fix
-        parts = [asked]
+    def __init__(self, operation: str, *, expected: str = "", found: str = "", fix: str = "") -> None:
+        self.operation, self.expected, self.found, self.fix = operation, expected, found, fix
+        parts = [operation]
         if expected:
             parts.append(f"expected {expected}")
         if found:
@@ -72,7 +72,7 @@ class CompatStoreError(Exception):
         return {
             "error": type(self).__name__,
             "message": str(self),
-            "asked": self.asked,
+            "operation": self.operation,
             "expected": self.expected,
             "found": self.found,
             "fix": self.fix,
@@ -91,7 +91,7 @@ class InvalidInput(CompatStoreError, ValueError):
     """An argument cannot be used.
 
     Args:
-        asked: What the caller wanted.
+        operation: What the caller wanted.
         expected: What would have been fine.
         found: What was there instead.
         fix: The next thing to do.
@@ -101,7 +101,7 @@ class InvalidInput(CompatStoreError, ValueError):
 
     def __init__(
         self,
-        asked: str,
+        operation: str,
         *,
         expected: str = "",
         found: str = "",
@@ -110,23 +110,23 @@ class InvalidInput(CompatStoreError, ValueError):
         duplicates: Sequence[object] = (),
     ) -> None:
         self.dim, self.duplicates = dim, tuple(duplicates)
-        super().__init__(asked, expected=expected, found=found, fix=fix)
+        super().__init__(operation, expected=expected, found=found, fix=fix)
 
 
 class NotFound(CompatStoreError, LookupError):
     """A gallery, version, artifact, item or file does not exist.
 
     Args:
-        asked: What the caller wanted.
+        operation: What the caller wanted.
         expected: What would have been fine.
         found: What was there instead.
         fix: The next thing to do.
         kind: "gallery", "version", "artifact" or "item"; "" for anything else.
     """
 
-    def __init__(self, asked: str, *, expected: str = "", found: str = "", fix: str = "", kind: str = "") -> None:
+    def __init__(self, operation: str, *, expected: str = "", found: str = "", fix: str = "", kind: str = "") -> None:
         self.kind = kind
-        super().__init__(asked, expected=expected, found=found, fix=fix)
+        super().__init__(operation, expected=expected, found=found, fix=fix)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the operands for machine readers (`--json`)."""
@@ -149,16 +149,18 @@ class SourceError(CompatStoreError, OSError):
     """Some sources of a batch cannot be read.
 
     Args:
-        asked: What the caller wanted.
+        operation: What the caller wanted.
         failures: Index in the batch -> reason.
         ids: The n items' ids, which the message names in place of an index.
         fix: The next thing to do.
     """
 
-    def __init__(self, asked: str, failures: Mapping[int, str], *, ids: Sequence[object] = (), fix: str = "") -> None:
+    def __init__(
+        self, operation: str, failures: Mapping[int, str], *, ids: Sequence[object] = (), fix: str = ""
+    ) -> None:
         self.failures = dict(failures)
         found = [f"{ids[i] if ids else i}: {why}" for i, why in self.failures.items()]
-        super().__init__(asked, found=first_offenders(found), fix=fix)
+        super().__init__(operation, found=first_offenders(found), fix=fix)
 
 
 class StorageError(CompatStoreError, OSError):
@@ -177,7 +179,7 @@ class LeaseHeld(UpgradeError):
     """Somebody else works on that upgrade.
 
     Args:
-        asked: What the caller wanted.
+        operation: What the caller wanted.
         target: The upgrade's target, or what else is worked on: "the index of v1", "the gallery".
         holder: Who works: user, host and process.
         verb: What they do.
@@ -185,10 +187,10 @@ class LeaseHeld(UpgradeError):
         expires: When their lease ends unless they renew it, in the same form.
     """
 
-    def __init__(self, asked: str, *, target: str, holder: str, verb: str, since: str, expires: str) -> None:
+    def __init__(self, operation: str, *, target: str, holder: str, verb: str, since: str, expires: str) -> None:
         self.target, self.holder, self.verb, self.since, self.expires = target, holder, verb, since, expires
         super().__init__(
-            asked,
+            operation,
             expected="nobody else at work on it",
             found=f"{holder}, at {verb} since {since}, with a lease until {expires} that is renewed while they work",
             fix=f"It ends by itself; give {next_step.same()} again then."
@@ -213,7 +215,7 @@ class EncoderFailed(UpgradeError):
     """The encoder hangs, is refused by its endpoint, or embeds nothing at all; what was embedded before is kept.
 
     Args:
-        asked: What the caller wanted.
+        operation: What the caller wanted.
         expected: What would have been fine.
         found: What was there instead.
         fix: The next thing to do.
@@ -221,10 +223,10 @@ class EncoderFailed(UpgradeError):
     """
 
     def __init__(
-        self, asked: str, *, expected: str = "", found: str = "", fix: str = "", unaffordable: bool = False
+        self, operation: str, *, expected: str = "", found: str = "", fix: str = "", unaffordable: bool = False
     ) -> None:
         self.unaffordable = unaffordable
-        super().__init__(asked, expected=expected, found=found, fix=fix)
+        super().__init__(operation, expected=expected, found=found, fix=fix)
 
 
 class GateFailed(UpgradeError):
@@ -267,6 +269,10 @@ def load_extra(module: str, extra: str) -> Any:
 
 
 FORMER = {
+    "Expected": "nothing: searches shrink distances wherever a transform has measured it",
+    "CacheSettings": "nothing: a cache measures what it needs",
+    "Refit": "Learn(improve=True)",
+    "DMUModel": "CompatibleModel",
     "DimensionMismatch": "InvalidInput, with its `dim`",
     "NonFiniteVectors": "InvalidInput",
     "DuplicateIds": "InvalidInput, with its `duplicates`",
@@ -283,12 +289,17 @@ FORMER = {
     "EngineFailed": "UpgradeError",
 }
 
+
+def no_attribute(module: str, name: str) -> AttributeError:
+    """Name what a class of an earlier state of this version was merged into."""
+    instead = f": it is {FORMER[name]} now" if name in FORMER else ""
+    return AttributeError(f"module {module!r} has no attribute {name!r}{instead}", name=name)
+
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> NoReturn:
-        """Name the class that a class of an earlier state of this version was merged into."""
-        instead = f": catch {FORMER[name]}" if name in FORMER else ""
-        raise AttributeError(f"module 'compatstore.errors' has no attribute {name!r}{instead}", name=name)
+        raise no_attribute(__name__, name)
 
 
 def meant(name: object, names: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from compatstore.arrays import FloatArray
-from compatstore.boundary import checked_fields, foreign, require_fields
+from compatstore.boundary import checked_fields, foreign
 from compatstore.derivation import StoredAs
 from compatstore.digests import fingerprint
 from compatstore.documents import WIDEST
@@ -68,7 +68,6 @@ class HeadLoss:
     margin: float = 0.0
 
     def __post_init__(self) -> None:
-        require_fields(self)
         most = 0.0 if self.kind == "cross-entropy" else math.pi / 2
         if not 0 <= self.margin <= most:
             expected = f"{self.kind} {'with a margin from 0 to pi/2' if most else 'without a margin'}"
@@ -124,7 +123,6 @@ class EmbeddingVersion:
     head_loss: HeadLoss | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        require_fields(self)
         if not _NAME.fullmatch(self.name):
             expected = "letters, digits and single underscores, a letter first"
             raise InvalidInput("name an embedding version", expected=expected, found=repr(self.name))

@@ -12,7 +12,7 @@ import pytest
 from odd_values import Hostile
 
 import compatstore as cs
-from compatstore.boundary import array_of, checked, foreign, require_fields, shown
+from compatstore.boundary import array_of, checked, checked_fields, foreign, shown
 from compatstore.errors import InvalidInput
 
 
@@ -102,13 +102,11 @@ def test_more_of_the_same_are_checked_too():
         cs.Gallery.scan(None, native=["v1", 3])
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     rows: int = 3
     share: float = 0.5
-
-    def __post_init__(self):
-        require_fields(self)
 
 
 def test_settings_are_checked_and_made_pythons_own():
@@ -156,7 +154,7 @@ def test_values_are_shown_short_and_in_ascii():
 def test_no_message_holds_half_a_character():
     error = InvalidInput("find \ud800", found="\udfff")
     assert str(error) == "find \\ud800; found \\udfff."
-    assert error.asked == "find \ud800"
+    assert error.operation == "find \ud800"
 
 
 def test_a_class_that_is_made_otherwise_names_how():

@@ -29,7 +29,7 @@ def test_an_error_carries_its_operands():
 
 @pytest.mark.parametrize(("former", "now"), errors.FORMER.items())
 def test_a_former_class_of_errors_names_the_one_that_it_was_merged_into(former, now):
-    with pytest.raises(AttributeError, match=f"no attribute '{former}': catch {now}"):
+    with pytest.raises(AttributeError, match=f"no attribute '{former}': it is {now} now"):
         getattr(errors, former)
     assert issubclass(getattr(errors, now.partition(",")[0]), errors.CompatStoreError)
 

@@ -1,11 +1,10 @@
-"""Ranges of settings: a field's type says them, `epochs: Count`, and `require_settings` holds values against them."""
+"""Ranges of settings: a field's type says them, `epochs: Count`, and `checked_fields` holds values against them."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from compatstore.boundary import Rule as Rule
-from compatstore.boundary import require_fields
 
 
 def at_least(least: float) -> Rule:
@@ -36,6 +35,3 @@ Positive = Annotated[float, above(0)]
 NotNegative = Annotated[float, at_least(0)]
 Share = Annotated[float, Rule("from 0 to below 1", lambda value: 0 <= value < 1)]
 OpenShare = Annotated[float, Rule("between 0 and 1", lambda value: 0 < value < 1)]
-
-
-require_settings = require_fields

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
@@ -58,10 +58,6 @@ class Execution:
             raise InvalidInput("apply an artifact", expected=expected, found=str(self.batch_size))
         if not DEVICE.fullmatch(self.device):
             raise InvalidInput("apply an artifact", expected="device cpu or cuda", found=repr(self.device))
-        if self.precision not in get_args(Precision):
-            raise InvalidInput(
-                "apply an artifact", expected=f"precision of {get_args(Precision)}", found=repr(self.precision)
-            )
 
     @property
     def rows(self) -> int:

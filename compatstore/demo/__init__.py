@@ -13,10 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
+from compatstore.boundary import checked_fields
 from compatstore.demo.data import DemoDirectory
 from compatstore.errors import InvalidInput, MissingExtra
 from compatstore.evaluation import DecisionTable
-from compatstore.trainers.settings import Count, at_least, require_settings
+from compatstore.trainers.settings import Count, at_least
 from compatstore.trainers.training import one_thread
 
 __all__ = ["DemoReport", "DemoSettings", "run_demo"]
@@ -24,6 +25,7 @@ Epochs = Annotated[int, at_least(2)]
 NEEDED = ("torch", "torchvision", "accelerate", "pytorch_metric_learning", "sklearn", "matplotlib")
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class DemoSettings:
     """Size of the models; the defaults are small enough for one core.
@@ -56,9 +58,6 @@ class DemoSettings:
     side_epochs: Epochs = 40
     transform_width: Annotated[int, at_least(4)] = 512
     transform_epochs: Count = 150
-
-    def __post_init__(self) -> None:
-        require_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True)

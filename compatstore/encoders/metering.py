@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from compatstore.boundary import checked_fields, require_fields
+from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ class Bill:
     cost: float | None = None
 
     def __post_init__(self) -> None:
-        require_fields(self)
         if self.items < 0 or self.tokens < 0 or not 0 <= (self.cost or 0.0) < inf:
             raise InvalidInput("bill a call of an encoder", expected="finite numbers of 0 or more", found=f"{self}")
 

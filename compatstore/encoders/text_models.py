@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from compatstore.arrays import FloatArray
-from compatstore.boundary import checked, checked_fields, foreign, require_fields
+from compatstore.boundary import checked, checked_fields, foreign
 from compatstore.digests import fingerprint as digest
 from compatstore.encoders.model_files import hash_folder, loading, require_folder
 from compatstore.encoders.module import require_torch
@@ -137,7 +137,6 @@ class FolderModel(TextEncoder):
     kind: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        require_fields(self)
         super().__init__(
             query_prefix=self.query_prefix,
             document_prefix=self.document_prefix,
@@ -216,7 +215,7 @@ class SentenceTransformersModel(FolderModel):
         >>> try:
         ...     cs.encoders.SentenceTransformersModel("no/such/folder")
         ... except cs.errors.NotFound as error:
-        ...     print(error.asked)
+        ...     print(error.operation)
         load a model of sentence-transformers
     """
 
@@ -268,7 +267,7 @@ class TransformersModel(FolderModel):
         >>> try:
         ...     cs.encoders.TransformersModel("no/such/folder", pooling="cls")
         ... except cs.errors.NotFound as error:
-        ...     print(error.asked)
+        ...     print(error.operation)
         load a model of transformers
     """
 
@@ -279,7 +278,8 @@ class TransformersModel(FolderModel):
     kind: ClassVar[str] = "transformers"
 
     def _load(self, folder: Path) -> Any:
-        require_pooling(self.pooling, self.longest)
+        if self.longest is not None and self.longest < 1:
+            raise InvalidInput("make an encoder of texts", expected="longest >= 1", found=f"{self.longest}")
         torch, library = require_torch(), load_extra("transformers", "text")
         self._device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
         self._tokenizer = library.AutoTokenizer.from_pretrained(f"{folder}", local_files_only=True)
@@ -325,7 +325,7 @@ class FastembedModel(FolderModel):
         >>> try:
         ...     cs.encoders.FastembedModel("no/such/folder")
         ... except cs.errors.NotFound as error:
-        ...     print(error.asked)
+        ...     print(error.operation)
         load a model of fastembed
     """
 
@@ -334,7 +334,6 @@ class FastembedModel(FolderModel):
     kind: ClassVar[str] = "fastembed"
 
     def _load(self, folder: Path) -> Any:
-        require_pooling(self.pooling, None)
         fastembed = load_extra("fastembed", "text")
         files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.onnx"))
         file = next((name for name in ("model.onnx", "onnx/model.onnx", *files) if name in files), None)
@@ -370,7 +369,7 @@ class Model2VecModel(FolderModel):
         >>> try:
         ...     cs.encoders.Model2VecModel("no/such/folder")
         ... except cs.errors.NotFound as error:
-        ...     print(error.asked)
+        ...     print(error.operation)
         load a model of model2vec
     """
 
@@ -384,20 +383,6 @@ class Model2VecModel(FolderModel):
     def embed(self, texts: list[str], *, queries: bool) -> FloatArray:
         """Embed texts: (n, dim) float32."""
         return np.asarray(self._model.encode(texts, use_multiprocessing=False), np.float32)
-
-
-def require_pooling(pooling: str, longest: int | None) -> None:
-    """Refuse a way of pooling that does not exist, or a length below 1.
-
-    Raises:
-        InvalidInput: So it is.
-    """
-    if pooling not in ("mean", "cls", "last") or (longest is not None and longest < 1):
-        raise InvalidInput(
-            "make an encoder of texts",
-            expected="pooling mean, cls or last, longest >= 1",
-            found=f"{pooling}, {longest}",
-        )
 
 
 def _pooled(states: Any, mask: Any, pooling: Pooling) -> Any:

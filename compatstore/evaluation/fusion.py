@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
-from compatstore.boundary import checked_fields, require_fields
+from compatstore.boundary import checked_fields
 from compatstore.documents import read_record, to_document
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.bootstrap import Estimate
@@ -35,6 +35,7 @@ CANDIDATES = 20
 SAME_SHARE = 0.02  # items that cannot be embedded keep a gallery a little below the share that it was backfilled to
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class WeightChoice:
     """A weight and what it was chosen on.
@@ -69,7 +70,6 @@ class WeightChoice:
     target_gain: Estimate | None = None
 
     def __post_init__(self) -> None:
-        require_fields(self)
         require_share("choose the weight of a fusion", "a weight", self.weight)
         require_share("choose the weight of a fusion", "a native share", self.native_share)
 
@@ -106,6 +106,7 @@ def require_share(asked: str, what: str, value: float) -> None:
         raise InvalidInput(asked, expected=f"{what} from 0 to 1", found=f"{value}")
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Standardisation:
     """Mean and deviation of distances of one kind: z = (d - mean) / deviation.
@@ -122,7 +123,6 @@ class Standardisation:
     deviation: float = 1.0
 
     def __post_init__(self) -> None:
-        require_fields(self)
         if not (np.isfinite(self.mean) and np.isfinite(self.deviation) and self.deviation > 0):
             found = f"mean {self.mean}, deviation {self.deviation}"
             raise InvalidInput(
@@ -178,7 +178,6 @@ class Fusion(Shown):
     shrinkage: bool = False
 
     def __post_init__(self) -> None:
-        require_fields(self)
         require_share("fuse two versions", "a weight", self.weight)
         require_share("fuse two versions", "a native share", self.native_share)
         for holds, expected, found in (

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, Positions
-from compatstore.boundary import checked_fields, require_fields
+from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.bootstrap import MeasuredGain
 from compatstore.evaluation.distances import Distances
@@ -61,7 +61,6 @@ class Calibration:
     slope: float = 1.0
 
     def __post_init__(self) -> None:
-        require_fields(self)
         even = 0 < len(self.distances) == len(self.mapped)
         knots = np.array([self.distances, self.mapped]) if even else np.full((2, 1), np.nan)
         rising = bool(np.isfinite(knots).all() and (np.diff(knots, axis=1) > 0).all())
@@ -106,9 +105,6 @@ class Merge(MeasuredGain, Shown):
 
     bridge: str
     calibration: Calibration | None
-
-    def __post_init__(self) -> None:
-        require_fields(self)
 
     @property
     def how(self) -> Literal["distance", "calibrated"]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray
-from compatstore.boundary import array_of, checked_fields, require_fields
+from compatstore.boundary import array_of, checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.curve import as_permutation, native_count
 from compatstore.evaluation.fusion import Fusion
@@ -94,7 +94,6 @@ class EvaluationSample:
     factors: Doubles | None = None
 
     def __post_init__(self) -> None:
-        require_fields(self)
         for name in ("source_queries", "target_queries", "source", "transformed", "native"):
             object.__setattr__(self, name, array_of(getattr(self, name), "try an upgrade", name, ndim=2))
         if self.transformed.shape != self.native.shape:
@@ -226,7 +225,6 @@ class DecisionSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_fields(self)
         require_ranks(self.ks)
         for holds, expected, found in (
             (self.depth is None or self.depth >= 1, "a depth of 1 or more", f"{self.depth}"),

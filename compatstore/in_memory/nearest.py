@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from compatstore.arrays import Doubles, FloatArray, RowNumbers
 from compatstore.boundary import array_of, checked
-from compatstore.errors import InvalidInput, MissingExtra, first_offenders
+from compatstore.errors import InvalidInput, MissingExtra, first_offenders, load_extra
 from compatstore.versions import Metric
 
 Device = Literal["auto", "cpu", "gpu"]
@@ -29,11 +29,7 @@ def load_faiss() -> Any:
     Raises:
         MissingExtra: Neither is installed.
     """
-    try:
-        import faiss
-    except ImportError as error:
-        raise MissingExtra("faiss", "faiss") from error
-    return faiss
+    return load_extra("faiss", "faiss")
 
 
 def uses_gpu(device: Device) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Literal, TypeAlias
 
-from compatstore.boundary import require_fields, shown
+from compatstore.boundary import checked_fields, shown
 from compatstore.errors import InvalidInput, first_offenders
 from compatstore.ingest.arrow import INT64
 
@@ -47,6 +47,7 @@ def apart(column: str) -> Field:
     return ("apart", column)
 
 
+@checked_fields
 @dataclass(frozen=True)
 class Term:
     """One test of one field.
@@ -68,7 +69,6 @@ class Term:
     value: Plain | Values | None = None
 
     def __post_init__(self) -> None:
-        require_fields(self)
         asked = f"test field {'.'.join(self.field)[:120]!a} with {self.operator!r}"
         if self.operator in ("missing", "empty"):
             if self.value is not None:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from compatstore import next_step
 from compatstore.arrays import ArrowTable, Doubles, FloatArray
-from compatstore.boundary import checked_fields, require_fields
+from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation.fusion import distances_to
 from compatstore.search.execute import execute, is_vectors, query_of_part
@@ -58,7 +58,6 @@ class Cascade:
     in_all: int = 10_000
 
     def __post_init__(self) -> None:
-        require_fields(self)
         for name, least in (("first", 1), ("in_all", 0)):
             if getattr(self, name) < least:
                 found = f"{name}={getattr(self, name)}"

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowBatch, ArrowField, ArrowSchema, ArrowTable
 from compatstore.boundary import shown
-from compatstore.errors import InvalidInput, MissingExtra, first_offenders, meant
+from compatstore.errors import InvalidInput, first_offenders, load_extra, meant
 from compatstore.ingest import metadata
 from compatstore.search.parts import refused_condition
 from compatstore.shown import Shown, Table, cell, table, view
@@ -81,10 +81,7 @@ class Scan(Shown):
         Raises:
             MissingExtra: pandas is not installed.
         """
-        try:
-            import pandas  # noqa: F401  (Arrow imports it, and says less where it is missing)
-        except ImportError as error:
-            raise MissingExtra("pandas", "frames") from error
+        load_extra("pandas", "frames")  # Arrow imports it, and says less where it is missing
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> polars.DataFrame:
@@ -93,11 +90,8 @@ class Scan(Shown):
         Raises:
             MissingExtra: polars is not installed.
         """
-        try:
-            import polars
-        except ImportError as error:
-            raise MissingExtra("polars", "frames") from error
-        return polars.DataFrame(self)
+        frame: polars.DataFrame = load_extra("polars", "frames").DataFrame(self)
+        return frame
 
     def _reader(self) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(self.schema, self.batches())

@@ -5,11 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from compatstore import next_step
 from compatstore.arrays import FloatArray
-from compatstore.boundary import shown
 from compatstore.digests import require_fingerprint
 from compatstore.errors import CompatStoreWarning, Incompatible, InvalidInput, UpgradeError
 from compatstore.evaluation.fusion import Fusion, Serving
@@ -51,8 +50,6 @@ def plan_serving(
         NotFound: There is no such version, or nothing to search with its queries.
         UpgradeError: There is no upgrade, or no fusion was chosen for it.
     """
-    if serving not in (None, *get_args(Serving)):
-        raise InvalidInput("search", expected=f"serving of {', '.join(get_args(Serving))}", found=shown(serving))
     names = versions_of(registry, query, version)
     plan: SearchPlan | FusionPlan
     if serving in ("source", "target"):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from compatstore import next_step
-from compatstore.boundary import checked_fields, require_fields
+from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.fragments import Fragment, list_fragments
@@ -55,7 +55,6 @@ class SearchSettings:
     refine: int | None = None
 
     def __post_init__(self) -> None:
-        require_fields(self)
         for name in ("nprobes", "refine"):
             value = getattr(self, name)
             if value is not None and not 1 <= value <= MOST_CELLS:

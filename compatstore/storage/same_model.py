@@ -111,7 +111,7 @@ def of_another_length(registry: Registry, version: str, error: InvalidInput) -> 
         fix = f"{_has(fits, dim=error.dim)}, and no vectors in this gallery: {embed}"
     else:
         fix = f"No version of this gallery has {error.dim} values: {embed}"
-    return InvalidInput(error.asked, expected=expected, found=error.found, fix=fix, dim=error.dim)
+    return InvalidInput(error.operation, expected=expected, found=error.found, fix=fix, dim=error.dim)
 
 
 def of_fingerprint(registry: Registry, version: str, fingerprint: str) -> str:

@@ -17,7 +17,6 @@ from compatstore.storage.columns import NATIVE, VersionValues
 from compatstore.storage.records import RunRecord
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.requests.run_settings import require_precision
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,6 @@ def choose_precision(
             below 0.999; "float32" and "bfloat16" are taken as they are.
         rows: Rows that are to be transformed; for fewer than 32,768 "auto" tries nothing and takes float32.
     """
-    require_precision(asked)
     if asked != "auto":
         return asked
     if transformer is None or rows < FEWEST_ROWS or find_spec("torch") is None:

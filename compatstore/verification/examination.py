@@ -223,7 +223,7 @@ def gallery_place(gallery: object, storage_options: dict[str, str] | None) -> It
         catalog = Catalog(Store.open(location))
         rows = catalog.store.count()
     except CompatStoreError as error:
-        what = f"{error.asked}; expected {error.expected}; found {error.found}"
+        what = f"{error.operation}; expected {error.expected}; found {error.found}"
         yield Diagnosis("gallery", "problem", what, error.fix)
         return
     yield Diagnosis("gallery", "ok", f"{location.uri}: {rows} items")

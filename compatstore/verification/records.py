@@ -221,7 +221,9 @@ def check_artifacts(context: CheckContext) -> Iterator[Observation]:
         try:
             _load(context, record)
         except CompatStoreError as error:
-            what = f"artifact {record.id[:12]}, {record.source} -> {record.target}: {error.asked}; found {error.found}"
+            what = (
+                f"artifact {record.id[:12]}, {record.source} -> {record.target}: {error.operation}; found {error.found}"
+            )
             again = f"Link it again: {context.call('link', next_step.ARTIFACT)}"
             yield "error", what, error.fix if isinstance(error, StorageError) else again
 
@@ -253,7 +255,7 @@ def check_models(context: CheckContext) -> Iterator[Observation]:
                     read_head(data, record.dim)
             except CompatStoreError as error:
                 path = context.catalog.store.location.child(FOLDER, digest)
-                what = f"the {role} of {record.name}: {error.asked}; found {error.found}"
+                what = f"the {role} of {record.name}: {error.operation}; found {error.found}"
                 back = f"Put the file back from a backup: {shlex.quote(path)}"
                 yield "error", what, error.fix if isinstance(error, StorageError) else back
 

@@ -56,7 +56,7 @@ def test_wrong_command_lines(run, words):
 def test_errors_are_json_too(run, tmp_path):
     answer = run("status", tmp_path / "none.lance", "--json")
     assert (answer.code, answer.err) == (3, "")
-    assert set(answer.json) == {"error", "message", "asked", "expected", "found", "fix", "kind", "exit_code"}
+    assert set(answer.json) == {"error", "message", "operation", "expected", "found", "fix", "kind", "exit_code"}
     assert answer.json["kind"] == "gallery"
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import importlib
+import sys
 
 import numpy as np
 import pandas as pd
@@ -145,13 +145,6 @@ def test_what_cannot_be_scanned(filled, wrong):
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_a_library_that_is_missing_is_named_with_its_extra(filled, monkeypatch, library):
-    real = builtins.__import__
-
-    def without(name, *rest, **options):
-        if name == library:
-            raise ImportError(name)
-        return real(name, *rest, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(cs.errors.MissingExtra, match=r'pip install "compatstore\[frames\]"'):
         getattr(filled.scan(), f"to_{library}")()

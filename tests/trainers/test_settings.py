@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from compatstore import trainers
+from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput
-from compatstore.trainers.settings import require_settings
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,6 @@ def test_rules_on_several_fields_are_reported_by_the_first_that_they_name():
         low: int
         high: int
 
-    require_settings(Window(1, 2), {"low <= high": True})
+    require_fields(Window(1, 2), {"low <= high": True})
     with pytest.raises(InvalidInput, match="set up Window; expected low <= high; found low=3"):
-        require_settings(Window(3, 2), {"low <= high": False})
+        require_fields(Window(3, 2), {"low <= high": False})

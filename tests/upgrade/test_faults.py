@@ -54,7 +54,7 @@ def undisturbed(templates, tmp_path_factory):
 
 def assert_told_and_sound(path, error, state):
     """The error says all that it must, the status where the upgrade stands, and nothing is half written."""
-    assert error.asked
+    assert error.operation
     assert error.expected
     assert error.found
     assert error.fix
@@ -63,7 +63,7 @@ def assert_told_and_sound(path, error, state):
     assert result.clean, result.findings
     (run,) = gallery.status().upgrades
     assert (run.state, run.activity.doing) == (state, "failed")
-    assert run.activity.error.startswith(f"{type(error).__name__}: {error.asked}")
+    assert run.activity.error.startswith(f"{type(error).__name__}: {error.operation}")
     assert gallery.status().missing == 0, "the active version stays whole"
 
 
@@ -264,7 +264,7 @@ def test_a_disk_that_is_full(templates, undisturbed, tmp_path):
         assert open_with_encoder(path).maintenance.verify().clean, path
         assert open_with_encoder(path).status().missing == 0
         assert_goes_on(path, mode, undisturbed[share], share)
-    assert len({error["asked"].partition(" in ")[0] for error in told}) >= 4, "at several steps of an upgrade"
+    assert len({error["operation"].partition(" in ")[0] for error in told}) >= 4, "at several steps of an upgrade"
 
 
 @pytest.mark.parametrize("state", ["upgradable", "backfilling"])

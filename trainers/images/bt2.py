@@ -16,7 +16,7 @@ from torch.nn.utils import parametrizations, parametrize
 from compatstore.arrays import FloatArray
 from compatstore.artifacts import Space
 from compatstore.artifacts.matrix import as_matrix
-from compatstore.boundary import checked, checked_fields
+from compatstore.boundary import checked, checked_fields, require_fields
 from compatstore.digests import digest_half
 from compatstore.encoders.backbone_networks import BasisNetwork, Parts
 from compatstore.encoders.backbones import Backbone, BasisTransformed
@@ -41,7 +41,7 @@ from compatstore.trainers.images.compatible import (
 from compatstore.trainers.images.given_vectors import across_figures
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.trained_model import TrainedModel
-from compatstore.trainers.settings import Count, NotNegative, Positive, require_settings
+from compatstore.trainers.settings import Count, NotNegative, Positive
 from compatstore.trainers.training import OnEpoch
 from compatstore.versions import EmbeddingVersion
 
@@ -80,7 +80,7 @@ class BT2(CompatibleTraining):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_settings(self, {"extra from 1 to dim - 1": self.extra < self.dim})
+        require_fields(self, {"extra from 1 to dim - 1": self.extra < self.dim})
 
     @property
     def normalise(self) -> bool:

@@ -12,7 +12,7 @@ import torch
 
 from compatstore.arrays import FloatArray, Id
 from compatstore.artifacts import Artifact
-from compatstore.boundary import checked, checked_fields, require_fields
+from compatstore.boundary import checked, checked_fields
 from compatstore.digests import fingerprint
 from compatstore.errors import Incompatible, InvalidInput, first_offenders
 from compatstore.trainers.images.compatible import FrozenSource, cmc_of
@@ -142,7 +142,6 @@ class Refreshed:
     adaptations: Sequence[Artifact]
 
     def __post_init__(self) -> None:
-        require_fields(self)
         given = list(self.adaptations)
         if not given or not all(map(_adapts_vectors_alone, given)):
             found = ", ".join(getattr(one, "kind", type(one).__name__) for one in given) or "none"

@@ -22,7 +22,7 @@ from compatstore.encoders.images import FIX, Mode, find_classes, read_image
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput, NotFound, SourceError
 from compatstore.paths import is_file
-from compatstore.trainers.settings import Count, Positive, Rule, require_settings
+from compatstore.trainers.settings import Count, Positive, Rule
 
 Item = tuple[torch.Tensor, torch.Tensor]
 Collated = TypeVar("Collated")
@@ -53,7 +53,6 @@ class Images:
     class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        require_fields(self)
         images, labels = self.images, array_of(self.labels, "hold images", "labels")
         if not isinstance(images, np.ndarray | list | tuple):
             raise InvalidInput("hold images", expected="an array of images, or a list of paths", found=shown(images))
@@ -289,8 +288,7 @@ class Augmentation:
     group: Count = 4
 
     def __post_init__(self) -> None:
-        require_settings(self)
-        require_settings(self, {"largest_crop >= smallest_crop": self.largest_crop >= self.smallest_crop})
+        require_fields(self, {"largest_crop >= smallest_crop": self.largest_crop >= self.smallest_crop})
 
     def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
         """Draw one view of each image: (b, c, s, s) uint8 -> (b, c, s, s) float32 from 0 to 1."""
@@ -309,6 +307,7 @@ class Augmentation:
         return v2.Compose(steps)
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Mixup:
     """Blend images: `x' = w x + (1 - w) x_other`, w of Beta(alpha, alpha) for each image (arXiv 1710.09412).
@@ -325,9 +324,6 @@ class Mixup:
 
     alpha: Positive = 0.5
     views: Callable[[torch.Tensor], torch.Tensor] | None = None
-
-    def __post_init__(self) -> None:
-        require_settings(self)
 
     def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
         """Blend each image with another of the batch: (b, c, s, s) uint8 -> (b, c, s, s) float32 from 0 to 1."""

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader
 
 from compatstore import next_step
 from compatstore.artifacts.network import PrecisionRequest
+from compatstore.boundary import require_fields
 from compatstore.encoders.backbones import (
     Backbone,
     FinalNorm,
@@ -34,7 +35,7 @@ from compatstore.errors import InvalidInput
 from compatstore.trainers.images.checkpoint import Checkpoint, Resumable
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.pretrained import load_pretrained, pixel_scale, weights_digest
-from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, at_least, require_settings
+from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, at_least
 from compatstore.trainers.training import EpochProgress, OnEpoch, require_finite, seeded, warmup_cosine, within_memory
 
 Objective = TypeVar("Objective", bound=nn.Module)
@@ -94,14 +95,13 @@ class ImageTraining:
     pretrained: str = ""
 
     def __post_init__(self) -> None:
-        require_settings(self)
         small = self.architecture in ("", "small-vit")
         rules = {
             "warmup_epochs from 0 to epochs": self.warmup_epochs <= self.epochs,
             "pretrained with an architecture timm:NAME or torchvision:NAME alone": not (self.pretrained and small),
             "pooling average for small-vit": self.architecture != "small-vit" or self.pooling == "average",
         }
-        require_settings(self, rules)
+        require_fields(self, rules)
 
     def preprocessing(self, images: Images) -> Preprocessing:
         """Return the size and mode of the network's input.

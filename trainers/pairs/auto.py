@@ -17,7 +17,7 @@ from compatstore.trainers.pairs.ridge import DiagonalScale, LowRankRidge, MeanSh
 from compatstore.trainers.pairs.selection import Comparison, Trials
 from compatstore.trainers.pairs.shrinking import shrinkage_figure
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
-from compatstore.trainers.settings import NOT_EMPTY, Count, OpenShare, require_settings
+from compatstore.trainers.settings import NOT_EMPTY, Count, OpenShare
 from compatstore.trainers.training import OnEpoch
 
 DEFAULT: tuple[PairTrainer, ...] = (
@@ -66,9 +66,6 @@ class Auto:
     queries: Count = 1000
     seed: int = 0
     needs_holdout: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        require_settings(self)
 
     @checked
     def fit(self, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:

@@ -15,7 +15,6 @@ from compatstore.boundary import checked, checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.ridge import Ridge
-from compatstore.trainers.settings import require_settings
 from compatstore.trainers.training import OnEpoch
 
 SUFFIX = "+correction"
@@ -38,9 +37,6 @@ class Correction:
     """
 
     current: Artifact = field(repr=False)
-
-    def __post_init__(self) -> None:
-        require_settings(self)
 
     @checked
     def fit(self, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:

@@ -25,7 +25,7 @@ from compatstore.trainers.pairs.ridge import LowRankRidge, Procrustes, Ridge
 from compatstore.trainers.pairs.selection import NO_LABEL, CrossFit, fit_labelled
 from compatstore.trainers.pairs.shrinking import SHARES, cross_fitted_factors, shrinkage_figure
 from compatstore.trainers.pairs.trainer import PairTrainer, describe
-from compatstore.trainers.settings import NOT_EMPTY, at_least, require_settings
+from compatstore.trainers.settings import NOT_EMPTY, at_least
 from compatstore.trainers.training import one_thread
 from compatstore.upgrade.lesson import FEWEST_PAIRS, Lesson, Taught
 
@@ -103,9 +103,6 @@ class Learn:
     first: Annotated[int, at_least(FEWEST_PAIRS)] | None = field(default=None, metadata={"unit": "ITEMS"})
     candidates: Annotated[tuple[PairTrainer, ...], NOT_EMPTY] | None = None
     improve: bool = False
-
-    def __post_init__(self) -> None:
-        require_settings(self)
 
     def first_rows(self, items: int) -> int:
         """Items of the first wave, by the number of the gallery's items."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from compatstore.arrays import Digests, FloatArray, RowNumbers
 from compatstore.artifacts.manifest import Side, Space
 from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
-from compatstore.boundary import array_of, checked, checked_fields, foreign, require_fields, shown
+from compatstore.boundary import array_of, checked, checked_fields, foreign, shown
 from compatstore.digests import digest_half
 from compatstore.errors import InvalidInput, first_offenders
 from compatstore.versions import EmbeddingVersion, HeadLoss
@@ -76,7 +76,6 @@ class Pairs:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        require_fields(self)
         source, target = self.source_version, self.target_version
         for name in ("source", "target"):
             if getattr(self, name) is None:

@@ -21,7 +21,7 @@ from compatstore.trainers.pairs.through_head import HeadTraining
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, held_out_figures, without_holdout
 from compatstore.trainers.pairs.training import AdamOptimiser, HoldOutBy, TransformTraining
 from compatstore.trainers.pairs.two_branch import TwoBranch
-from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, Share, require_settings
+from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, Share
 from compatstore.trainers.training import OnEpoch
 
 
@@ -192,9 +192,6 @@ class QueryAdapter:
     form: PairTrainer = field(default_factory=Ridge)
     holdout: Share = 0.1
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        require_settings(self)
 
     @checked
     def fit(self, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:

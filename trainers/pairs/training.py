@@ -23,7 +23,7 @@ from compatstore.trainers.pairs.loop import Batch, Objective, tensor, train_on_p
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
 from compatstore.trainers.pairs.trainer import held_out_figures, hop_figures
 from compatstore.trainers.pairs.two_branch import Prediction, TwoBranch, fold
-from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, Rule, Share, require_settings
+from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, Rule, Share
 from compatstore.trainers.training import OnEpoch, seeded
 
 AdamOptimiser = Literal["adam", "adamw"]
@@ -80,9 +80,6 @@ class TransformTraining(ABC):
     holdout: Share = 0.1
     holdout_by: HoldOutBy | None = "row"
     side_transform: bool = False
-
-    def __post_init__(self) -> None:
-        require_settings(self)
 
     @property
     def batch_rows(self) -> int:

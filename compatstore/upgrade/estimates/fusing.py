@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 
 from compatstore import next_step
-from compatstore.boundary import shown
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation import Estimate
 from compatstore.evaluation.distances import measure
@@ -160,10 +159,7 @@ def require_servable(registry: Registry, target: str, serving: Serving | None) -
 
     Raises:
         UpgradeError: None was.
-        InvalidInput: It is to be served in another way.
     """
-    if serving not in (None, "target", "fused"):
-        raise InvalidInput(f"cut over to {target}", expected="serving of target or fused", found=shown(serving))
     if serving == "fused" and registry.fusion_of(target) is None:
         raise UpgradeError(
             f"serve the upgrade to {target} by both of its versions",

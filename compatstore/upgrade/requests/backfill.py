@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal, get_args
+from typing import Literal
 
 from compatstore import next_step
-from compatstore.boundary import checked_fields, require_fields
+from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.curve import native_count
 from compatstore.storage.ledger import Spent
@@ -180,10 +180,7 @@ class Backfill(Budget):
     write_mode: WriteMode | None = None
 
     def __post_init__(self) -> None:
-        require_fields(self)
         super().__post_init__()
-        if self.write_mode is not None:
-            require_write_mode(self.write_mode)
 
     @property
     def budget(self) -> Budget:
@@ -206,17 +203,6 @@ class Backfill(Budget):
             seed=run.seed if self.seed is None else self.seed,
             write_mode=self.write_mode or run.write_mode,
         )
-
-
-def require_write_mode(mode: str) -> None:
-    """Refuse a write mode that does not exist.
-
-    Raises:
-        InvalidInput: It does not.
-    """
-    if mode not in get_args(WriteMode):
-        names = ", ".join(get_args(WriteMode))
-        raise InvalidInput("choose how natives are stored", expected=f"one of {names}", found=repr(mode))
 
 
 def _require(holds: bool, expected: str, found: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from compatstore.boundary import checked_fields, require_fields
+from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 
 MOST_QUERIES, MOST_NEIGHBOURS = 50, 20
@@ -38,7 +38,6 @@ class Details:
     caption: str | None = field(default=None, metadata={"unit": "COLUMN"})
 
     def __post_init__(self) -> None:
-        require_fields(self)
         for name, least, most in (
             ("worst", 0, MOST_QUERIES),
             ("best", 0, MOST_QUERIES),

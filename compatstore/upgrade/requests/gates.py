@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
 from compatstore import next_step
-from compatstore.boundary import checked_fields, require_fields
+from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.fusion import Serving
 from compatstore.upgrade.requests.queries import Queries, named_files
@@ -55,12 +55,9 @@ class Gates:
     serving: Literal["target", "fused"] | None = None
 
     def __post_init__(self) -> None:
-        require_fields(self)
         required = [read_requirement(text)[0] for text in self.require]
         quality, flips = self.target_quality, self.max_negative_flips
         for holds, expected, found in (
-            (self.criterion in get_args(Criterion), f"a criterion of {', '.join(METRICS)}", self.criterion),
-            (self.serving in (None, "target", "fused"), "serving of target or fused", self.serving),
             (quality is None or 0 < quality <= 1, "a target quality above 0, up to 1", quality),
             (flips is None or 0 <= flips <= 1, "negative flips between 0 and 1", flips),
         ):

@@ -11,7 +11,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from compatstore import next_step
-from compatstore.boundary import checked_fields, require_fields
+from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.judgements import Qrels, qrels_of, read_qrels
 from compatstore.evaluation.query_files import QuerySet, queries_of, read_queries
@@ -52,7 +52,6 @@ class Queries:
     digest: str = field(default="", repr=False, metadata={"option": False})
 
     def __post_init__(self) -> None:
-        require_fields(self)
         if self.queries is None:
             found = "none" if self.qrels is None else f"qrels alone: {self.name_of(self.qrels) or 'in memory'}"
             raise InvalidInput(

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from compatstore.artifacts.network import PrecisionRequest
-from compatstore.boundary import checked_fields, require_fields
+from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 
 EngineName = Literal["local", "ray"]
@@ -67,8 +67,6 @@ class RunSettings:
     latency: Callable[[], float | None] | None = None
 
     def __post_init__(self) -> None:
-        require_fields(self)
-        require_precision(self.precision)
         self._require_engine()
         for name in ("batch_rows", "encoder_timeout", "throttle", "latency_bound"):
             value = getattr(self, name)
@@ -92,11 +90,8 @@ class RunSettings:
             )
 
     def _require_engine(self) -> None:
-        """Refuse an engine that does not exist, and settings that the engine has no use for."""
+        """Refuse settings that the engine has no use for."""
         asked = "choose the engine of an upgrade"
-        if self.engine not in get_args(EngineName):
-            names = ", ".join(get_args(EngineName))
-            raise InvalidInput(asked, expected=f"one of {names}", found=repr(self.engine))
         given = [name for name in ("address", "encoders", "num_gpus") if getattr(self, name) is not None]
         if given and self.engine != "ray":
             raise InvalidInput(asked, expected=f"the engine ray beside {given[0]}", found=self.engine)
@@ -104,17 +99,6 @@ class RunSettings:
             raise InvalidInput(asked, expected="encoders >= 1", found=f"{self.encoders}")
         if self.num_gpus is not None and not 0 <= self.num_gpus < math.inf:
             raise InvalidInput(asked, expected="num_gpus >= 0", found=f"{self.num_gpus}")
-
-
-def require_precision(asked: str) -> None:
-    """Refuse a precision that does not exist.
-
-    Raises:
-        InvalidInput: It does not.
-    """
-    if asked not in get_args(PrecisionRequest):
-        names = ", ".join(get_args(PrecisionRequest))
-        raise InvalidInput("choose the precision of a hop", expected=f"one of {names}", found=repr(asked))
 
 
 def read_latency(path: str | Path) -> float | None:
