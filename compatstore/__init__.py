@@ -78,7 +78,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
-    from compatstore.errors import no_attribute
+    from compatstore.former import no_attribute
 
     raise no_attribute(__name__, name)
 

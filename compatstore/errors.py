@@ -31,6 +31,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from compatstore import next_step
+from compatstore.former import no_attribute
 
 
 class CompatStoreWarning(UserWarning):
@@ -266,34 +267,6 @@ def load_extra(module: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise MissingExtra(module.partition(".")[0], extra) from error
-
-
-FORMER = {
-    "Expected": "nothing: searches shrink distances wherever a transform has measured it",
-    "CacheSettings": "nothing: a cache measures what it needs",
-    "Refit": "Learn(improve=True)",
-    "DMUModel": "CompatibleModel",
-    "DimensionMismatch": "InvalidInput, with its `dim`",
-    "NonFiniteVectors": "InvalidInput",
-    "DuplicateIds": "InvalidInput, with its `duplicates`",
-    "InvalidName": "InvalidInput",
-    "GalleryNotFound": 'NotFound, of kind "gallery"',
-    "UnknownVersion": 'NotFound, of kind "version"',
-    "UnknownArtifact": 'NotFound, of kind "artifact"',
-    "UnknownId": 'NotFound, of kind "item"',
-    "FingerprintMismatch": "Incompatible",
-    "WrongDirection": "Incompatible",
-    "CommitConflict": "StorageError",
-    "RowsMissing": "UpgradeError",
-    "AllowanceSpent": "EncoderFailed, with its `unaffordable`",
-    "EngineFailed": "UpgradeError",
-}
-
-
-def no_attribute(module: str, name: str) -> AttributeError:
-    """Name what a class of an earlier state of this version was merged into."""
-    instead = f": it is {FORMER[name]} now" if name in FORMER else ""
-    return AttributeError(f"module {module!r} has no attribute {name!r}{instead}", name=name)
 
 
 if not TYPE_CHECKING:

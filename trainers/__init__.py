@@ -9,7 +9,8 @@ import importlib
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from compatstore.errors import MissingExtra, no_attribute
+from compatstore.errors import MissingExtra
+from compatstore.former import no_attribute
 
 if TYPE_CHECKING:
     from compatstore.trainers.images.bt2 import BT2
