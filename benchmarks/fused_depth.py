@@ -68,7 +68,7 @@ def measured(data: EmbeddedSet, items: int, queries: int, *, expected: bool) -> 
         np.concatenate([block.copy() for _, block in measure(both[name], vectors, "cosine").blocks()])
         for name, vectors in (("v1", source), ("v2", column))
     )
-    fused = fusion.distances(near, fusion.doubted(far, factors, "cosine"), there)
+    fused = fusion.distances(near, fusion.shrunk(far, factors, "cosine"), there)
     best = np.argsort(fused, axis=1, kind="stable")[:, :K]
     ranks = np.minimum(*(np.argsort(np.argsort(one, axis=1), axis=1) for one in (near, far)))
     held = {str(depth): _held(np.where(ranks < depth, fused, np.inf), best) for depth in LISTS}

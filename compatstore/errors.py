@@ -266,7 +266,7 @@ def load_extra(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise MissingExtra(module.partition(".")[0], extra) from error
+        raise MissingExtra(module.partition(".")[0].replace("_", "-"), extra) from error
 
 
 if not TYPE_CHECKING:

@@ -346,7 +346,7 @@ class Manager(Actor):
     def _learn(self) -> Any:
         if not self.scene.linked:
             return cs.Learn(first=40, candidates=CLOSED_FORMS[:3])
-        return self.draw.choice((None, None, LeastSquares(lambda: None)))
+        return self.draw.choice((None, None, LeastSquares()))
 
 
 class SecondManager(Manager):

@@ -281,13 +281,12 @@ def derive_version(
             found=f"{dim}",
             fix=f"Name fewer: {next_step.call('register', name, of=source.name, dim=max(source.dim // 2, 1))}",
         )
-    form = VectorForm.of(source)
     record = VersionRecord(
         name=name,
         dim=source.dim if dim is None else dim,
         metric=metric or source.metric,
         normalised=source.normalised and dtype != "bits" if normalised is None else normalised,
-        dtype=dtype or form.dtype,
+        dtype=dtype or (source if source.columns is None else source.columns).dtype,
         model=source.model,
         encoder=source.encoder,
     )

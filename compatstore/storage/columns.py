@@ -48,7 +48,7 @@ from compatstore.storage.vector_form import (
     vector_bytes,
     vector_type,
 )
-from compatstore.versions import EmbeddingVersion
+from compatstore.versions import DType, EmbeddingVersion, SideDType
 
 CHUNK = 65_536  # texts that are Python objects at once
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -144,13 +144,13 @@ class VersionColumns:
     vector: str
     dim: int
     width: int
-    dtype: str = "float32"
+    dtype: DType = "float32"
     origin: str | None = None
     uncertainty: str | None = None
     input_hash: str | None = None
     side: str | None = None
     side_dim: int | None = None
-    side_dtype: str = "float32"
+    side_dtype: SideDType = "float32"
     side_width: int | None = None
     tensor: bool = False
 

@@ -11,7 +11,7 @@ from compatstore.evaluation.fusion import Fusion, Serving
 from compatstore.evaluation.merging import Merge
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.indexes import SearchSettings
-from compatstore.versions import OUTSIDE, EmbeddingVersion, HeadLoss
+from compatstore.versions import OUTSIDE, DType, EmbeddingVersion, HeadLoss, Metric, SideDType
 
 WriteMode = Literal["auto", "move_rows", "rewrite_columns"]
 
@@ -48,14 +48,14 @@ class VersionRecord:
 
     name: str
     dim: int
-    metric: str
+    metric: Metric
     normalised: bool
-    dtype: str
+    dtype: DType
     model: str
     encoder: str = ""
     encoder_model: str = ""
     side_dim: int | None = None
-    side_dtype: str = "float32"
+    side_dtype: SideDType = "float32"
     side_model: str = ""
     side_encoder: str = ""
     head: str | None = None

@@ -134,8 +134,10 @@ def refresh_target(context: UpgradeContext, progress: Told | None = None, should
     Raises:
         Interrupted: A stop was asked for.
     """
+    if not names_on(context.store, context.target.vector):
+        return ""
     status = index_status(context.store, context.run.target)
-    if not status.kind or not (status.unindexed_rows or status.changed > CHANGED):
+    if not (status.unindexed_rows or status.changed > CHANGED):
         return ""
     with suppress(LeaseHeld), hold_index(context.catalog, context.run.target, "refresh", progress, should_stop) as held:
         why = refresh_index(held[0], context.run.target, held[1], always=False).retrained

@@ -156,14 +156,9 @@ def test_a_gallery_that_is_served_by_both_versions_is_searched_by_both(tmp_path)
 
 
 @pytest.mark.full
-def test_without_an_artifact_that_predicts_errors_none_are_told(gallery):
-    assert told(gallery).details.uncertainty is None
-
-
-@pytest.mark.full
 def test_after_the_source_is_retired_there_is_nothing_to_compare(tmp_path):
     gallery = gallery_of(tmp_path, NOISY[:ITEMS], DIGITS[:ITEMS])
     gallery.upgrade("v2", backfill=0.2)
     gallery.cutover("v2")
     gallery.retire("v1")
-    assert told(gallery).details == type(told(gallery).details)(changes=None, groups=None, uncertainty=None)
+    assert told(gallery).details == type(told(gallery).details)(changes=None, groups=None)

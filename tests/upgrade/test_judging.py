@@ -49,7 +49,7 @@ def test_what_is_served_is_chosen_by_the_queries_and_promised_for_them(unit, tmp
     assert told.measured.row("s/s").figures["ndcg@10"].value == pytest.approx(wave.status_quo.value, abs=1e-4)
     assert served.value > wave.status_quo.value
     assert (
-        fusion(gallery).expected == unit
+        fusion(gallery).shrinkage == unit
     )  # where least squares has sigma^2 the transform's doubts count in what is judged, reported and searched
     both = {name: space[ITEMS:] for name, space in zip(("v1", "v2"), world.spaces, strict=True)}
     found = np.reshape(gallery.search(both, k=10, columns=["id"])["id"].to_pylist(), (ASKED, 10))

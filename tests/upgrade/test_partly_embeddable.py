@@ -18,7 +18,6 @@ IDS = [f"item-{number:06d}" for number in range(ITEMS)]
 KIND = np.random.default_rng(5).choice(["good", "none", "unreadable", "poison"], ITEMS, p=[0.4, 0.35, 0.2, 0.05])
 GOOD = {item for item, kind in zip(IDS, KIND, strict=True) if kind == "good"}
 POLICIES = ["random", "spread", "sigma", "spread-sigma", "column:number"]
-STOPPED = ["random", "spread", "sigma", "spread-sigma", "column:number"]
 AT_ONCE = RunSettings(batch_rows=20, retries=0)
 
 
@@ -78,7 +77,7 @@ def first_good(policy, count):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy not in STOPPED])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_the_next_in_order_takes_the_place_of_what_cannot_be_embedded(gallery, policy):
     report = gallery.upgrade("v2", backfill=cs.Backfill(share=0.25, order=policy), run=AT_ONCE)
     assert (report.backfilled, report.ended_by) == (100, "backfill")
@@ -86,7 +85,7 @@ def test_the_next_in_order_takes_the_place_of_what_cannot_be_embedded(gallery, p
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("policy", STOPPED)
+@pytest.mark.parametrize("policy", POLICIES)
 def test_calls_that_were_stopped_end_with_the_same_items(gallery, policy):
     batches = []
     for stop_after in (2, 5):

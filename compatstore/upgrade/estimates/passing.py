@@ -38,8 +38,7 @@ def read_gallery(context: UpgradeContext, rows: int, *, served: bool, shrinkage:
             made = target.decode(batch)
         else:
             made = VersionValues.absent(len(stored.valid), context.target_record.dim)
-            possible = transformer.possible(stored)
-            if transformer.artifacts and possible.any():
+            if transformer.artifacts and (possible := transformer.possible(stored)).any():
                 made.put(possible, transformer.apply(stored.take(possible)))
         there, factors = made.valid, np.ones(len(made.valid))
         if shrinkage:
