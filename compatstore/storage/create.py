@@ -190,7 +190,7 @@ def _adopted_columns(store: Store, version: EmbeddingVersion, vector: str, asked
         raise InvalidInput(
             asked, expected=f"vectors of {version.dim} values in column {vector!r}", found=f"{kind.list_size} values"
         )
-    return VersionColumns(vector, version.dim, version.dim, floats[kind.value_type])
+    return VersionColumns(vector, version.dim, version.dim, floats[kind.value_type])  # type: ignore[arg-type]
 
 
 def _require_ids(store: Store, id_column: str, asked: str) -> str:
