@@ -286,7 +286,7 @@ def derive_version(
         dim=source.dim if dim is None else dim,
         metric=metric or source.metric,
         normalised=source.normalised and dtype != "bits" if normalised is None else normalised,
-        dtype=dtype or (source if source.columns is None else source.columns).dtype,
+        dtype=dtype or VectorForm.of(source).dtype,
         model=source.model,
         encoder=source.encoder,
     )
@@ -366,7 +366,7 @@ def require_unit(snapshot: Snapshot, source: VersionRecord, target: VersionRecor
         )
 
 
-def _space(record: VersionRecord) -> tuple[int, str, bool, str]:
+def _space(record: VersionRecord) -> tuple[int, Metric, bool, DType]:
     """What a derivation can change."""
     return record.dim, record.metric, record.normalised, VectorForm.of(record).dtype
 
@@ -380,4 +380,4 @@ def _model(source: VersionRecord, target: VersionRecord) -> str:
 def _step(source: VersionRecord, target: VersionRecord) -> Derivation:
     """How the target's vectors are derived of the source's as they are stored."""
     between = derivation_between(Space.of(source.version()), Space.of(target.version()))
-    return replace(between, read_as=VectorForm.of(source).dtype)  # type: ignore[arg-type]
+    return replace(between, read_as=VectorForm.of(source).dtype)

@@ -23,7 +23,7 @@ from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import KEY, Registry, start
 from compatstore.storage.store import PRIMARY_KEY, Store
 from compatstore.storage.vector_form import VectorForm, to_matrix
-from compatstore.versions import EmbeddingVersion, require_usable_name
+from compatstore.versions import DType, EmbeddingVersion, require_usable_name
 
 ID, SOURCE = "id", "source"
 LOOKED_AT = 4_096  # vectors whose lengths an adoption looks at
@@ -177,7 +177,7 @@ def _require_names(store: Store, version: str, vector: str, asked: str) -> None:
 
 def _adopted_columns(store: Store, version: EmbeddingVersion, vector: str, asked: str) -> VersionColumns:
     kind = _require_column(store, vector, asked)
-    floats = {pa.float32(): "float32", pa.float16(): "float16"}
+    floats: dict[pa.DataType, DType] = {pa.float32(): "float32", pa.float16(): "float16"}
     if not pa.types.is_fixed_size_list(kind) or kind.value_type not in floats:
         raise InvalidInput(
             asked,
@@ -190,7 +190,7 @@ def _adopted_columns(store: Store, version: EmbeddingVersion, vector: str, asked
         raise InvalidInput(
             asked, expected=f"vectors of {version.dim} values in column {vector!r}", found=f"{kind.list_size} values"
         )
-    return VersionColumns(vector, version.dim, version.dim, floats[kind.value_type])  # type: ignore[arg-type]
+    return VersionColumns(vector, version.dim, version.dim, floats[kind.value_type])
 
 
 def _require_ids(store: Store, id_column: str, asked: str) -> str:

@@ -13,6 +13,7 @@ from compatstore.arrays import ArrowArray, ArrowType, BoolArray, Codes, FloatArr
 from compatstore.derivation import rounded
 from compatstore.encoders.protocol import Encoded
 from compatstore.errors import InvalidInput, first_offenders
+from compatstore.versions import DType
 
 if TYPE_CHECKING:
     from compatstore.storage.records import VersionRecord
@@ -30,7 +31,7 @@ class VectorForm:
         normalised: Whether all have unit length, as the version says; whatever ranks them relies on it.
     """
 
-    dtype: str
+    dtype: DType
     metric: str
     normalised: bool = False
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import functools
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+from digit_images import lessons, others
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +16,6 @@ from compatstore.encoders.backbones import FinalNorm
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers.training import EpochProgress
-from digits import load_digits
 from lazily import Lazy
 from properties import examples
 
@@ -25,21 +24,6 @@ losses = Lazy("pytorch_metric_learning.losses")
 neighbors = Lazy("sklearn.neighbors")
 torch = Lazy("torch")
 training = Lazy("compatstore.trainers.side")
-
-
-@functools.cache
-def halves() -> tuple[trainers.Images, trainers.Images]:
-    """Digits to learn from, and others."""
-    data = load_digits()
-    return trainers.Images((data.images * 255 / 16).astype(np.uint8), data.target).split(0.4, seed=0)
-
-
-def lessons() -> trainers.Images:
-    return halves()[0]
-
-
-def others() -> trainers.Images:
-    return halves()[1]
 
 
 def first_neighbour(encoder: NetworkEncoder, *, codes: bool = False) -> float:
@@ -113,8 +97,8 @@ def test_mixup_blends_each_image_with_another_and_sees_more_of_its_own(seed: int
     pixels = torch.randint(0, 256, (6, 1, 4, 4), dtype=torch.uint8)
     blended, own = augmentation.Mixup(alpha=0.5)(pixels), pixels.float() / 255
     other = own.roll(1, dims=0)
-    for mixed, mine, others in zip(blended, own, other, strict=True):
-        weights = ((mixed - others) / (mine - others))[(mine - others).abs() > 0.05]
+    for mixed, mine, rest in zip(blended, own, other, strict=True):
+        weights = ((mixed - rest) / (mine - rest))[(mine - rest).abs() > 0.05]
         assert weights.std() < 1e-3
         assert 0.5 - 1e-3 <= weights.mean() <= 1 + 1e-3
     assert blended.dtype == torch.float32

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import functools
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from digit_images import lessons, others
 from PIL import Image
 
 import compatstore as cs
@@ -14,26 +14,10 @@ from compatstore import trainers
 from compatstore.encoders import NetworkEncoder
 from compatstore.errors import InvalidInput
 from compatstore.trainers.training import EpochProgress
-from digits import load_digits
 from lazily import Lazy
 
 classification = Lazy("compatstore.trainers.images.classification")
 neighbors = Lazy("sklearn.neighbors")
-
-
-@functools.cache
-def halves() -> tuple[trainers.Images, trainers.Images]:
-    """Digits to learn from, and others."""
-    data = load_digits()
-    return trainers.Images((data.images * 255 / 16).astype(np.uint8), data.target).split(0.4, seed=0)
-
-
-def lessons() -> trainers.Images:
-    return halves()[0]
-
-
-def others() -> trainers.Images:
-    return halves()[1]
 
 
 def first_neighbour(encoder: NetworkEncoder, images: trainers.Images) -> float:

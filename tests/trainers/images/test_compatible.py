@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-import functools
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from digit_images import lessons, others
 
 import compatstore as cs
 from compatstore import trainers
@@ -17,27 +17,11 @@ from compatstore.encoders.backbones import SmallConvNet
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import Incompatible, InvalidInput
 from compatstore.trainers import TrainedModel
-from digits import load_digits
 from lazily import Lazy
 from tiers import few
 
 compatible = Lazy("compatstore.trainers.images.compatible")
 torch = Lazy("torch")
-
-
-@functools.cache
-def halves() -> tuple[trainers.Images, trainers.Images]:
-    """Digits to learn from, and others."""
-    data = load_digits()
-    return trainers.Images((data.images * 255 / 16).astype(np.uint8), data.target).split(0.4, seed=0)
-
-
-def lessons() -> trainers.Images:
-    return halves()[0]
-
-
-def others() -> trainers.Images:
-    return halves()[1]
 
 
 @pytest.fixture(scope="module")
