@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compatstore import next_step
 from compatstore import search as searching
 from compatstore.arrays import ArrowSchema, ArrowTable, FloatArray
 from compatstore.boundary import shown
@@ -264,5 +265,9 @@ class ItemVerbs(GalleryCore):
                 expected="ids that are in the gallery",
                 found=f"no item {first_offenders(unknown)}",
                 kind="item",
+                fix=next_step.either(
+                    shell="Check the ids: they are compared letter by letter.",
+                    python='Check the ids, or skip those that are not there: missing="skip"',
+                ),
             )
         return found.take(positions.drop_null()).select(names)

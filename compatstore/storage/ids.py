@@ -179,7 +179,8 @@ def refuse_unknown(store: Store, id_column: str, ids: ArrowArray, asked: str) ->
     unknown = [item for item in ids.to_pylist() if item not in known]
     if unknown:
         found = f"no item {first_offenders(unknown)}"
-        raise NotFound(asked, expected="ids that are in the gallery", found=found, kind="item")
+        fix = "Check the ids: leave these out, or add the items first."
+        raise NotFound(asked, expected="ids that are in the gallery", found=found, kind="item", fix=fix)
 
 
 def build_index(store: Store, id_column: str) -> None:

@@ -212,7 +212,7 @@ def test_a_search_without_an_encoder_says_what_else_can_be_asked_with(run, galle
         refused = run("search", gallery, *words)
         assert refused.code == 2
         assert "--vector, --id" in refused.err
-    assert "found no item digit-9999" in run("search", gallery, "--id", "digit-9999").err
+    assert "found no item digit-9999. Check the ids" in run("search", gallery, "--id", "digit-9999").err
 
 
 @pytest.mark.full

@@ -39,7 +39,7 @@ def test_what_a_call_does_not_name_stays_as_the_run_has_it():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: cs.Backfill(share=2.0), "a share from 0 to 1"),
+        (lambda: cs.Backfill(share=2.0), "found 2.0. Name a share, Backfill(share=0.3)"),
         (lambda: cs.Backfill(share="much"), "share: a number"),
         (lambda: cs.Backfill(write_mode="rows"), "'auto' or 'move_rows' or 'rewrite_columns'"),
         (lambda: cs.Backfill(order=3), "order: a text"),

@@ -44,7 +44,14 @@ class Budget:
     price_per_item: float | None = field(default=None, metadata={"unit": "MONEY"})
 
     def __post_init__(self) -> None:
-        _require(self.share is None or 0.0 <= self.share <= 1.0, "a share from 0 to 1", self.share)
+        if self.share is not None and not 0.0 <= self.share <= 1.0:
+            raise InvalidInput(
+                "set the budget of a backfill",
+                expected="a share from 0 to 1",
+                found=f"{self.share}",
+                fix=f"Name a share, {next_step.option('share', 0.3, within='Backfill')} for 30%, or a number of items: "
+                f"{next_step.option('max_rows', 300, within='Backfill')}",
+            )
         _require(self.max_rows is None or self.max_rows >= 0, "max_rows >= 0", self.max_rows)
         _require(self.max_seconds is None or self.max_seconds > 0, "max_seconds > 0", self.max_seconds)
         _require(self.max_cost is None or self.max_cost >= 0, "max_cost >= 0", self.max_cost)
