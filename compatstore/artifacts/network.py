@@ -15,6 +15,7 @@ from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture, forward
 from compatstore.artifacts.onnx_graph import OnnxGraph, OnnxOperators
 from compatstore.artifacts.runners import NumpyRunner, TorchRunner, one_thread_each
+from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 
 Precision = Literal["float32", "bfloat16"]
@@ -35,6 +36,7 @@ MOST_ROWS = 2**20  # of a batch, whose buffers are made before the first
 LARGEST_LOG = 80.0  # of sigma^2
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Execution:
     """How to run a network.
