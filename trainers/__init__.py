@@ -1,6 +1,6 @@
-"""Trainers: what makes artifacts from pairs of embeddings, models from images, and models of side-information.
+"""Trainers: artifacts from pairs of embeddings, models from images, and models of side-information.
 
-`import compatstore.trainers` loads no trainer and not torch: a name is loaded when it is first used.
+`import compatstore.trainers` loads neither a trainer nor torch: a name is loaded on first use.
 """
 
 from __future__ import annotations
@@ -13,74 +13,45 @@ from compatstore.errors import MissingExtra
 from compatstore.former import no_attribute
 
 if TYPE_CHECKING:
-    from compatstore.trainers.images.bt2 import BT2
-    from compatstore.trainers.images.classification import Independent
-    from compatstore.trainers.images.compatible import CompatibleModel
-    from compatstore.trainers.images.dmu import DMU
-    from compatstore.trainers.images.given_vectors import ImagesOfItems, Refreshed, images_of_items
-    from compatstore.trainers.images.images import Augmentation, Images
-    from compatstore.trainers.images.terms import BCT, RACT, FocalDistillation, LCEAlignment, Regression, UniBCT
-    from compatstore.trainers.images.trained_model import TrainedModel
-    from compatstore.trainers.pairs.auto import Auto
-    from compatstore.trainers.pairs.correction import Correction
-    from compatstore.trainers.pairs.fastfill import FastFill
-    from compatstore.trainers.pairs.fct import FCT
-    from compatstore.trainers.pairs.kernel_ridge import KernelRidge
-    from compatstore.trainers.pairs.pairs import Pairs
-    from compatstore.trainers.pairs.residual import RBT, DriftAdapter, QueryAdapter, Residual
-    from compatstore.trainers.pairs.ridge import (
-        DiagonalScale,
-        LowRankAffine,
-        LowRankRidge,
-        MeanShift,
-        Procrustes,
-        Ridge,
-    )
-    from compatstore.trainers.pairs.selection import Comparison
-    from compatstore.trainers.pairs.through_head import LCE, DMUHead
-    from compatstore.trainers.side import Alternate, Autoencoder, SideModel, SimCLR
-
-__all__ = [
-    "BCT",
-    "BT2",
-    "DMU",
-    "FCT",
-    "LCE",
-    "RACT",
-    "RBT",
-    "Alternate",
-    "Augmentation",
-    "Auto",
-    "Autoencoder",
-    "Comparison",
-    "CompatibleModel",
-    "Correction",
-    "DMUHead",
-    "DiagonalScale",
-    "DriftAdapter",
-    "FastFill",
-    "FocalDistillation",
-    "Images",
-    "ImagesOfItems",
-    "Independent",
-    "KernelRidge",
-    "LCEAlignment",
-    "LowRankAffine",
-    "LowRankRidge",
-    "MeanShift",
-    "Pairs",
-    "Procrustes",
-    "QueryAdapter",
-    "Refreshed",
-    "Regression",
-    "Residual",
-    "Ridge",
-    "SideModel",
-    "SimCLR",
-    "TrainedModel",
-    "UniBCT",
-    "images_of_items",
-]
+    from compatstore.trainers.images.bt2 import BT2 as BT2
+    from compatstore.trainers.images.classification import Independent as Independent
+    from compatstore.trainers.images.compatible import CompatibleModel as CompatibleModel
+    from compatstore.trainers.images.dmu import DMU as DMU
+    from compatstore.trainers.images.given_vectors import ImagesOfItems as ImagesOfItems
+    from compatstore.trainers.images.given_vectors import Refreshed as Refreshed
+    from compatstore.trainers.images.given_vectors import images_of_items as images_of_items
+    from compatstore.trainers.images.images import Augmentation as Augmentation
+    from compatstore.trainers.images.images import Images as Images
+    from compatstore.trainers.images.terms import BCT as BCT
+    from compatstore.trainers.images.terms import RACT as RACT
+    from compatstore.trainers.images.terms import FocalDistillation as FocalDistillation
+    from compatstore.trainers.images.terms import LCEAlignment as LCEAlignment
+    from compatstore.trainers.images.terms import Regression as Regression
+    from compatstore.trainers.images.terms import UniBCT as UniBCT
+    from compatstore.trainers.images.trained_model import TrainedModel as TrainedModel
+    from compatstore.trainers.pairs.auto import Auto as Auto
+    from compatstore.trainers.pairs.correction import Correction as Correction
+    from compatstore.trainers.pairs.fastfill import FastFill as FastFill
+    from compatstore.trainers.pairs.fct import FCT as FCT
+    from compatstore.trainers.pairs.kernel_ridge import KernelRidge as KernelRidge
+    from compatstore.trainers.pairs.pairs import Pairs as Pairs
+    from compatstore.trainers.pairs.residual import RBT as RBT
+    from compatstore.trainers.pairs.residual import DriftAdapter as DriftAdapter
+    from compatstore.trainers.pairs.residual import QueryAdapter as QueryAdapter
+    from compatstore.trainers.pairs.residual import Residual as Residual
+    from compatstore.trainers.pairs.ridge import DiagonalScale as DiagonalScale
+    from compatstore.trainers.pairs.ridge import LowRankAffine as LowRankAffine
+    from compatstore.trainers.pairs.ridge import LowRankRidge as LowRankRidge
+    from compatstore.trainers.pairs.ridge import MeanShift as MeanShift
+    from compatstore.trainers.pairs.ridge import Procrustes as Procrustes
+    from compatstore.trainers.pairs.ridge import Ridge as Ridge
+    from compatstore.trainers.pairs.selection import Comparison as Comparison
+    from compatstore.trainers.pairs.through_head import LCE as LCE
+    from compatstore.trainers.pairs.through_head import DMUHead as DMUHead
+    from compatstore.trainers.side import Alternate as Alternate
+    from compatstore.trainers.side import Autoencoder as Autoencoder
+    from compatstore.trainers.side import SideModel as SideModel
+    from compatstore.trainers.side import SimCLR as SimCLR
 
 _NAMES = {
     "images.bt2": "BT2",
@@ -104,6 +75,7 @@ _NAMES = {
     "side": "Alternate Autoencoder SideModel SimCLR",
 }
 _HOMES = {name: f"compatstore.trainers.{module}" for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> object:
@@ -117,4 +89,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__
