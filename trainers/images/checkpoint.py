@@ -60,7 +60,6 @@ class Checkpoint:
         description = {"format": FORMAT, "belongs_to": self.belongs_to, "note": note}
         unfinished = self._unfinished
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             save_file(tensors, unfinished, metadata={"compatstore": json.dumps(description)})
             with unfinished.open("rb") as file:
                 os.fsync(file.fileno())
@@ -70,7 +69,7 @@ class Checkpoint:
                 unfinished.unlink()
             raise refused(f"save a training to {self.path}", self.path, error) from error
 
-    def read(self) -> tuple[State, dict[str, Any]] | None:
+    def read(self) -> tuple[State, Mapping[str, Any]] | None:
         """Return what was written, or None where nothing was.
 
         Raises:
@@ -82,9 +81,14 @@ class Checkpoint:
         self._require_place()
         if not is_file(self.path):
             return None
-        tensors, description = self._parse()
+        try:
+            description, tensors = parse_described(self.path.read_bytes(), _Description, FORMAT)
+        except PermissionError as error:
+            raise refused(f"continue from {self.path}", self.path, error) from error
+        except Exception as error:  # whatever safetensors, torch and JSON raise for other bytes
+            raise self.corrupt(f"{type(error).__name__}: {error}"[:200]) from error
         self._require_same(description.belongs_to)
-        return tensors, dict(description.note)
+        return tensors, description.note
 
     @property
     def _unfinished(self) -> Path:
@@ -102,15 +106,6 @@ class Checkpoint:
             self._unfinished.unlink(missing_ok=True)  # another process of the same training may have been faster
         except OSError as error:
             raise refused(asked, self.path.parent, error) from error
-
-    def _parse(self) -> tuple[State, _Description]:
-        try:
-            description, tensors = parse_described(self.path.read_bytes(), _Description, FORMAT)
-        except PermissionError as error:
-            raise refused(f"continue from {self.path}", self.path, error) from error
-        except Exception as error:  # whatever safetensors, torch and JSON raise for other bytes
-            raise self.corrupt(f"{type(error).__name__}: {error}"[:200]) from error
-        return tensors, description
 
     def _require_same(self, found: Mapping[str, Any]) -> None:
         expected = json.loads(json.dumps(self.belongs_to))
@@ -156,8 +151,9 @@ class Resumable:
         tensors = {f"objective.{name}": _own(tensor) for name, tensor in self.objective.state_dict().items()}
         for index, state in self.optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser.{self.names[index]}.{key}": _own(value) for key, value in state.items()}
-        tensors |= {f"random.{name}": _own(state) for name, state in _random_state().items()}
-        tensors["order"] = _own(self.order.get_state())
+        tensors |= {"random.cpu": torch.get_rng_state(), "order": _own(self.order.get_state())}
+        if torch.cuda.is_available():
+            tensors["random.cuda"] = torch.cuda.get_rng_state()
         scaler = self.scaler.state_dict() if self.scaler else None
         checkpoint.write(tensors, {"epoch": epoch, "loss": loss, "scaler": scaler})
 
@@ -190,7 +186,9 @@ class Resumable:
         if self.scaler:
             self.scaler.load_state_dict(note["scaler"])
         self.order.set_state(tensors["order"])
-        _set_random_state(_below("random.", tensors))
+        torch.set_rng_state(tensors["random.cpu"])
+        if "random.cuda" in tensors and torch.cuda.is_available():
+            torch.cuda.set_rng_state(tensors["random.cuda"])
 
 
 def _own(tensor: torch.Tensor) -> torch.Tensor:
@@ -201,14 +199,3 @@ def _own(tensor: torch.Tensor) -> torch.Tensor:
 def _below(prefix: str, tensors: State) -> State:
     """Take the tensors named "<prefix><rest>", by their rest."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def _random_state() -> State:
-    cuda = {"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {}
-    return {"cpu": torch.get_rng_state(), **cuda}
-
-
-def _set_random_state(state: State) -> None:
-    torch.set_rng_state(state["cpu"])
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"])

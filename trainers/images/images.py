@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, default_convert
 from torchvision.transforms import v2
 
 from compatstore.boundary import array_of, checked, checked_fields, foreign, refuse_masked, require_fields, shown
@@ -25,7 +25,6 @@ from compatstore.paths import is_file
 from compatstore.trainers.settings import Count, Positive, Rule
 
 Item = tuple[torch.Tensor, torch.Tensor]
-Collated = TypeVar("Collated")
 
 
 # More class names than that are made for no data set, and would fill the memory.
@@ -200,7 +199,7 @@ class Images:
             shuffle=True,
             drop_last=True,
             generator=torch.Generator().manual_seed(seed),
-            collate_fn=_as_it_is,
+            collate_fn=default_convert,  # `__getitems__` returns a whole batch
             num_workers=workers,
             # Forking after CUDA or threads have started can hang; a spawned worker starts clean.
             multiprocessing_context="spawn" if workers else None,
@@ -244,11 +243,6 @@ class _Pixels(Dataset[Item]):
 
     def _read(self, rows: Sequence[int]) -> torch.Tensor:
         return torch.stack([self.preprocessing.pixels(self.sources[row]) for row in rows])
-
-
-def _as_it_is(batch: Collated) -> Collated:
-    """`__getitems__` returns a whole batch: there is nothing to collate."""
-    return batch
 
 
 def _why_unreadable(path: str | Path, mode: Mode) -> str:

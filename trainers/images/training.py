@@ -111,12 +111,8 @@ class ImageTraining:
         """
         array = images.images if isinstance(images.images, np.ndarray) else None
         if self.size is None and array is None:
-            raise InvalidInput(
-                "train on files",
-                expected="a size in pixels",
-                found="none",
-                fix=f"Set {next_step.setting('size', 64)}, say.",
-            )
+            fix = f"Set {next_step.setting('size', 64)}, say."
+            raise InvalidInput("train on files", expected="a size in pixels", found="none", fix=fix)
         grey = array is not None and (array.ndim == 3 or array.shape[3] == 1)
         height = 0 if array is None else array.shape[1]
         plain = Preprocessing(size=self.size or height, mode=self.mode or ("L" if grey else "RGB"))
@@ -145,17 +141,15 @@ class ImageTraining:
         return network
 
     def _network(self, preprocessing: Preprocessing) -> Backbone:
-        channels = preprocessing.channels
+        size, dim, channels = preprocessing.size, self.dim, preprocessing.channels
         library, _, name = self.architecture.rpartition(":")
         if self.architecture == "small-vit":
-            return SmallVisionTransformer(
-                size=preprocessing.size, dim=self.dim, channels=channels, width=2 * self.width
-            )
+            return SmallVisionTransformer(size=size, dim=dim, channels=channels, width=2 * self.width)
         if library == "torchvision":
-            return TorchvisionBackbone(name=name, dim=self.dim, channels=channels)
+            return TorchvisionBackbone(name=name, dim=dim, channels=channels)
         if self.architecture:
-            return TimmBackbone(name=self.architecture.removeprefix("timm:"), dim=self.dim, channels=channels)
-        return SmallConvNet(size=preprocessing.size, dim=self.dim, channels=channels, width=self.width)
+            return TimmBackbone(name=self.architecture.removeprefix("timm:"), dim=dim, channels=channels)
+        return SmallConvNet(size=size, dim=dim, channels=channels, width=self.width)
 
     def train_network(
         self,
@@ -246,7 +240,7 @@ def train(
         CorruptArtifact: The checkpoint is damaged.
     """
     order, start = batches.generator, time.perf_counter()
-    accelerator = _accelerator(_precision(settings.precision))
+    accelerator = _accelerator(settings.precision)
     # Convolutions of small networks are faster so: 1.2 times in float32 on one core, 1.4 times in bfloat16.
     objective.to(memory_format=torch.channels_last)
     trained = [parameter for parameter in objective.parameters() if parameter.requires_grad]
@@ -257,13 +251,23 @@ def train(
     model, optimiser, batches = accelerator.prepare(objective, optimiser, batches)
     state = Resumable(objective, optimiser, order, accelerator.scaler)
     done, loss = state.resume(checkpoint) if checkpoint else (0, 0.0)
-    steps = _require_steps(len(batches), accelerator.num_processes)
+    steps = len(batches)
+    if not steps:
+        expected, found = f"a batch for each of {accelerator.num_processes} processes", "fewer batches an epoch"
+        raise InvalidInput("train on images", expected=expected, found=found, fix="Lower the batch size.")
     for epoch in range(done, settings.epochs):
         model.train()
         losses = []
         for step, batch in enumerate(batches, epoch * steps):
-            _set_rate(optimiser, settings, step, steps)
-            losses.append(_step(accelerator, model, optimiser, batch))
+            # A function of the step alone, so that it has no state to save.
+            share = warmup_cosine(step, steps=settings.epochs * steps, warmup=settings.warmup_epochs * steps)
+            optimiser.param_groups[0]["lr"] = settings.learning_rate * share
+            with accelerator.autocast():
+                of_batch: torch.Tensor = model(*batch)
+            accelerator.backward(of_batch)
+            optimiser.step()
+            optimiser.zero_grad()
+            losses.append(of_batch.detach())
         loss = accelerator.reduce(torch.stack(losses).mean(), reduction="mean").item()
         require_finite("train on images", loss, epoch + 1)
         if checkpoint and accelerator.is_main_process:
@@ -278,43 +282,11 @@ def train(
     return loss
 
 
-def _step(
-    accelerator: Accelerator,
-    model: nn.Module,
-    optimiser: torch.optim.Optimizer,
-    batch: tuple[torch.Tensor, torch.Tensor],
-) -> torch.Tensor:
-    with accelerator.autocast():
-        loss: torch.Tensor = model(*batch)
-    accelerator.backward(loss)
-    optimiser.step()
-    optimiser.zero_grad()
-    return loss.detach()
-
-
-def _accelerator(precision: str) -> Accelerator:
-    """Accelerate has one precision for the whole process; later trainings may have another."""
-    if AcceleratorState._shared_state and AcceleratorState().mixed_precision != precision:
-        AcceleratorState._reset_state()  # processes and devices stay as they are
-    return Accelerator(mixed_precision=precision)
-
-
-def _precision(precision: TrainingPrecision) -> str:
-    """Name a precision as accelerate does."""
+def _accelerator(precision: TrainingPrecision) -> Accelerator:
+    """Make an accelerator; it has one precision for the whole process, and later trainings may have another."""
     if precision == "auto":
-        return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
-    return {"float32": "no", "float16": "fp16", "bfloat16": "bf16"}[precision]
-
-
-def _set_rate(optimiser: torch.optim.Optimizer, settings: ImageTraining, step: int, steps_per_epoch: int) -> None:
-    """Set the learning rate of a step: a function of the step alone, so that it has no state to save."""
-    steps, warmup = settings.epochs * steps_per_epoch, settings.warmup_epochs * steps_per_epoch
-    for group in optimiser.param_groups:
-        group["lr"] = settings.learning_rate * warmup_cosine(step, steps=steps, warmup=warmup)
-
-
-def _require_steps(steps: int, processes: int) -> int:
-    if not steps:
-        expected, found = f"a batch for each of {processes} processes", "fewer batches an epoch"
-        raise InvalidInput("train on images", expected=expected, found=found, fix="Lower the batch size.")
-    return steps
+        precision = "bfloat16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "float32"
+    named = {"float32": "no", "float16": "fp16", "bfloat16": "bf16"}[precision]
+    if AcceleratorState._shared_state and AcceleratorState().mixed_precision != named:
+        AcceleratorState._reset_state()  # processes and devices stay as they are
+    return Accelerator(mixed_precision=named)
