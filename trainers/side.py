@@ -17,7 +17,7 @@ from compatstore.boundary import checked, checked_fields
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.encoders.protocol import Encoder
 from compatstore.evaluation.agreement import linear_cka
-from compatstore.trainers.images.classification import Classification, Classifier, require_classes, require_readable
+from compatstore.trainers.images.classification import Classification, Classifier, require_classes
 from compatstore.trainers.images.images import Augmentation, Images, Mixup
 from compatstore.trainers.images.training import ImageTraining, encoder_of
 from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, at_least
@@ -111,21 +111,19 @@ class SideTrainer(ImageTraining, ABC):
             Incompatible: The checkpoint is of other settings or images.
             CorruptArtifact: The checkpoint is damaged.
         """
-        preprocessing = self.preprocessing(images)
-        require_readable(preprocessing, images, held_out)
+        preprocessing = self.require_readable(images, held_out)
         backbone = self.backbone(preprocessing, final_norm=self.ends_in_norm)
-        networks: list[nn.Module] = []
 
         def make(network: nn.Module) -> nn.Module:
-            networks.append(network)
             seen = nn.Sequential(network, StraightThrough()) if self.codes else network
             return self.objective(seen, preprocessing, images)
 
         training = self.epochs_for(len(images))
-        _, figures = training.train_network(
+        objective, figures = training.train_network(
             make, images, preprocessing, backbone, progress=progress, checkpoint=checkpoint
         )
-        encoder = encoder_of(backbone, preprocessing, networks[0], normalise=self.unit_length)
+        network = objective.get_submodule("network.0" if self.codes else "network")
+        encoder = encoder_of(backbone, preprocessing, network, normalise=self.unit_length)
         figures["steps"] = training.epochs * self._steps_a_pass(len(images))
         if source is not None:
             figures["cka"] = complementarity(encoder, source, held_out or images)
@@ -203,7 +201,9 @@ class ViewsObjective(nn.Module):
     def __init__(self, settings: SimCLR, network: nn.Module, preprocessing: Preprocessing) -> None:
         super().__init__()
         self.network, self.preprocessing, self.settings = network, preprocessing, settings
-        self.projection = _projection(settings.dim, settings.projection)
+        dim, out = settings.dim, settings.projection
+        hidden = (nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, out)) if out else ()
+        self.projection = nn.Sequential(*hidden)  # SimCLR, section 2.1
         # With one positive an anchor SupCon is NT-Xent; the library's NTXentLoss compares every positive pair with
         # every negative pair, which costs the third power of the batch (14 s an epoch instead of 0.3 on digits).
         self.loss = losses.SupConLoss(temperature=settings.temperature)
@@ -211,22 +211,12 @@ class ViewsObjective(nn.Module):
     def forward(self, pixels: torch.Tensor, _labels: torch.Tensor) -> torch.Tensor:
         """Loss of a batch, ()."""
         settings = self.settings
-        embeddings = [self._embed(torch.cat([settings.augmentation(pixels) for _ in range(2)]))]
-        if settings.local_views:
-            local = torch.cat([settings.local(pixels) for _ in range(settings.local_views)])
-            embeddings.append(self._embed(local))
+        views = [(settings.augmentation, 2), (settings.local, settings.local_views)]
+        drawn = [torch.cat([augment(pixels) for _ in range(count)]) for augment, count in views if count]
+        embeddings = torch.cat([self.network(self.preprocessing.scale(some)) for some in drawn])
         image = torch.arange(len(pixels), device=pixels.device).repeat(2 + settings.local_views)
-        loss: torch.Tensor = self.loss(self.projection(torch.cat(embeddings)), image)
+        loss: torch.Tensor = self.loss(self.projection(embeddings), image)
         return loss
-
-    def _embed(self, views: torch.Tensor) -> torch.Tensor:
-        embeddings: torch.Tensor = self.network(self.preprocessing.scale(views))
-        return embeddings
-
-
-def _projection(dim: int, out: int) -> nn.Module:
-    """(b, dim) -> (b, out), one hidden layer (SimCLR, section 2.1); nothing at all where `out` is 0."""
-    return nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, out)) if out else nn.Identity()
 
 
 @checked_fields
@@ -260,12 +250,8 @@ def decoder(dim: int, channels: int, size: int, width: int) -> nn.Sequential:
     doublings = max((size - 1) // 4, 0).bit_length()
     layers: list[nn.Module] = [nn.Linear(dim, 2 * width * 16), nn.Unflatten(1, (2 * width, 4, 4)), nn.ReLU()]
     for _ in range(doublings):
-        layers += [
-            nn.Upsample(scale_factor=2),
-            nn.Conv2d(2 * width, 2 * width, 3, padding=1),
-            nn.BatchNorm2d(2 * width),
-        ]
-        layers += [nn.ReLU()]
+        convolution = nn.Conv2d(2 * width, 2 * width, 3, padding=1)
+        layers += [nn.Upsample(scale_factor=2), convolution, nn.BatchNorm2d(2 * width), nn.ReLU()]
     layers += [nn.Upsample((size, size), mode="bilinear"), nn.Conv2d(2 * width, channels, 3, padding=1)]
     return nn.Sequential(*layers)
 
@@ -278,7 +264,6 @@ class Alternate(Classifier, SideTrainer):
     Args:
         dim: Values of side-information an item.
         seed: Of weights, order and augmentation; it must differ from the source model's, or both are one model.
-        augmentation: Random views to train on; None trains on the images as they are.
         mixup: Blend each image with another one, by weights of Beta(mixup, mixup), and keep its class; 0 does not.
             Blending gives a model that differs more from the source's.
 
@@ -288,7 +273,6 @@ class Alternate(Classifier, SideTrainer):
 
     dim: Count = 64
     seed: int = 1
-    augmentation: Augmentation | None = None
     mixup: NotNegative = 0.0
 
     @property
@@ -303,5 +287,7 @@ class Alternate(Classifier, SideTrainer):
             InvalidInput: The images are of a single class.
         """
         require_classes(images, None)
-        views = Mixup(alpha=self.mixup, views=self.augmentation) if self.mixup else self.augmentation
-        return Classification(self, network, preprocessing, views, len(images.class_names))
+        objective = Classification(self, network, preprocessing, len(images.class_names))
+        if self.mixup:
+            objective.augmentation = Mixup(alpha=self.mixup, views=self.augmentation)
+        return objective

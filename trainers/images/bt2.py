@@ -28,10 +28,9 @@ from compatstore.trainers.images.classification import (
     HeadKind,
     Independent,
     require_classes,
-    require_readable,
-    trained_model,
 )
 from compatstore.trainers.images.compatible import (
+    CompatibilityTerm,
     CompatibleModel,
     CompatibleTraining,
     FrozenSource,
@@ -121,16 +120,13 @@ class BT2(CompatibleTraining):
         self.require_source(source)
         if held_out is not None:
             held_out.require_readable(self.preprocessing(images).mode)
-        independent = self._target(target, images, progress)
+        goal, fixed = self._goal(target, images, progress)
 
         def objective(
             network: nn.Module, preprocessing: Preprocessing, frozen: FrozenSource, known: SourceKnowledge
         ) -> BT2Objective:
-            rows = known.rows[:, : frozen.source_dim]
-            goal = FrozenSource(independent.encoder, self.target_dim)
-            return BT2Objective(self, network, preprocessing, rows, frozen, goal)
+            return BT2Objective(self, network, preprocessing, known.rows[:, : frozen.source_dim], frozen, goal)
 
-        fixed = independent.encoder.fingerprint
         return self.train_with(
             objective, images, source, held_out=held_out, progress=progress, checkpoint=checkpoint, fixed=fixed
         )
@@ -176,28 +172,20 @@ class BT2(CompatibleTraining):
             if held_out is None:
                 raise InvalidInput(asked, expected="the images of the held-out vectors", found="none")
             held_out_vectors = _one_each(asked, held_out_vectors, source.dim, held_out)
-        preprocessing = self.preprocessing(images)
-        require_readable(preprocessing, images, held_out)
-        independent = self._target(target, images, progress)
+        preprocessing = self.require_readable(images, held_out)
+        goal, fixed = self._goal(target, images, progress)
 
         def make(network: nn.Module) -> AcrossObjective:
-            goal = FrozenSource(independent.encoder, self.target_dim)
             return AcrossObjective(self, network, preprocessing, images, torch.from_numpy(vectors), goal)
 
         # Positions of images are passed as labels: with them a batch finds its vectors.
         positions = Images(images.images, np.arange(len(images)))
-        known = hashlib.sha256(vectors.tobytes() + np.asarray(images.labels).tobytes()).hexdigest()
+        fixed += hashlib.sha256(vectors.tobytes() + np.asarray(images.labels).tobytes()).hexdigest()
         backbone = self.target_backbone(preprocessing, source.dim)
         objective, measured = self.train_network(
-            make,
-            positions,
-            preprocessing,
-            backbone,
-            progress=progress,
-            checkpoint=checkpoint,
-            fixed=known + independent.encoder.fingerprint,
+            make, positions, preprocessing, backbone, progress=progress, checkpoint=checkpoint, fixed=fixed
         )
-        model = trained_model(self, objective, backbone, images, held_out, measured)
+        model = objective.model(backbone, images, held_out, measured)
         artifact, figures = self.artifact(Space.of(source), model), dict(model.figures)
         if held_out is not None and held_out_vectors is not None:
             embeddings, labels = model.encoder.encode(list(held_out.images)), np.asarray(held_out.labels)
@@ -205,12 +193,13 @@ class BT2(CompatibleTraining):
         given: dict[str, Any] = vars(model) | {"figures": figures}
         return CompatibleModel(**given, artifact=artifact.amended(figures=figures, seen=digest_half(vectors)))
 
-    def _target(self, target: TrainedModel | None, images: Images, progress: OnEpoch | None) -> TrainedModel:
-        """Return the independent target that is given, or train one."""
+    def _goal(self, target: TrainedModel | None, images: Images, progress: OnEpoch | None) -> tuple[FrozenSource, str]:
+        """Freeze the independent target that is given, or train one; return it with its fingerprint."""
         if target is not None and target.encoder.dim != self.target_dim:
             expected = f"a target of dim - extra = {self.target_dim} values"
             raise InvalidInput("train BT2", expected=expected, found=f"{target.encoder.dim}")
-        return target or self.independent().fit(images, progress=progress)
+        encoder = (target or self.independent().fit(images, progress=progress)).encoder
+        return FrozenSource(encoder, self.target_dim), encoder.fingerprint
 
     def _require_version(self, asked: str, source: EmbeddingVersion) -> None:
         """Refuse a source that the first values of these embeddings cannot be compared with."""
@@ -228,8 +217,9 @@ class BT2(CompatibleTraining):
         shared = {field.name for field in fields(Independent)} - {"dim"}
         return Independent(**{name: getattr(self, name) for name in shared}, dim=self.target_dim)
 
-    def term(self, known: SourceKnowledge, head: ClassHead) -> None:
-        """Return None: all terms are in the objective."""
+    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm:
+        """Refuse: all terms are in the objective."""
+        raise NotImplementedError
 
     def target_backbone(self, preprocessing: Preprocessing, source_dim: int) -> Backbone:
         """Describe a network of m + n values, behind the changes of basis."""
@@ -258,7 +248,7 @@ class BT2Objective(Classification):
         source: FrozenSource | None,
         goal: FrozenSource | None,
     ) -> None:
-        super().__init__(method, network, preprocessing, method.augmentation, len(rows))
+        super().__init__(method, network, preprocessing, len(rows))
         self.method, self.source, self.goal, self.rows = method, source, goal, nn.Buffer(rows)
         if method.classified == "target":
             self.head = ClassHead(method.independent(), len(rows))

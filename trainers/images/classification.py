@@ -19,7 +19,7 @@ from compatstore.boundary import checked, checked_fields
 from compatstore.encoders.backbones import Backbone
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import CompatStoreWarning, InvalidInput
-from compatstore.trainers.head_losses import scaled_cosines
+from compatstore.trainers.head_losses import MarginKind, scaled_cosines
 from compatstore.trainers.images.images import Augmentation, Images
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.images.training import ImageTraining, encoder_of
@@ -47,6 +47,7 @@ class Classifier:
         scale: Multiplies cosines, > 0.
         margin: Of "arcface" in radians, of "cosface" as a cosine, 0 to 1.5.
         label_smoothing: Of "linear" and "unit-linear", 0 to 1.
+        augmentation: Random views to train on; None trains on the images as they are.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -57,6 +58,7 @@ class Classifier:
     scale: Positive = 16.0
     margin: Annotated[float, from_to(0, 1.5)] = 0.3
     label_smoothing: Annotated[float, from_to(0, 1)] = 0.0
+    augmentation: Augmentation | None = None
 
     @property
     def normalise(self) -> bool:
@@ -90,12 +92,10 @@ class Classifier:
             latter with the angle to the true row larger by the margin ("arcface", arXiv 1801.07698, equation 3), or
             their cosine smaller by it ("cosface", arXiv 1801.09414, equation 4).
         """
-        if self.head == "arcface" or self.head == "cosface":  # so that mypy knows the kind
-            return scaled_cosines(
-                embeddings, rows, scale=self.scale, classes=labels, margin=self.margin, kind=self.head
-            )
-        if self.head == "cosine":
-            return scaled_cosines(embeddings, rows, scale=self.scale)
+        if self.takes_cosines:
+            kind: MarginKind = "arcface" if self.head == "arcface" else "cosface"
+            margin = 0.0 if self.head == "cosine" else self.margin
+            return scaled_cosines(embeddings, rows, scale=self.scale, classes=labels, margin=margin, kind=kind)
         return (functional.normalize(embeddings, dim=1) if self.normalise else embeddings) @ rows.T
 
     def losses(self, embeddings: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -145,16 +145,7 @@ class ClassHead(nn.Module):
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Independent(Classifier, ImageTraining):
-    """Train a network to classify, and keep its embedding.
-
-    Args:
-        augmentation: Random views to train on; None trains on the images as they are.
-
-    Raises:
-        InvalidInput: A setting is out of its range.
-    """
-
-    augmentation: Augmentation | None = None
+    """Train a network to classify, and keep its embedding."""
 
     @checked
     def fit(
@@ -180,17 +171,16 @@ class Independent(Classifier, ImageTraining):
             CorruptArtifact: The checkpoint is damaged.
         """
         require_classes(images, held_out)
-        preprocessing = self.preprocessing(images)
-        require_readable(preprocessing, images, held_out)
+        preprocessing = self.require_readable(images, held_out)
 
         def make(network: nn.Module) -> Classification:
-            return Classification(self, network, preprocessing, self.augmentation, len(images.class_names))
+            return Classification(self, network, preprocessing, len(images.class_names))
 
         backbone = self.backbone(preprocessing)
         objective, figures = self.train_network(
             make, images, preprocessing, backbone, progress=progress, checkpoint=checkpoint
         )
-        return trained_model(self, objective, backbone, images, held_out, figures)
+        return objective.model(backbone, images, held_out, figures)
 
 
 class Classification(nn.Module):
@@ -200,21 +190,13 @@ class Classification(nn.Module):
         classifier: How embeddings are classified, and whether they have unit length.
         network: (b, c, s, s) float32 -> (b, dim).
         preprocessing: From pixels to the input of the network.
-        augmentation: Random views of the pixels, or None.
         classes: Rows of the head, which starts at random.
     """
 
-    def __init__(
-        self,
-        classifier: Classifier,
-        network: nn.Module,
-        preprocessing: Preprocessing,
-        augmentation: Callable[[torch.Tensor], torch.Tensor] | None,
-        classes: int,
-    ) -> None:
+    def __init__(self, classifier: Classifier, network: nn.Module, preprocessing: Preprocessing, classes: int) -> None:
         super().__init__()
-        self.network, self.preprocessing, self.augmentation = network, preprocessing, augmentation
-        self.normalise = classifier.normalise
+        self.classifier, self.network, self.preprocessing = classifier, network, preprocessing
+        self.augmentation: Callable[[torch.Tensor], torch.Tensor] | None = classifier.augmentation
         self.head = ClassHead(classifier, classes)
 
     def forward(self, pixels: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -235,7 +217,7 @@ class Classification(nn.Module):
     def embed(self, views: torch.Tensor) -> torch.Tensor:
         """(b, c, s, s) views -> (b, dim) float32, of unit length where the encoder's are."""
         embeddings: torch.Tensor = self.network(self.preprocessing.scale(views)).float()
-        return functional.normalize(embeddings, dim=1) if self.normalise else embeddings
+        return functional.normalize(embeddings, dim=1) if self.classifier.normalise else embeddings
 
     def finished(self) -> nn.Module:
         """Return the network as it is to be stored, once it is trained."""
@@ -245,31 +227,24 @@ class Classification(nn.Module):
         """(classes, dim) float32: the head of the stored network's embeddings."""
         return self.head.to_numpy()
 
+    def model(
+        self, backbone: Backbone, images: Images, held_out: Images | None, figures: Mapping[str, float]
+    ) -> TrainedModel:
+        """Make the model of a training.
 
-def trained_model(
-    classifier: Classifier,
-    objective: Classification,
-    backbone: Backbone,
-    images: Images,
-    held_out: Images | None,
-    figures: Mapping[str, float],
-) -> TrainedModel:
-    """Make the model of a training.
-
-    Args:
-        classifier: How embeddings are classified.
-        objective: As training left it.
-        backbone: Of its network.
-        images: That it was trained on.
-        held_out: To measure the accuracy on.
-        figures: Of the training.
-    """
-    encoder = encoder_of(backbone, objective.preprocessing, objective.finished(), normalise=classifier.normalise)
-    head, names = objective.class_rows(), images.class_names
-    warn_of_opposite_rows(classifier, encoder, head, images)
-    measured = {} if held_out is None else {"accuracy": accuracy(encoder, head, held_out)}
-    figures = {**figures, "classes": len(names), **measured}
-    return TrainedModel(encoder=encoder, head=head, class_names=names, figures=figures, head_loss=classifier.head_loss)
+        Args:
+            backbone: Of the network.
+            images: That it was trained on.
+            held_out: To measure the accuracy on.
+            figures: Of the training.
+        """
+        normalise, names = self.classifier.normalise, images.class_names
+        encoder = encoder_of(backbone, self.preprocessing, self.finished(), normalise=normalise)
+        head, loss = self.class_rows(), self.classifier.head_loss
+        warn_of_opposite_rows(self.classifier, encoder, head, images)
+        measured = {} if held_out is None else {"accuracy": accuracy(encoder, head, held_out)}
+        figures = {**figures, "classes": len(names), **measured}
+        return TrainedModel(encoder=encoder, head=head, class_names=names, figures=figures, head_loss=loss)
 
 
 def accuracy(encoder: NetworkEncoder, head: FloatArray, images: Images) -> float:
@@ -304,17 +279,6 @@ def warn_of_opposite_rows(classifier: Classifier, encoder: NetworkEncoder, head:
         )
 
 
-def require_readable(preprocessing: Preprocessing, images: Images, held_out: Images | None) -> None:
-    """Read every file once, those to measure on too, so that a corrupt file is reported before training.
-
-    Raises:
-        SourceError: Some files cannot be read.
-    """
-    images.require_readable(preprocessing.mode)
-    if held_out is not None:
-        held_out.require_readable(preprocessing.mode)
-
-
 def require_classes(images: Images, held_out: Images | None) -> None:
     """Refuse images of a single class, and held-out images of other classes.
 
@@ -326,6 +290,5 @@ def require_classes(images: Images, held_out: Images | None) -> None:
         fix = "Add images of another class, or train SimCLR, which needs no classes."
         raise InvalidInput("train a classifier", expected="images of two classes", found=f"{present}", fix=fix)
     if held_out is not None and held_out.class_names != images.class_names:
-        raise InvalidInput(
-            "measure a classifier", expected=f"classes {images.class_names}", found=f"{held_out.class_names}"
-        )
+        expected, found = f"classes {images.class_names}", f"{held_out.class_names}"
+        raise InvalidInput("measure a classifier", expected=expected, found=found)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 from torch.nn import functional
+from torchvision.transforms.v2.functional import resize
 
 from compatstore.arrays import Digests, FloatArray
 from compatstore.artifacts import Artifact, Space
@@ -34,10 +35,8 @@ from compatstore.trainers.images.classification import (
     Classifier,
     accuracy,
     require_classes,
-    require_readable,
-    trained_model,
 )
-from compatstore.trainers.images.images import Augmentation, Images
+from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.images.training import ImageTraining
 from compatstore.trainers.settings import Positive
@@ -82,22 +81,12 @@ class FrozenSource(nn.Module):
         Returns:
             (b, dim) float32, zeros beyond the source's own dimension.
         """
-        images = self._sized(self._coloured(views if views.is_floating_point() else views.float() / 255))
+        images, channels = views if views.is_floating_point() else views.float() / 255, self.preprocessing.channels
+        if images.shape[1] > channels:
+            images = (images * images.new_tensor(_GREY).view(1, 3, 1, 1)).sum(dim=1, keepdim=True)
+        images = resize(images.expand(-1, channels, -1, -1), [self.preprocessing.size] * 2, antialias=True)
         embeddings = self.network(self.preprocessing.scale(images)).float()
         return padded(functional.normalize(embeddings, dim=1) if self.normalise else embeddings, self.dim)
-
-    def _coloured(self, images: torch.Tensor) -> torch.Tensor:
-        if images.shape[1] == self.preprocessing.channels:
-            return images
-        if self.preprocessing.channels == 3:
-            return images.expand(-1, 3, -1, -1)
-        return (images * images.new_tensor(_GREY).view(1, 3, 1, 1)).sum(dim=1, keepdim=True)
-
-    def _sized(self, images: torch.Tensor) -> torch.Tensor:
-        size = (self.preprocessing.size, self.preprocessing.size)
-        if images.shape[2:] == size:
-            return images
-        return functional.interpolate(images, size, mode="bilinear", antialias=True)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,13 +97,11 @@ class SourceKnowledge:
         rows: (classes, dim) float32: a source head for all classes of the target, zeros beyond the source's dimension.
         features: (n, dim) float32: the images embedded by the source, zeros beyond the source's dimension.
         labels: (n,) int64: their classes.
-        known: (classes,) bool: whether the source was itself trained on the class.
     """
 
     rows: torch.Tensor
     features: torch.Tensor
     labels: torch.Tensor
-    known: torch.Tensor
 
     @classmethod
     def of(cls, source: TrainedModel, images: Images, *, dim: int, take: SourceRows = "auto") -> Self:
@@ -129,21 +116,16 @@ class SourceKnowledge:
                 means, because rows of both kinds separate classes that are near each other. A mean is scaled to the
                 mean length of the source's rows, so that all rows have equal weight; "plain-means" are not scaled.
         """
-        features = source.encoder.encode(list(images.images))
-        labels, names = np.asarray(images.labels), images.class_names
-        rows = class_means(torch.from_numpy(features), torch.from_numpy(labels), len(names))
+        features = torch.from_numpy(source.encoder.encode(list(images.images)))
+        labels, names = torch.from_numpy(np.asarray(images.labels)), images.class_names
+        rows = class_means(features, labels, len(names))
         if take != "plain-means":
             rows = float(np.linalg.norm(source.head, axis=1).mean()) * functional.normalize(rows, dim=1)
-        known = torch.tensor([name in source.class_names for name in names])
-        if take == "head" or (take == "auto" and bool(known.all())):
-            for row in torch.nonzero(known).flatten().tolist():
+        known = [row for row, name in enumerate(names) if name in source.class_names]
+        if take == "head" or (take == "auto" and len(known) == len(names)):
+            for row in known:
                 rows[row] = torch.from_numpy(source.head[source.class_names.index(names[row])])
-        return cls(
-            rows=padded(rows, dim),
-            features=padded(torch.from_numpy(features), dim),
-            labels=torch.from_numpy(labels),
-            known=known,
-        )
+        return cls(rows=padded(rows, dim), features=padded(features, dim), labels=labels)
 
 
 def class_means(features: torch.Tensor, labels: torch.Tensor, classes: int) -> torch.Tensor:
@@ -175,8 +157,8 @@ class CompatibleModel(TrainedModel):
 
     def artifacts(self) -> dict[str, Artifact]:
         """Return the artifacts of the model, by name."""
-        further = {} if self.adaptation is None else {"adaptation": self.adaptation}
-        return {"artifact": self.artifact, **further}
+        named = {"artifact": self.artifact, "adaptation": self.adaptation}
+        return {name: artifact for name, artifact in named.items() if artifact is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +177,6 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
             all classes, else "means". A mean is scaled to the mean length of the source's rows. "plain-means" takes
             means for all classes as they are, at most of unit length where features are: the head of BT^2's public
             code.
-        augmentation: Random views to train on, the same for source and target; None trains on the images as they are.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -204,7 +185,6 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
     metric: Metric = "cosine"
     own_weight: Positive = 1.0
     source_rows: SourceRows = "auto"
-    augmentation: Augmentation | None = None
 
     @checked
     def fit(
@@ -260,27 +240,21 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
         """
         require_classes(images, held_out)
         self.require_source(source)
-        preprocessing = self.preprocessing(images)
-        require_readable(preprocessing, images, held_out)
+        preprocessing = self.require_readable(images, held_out)
         with within_memory(f"train {type(self).__name__}"):
             known = SourceKnowledge.of(source, images, dim=self.dim, take=self.source_rows)
 
         def make(network: nn.Module) -> Classification:
             return objective(network, preprocessing, FrozenSource(source.encoder, self.dim), known)
 
+        head = hashlib.sha256(source.head.tobytes()).hexdigest()
+        fixed += fingerprint(encoder=source.encoder.fingerprint, head=head, class_names=source.class_names)
         backbone = self.target_backbone(preprocessing, source.encoder.dim)
         trained, figures = self.train_network(
-            make,
-            images,
-            preprocessing,
-            backbone,
-            progress=progress,
-            checkpoint=checkpoint,
-            fixed=_fingerprint(source) + fixed,
+            make, images, preprocessing, backbone, progress=progress, checkpoint=checkpoint, fixed=fixed
         )
-        model = trained_model(self, trained, backbone, images, None, figures)
         seen = digest_half(known.features[:, : source.encoder.dim].numpy())
-        return self.model(trained, source, model, seen, held_out)
+        return self.model(trained, source, trained.model(backbone, images, None, figures), seen, held_out)
 
     def target_backbone(self, preprocessing: Preprocessing, source_dim: int) -> Backbone:
         """Describe the target's network; a method may add layers."""
@@ -300,15 +274,12 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
         return CompatibleObjective(self, network, preprocessing, source, known)
 
     @abstractmethod
-    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm | None:
-        """Make the compatibility term, (Views) -> scalar.
+    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm:
+        """Make the compatibility term, (Views) -> scalar; not called in a method that has an objective of its own.
 
         Args:
-            known: What the source predicts for the training images.
+            known: Predictions of the source for the training images.
             head: The target's own.
-
-        Returns:
-            None for a method that trains with an objective of its own.
         """
 
     def model(
@@ -336,13 +307,8 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
 
     def artifact(self, source: Space, target: TrainedModel) -> Artifact:
         """Make the artifact: Identity, or Prefix for a target that is longer than its source."""
-        return Artifact.create(
-            "Prefix" if target.encoder.dim > source.dim else "Identity",
-            method=type(self).__name__,
-            source=source,
-            target=target.space(self.metric),
-            settings=asdict(self),
-        )
+        kind, space = "Prefix" if target.encoder.dim > source.dim else "Identity", target.space(self.metric)
+        return Artifact.create(kind, method=type(self).__name__, source=source, target=space, settings=asdict(self))
 
     def require_source(self, source: TrainedModel) -> None:
         """Refuse a source that a target of these settings cannot be compared with.
@@ -421,10 +387,8 @@ class CompatibleObjective(Classification):
         source: FrozenSource,
         known: SourceKnowledge,
     ) -> None:
-        super().__init__(method, network, preprocessing, method.augmentation, len(known.rows))
-        term = method.term(known, self.head)
-        assert term is not None, "a method without a term has an objective of its own"
-        self.source, self.term, self.own_weight = source, term, method.own_weight
+        super().__init__(method, network, preprocessing, len(known.rows))
+        self.source, self.term, self.own_weight = source, method.term(known, self.head), method.own_weight
 
     def forward(self, pixels: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Loss of a batch, ()."""
@@ -463,8 +427,3 @@ def cmc_of(
         way: retrieval_metrics(*searched, classes, classes, rows, rows, ks=(1,), metric=metric).cmc[1]
         for way, searched in ways.items()
     }
-
-
-def _fingerprint(source: TrainedModel) -> str:
-    head = hashlib.sha256(source.head.tobytes()).hexdigest()
-    return fingerprint(encoder=source.encoder.fingerprint, head=head, class_names=source.class_names)

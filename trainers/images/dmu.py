@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -20,6 +21,7 @@ from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers.images.classification import ClassHead, Classification, Classifier, HeadKind
 from compatstore.trainers.images.compatible import (
+    CompatibilityTerm,
     CompatibleModel,
     CompatibleTraining,
     FrozenSource,
@@ -115,19 +117,27 @@ class DMU(CompatibleTraining):
         for one in refreshed:
             one.require_into(source, self.metric)
 
-        def objective(
-            network: nn.Module, preprocessing: Preprocessing, frozen: FrozenSource, known: SourceKnowledge
-        ) -> DMUObjective:
-            return DMUObjective(self, network, preprocessing, frozen, known, refreshed)
-
+        objective = partial(DMUObjective, self, refreshed=refreshed)
         fixed = "".join(one.fingerprint for one in refreshed)
         model = self.train_with(
             objective, images, source, held_out=held_out, progress=progress, checkpoint=checkpoint, fixed=fixed
         )
-        return self._told_of(model, refreshed, images, held_out)
+        if not refreshed or model.adaptation is None:
+            return model
+        assert model.adaptation.seen is not None, "every compatible training records what it has seen"
+        digests = [digest_half(one.vectors(images)) for one in refreshed]
+        adaptation = model.adaptation.amended(seen=np.concatenate([model.adaptation.seen, *digests]))
+        figures = dict(model.figures)
+        if held_out is not None:
+            queries = model.encoder.encode(list(held_out.images))
+            galleries = [adaptation.apply(one.vectors(held_out)).vectors for one in refreshed]
+            ways = {f"t/h, refreshed {number}": (queries, gallery) for number, gallery in enumerate(galleries, 1)}
+            figures |= cmc_of(ways, held_out.labels, self.metric)
+        return replace(model, adaptation=adaptation, figures=figures)
 
-    def term(self, known: SourceKnowledge, head: ClassHead) -> None:
-        """Return None: all terms are in the objective."""
+    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm:
+        """Refuse: all terms are in the objective."""
+        raise NotImplementedError
 
     def model(
         self,
@@ -142,41 +152,21 @@ class DMU(CompatibleTraining):
         target = replace(target, figures={**target.figures, **objective.weight_spread(self.batch_size)})
         if objective.adapter is None:
             return super().model(objective, source, target, seen, held_out)
-        adaptation = self._adaptation(objective.adapter, source, target)
+        adaptation = Artifact.create(
+            "ForwardTransform",
+            method="DMU",
+            source=source.space(self.metric),
+            target=target.space(self.metric),
+            networks={"h": objective.adapter.architecture},
+            tensors={f"h.{name}": tensor.float() for name, tensor in fold(objective.adapter).items()},
+            settings=asdict(self),
+        )
         figures = target.figures
         if held_out is not None:
             figures = retrieval_figures(adaptation, source, target, held_out, self.metric)
             target = replace(target, figures={**target.figures, "t/h": figures["t/h"]})
         plain = super().model(objective, source, target, seen, held_out)
         return replace(plain, adaptation=adaptation.amended(figures={"h": dict(figures)}, seen=seen))
-
-    def _told_of(
-        self, model: CompatibleModel, refreshed: Sequence[Refreshed], images: Images, held_out: Images | None
-    ) -> CompatibleModel:
-        """Let a model's adaptation know that it has learned from refreshed vectors too, and measure it on these."""
-        if not refreshed or model.adaptation is None:
-            return model
-        digests = [digest_half(one.vectors(images)) for one in refreshed]
-        assert model.adaptation.seen is not None, "every compatible training records what it has seen"
-        adaptation = model.adaptation.amended(seen=np.concatenate([model.adaptation.seen, *digests]))
-        figures = dict(model.figures)
-        for number, one in enumerate(refreshed if held_out is not None else (), 1):
-            assert held_out is not None
-            queries, gallery = model.encoder.encode(list(held_out.images)), adaptation.apply(one.vectors(held_out))
-            way = {f"t/h, refreshed {number}": (queries, gallery.vectors)}
-            figures |= cmc_of(way, held_out.labels, self.metric)
-        return replace(model, adaptation=adaptation, figures=figures)
-
-    def _adaptation(self, adapter: TwoBranch, source: TrainedModel, target: TrainedModel) -> Artifact:
-        return Artifact.create(
-            "ForwardTransform",
-            method="DMU",
-            source=source.space(self.metric),
-            target=target.space(self.metric),
-            networks={"h": adapter.architecture},
-            tensors={f"h.{name}": tensor.float() for name, tensor in fold(adapter).items()},
-            settings=asdict(self),
-        )
 
 
 class DMUObjective(Classification):
@@ -200,7 +190,7 @@ class DMUObjective(Classification):
         known: SourceKnowledge,
         refreshed: Sequence[Refreshed] = (),
     ) -> None:
-        super().__init__(method, network, preprocessing, method.augmentation, len(known.rows))
+        super().__init__(method, network, preprocessing, len(known.rows))
         self.method, self.source, self.rows = method, source, nn.Buffer(known.rows)
         self.source_features, self.source_labels = known.features, known.labels
         self.refreshed = nn.ModuleList(FrozenRefreshed(one) for one in refreshed)
@@ -219,8 +209,11 @@ class DMUObjective(Classification):
         embeddings, of_source = self.embed(views), self.source(views_of_source)
         with torch.autocast(pixels.device.type, enabled=False):
             new: torch.Tensor = self.head(embeddings, labels)
-            weights = self.weights(of_source, labels)
-            inherited = (weights * self._inheritance(embeddings, of_source, labels)).sum()
+            if method.compatibility == "regression":
+                losses = 1 - functional.cosine_similarity(embeddings, of_source)
+            else:
+                losses = self.classifier.losses(embeddings, self.rows, labels)
+            inherited = (self.weights(of_source, labels) * losses).sum()
         loss = method.own_weight * new + method.inherited_weight * inherited
         if self.adapter is None:
             return loss
@@ -241,7 +234,8 @@ class DMUObjective(Classification):
 
     def weights(self, of_source: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Weights of the inherited losses: source embeddings (b, dim) and labels (b,) -> (b,), adding up to 1."""
-        return selective_weights(self._logits(of_source), labels, self.method.selection)
+        # Cosines are scaled, because entropies of unscaled ones are nearly equal.
+        return selective_weights(self.classifier.logits(of_source, self.rows), labels, self.method.selection)
 
     @torch.no_grad()
     def weight_spread(self, batch_size: int) -> dict[str, float]:
@@ -250,17 +244,6 @@ class DMUObjective(Classification):
         batches = [(features, labels) for features, labels in zip(*parts, strict=True) if len(features) > 1]
         relative = torch.cat([len(features) * self.weights(features, labels) for features, labels in batches])
         return {"smallest_weight": float(relative.min()), "largest_weight": float(relative.max())}
-
-    def _logits(self, of_source: torch.Tensor) -> torch.Tensor:
-        """The source's logits; cosines are scaled, because entropies of unscaled ones are nearly equal."""
-        classifier: Classifier = self.method
-        return classifier.logits(of_source, self.rows)
-
-    def _inheritance(self, embeddings: torch.Tensor, of_source: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        if self.method.compatibility == "regression":
-            return 1 - functional.cosine_similarity(embeddings, of_source)
-        classifier: Classifier = self.method
-        return classifier.losses(embeddings, self.rows, labels)
 
 
 def selective_weights(logits: torch.Tensor, labels: torch.Tensor, selection: Selection) -> torch.Tensor:

@@ -121,6 +121,18 @@ class ImageTraining:
         mean, std = pixel_scale(self._network(plain))
         return replace(plain, mean=mean, std=std)
 
+    def require_readable(self, images: Images, held_out: Images | None) -> Preprocessing:
+        """Read every file once, so that a corrupt file is reported before training; return the preprocessing.
+
+        Raises:
+            SourceError: Some files cannot be read.
+        """
+        preprocessing = self.preprocessing(images)
+        for some in (images, held_out):
+            if some is not None:
+                some.require_readable(preprocessing.mode)
+        return preprocessing
+
     def backbone(self, preprocessing: Preprocessing, *, final_norm: bool = False) -> Backbone:
         """Describe the network, with a BatchNorm after it where `final_norm`."""
         network = self._network(preprocessing)

@@ -126,7 +126,6 @@ def test_the_source_sees_views_as_its_own_encoder_would() -> None:
 def test_classes_new_to_the_source_get_the_mean_of_its_features(source) -> None:
     known = compatible.SourceKnowledge.of(source, lessons(), dim=15, take="head")
     features = source.encoder.encode(list(lessons().images))
-    assert known.known.tolist() == [True] * 5 + [False] * 5
     np.testing.assert_array_equal(known.rows[:5, :12], source.head)
     for digit in range(5, 10):
         mean = features[np.asarray(lessons().labels) == digit].mean(axis=0)

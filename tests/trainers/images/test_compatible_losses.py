@@ -44,12 +44,7 @@ def batch(seed: int = 0, n: int = 9) -> compatible.Views:
 
 def knowledge(seed: int = 5, n: int = 23) -> compatible.SourceKnowledge:
     labels = torch.from_numpy(np.arange(n) % CLASSES)
-    return compatible.SourceKnowledge(
-        rows=vectors(CLASSES, seed),
-        features=vectors(n, seed + 1),
-        labels=labels,
-        known=torch.ones(CLASSES, dtype=torch.bool),
-    )
+    return compatible.SourceKnowledge(rows=vectors(CLASSES, seed), features=vectors(n, seed + 1), labels=labels)
 
 
 def dot(a, b) -> float:
@@ -180,9 +175,7 @@ def test_lce_aligns_rows_with_centres_and_keeps_items_in_their_boundary() -> Non
 
 def test_a_class_that_the_source_never_saw_has_no_boundary() -> None:
     known = knowledge()
-    some = compatible.SourceKnowledge(
-        rows=known.rows, features=known.features[:3], labels=torch.tensor([0, 1, 2]), known=known.known
-    )
+    some = compatible.SourceKnowledge(rows=known.rows, features=known.features[:3], labels=torch.tensor([0, 1, 2]))
     views = batch()
     assert loss_of(trainers.LCEAlignment(dim=DIM, alignment=0.0), views, some).isfinite()
 
@@ -200,9 +193,7 @@ def test_gradients_reach_the_target_and_nothing_of_the_source(method: str, head:
     features = torch.nn.functional.pad(torch.from_numpy(encoder.encode(list(images.images))), (0, 2))
     labels = torch.from_numpy(np.asarray(images.labels))
     rows = torch.nn.functional.pad(vectors(CLASSES, 1), (0, 2))
-    known = compatible.SourceKnowledge(
-        rows=rows, features=features, labels=labels, known=torch.ones(CLASSES, dtype=torch.bool)
-    )
+    known = compatible.SourceKnowledge(rows=rows, features=features, labels=labels)
     network = SmallConvNet(size=8, dim=DIM + 2, width=2).build()
     objective = trainer.objective(network, preprocessing, compatible.FrozenSource(encoder, DIM + 2), known).train()
     before = {name: tensor.clone() for name, tensor in objective.source.state_dict().items()}
