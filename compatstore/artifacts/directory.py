@@ -56,38 +56,51 @@ def write_directory(path: Path, manifest: bytes, weights: bytes, *, replace: boo
     """
 
     def write(folder: Path) -> None:
-        _write(folder / MANIFEST, manifest)
-        _write(folder / WEIGHTS, weights)
+        for name, content in ((MANIFEST, manifest), (WEIGHTS, weights)):
+            with (folder / name).open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
 
-    def taken() -> AlreadyExists | None:
-        artifact = _is_artifact(path)
-        if artifact and replace:
-            return None
-        return AlreadyExists(
-            f"save an artifact as {path}",
-            expected="nothing there",
-            found="another artifact" if artifact else "something that is no artifact",
-            fix="Choose another path" + (", or pass overwrite=True." if artifact else "."),
-        )
+    write_folder("artifact", path, write, _is_artifact, replace=replace)
 
-    write_folder(f"save an artifact as {path}", path, write, taken)
+
+def require_free(kind: str, path: Path, is_kind: Callable[[Path], bool], *, replace: bool) -> None:
+    """Refuse a path that is taken.
+
+    Args:
+        kind: Of the folder that is to be written: "artifact" or "model".
+        path: The folder.
+        is_kind: True of a folder that holds one of the kind.
+        replace: Allow one of the kind at the path.
+
+    Raises:
+        AlreadyExists: Something is there that is not to be replaced.
+    """
+    if not exists(path) or (replace and is_kind(path)):
+        return
+    found = f"another {kind}" if is_kind(path) else f"something that is no {kind}"
+    fix = "Choose another path" + (f", or pass {next_step.option('overwrite', True)}." if is_kind(path) else ".")
+    raise AlreadyExists(f"write {kind} {path}", expected="nothing there", found=found, fix=fix)
 
 
 def write_folder(
-    asked: str, path: Path, write: Callable[[Path], None], taken: Callable[[], AlreadyExists | None]
+    kind: str, path: Path, write: Callable[[Path], None], is_kind: Callable[[Path], bool], *, replace: bool
 ) -> None:
-    """Make a folder as a whole: a killed or failed write leaves nothing at `path`.
+    """Make a folder as a whole: a killed or failed write leaves nothing at `path`; arguments as in `require_free`.
 
     Args:
-        asked: What the caller wanted, for errors.
-        path: Where it is to be.
+        kind: Of the folder.
+        path: The folder.
         write: Writes the content into a folder.
-        taken: The error for what is at `path` already; None if that is replaced.
+        is_kind: True of a folder that holds one of the kind.
+        replace: Replace one of the kind.
 
     Raises:
         AlreadyExists: Something is there that is not to be replaced.
         StorageError: It cannot be written.
     """
+    asked = f"write {kind} {path}"
     if not path.name:
         found = "the folder that this process is in, or the root"
         raise AlreadyExists(asked, expected="a path with a name", found=found, fix="Name a folder to make.")
@@ -98,14 +111,13 @@ def write_folder(
         staged.mkdir()
         try:
             write(staged)
+            require_free(kind, path, is_kind, replace=replace)
             if exists(path):
-                if error := taken():
-                    raise error
                 path.rename(replaced)
             staged.rename(path)
-        except OSError as failure:
-            if exists(path) and staged.exists() and (error := taken()):  # another process was faster
-                raise error from failure
+        except OSError:
+            if staged.exists():
+                require_free(kind, path, is_kind, replace=replace)  # another process was faster
             raise
         finally:
             shutil.rmtree(staged, ignore_errors=True)
@@ -125,10 +137,3 @@ def _read(path: Path) -> bytes:
         raise refused(f"read {path}", path, error) from error
     except OSError as error:
         raise CorruptArtifact(f"read {path}", expected="a readable file", found=str(error.strerror)) from error
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

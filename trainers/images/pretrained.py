@@ -1,4 +1,4 @@
-"""Weights that a network of timm or torchvision starts from, and its stages, which may learn at rates of their own."""
+"""Weights that a network of timm or torchvision starts from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +30,8 @@ SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
 # Counts batches, and decides nothing where BatchNorm has a momentum; older files lack it.
 _COUNTER = "num_batches_tracked"
 
+_Library = TimmBackbone | TorchvisionBackbone
+
 
 def load_pretrained(network: nn.Module, backbone: Backbone, pretrained: str) -> None:
     """Give a network its first weights, in place; the layer that makes the embedding stays random.
@@ -45,31 +47,41 @@ def load_pretrained(network: nn.Module, backbone: Backbone, pretrained: str) -> 
         CorruptArtifact: The file cannot be read.
         Incompatible: The weights are another network's; names what is missing, unexpected or of another shape.
     """
-    found = published(network, backbone)
+    found = _published(network, backbone)
     if found is None:
         expected = 'architecture "timm:NAME" or "torchvision:NAME"'
         raise InvalidInput(f"start from {pretrained}", expected=expected, found="a small network")
-    asked = f"start {found.backbone.name} from {pretrained}"
+    inner, described = found
+    asked = f"start {described.name} from {pretrained}"
     if pretrained == DOWNLOAD:
-        state = _of_library(found, asked)
+        state = _of_library(described, asked)
     else:
-        state = _in_colours(found, read_weights(find_weights(pretrained), asked))
-    own = found.network.state_dict()
-    embedding = tuple(f"{name}." for name in _embedding_layers(found))
+        state = read_weights(find_weights(pretrained), asked)
+        if described.channels == 1:  # a network of timm: torchvision's take colour alone
+            _to_grey(state, _layers(inner, "first_conv"))
+    own = inner.state_dict()
+    embedding = tuple(f"{name}." for name in _embedding_layers(inner, described))
     wanted = [name for name in own if not name.startswith(embedding)]
-    missing = [name for name in wanted if name not in state and not name.endswith(_COUNTER)]
     given = {name: value for name, value in state.items() if not name.startswith(embedding)}
-    unexpected = [name for name in given if name not in own and not name.endswith(_COUNTER)]
-    shapes = [f"{name} {tuple(given[name].shape)}" for name in wanted if _differs(given.get(name), own[name])]
-    if missing or unexpected or shapes:
-        lists = {"missing": missing, "unexpected": unexpected, "of another shape": shapes}
+    differ = {
+        "missing": [name for name in wanted if name not in given and not name.endswith(_COUNTER)],
+        "unexpected": [name for name in given if name not in own and not name.endswith(_COUNTER)],
+        "of another shape": [
+            f"{name} {tuple(given[name].shape)}"
+            for name in wanted
+            if name in given and given[name].shape != own[name].shape
+        ],
+    }
+    if any(differ.values()):
         raise Incompatible(
             asked,
-            expected=f"the {len(wanted)} tensors of {found.backbone.name} before its last layer",
-            found="; ".join(f"{len(names)} {kind}: {first_offenders(names)}" for kind, names in lists.items() if names),
+            expected=f"the {len(wanted)} tensors of {described.name} before its last layer",
+            found="; ".join(
+                f"{len(names)} {kind}: {first_offenders(names)}" for kind, names in differ.items() if names
+            ),
             fix="Name the architecture that the weights are of.",
         )
-    found.network.load_state_dict(own | {name: given[name] for name in wanted if name in given})
+    inner.load_state_dict(own | {name: given[name] for name in wanted if name in given})
 
 
 def find_weights(pretrained: str) -> Path:
@@ -140,70 +152,49 @@ def _package(pretrained: str, asked: str) -> Path:
     return Path(folders[0], inside)
 
 
-def _of_library(found: Published, asked: str) -> dict[str, torch.Tensor]:
-    """The published weights, from the library's cache or the network."""
-    backbone = found.backbone
+def _of_library(backbone: _Library, asked: str) -> dict[str, torch.Tensor]:
+    """Return the published weights, from the library's cache or the network."""
     with downloading(asked, "name a file, a folder or package:NAME"):
         if isinstance(backbone, TimmBackbone):
             import timm
 
-            return dict(timm.create_model(backbone.name, pretrained=True, in_chans=backbone.channels).state_dict())
-        from torchvision import models
+            model = timm.create_model(backbone.name, pretrained=True, in_chans=backbone.channels)
+        else:
+            from torchvision import models
 
-        return dict(models.get_model(backbone.name, weights="DEFAULT").state_dict())
+            model = models.get_model(backbone.name, weights="DEFAULT")
+        return dict(model.state_dict())
 
 
-def _in_colours(found: Published, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Make the first convolutions of timm's weights fit grey images."""
-    if found.backbone.channels == 3:
-        return state
+def _to_grey(state: dict[str, torch.Tensor], layers: list[str]) -> None:
+    """Make convolutions of colour images fit grey ones, in place."""
     from timm.models import adapt_input_conv
 
-    changed = dict(state)
-    for layer in _names(found, "first_conv"):
+    for layer in layers:
         weight = state.get(f"{layer}.weight")
         if weight is not None and weight.ndim == 4 and weight.shape[1] == 3:
-            changed[f"{layer}.weight"] = adapt_input_conv(found.backbone.channels, weight)
-    return changed
+            state[f"{layer}.weight"] = adapt_input_conv(1, weight)
 
 
-def _embedding_layers(found: Published) -> list[str]:
+def _embedding_layers(network: nn.Module, backbone: _Library) -> list[str]:
     """Names of the layers that give classes in the published network, and the embedding here."""
-    if isinstance(found.backbone, TimmBackbone):
-        return _names(found, "classifier")
-    layers = [name for name, module in found.network.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)]
-    return layers[-1:]
+    if isinstance(backbone, TimmBackbone):
+        return _layers(network, "classifier")
+    return [name for name, module in network.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)][-1:]
 
 
-def _names(found: Published, key: str) -> list[str]:
+def _layers(network: Any, key: str) -> list[str]:
     """Layers that timm's description of a model names: none, one or several."""
-    network: Any = found.network
     names = network.pretrained_cfg.get(key) or ()
     return [names] if isinstance(names, str) else list(names)
 
 
-def _differs(given: torch.Tensor | None, own: torch.Tensor) -> bool:
-    return given is not None and given.shape != own.shape
-
-
-class Published(NamedTuple):
-    """A network of timm or torchvision inside of what is trained.
-
-    Attributes:
-        network: It, with names as its library gives them.
-        backbone: Its description.
-    """
-
-    network: nn.Module
-    backbone: TimmBackbone | TorchvisionBackbone
-
-
-def published(network: nn.Module, backbone: Backbone) -> Published | None:
-    """Find the network of timm or torchvision inside of what a backbone built; None where there is none."""
+def _published(network: nn.Module, backbone: Backbone) -> tuple[nn.Module, _Library] | None:
+    """Find the network of timm or torchvision inside of what a backbone built; None if there is none."""
     if isinstance(backbone, FinalNorm):
-        return published(network.get_submodule("0"), backbone.inner)
+        return _published(network.get_submodule("0"), backbone.inner)
     if isinstance(backbone, GeneralisedMean):
-        return published(network, backbone.inner)
+        return _published(network, backbone.inner)
     if isinstance(backbone, BasisTransformed):
-        return published(network.get_submodule("inner"), backbone.inner)
-    return Published(network, backbone) if isinstance(backbone, TimmBackbone | TorchvisionBackbone) else None
+        return _published(network.get_submodule("inner"), backbone.inner)
+    return (network, backbone) if isinstance(backbone, TimmBackbone | TorchvisionBackbone) else None

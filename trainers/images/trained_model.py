@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,14 @@ import numpy as np
 
 from compatstore import next_step
 from compatstore.arrays import FloatArray
-from compatstore.artifacts import Artifact
+from compatstore.artifacts import Artifact, directory
 from compatstore.artifacts.directory import write_folder
 from compatstore.artifacts.manifest import Space
 from compatstore.boundary import checked
-from compatstore.documents import Malformed, parse, read_record
+from compatstore.documents import Malformed, parse, read_record, to_document
 from compatstore.encoders.network import NetworkEncoder
-from compatstore.errors import AlreadyExists, CorruptArtifact, NotFound
-from compatstore.paths import exists, is_file, refused
+from compatstore.errors import CorruptArtifact, NotFound
+from compatstore.paths import is_file, refused
 from compatstore.versions import EmbeddingVersion, HeadLoss, Metric
 
 FORMAT = "compatstore.model.1"
@@ -87,8 +87,7 @@ class TrainedModel:
             AlreadyExists: Something is there.
             StorageError: The folder cannot be written.
         """
-        path = Path(path)
-        write_folder(f"write model {path}", path, self._write, lambda: _taken(path, overwrite))
+        write_folder("model", Path(path), self._write, _is_model, replace=overwrite)
 
     @staticmethod
     def load(path: str | Path, *, device: str | None = None) -> TrainedModel:
@@ -100,12 +99,8 @@ class TrainedModel:
         """
         path = Path(path)
         if not os.path.isdir(path):  # False for a name that is too long, where `Path.is_dir` raises
-            raise NotFound(
-                f"load model {path}",
-                expected="a folder written by save",
-                found="none",
-                fix=f"Check the path, or train one: {next_step.training('independent', out=str(path))}",
-            )
+            fix = f"Check the path, or train one: {next_step.training('independent', out=str(path))}"
+            raise NotFound(f"load model {path}", expected="a folder written by save", found="none", fix=fix)
         description = _description(path)
         for name in (ENCODER, HEAD):
             if not is_file(path / name) or _digest(path / name) != description.files.get(name):
@@ -131,14 +126,8 @@ class TrainedModel:
         (folder / ENCODER).write_bytes(self.encoder.to_bytes())
         np.save(folder / HEAD, self.head, allow_pickle=False)
         files = {name: _digest(folder / name) for name in (ENCODER, HEAD)}
-        description = {
-            "format": FORMAT,
-            "class_names": self.class_names,
-            "figures": dict(self.figures),
-            "files": files,
-            "head_loss": None if self.head_loss is None else asdict(self.head_loss),
-        }
-        (folder / DESCRIPTION).write_text(json.dumps(description, indent=2))
+        description = _Description(FORMAT, self.class_names, self.figures, files, self.head_loss)
+        (folder / DESCRIPTION).write_text(json.dumps(to_document(description), indent=2))
         for name, artifact in self.artifacts().items():
             artifact.save(folder / f"{name}.compat")
 
@@ -149,20 +138,14 @@ def require_free(path: str | Path, *, overwrite: bool) -> None:
     Raises:
         AlreadyExists: A model is there that is not to be replaced, or something else.
     """
-    if exists(path) and (error := _taken(Path(path), overwrite)):
-        raise error
+    directory.require_free("model", Path(path), _is_model, replace=overwrite)
 
 
-def _taken(path: Path, overwrite: bool) -> AlreadyExists | None:
-    is_model = is_file(path / DESCRIPTION)
-    if overwrite and is_model:
-        return None
-    fix = "Choose another name" + (", or overwrite it." if is_model else ".")
-    found = "another model" if is_model else "something that is no model"
-    return AlreadyExists(f"write model {path}", expected="nothing there", found=found, fix=fix)
+def _is_model(path: Path) -> bool:
+    return is_file(path / DESCRIPTION)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Description:
     """Contents of `model.json`; see `TrainedModel`.
 
