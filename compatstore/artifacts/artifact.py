@@ -195,7 +195,7 @@ class Artifact:
         asked = f"apply artifact {self.short_id}"
         execution = Execution(batch_size=batch_size, device=device or "cpu", precision=precision)
         rows = as_matrix(asked, vectors, self.behaviour.reads(self.manifest).dim)
-        side_rows = self._side_rows(f"{asked} with side-information", side, len(rows))
+        side_rows = self.side_rows(f"{asked} with side-information", side, len(rows))
         return self.behaviour.apply(Contents(self.manifest, self._networks), rows, side_rows, execution)
 
     def to_onnx(self, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
@@ -284,7 +284,12 @@ class Artifact:
         except CompatStoreError:
             return False
 
-    def _side_rows(self, asked: str, side: Any, n: int) -> FloatArray | None:
+    def side_rows(self, asked: str, side: Any, n: int) -> FloatArray | None:
+        """Return the side-information of n vectors as a matrix, None for an artifact that reads none.
+
+        Raises:
+            InvalidInput: It is missing, superfluous, or of another length.
+        """
         expected = self.manifest.side_source
         if expected is None:
             if side is not None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from compatstore import next_step
 from compatstore.arrays import FloatArray
-from compatstore.artifacts import Artifact, Manifest, Side
+from compatstore.artifacts import Artifact
 from compatstore.artifacts.matrix import as_matrix
 from compatstore.artifacts.onnx_graph import OnnxGraph
 from compatstore.boundary import checked
@@ -118,17 +118,19 @@ def export(
     asked = f"export {chain[0].short_id} as {out}"
     _require_chain(chain, asked)
     target, program = Path(out), None if runner is None else Path(runner)
-    for path, suffix in ((target, ".onnx"), (program, ".py")):
-        _require_free(path, suffix, overwrite, asked)
+    _require_free(target, ".onnx", overwrite, asked)
+    if program is not None:
+        _require_free(program, ".py", overwrite, asked)
     held_out = _held_out(chain[0], vectors, side, asked) if int8 else None
-    model = graph_of(chain, asked)
-    _describe(model, _manifest(chain, "float32", None))
+    model, manifest = graph_of(chain, asked), _manifest(chain)
+    _describe(model, manifest)
     loss = None
     if held_out is not None:
-        rows, side_rows, left_out = held_out
         whole, model = model, quantised(model)
-        loss = _loss(whole, model, rows, side_rows, left_out)
-        _describe(model, _manifest(chain, "int8", loss))
+        _describe(model, manifest)
+        loss = _loss(whole, model, *held_out)
+        manifest |= {"precision": "int8", "int8_loss": asdict(loss)}
+        _describe(model, manifest)
     content = model.SerializeToString()
     _write(target, content)
     if program is not None:
@@ -136,8 +138,8 @@ def export(
     return Exported(
         out=str(target),
         bytes=len(content),
-        precision="float32" if loss is None else "int8",
-        origin=_origin(chain),
+        precision=manifest["precision"],
+        origin=manifest["origin"],
         int8_loss=loss,
         runner=None if program is None else str(program),
     )
@@ -158,14 +160,11 @@ def _require_chain(chain: Sequence[Artifact], asked: str) -> None:
         if wanted is not None and (given is None or given.dim != wanted.dim):
             found = "none" if given is None else f"{given.dim} values"
             expected = f"side-information of {wanted.dim} values from {before.short_id}"
-            raise Incompatible(
-                asked, expected=expected, found=found, fix=f"Train it with {next_step.setting('side_transform', True)}."
-            )
+            fix = f"Train it with {next_step.setting('side_transform', True)}."
+            raise Incompatible(asked, expected=expected, found=found, fix=fix)
 
 
-def _require_free(path: Path | None, suffix: str, overwrite: bool, asked: str) -> None:
-    if path is None:
-        return
+def _require_free(path: Path, suffix: str, overwrite: bool, asked: str) -> None:
     if path.suffix != suffix:
         raise InvalidInput(asked, expected=f"a name that ends in {suffix}", found=path.name)
     if is_folder(path) or (exists(path) and not overwrite):
@@ -179,12 +178,7 @@ def _held_out(artifact: Artifact, vectors: Any, side: Any, asked: str) -> tuple[
     if vectors is None:
         raise InvalidInput(f"{asked} in int8", expected="vectors to measure the loss on", found="none", fix=fix)
     rows = as_matrix(asked, vectors, artifact.behaviour.reads(artifact.manifest).dim)
-    artifact.apply(
-        rows[:1], None if side is None else np.asarray(side)[:1]
-    )  # refuses side-information that does not fit
-    side_rows = None if side is None else np.asarray(side)
-    if side_rows is not None and len(side_rows) != len(rows):
-        raise InvalidInput(asked, expected=f"{len(rows)} rows of side-information", found=str(len(side_rows)))
+    side_rows = artifact.side_rows(asked, side, len(rows))
     fresh = np.ones(len(rows), bool) if artifact.seen is None else ~np.isin(digest_half(rows), artifact.seen)
     fresh &= rows.any(axis=1)  # what has no direction has no cosine
     if not fresh.any():
@@ -222,35 +216,22 @@ def graph_of(chain: Sequence[Artifact], asked: str) -> Any:
     return graph.model(inputs, outputs)
 
 
-def _origin(chain: Sequence[Artifact]) -> str:
-    return "+".join(artifact.short_id for artifact in chain)
-
-
-def _manifest(chain: Sequence[Artifact], precision: str, loss: Int8Loss | None) -> dict[str, object]:
-    """What the runner reads, and what a reader wants to know; JSON-able."""
-    first, last = chain[0], chain[-1]
-    network = last.manifest.networks.get("h")
+def _manifest(chain: Sequence[Artifact]) -> dict[str, Any]:
+    """Metadata for the runner and for readers, of a model in float32; JSON-able."""
+    first, last = chain[0].manifest, chain[-1].manifest
     return {
         "format": runner_module.FORMAT,
-        "acts_on": first.behaviour.acts_on,
-        "precision": precision,
-        "origin": _origin(chain),
-        "reads": asdict(first.behaviour.reads(first.manifest)),
-        "writes": asdict(last.behaviour.writes(last.manifest)),
-        "side_reads": _side(first.manifest.side_source),
-        "side_writes": _side(last.manifest.side_target),
-        "uncertainty": network is not None and bool(network.uncertainty),
-        "int8_loss": None if loss is None else asdict(loss),
-        "artifacts": [_listed(artifact.manifest) for artifact in chain],
+        "acts_on": chain[0].behaviour.acts_on,
+        "precision": "float32",
+        "origin": "+".join(artifact.short_id for artifact in chain),
+        "reads": asdict(chain[0].behaviour.reads(first)),
+        "writes": asdict(chain[-1].behaviour.writes(last)),
+        "side_reads": None if first.side_source is None else asdict(first.side_source),
+        "side_writes": None if last.side_target is None else asdict(last.side_target),
+        "uncertainty": "h" in last.networks and bool(last.networks["h"].uncertainty),
+        "int8_loss": None,
+        "artifacts": [{"id": artifact.id, **artifact.manifest.to_dict()} for artifact in chain],
     }
-
-
-def _side(side: Side | None) -> dict[str, object] | None:
-    return None if side is None else asdict(side)
-
-
-def _listed(manifest: Manifest) -> dict[str, object]:
-    return {"id": manifest.id, **manifest.to_dict()}
 
 
 def _describe(model: Any, manifest: dict[str, object]) -> None:
@@ -278,12 +259,11 @@ def quantised(model: Any) -> Any:
         return onnx.load(str(made))
 
 
-def _loss(whole: Any, quantised: Any, vectors: FloatArray, side: Any, left_out: int) -> Int8Loss:
+def _loss(whole: Any, quantised: Any, vectors: FloatArray, side: FloatArray | None, left_out: int) -> Int8Loss:
+    made = []
     with tempfile.TemporaryDirectory() as folder:
-        made = []
-        for name, model in (("whole", whole), ("int8", quantised)):
-            place = Path(folder) / f"{name}.onnx"
-            _describe(model, json.loads(whole.metadata_props[0].value))
+        for model in (whole, quantised):
+            place = Path(folder) / "model.onnx"
             place.write_bytes(model.SerializeToString())
             made.append(runner_module.DeviceModel(place).apply(vectors, side).vectors.astype(np.float64))
     lengths = [np.linalg.norm(rows, axis=1) for rows in made]

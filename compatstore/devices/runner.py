@@ -151,10 +151,8 @@ class DeviceModel:
             return list(self._session.run(self._outputs, part))
 
         with ThreadPoolExecutor(self._threads) as pool:
-            parts = list(pool.map(run, starts or [0]))
-        return Applied(
-            **dict(zip(self._outputs, (np.concatenate(one) for one in zip(*parts, strict=True)), strict=True))
-        )
+            parts = zip(*pool.map(run, starts or [0]), strict=True)
+        return Applied(**dict(zip(self._outputs, map(np.concatenate, parts), strict=True)))
 
 
 def upgrade_file(
@@ -187,106 +185,82 @@ def upgrade_file(
             there; nothing is written then.
     """
     if model.manifest["acts_on"] != "gallery":
-        raise Unsuitable(
-            "upgrade a file; expected an artifact that acts on galleries; found one for queries: apply it."
-        )
-    source, target = Path(file), Path(out)
+        found = "found one for queries: apply it"
+        raise Unsuitable(f"upgrade a file; expected an artifact that acts on galleries; {found}.")
+    source, target, into = Path(file), Path(out), into or vector
     _require_place(source, target, overwrite)
     with _opened(source) as (schema, batches, fingerprints):
-        plan = _Plan.of(model, source, schema, vector, into or vector, side, fingerprints)
-        counts = [0, 0]
-
-        def made() -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                done, empty = plan.upgraded(model, batch, counts[0])
-                counts[0], counts[1] = counts[0] + batch.num_rows, counts[1] + empty
-                yield done
-
-        _write(target, plan.schema, made())
-    return FileUpgrade(
-        out=str(target), rows=counts[0], empty=counts[1], column=plan.into, version=model.manifest["writes"]["name"]
-    )
+        if vector not in schema.names:
+            found = ", ".join(schema.names)
+            raise Unsuitable(f"upgrade {source}; expected a column {vector!r}; found {found}. Pass --vector.")
+        _require_model(model, source, schema.field(vector), fingerprints)
+        upgrade = _Upgrade(model, source, schema, vector, into, side)
+        _write(target, upgrade.schema, map(upgrade.batch, batches))
+    version = model.manifest["writes"]["name"]
+    return FileUpgrade(out=str(target), rows=upgrade.rows, empty=upgrade.empty, column=into, version=version)
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """Which columns are read, and the schema of what is written."""
+class _Upgrade:
+    """The columns that are read, the schema of what is written, and the rows so far, those without a vector too."""
 
-    file: Path
-    vector: str
-    into: str
-    side: str | None
-    schema: pa.Schema
-
-    @classmethod
-    def of(
-        cls,
-        model: DeviceModel,
-        file: Path,
-        schema: pa.Schema,
-        vector: str,
-        into: str,
-        side: str | None,
-        fingerprints: Mapping[str, str],
-    ) -> _Plan:
-        values = _value_type(file, schema, vector)
-        reads = (side or f"{vector}__side") if model.side_dim is not None else None
-        if reads is not None and reads not in schema.names:
-            raise Unsuitable(f"upgrade {file}; expected side-information in column {reads!r}; found {schema.names}.")
-        _require_model(model, file, schema.field(vector), fingerprints)
+    def __init__(
+        self, model: DeviceModel, file: Path, schema: pa.Schema, vector: str, into: str, side: str | None
+    ) -> None:
+        self._model, self._file, self._vector, self._into, self.rows, self.empty = model, file, vector, into, 0, 0
+        self._side = None if model.side_dim is None else side or f"{vector}__side"
+        if self._side is not None and self._side not in schema.names:
+            found = f"expected side-information in column {self._side!r}; found {schema.names}"
+            raise Unsuitable(f"upgrade {file}; {found}.")
+        kind = schema.field(vector).type
+        if not _is_list(kind) or not pa.types.is_floating(kind.value_type):
+            raise Unsuitable(f"upgrade {file}; expected lists of floating-point values in {vector!r}; found {kind}.")
+        values = kind.value_type if pa.types.is_float16(kind.value_type) else pa.float32()
         outputs = {into: pa.list_(values, model.manifest["writes"]["dim"])}
         if model.manifest["uncertainty"]:
             outputs[f"{into}__uncertainty"] = pa.float32()
         if model.manifest["side_writes"] is not None:
             outputs[f"{into}__side"] = pa.list_(pa.float32(), model.manifest["side_writes"]["dim"])
-        # What was made with the vectors that are replaced goes with them.
-        gone = {vector, f"{vector}__uncertainty", f"{vector}__side"} if into == vector else set()
-        taken = [name for name in outputs if name in schema.names and name not in gone]
+        # Uncertainty and side-information of the vectors that are replaced go with them.
+        replaced = {vector, f"{vector}__uncertainty", f"{vector}__side"} if into == vector else set()
+        taken = [name for name in outputs if name in schema.names and name not in replaced]
         if taken:
             raise Unsuitable(f"upgrade {file}; column {taken[0]!r} is there already. Choose another --into.")
-        fields = []
-        for field in schema:
-            if field.name == vector and into == vector:
-                fields.append(pa.field(vector, outputs[vector], metadata=_named(model)))
-            elif field.name not in gone:
-                fields.append(field)
-        names = [field.name for field in fields]
-        fields += [
-            pa.field(name, kind, metadata=_named(model) if name == into else None)
-            for name, kind in outputs.items()
-            if name not in names
-        ]
-        return cls(file, vector, into, reads, pa.schema(fields, metadata=_metadata(schema, into)))
+        made = {name: pa.field(name, kind) for name, kind in outputs.items()}
+        made[into] = made[into].with_metadata(_named(model))
+        fields = [made.pop(field.name, field) for field in schema if field.name not in replaced - {vector}]
+        self.schema = pa.schema([*fields, *made.values()], metadata=_metadata(schema, into))
 
-    def upgraded(self, model: DeviceModel, batch: pa.RecordBatch, before: int) -> tuple[pa.RecordBatch, int]:
-        """The batch with what the model makes of its vectors, and how many rows have none."""
-        vectors, there = _rows(self.file, self.vector, batch.column(self.vector), model.dim, before)
+    def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Add the outputs of the model to a batch."""
+        model, file, before = self._model, self._file, self.rows
+        vectors, there = _rows(file, self._vector, batch.column(self._vector), model.dim, before)
         side = None
-        if self.side is not None and model.side_dim is not None:
+        if self._side is not None and model.side_dim is not None:
             bits = model.manifest["side_reads"]["dtype"] == "bits"
-            column = batch.column(self.side)
-            side, side_there = _rows(self.file, self.side, column, model.side_dim, before, packed=bits)
+            column = batch.column(self._side)
+            side, side_there = _rows(file, self._side, column, model.side_dim, before, packed=bits)
             there = there & side_there
             side = side[there]
         try:
             made = model.apply(vectors[there], side)
         except Unsuitable as error:
-            raise Unsuitable(f"upgrade {self.file}, rows from {before}: {error}") from error
-        kind = self.schema.field(self.into).type
+            raise Unsuitable(f"upgrade {file}, rows from {before}: {error}") from error
+        kind = self.schema.field(self._into).type
         with np.errstate(over="ignore"):
             written = made.vectors.astype(kind.value_type.to_pandas_dtype())
         broken = np.flatnonzero(there)[~np.isfinite(written).all(axis=1)]
         if len(broken):
             found = f"row {before + int(broken[0])} and {len(broken) - 1} more"
-            raise Unsuitable(f"upgrade {self.file}; what the model makes of {found} is not finite, or no {kind}.")
-        columns = {self.into: _lists(written, there, kind)}
-        if made.uncertainty is not None:
-            columns[f"{self.into}__uncertainty"] = _spread(made.uncertainty, there)
-        if made.side is not None:
-            name = f"{self.into}__side"
-            columns[name] = _lists(made.side, there, self.schema.field(name).type)
-        arrays = [columns[name] if name in columns else batch.column(name) for name in self.schema.names]
-        return pa.record_batch(arrays, schema=self.schema), int((~there).sum())
+            raise Unsuitable(f"upgrade {file}; what the model makes of {found} is not finite, or no {kind}.")
+        into = self._into
+        outputs = {into: written, f"{into}__uncertainty": made.uncertainty, f"{into}__side": made.side}
+        columns = {name: values for name, values in outputs.items() if values is not None}
+        arrays = [
+            _column(columns[field.name], there, field.type) if field.name in columns else batch.column(field.name)
+            for field in self.schema
+        ]
+        self.rows, self.empty = before + batch.num_rows, self.empty + int((~there).sum())
+        return pa.record_batch(arrays, schema=self.schema)
 
 
 def _manifest(path: str, metadata: Mapping[str, str]) -> dict[str, Any]:
@@ -338,15 +312,12 @@ def _opened(file: Path) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch], M
             opened = lance.dataset(str(file))
         else:
             opened = dataset.dataset(file, format="parquet" if file.suffix == ".parquet" else "ipc")
-        batches = opened.to_batches(batch_size=_batch_rows(opened.schema), batch_readahead=2)
+        widths = [field.type.list_size for field in opened.schema if pa.types.is_fixed_size_list(field.type)]
+        rows = max(ROWS, min(MOST_BATCH_ROWS, BYTES // (4 * int(max([1024, *widths])))))
+        batches = opened.to_batches(batch_size=rows, batch_readahead=2)
         yield opened.schema, batches, {} if lance is None else _of_gallery(opened.config())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise Unsuitable(f"upgrade {file}; expected a readable file and room to write; found {error!s:.300}") from error
-
-
-def _batch_rows(schema: pa.Schema) -> int:
-    widths = [field.type.list_size for field in schema if pa.types.is_fixed_size_list(field.type)]
-    return max(ROWS, min(MOST_BATCH_ROWS, BYTES // (4 * int(max([1024, *widths])))))
 
 
 def _lance() -> Any:
@@ -370,17 +341,6 @@ def _of_gallery(config: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _value_type(file: Path, schema: pa.Schema, vector: str) -> pa.DataType:
-    if vector not in schema.names:
-        raise Unsuitable(
-            f"upgrade {file}; expected a column {vector!r}; found {', '.join(schema.names)}. Pass --vector."
-        )
-    kind = schema.field(vector).type
-    if not _is_list(kind) or not pa.types.is_floating(kind.value_type):
-        raise Unsuitable(f"upgrade {file}; expected lists of floating-point values in {vector!r}; found {kind}.")
-    return kind.value_type if pa.types.is_float16(kind.value_type) else pa.float32()
-
-
 def _is_list(kind: pa.DataType) -> bool:
     return any(holds(kind) for holds in (pa.types.is_fixed_size_list, pa.types.is_list, pa.types.is_large_list))
 
@@ -392,14 +352,11 @@ def _require_model(model: DeviceModel, file: Path, field: pa.Field, fingerprints
     expected = model.manifest["reads"]["fingerprint"]
     if said is not None and expected is not None and said != expected:
         whose = model.manifest["reads"]["name"] or "its source"
-        raise Unsuitable(
-            f"upgrade {file}; expected vectors of {whose}, fingerprint {expected}; found {said} in {field.name!r}."
-        )
+        found = f"found {said} in {field.name!r}"
+        raise Unsuitable(f"upgrade {file}; expected vectors of {whose}, fingerprint {expected}; {found}.")
     made_by = metadata.get(ORIGIN, b"").decode().split("+")
     if not {artifact["id"][:12] for artifact in model.manifest["artifacts"]}.isdisjoint(made_by):
-        raise Unsuitable(
-            f"upgrade {file}; this artifact has made the vectors of {field.name!r}: nothing is left to do."
-        )
+        raise Unsuitable(f"upgrade {file}; the vectors of {field.name!r} are of this artifact: nothing is left to do.")
 
 
 def _named(model: DeviceModel) -> dict[bytes, bytes]:
@@ -432,14 +389,12 @@ def _rows(
     wrong = np.flatnonzero(lengths != width)
     if len(wrong) or fixed != width:
         row, found = (int(np.flatnonzero(there)[wrong[0]]), lengths[wrong[0]]) if len(wrong) else (0, fixed)
-        raise Unsuitable(
-            f"upgrade {file}; expected {width} values a row in {name!r}; found {found} in row {before + row}."
-        )
+        found = f"{found} in row {before + row}"
+        raise Unsuitable(f"upgrade {file}; expected {width} values a row in {name!r}; found {found}.")
     flat = present.flatten()
     if flat.null_count:
-        raise Unsuitable(
-            f"upgrade {file}; expected numbers in {name!r}; found null within a vector, rows from {before}."
-        )
+        found = f"null within a vector, rows from {before}"
+        raise Unsuitable(f"upgrade {file}; expected numbers in {name!r}; found {found}.")
     values = np.zeros((len(column), width), kind.value_type.to_pandas_dtype())
     values[there] = flat.to_numpy(zero_copy_only=False).reshape(len(present), width)
     if values.dtype.kind == "f":
@@ -450,17 +405,14 @@ def _rows(
     return (np.unpackbits(values, axis=1) if width != dim else values), there
 
 
-def _lists(values: npt.NDArray[Any], there: npt.NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
-    rows = np.zeros((len(there), kind.list_size), values.dtype)
+def _column(values: Floats, there: npt.NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
+    """A column of vectors (m, dim) or numbers (m,), null in the rows that have none."""
+    rows = np.zeros((len(there), *values.shape[1:]), values.dtype)
     rows[there] = values
-    flat = pa.array(rows.reshape(-1), kind.value_type)
-    return pa.FixedSizeListArray.from_arrays(flat, type=kind, mask=None if there.all() else pa.array(~there))
-
-
-def _spread(values: Floats, there: npt.NDArray[np.bool_]) -> pa.Array:
-    rows = np.zeros(len(there), np.float32)
-    rows[there] = values
-    return pa.array(rows, pa.float32(), mask=~there)
+    mask = None if there.all() else pa.array(~there)
+    if values.ndim == 1:
+        return pa.array(rows, kind, mask=~there)
+    return pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1), kind.value_type), type=kind, mask=mask)
 
 
 def _write(target: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
