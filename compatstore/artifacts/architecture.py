@@ -125,31 +125,24 @@ class Operators(Protocol[Values]):
 
     def hidden(self, layer: str, values: Values) -> Values:
         """Apply a dense layer and a ReLU."""
-        ...
 
     def radial(self, values: Values) -> Values:
         """Apply the radial layer, the first of the mixer."""
-        ...
 
     def joined(self, source: Values, side: Values) -> Values:
         """Put the values of both branches side by side."""
-        ...
 
     def dense(self, layer: str, values: Values) -> Values:
         """Apply a dense layer."""
-        ...
 
     def skip(self, output: Values, weight: str, values: Values) -> Values:
         """Add a linear map of `values` to the output."""
-        ...
 
     def unit(self, output: Values) -> tuple[Values, Values]:
         """Unit vectors, and the lengths (n, 1) that they had."""
-        ...
 
     def log_inverse_square(self, lengths: Values) -> Values:
         """Log sigma^2 of lengths."""
-        ...
 
 
 def forward(

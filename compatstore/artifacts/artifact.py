@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -20,7 +21,7 @@ import safetensors.numpy
 from compatstore.arrays import Digests, FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.directory import WEIGHTS, read_directory, write_directory
-from compatstore.artifacts.kinds import Contents, Transformed, kind_named
+from compatstore.artifacts.kinds import Transformed, kind_named
 from compatstore.artifacts.manifest import Manifest, Side, Space, require_binding
 from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
 from compatstore.artifacts.network import Execution, Network, Precision
@@ -42,6 +43,7 @@ class Artifact:
         id: SHA-256 of the manifest, which names the digest of the weights.
         behaviour: Its kind: what it acts on, and which spaces it reads and writes.
         tensors: Weights by name ("h.mixer.0.weight"), float32.
+        networks: Networks by name ("h"), with their weights.
         seen: (n,) uint64, ascending: digests (`digests.digest_half`) of the source vectors that it has learned from;
             None where nobody said.
 
@@ -72,11 +74,12 @@ class Artifact:
         self.behaviour = kind_named(manifest.kind)
         self.behaviour.require(manifest)
         stored = _stored(manifest, weights)
-        self.seen = _seen(manifest, stored.pop(SEEN, None))
+        self.seen: Digests | None = stored.pop(SEEN, None)
+        _require_seen(manifest, self.seen)
         self.tensors: Mapping[str, FloatArray] = MappingProxyType(
             {name: _as_float32(tensor) for name, tensor in stored.items()}
         )
-        self._networks = _networks(manifest, self.tensors)
+        self.networks = _networks(manifest, self.tensors)
 
     @classmethod
     def create(
@@ -196,7 +199,7 @@ class Artifact:
         execution = Execution(batch_size=batch_size, device=device or "cpu", precision=precision)
         rows = as_matrix(asked, vectors, self.behaviour.reads(self.manifest).dim)
         side_rows = self.side_rows(f"{asked} with side-information", side, len(rows))
-        return self.behaviour.apply(Contents(self.manifest, self._networks), rows, side_rows, execution)
+        return self.behaviour.apply(self, rows, side_rows, execution)
 
     def to_onnx(self, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add what `apply` computes to an ONNX graph.
@@ -209,7 +212,7 @@ class Artifact:
         """
         if side is not None and self.manifest.side_source is not None and self.manifest.side_source.dtype == "bits":
             side = graph.signs(side)
-        return self.behaviour.to_onnx(Contents(self.manifest, self._networks), graph, vectors, side)
+        return self.behaviour.to_onnx(self, graph, vectors, side)
 
     def check(self, source: EmbeddingVersion, target: EmbeddingVersion) -> None:
         """Refuse to be used between versions that it was not made for.
@@ -326,13 +329,12 @@ def _stored(manifest: Manifest, weights: bytes) -> dict[str, Any]:
         raise CorruptArtifact(f"read {WEIGHTS}", expected="safetensors", found=f"{error}"[:200]) from error
 
 
-def _seen(manifest: Manifest, digests: Any | None) -> Digests | None:
+def _require_seen(manifest: Manifest, digests: Digests | None) -> None:
     """Check the digests of what was seen against the manifest."""
     found = None if digests is None else f"{digests.dtype} of shape {digests.shape}"
     expected = None if manifest.seen is None else f"uint64 of shape ({manifest.seen},)"
     if found != expected or (digests is not None and (digests[1:] <= digests[:-1]).any()):
         raise CorruptArtifact(f"read {SEEN}", expected=f"{expected}, ascending", found=f"{found}")
-    return None if digests is None else digests
 
 
 def _networks(manifest: Manifest, tensors: Mapping[str, FloatArray]) -> dict[str, Network]:
@@ -360,8 +362,6 @@ def _libraries() -> Mapping[str, str]:
     """Versions of what an artifact is made with, read once: each is the parsing of a file."""
     found = {}
     for library in ("compatstore", "numpy", "safetensors", "torch"):
-        try:
+        with suppress(PackageNotFoundError):
             found[library] = version(library)
-        except PackageNotFoundError:
-            continue
     return found

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from compatstore.arrays import FloatArray
 from compatstore.artifacts.manifest import Manifest, Space
-from compatstore.artifacts.network import Execution, Network
+from compatstore.artifacts.network import Execution
 from compatstore.artifacts.onnx_graph import OnnxGraph, OnnxOutputs
 from compatstore.derivation import UNIT_TOLERANCE, Derivation, not_unit
 from compatstore.errors import CorruptArtifact
+
+if TYPE_CHECKING:
+    from compatstore.artifacts.artifact import Artifact
 
 Acts = Literal["gallery", "query"]
 
@@ -38,23 +40,6 @@ class Transformed:
     vectors: FloatArray
     uncertainty: FloatArray | None = None
     side: FloatArray | None = None
-
-
-class Contents(NamedTuple):
-    """What a kind reads of an artifact.
-
-    Attributes:
-        manifest: Its manifest.
-        networks: Its networks by name.
-    """
-
-    manifest: Manifest
-    networks: Mapping[str, Network]
-
-    @property
-    def spaces(self) -> tuple[Space, Space]:
-        """Source and target."""
-        return self.manifest.source, self.manifest.target
 
 
 class Kind(ABC):
@@ -100,22 +85,22 @@ class Kind(ABC):
             require_same(f"network {name} (source, side, output)", expected, found)
 
     @abstractmethod
-    def apply(self, of: Contents, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
+    def apply(self, of: Artifact, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
         """Transform checked vectors.
 
         Args:
-            of: The artifact's manifest and networks.
+            of: The artifact.
             vectors: (n, dim) float32, finite, in the space that it reads.
             side: (n, side_dim) float32, finite, or None where the manifest names no `side_source`.
             execution: Where and how.
         """
 
     @abstractmethod
-    def to_onnx(self, of: Contents, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
+    def to_onnx(self, of: Artifact, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add what `apply` computes to an ONNX graph.
 
         Args:
-            of: The artifact's manifest and networks.
+            of: The artifact.
             graph: Gets the nodes.
             vectors: Name of the value that holds (n, dim) float32 in the space that it reads.
             side: Name of the value that holds (n, side_dim) float32, or None where the manifest names no `side_source`.
@@ -138,13 +123,13 @@ class ForwardTransform(Kind):
         outputs = {"h": manifest.target, "g": manifest.side_target}
         return {name: (manifest.source.dim, side, of.dim) for name, of in outputs.items() if of is not None}
 
-    def apply(self, of: Contents, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
+    def apply(self, of: Artifact, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
         """Transform source vectors (n, source dim) into (n, target dim)."""
         moved, sigma2 = of.networks["h"].run(vectors, side, execution)
         next_side = of.networks["g"].run(vectors, side, execution)[0] if "g" in of.networks else None
         return Transformed(vectors=moved, uncertainty=sigma2, side=next_side)
 
-    def to_onnx(self, of: Contents, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
+    def to_onnx(self, of: Artifact, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add h, and g where there is one."""
         moved, sigma2 = of.networks["h"].to_onnx(graph, vectors, side)
         next_side = of.networks["g"].to_onnx(graph, vectors, side)[0] if "g" in of.networks else None
@@ -166,46 +151,43 @@ class DerivationKind(Kind):
         super().require(manifest)
         require_at_most(self, "target", manifest.target.dim, manifest.source.dim)
 
-    def apply(self, of: Contents, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
+    def apply(self, of: Artifact, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
         """Derive target vectors (n, target dim); NaN for a row that cannot be derived."""
-        derived = derivation_between(*of.spaces).apply(vectors)
-        if needs_unit(*of.spaces):
+        spaces = of.manifest.source, of.manifest.target
+        derived = derivation_between(*spaces).apply(vectors)
+        if needs_unit(*spaces):
             # Not in place: where nothing is cut off or scaled, these are the caller's own vectors.
             derived = np.where(not_unit(derived)[:, None], np.float32(np.nan), derived)
         return Transformed(vectors=derived)
 
-    def to_onnx(self, of: Contents, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
+    def to_onnx(self, of: Artifact, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add the cut, the scaling in float64, and NaN for rows that cannot be derived."""
-        derivation = derivation_between(*of.spaces)
+        spaces = of.manifest.source, of.manifest.target
+        derivation = derivation_between(*spaces)
         derived = graph.first(vectors, derivation.dim) if derivation.dim < of.manifest.source.dim else vectors
         if derivation.normalise:
             derived = graph.exact_unit_length(derived)
-        if needs_unit(*of.spaces):
+        if needs_unit(*spaces):
             derived = graph.only_unit(derived, UNIT_TOLERANCE)
         return OnnxOutputs(vectors=derived)
 
 
-class QueryAdapterKind(Kind):
+class QueryAdapterKind(ForwardTransform):
     """Network h: target -> source, applied to queries (Drift-Adapter, arXiv 2509.23471)."""
 
     name: ClassVar[str] = "QueryAdapter"
     acts_on: ClassVar[Acts] = "query"
+    has_side: ClassVar[bool] = False
 
     def networks(self, manifest: Manifest) -> dict[str, tuple[int, int | None, int]]:
         """One network, from the target's dimension to the source's."""
         return {"h": (manifest.target.dim, None, manifest.source.dim)}
 
-    def apply(self, of: Contents, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
+    def apply(self, of: Artifact, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
         """Transform target queries (n, target dim) into (n, source dim)."""
         # A query is not stored, so it need not have the bits of a full batch: one query costs one row.
-        exact = replace(execution, batch_size=max(1, min(execution.rows, len(vectors))))
-        adapted, sigma2 = of.networks["h"].run(vectors, None, exact)
-        return Transformed(vectors=adapted, uncertainty=sigma2)
-
-    def to_onnx(self, of: Contents, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
-        """Add h."""
-        adapted, sigma2 = of.networks["h"].to_onnx(graph, vectors, None)
-        return OnnxOutputs(vectors=adapted, uncertainty=sigma2)
+        rows = max(1, min(execution.rows, len(vectors)))
+        return super().apply(of, vectors, None, replace(execution, batch_size=rows))
 
 
 class Prefix(Kind):
@@ -223,13 +205,13 @@ class Prefix(Kind):
         super().require(manifest)
         require_at_most(self, "source", manifest.source.dim, manifest.target.dim)
 
-    def apply(self, of: Contents, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
+    def apply(self, of: Artifact, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
         """Cut target queries (n, target dim) down to unit vectors (n, source dim)."""
         prefix = vectors[:, : of.manifest.source.dim]
         norms = np.linalg.norm(prefix, axis=1, keepdims=True)
         return Transformed(vectors=prefix / np.maximum(norms, np.finfo(np.float32).tiny))
 
-    def to_onnx(self, of: Contents, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
+    def to_onnx(self, of: Artifact, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add the cut and the scaling."""
         return OnnxOutputs(vectors=graph.unit(graph.first(vectors, of.manifest.source.dim))[0])
 
@@ -245,16 +227,17 @@ class Identity(Kind):
         super().require(manifest)
         require_same("target dimension", manifest.source.dim, manifest.target.dim)
 
-    def apply(self, of: Contents, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
+    def apply(self, of: Artifact, vectors: FloatArray, side: FloatArray | None, execution: Execution) -> Transformed:
         """Return the vectors themselves, (n, dim)."""
         return Transformed(vectors=vectors)
 
-    def to_onnx(self, of: Contents, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
+    def to_onnx(self, of: Artifact, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
         """Add nothing: the vectors are returned."""
         return OnnxOutputs(vectors=vectors)
 
 
-KINDS = MappingProxyType({kind.name: kind() for kind in Kind.__subclasses__()})
+_KINDS: tuple[type[Kind], ...] = (ForwardTransform, DerivationKind, QueryAdapterKind, Prefix, Identity)
+KINDS = MappingProxyType({kind.name: kind() for kind in _KINDS})
 
 
 def kind_named(name: str) -> Kind:

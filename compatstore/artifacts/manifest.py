@@ -139,30 +139,28 @@ class Manifest:
             CorruptArtifact: It is no JSON, of an unknown format, was edited, or has other fields.
         """
         try:
-            return _read(parse(content))
+            values = parse(content)
+            if not isinstance(values, dict):
+                raise Malformed(f"a JSON {type(values).__name__}, not an object")
+            if values.get("format") != FORMAT:
+                raise CorruptArtifact(
+                    READ,
+                    expected=f"format {FORMAT}",
+                    found=f"format {values.get('format')!r:.60}",
+                    fix="Read it with the release of compatstore that wrote it, or a newer one.",
+                )
+            stated = values.pop("id", None)
+            if not isinstance(stated, str) or _digest(values) != stated:
+                found = "another: it was edited after it was written"
+                raise CorruptArtifact(READ, expected="its own SHA-256", found=found)
+            manifest = read_record(cls, values, "manifest.json")
+            if manifest.id != stated:  # what was left out there would be filled in here
+                raise Malformed("fields are left out")
+            return manifest
         except (Malformed, InvalidInput) as error:
             raise CorruptArtifact(
                 READ, expected="a manifest as it was written", found=str(error), fix="Copy the artifact again."
             ) from error
-
-
-def _read(values: Any) -> Manifest:
-    if not isinstance(values, dict):
-        raise Malformed(f"a JSON {type(values).__name__}, not an object")
-    if values.get("format") != FORMAT:
-        raise CorruptArtifact(
-            READ,
-            expected=f"format {FORMAT}",
-            found=f"format {values.get('format')!r:.60}",
-            fix="Read it with the release of compatstore that wrote it, or a newer one.",
-        )
-    stated = values.pop("id", None)
-    if not isinstance(stated, str) or _digest(values) != stated:
-        raise CorruptArtifact(READ, expected="its own SHA-256", found="another: it was edited after it was written")
-    manifest = read_record(Manifest, values, "manifest.json")
-    if manifest.id != stated:  # what was left out there would be filled in here
-        raise Malformed("fields are left out")
-    return manifest
 
 
 def _require_dim(what: str, dim: int) -> None:
@@ -170,16 +168,13 @@ def _require_dim(what: str, dim: int) -> None:
         raise InvalidInput(f"describe {what}", expected=f"1 to {WIDEST} values", found=f"{dim}")
 
 
-def _canonical(values: Any) -> bytes:
+def _digest(values: Any) -> str:
+    """SHA-256 of the canonical JSON of values."""
     try:
         text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-        return text.encode()
+        return hashlib.sha256(text.encode()).hexdigest()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput("write a manifest", expected="JSON-able, finite values", found=str(error)) from error
-
-
-def _digest(values: Any) -> str:
-    return hashlib.sha256(_canonical(values)).hexdigest()
 
 
 def require_binding(manifest: Manifest, source: EmbeddingVersion, target: EmbeddingVersion) -> None:
@@ -202,7 +197,12 @@ def require_binding(manifest: Manifest, source: EmbeddingVersion, target: Embedd
     _require_direction(asked, manifest, source, target)
     for role, space, version in (("source", manifest.source, source), ("target", manifest.target, target)):
         _require_space(f"{asked}, {version.name} as its {role}", space, version)
-    _require_side_source(asked, manifest.side_source, source)
+    side = manifest.side_source
+    if side is not None:
+        if source.side_dim is None:
+            expected = f"side-information of {side.dim} values in {source.name}"
+            raise Incompatible(asked, expected=expected, found="none", fix="Train one without side-information.")
+        _require_side(f"{asked}, the side-information of {source.name}", side, source)
     if manifest.side_target is not None and target.side_dim is not None:
         _require_side(f"{asked}, the side-information of {target.name}", manifest.side_target, target)
 
@@ -236,24 +236,10 @@ def _require_space(asked: str, space: Space, version: EmbeddingVersion) -> None:
         raise Incompatible(asked, expected="vectors of any length", found=f"{version.name} holds unit vectors only")
 
 
-def _require_side_source(asked: str, side: Side | None, source: EmbeddingVersion) -> None:
-    if side is None:
-        return
-    if source.side_dim is None:
-        raise Incompatible(
-            asked,
-            expected=f"side-information of {side.dim} values in {source.name}",
-            found="none",
-            fix="Train one without side-information.",
-        )
-    _require_side(f"{asked}, the side-information of {source.name}", side, source)
-
-
 def _require_side(asked: str, side: Side, version: EmbeddingVersion) -> None:
     if side.dtype != version.side_dtype:
-        fix = (
-            f"Train it on pairs that name their versions: Pairs(..., source_version=gallery.version({version.name!r}))."
-        )
+        pairs = f"Pairs(..., source_version=gallery.version({version.name!r}))"
+        fix = f"Train it on pairs that name their versions: {pairs}."
         raise Incompatible(asked, expected=f"{side.dtype}, as it was trained on", found=version.side_dtype, fix=fix)
     if side.fingerprint is not None and version.side_fingerprint is not None:
         require_fingerprint(asked, side.fingerprint, version.side_fingerprint)

@@ -100,20 +100,36 @@ class Network:
         Returns:
             (n, output_dim) and sigma^2 (n,) or None, float32.
         """
-        n = len(source)
+        n, rows = len(source), execution.rows
         vectors = np.empty((n, self.architecture.output_dim), np.float32)
         log_sigma2 = np.empty(n, np.float32) if self.architecture.uncertainty else None
-        starts = range(0, n, execution.rows)
+
+        def run_batches(starts: range) -> None:
+            runner, batch = self._runner(execution), np.zeros((rows, source.shape[1]), np.float32)
+            side_batch = None if side is None else np.zeros((rows, side.shape[1]), np.float32)
+            for start in starts:
+                size = min(rows, n - start)
+                # Rows beyond `size` keep what the batch before left there; their output is dropped.
+                batch[:size] = source[start : start + size]
+                if side is not None and side_batch is not None:
+                    side_batch[:size] = side[start : start + size]
+                with np.errstate(over="ignore", invalid="ignore"):  # callers check the output
+                    output, logs = runner(batch, side_batch)
+                vectors[start : start + size] = output[:size]
+                if log_sigma2 is not None and logs is not None:
+                    log_sigma2[start : start + size] = logs[:size]
+
+        starts = range(0, n, rows)
         if execution.device != "cpu" or execution.precision != "float32":
-            self._run_batches(starts, source, side, execution, vectors, log_sigma2)
+            run_batches(starts)
         else:
             with one_thread_each() as threads, ThreadPoolExecutor(threads) as pool:
                 parts = [starts[first::threads] for first in range(min(threads, len(starts)))]
-                for done in [
-                    pool.submit(self._run_batches, part, source, side, execution, vectors, log_sigma2) for part in parts
-                ]:
-                    done.result()
-        return vectors, None if log_sigma2 is None else _exp(log_sigma2)
+                list(pool.map(run_batches, parts))  # raises the first error
+        if log_sigma2 is None:
+            return vectors, None
+        # Clipped, so that sigma^2 is a finite, positive float32 for any network.
+        return vectors, np.exp(np.clip(log_sigma2, -LARGEST_LOG, LARGEST_LOG))
 
     def to_onnx(self, graph: OnnxGraph, source: str, side: str | None) -> tuple[str, str | None]:
         """Add the network to an ONNX graph; see `run`.
@@ -129,31 +145,6 @@ class Network:
         vectors, log_sigma2 = forward(self.architecture, OnnxOperators(graph, self.tensors), source, side)
         return vectors, None if log_sigma2 is None else graph.exp_clipped(log_sigma2, LARGEST_LOG)
 
-    def _run_batches(
-        self,
-        starts: range,
-        source: FloatArray,
-        side: FloatArray | None,
-        execution: Execution,
-        vectors: FloatArray,
-        log_sigma2: FloatArray | None,
-    ) -> None:
-        """Run the batches that begin at `starts` and write what they give into `vectors` and `log_sigma2`."""
-        runner, rows = self._runner(execution), execution.rows
-        batch = np.zeros((rows, source.shape[1]), np.float32)
-        side_batch = None if side is None else np.zeros((rows, side.shape[1]), np.float32)
-        for start in starts:
-            size = min(rows, len(source) - start)
-            # Rows beyond `size` keep what the batch before left there; their output is dropped.
-            batch[:size] = source[start : start + size]
-            if side is not None and side_batch is not None:
-                side_batch[:size] = side[start : start + size]
-            with np.errstate(over="ignore", invalid="ignore"):  # whoever uses the output checks it
-                output, logs = runner(batch, side_batch)
-            vectors[start : start + size] = output[:size]
-            if log_sigma2 is not None and logs is not None:
-                log_sigma2[start : start + size] = logs[:size]
-
     def _runner(self, execution: Execution) -> Runner:
         # NumPy's product was the faster of the two in float32 on CPUs, and needs no second of importing torch.
         if execution.device == "cpu" and execution.precision == "float32":
@@ -164,8 +155,3 @@ class Network:
                 self.architecture, self.tensors, device=execution.device, precision=execution.precision
             )
         return self._on_torch[key]
-
-
-def _exp(log_sigma2: FloatArray) -> FloatArray:
-    # Clipped, so that sigma^2 stays a finite, positive float32 whatever a network says.
-    return np.exp(np.clip(log_sigma2, -LARGEST_LOG, LARGEST_LOG))

@@ -59,25 +59,15 @@ class OnnxGraph:
 
     def signs(self, values: str) -> str:
         """Values as bits are read: 1 above zero, and -1 otherwise."""
-        above = self.add("Greater", values, self._number(0))
-        return self.add("Where", above, self._number(1), self._number(-1))
-
-    def radial(self, products: str, vectors: str, gamma: FloatArray) -> str:
-        """exp(min(products - gamma |x|^2, 0)), (n, units), of products with their bias and vectors x (n, dim)."""
-        squares = self.add("ReduceSumSquare", vectors, self._axis(), keepdims=1)
-        exponent = self.add("Sub", products, self.add("Mul", squares, self.weight(gamma)))
-        return self.add("Exp", self.add("Min", exponent, self._number(0)))
+        above = self.add("Greater", values, self.number(0))
+        return self.add("Where", above, self.number(1), self.number(-1))
 
     def unit(self, vectors: str) -> tuple[str, str]:
         """Unit vectors, and lengths (n, 1); zero stays zero, and a length beyond float32 gives NaN."""
-        length = self.add("ReduceL2", vectors, self._axis(), keepdims=1)
-        divisor = self.add("Max", length, self._number(np.finfo(np.float32).tiny))
+        length = self.add("ReduceL2", vectors, self.axis(), keepdims=1)
+        divisor = self.add("Max", length, self.number(np.finfo(np.float32).tiny))
         infinite = self.add("IsInf", length)
-        return self.add("Div", vectors, self.add("Where", infinite, self._number(np.nan), divisor)), divisor
-
-    def log_inverse_square(self, lengths: str) -> str:
-        """-2 log of lengths above 0."""
-        return self.add("Mul", self.add("Log", lengths), self._number(-2.0))
+        return self.add("Div", vectors, self.add("Where", infinite, self.number(np.nan), divisor)), divisor
 
     def exact_unit_length(self, vectors: str) -> str:
         """Scale rows to unit length as derivations do, by lengths in float64; a row of zeros becomes NaN."""
@@ -89,12 +79,12 @@ class OnnxGraph:
         """NaN for rows whose length differs from 1 by more than the tolerance."""
         one, most = (self.weight(np.array(number, np.float64)) for number in (1.0, tolerance))
         apart = self.add("Abs", self.add("Sub", self._length(self._wide(vectors)), one))
-        return self.add("Where", self.add("LessOrEqual", apart, most), vectors, self._number(np.nan))
+        return self.add("Where", self.add("LessOrEqual", apart, most), vectors, self.number(np.nan))
 
     def exp_clipped(self, values: str, largest: float) -> str:
         """(n, 1) -> (n,), the exponential of values that are limited to plus and minus `largest`."""
-        clipped = self.add("Clip", values, self._number(-largest), self._number(largest))
-        return self.add("Squeeze", self.add("Exp", clipped), self._axis())
+        clipped = self.add("Clip", values, self.number(-largest), self.number(largest))
+        return self.add("Squeeze", self.add("Exp", clipped), self.axis())
 
     def model(self, inputs: Mapping[str, int], outputs: Mapping[str, tuple[str, int | None]]) -> Any:
         """Make the whole an `onnx.ModelProto`, and check it.
@@ -105,33 +95,31 @@ class OnnxGraph:
         """
         helper, number = self._onnx.helper, self._onnx.TensorProto.FLOAT
         ends = [helper.make_node("Identity", [value], [name]) for name, (value, _) in outputs.items()]
-        graph = helper.make_graph(
-            [*self._nodes, *ends],
-            "compatstore",
-            [helper.make_tensor_value_info(name, number, ["rows", dim]) for name, dim in inputs.items()],
-            [
-                helper.make_tensor_value_info(name, number, ["rows"] if dim is None else ["rows", dim])
-                for name, (_, dim) in outputs.items()
-            ],
-            self._weights,
-        )
+        read = [helper.make_tensor_value_info(name, number, ["rows", dim]) for name, dim in inputs.items()]
+        made = [
+            helper.make_tensor_value_info(name, number, ["rows"] if dim is None else ["rows", dim])
+            for name, (_, dim) in outputs.items()
+        ]
+        graph = helper.make_graph([*self._nodes, *ends], "compatstore", read, made, self._weights)
         model = helper.make_model(
             graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="compatstore"
         )
         self._onnx.checker.check_model(model, full_check=True)
         return model
 
-    def _number(self, value: float | np.floating[Any]) -> str:
+    def number(self, value: float | np.floating[Any]) -> str:
+        """Add a float32 constant; return its name."""
         return self.weight(np.array(value, np.float32))
 
-    def _axis(self) -> str:
+    def axis(self) -> str:
+        """Add the axis of the values of a row; return its name."""
         return self.weight(np.array([1], np.int64))
 
     def _wide(self, vectors: str) -> str:
         return self.add("Cast", vectors, to=self._onnx.TensorProto.DOUBLE)
 
     def _length(self, wide: str) -> str:
-        return self.add("Sqrt", self.add("ReduceSumSquare", wide, self._axis(), keepdims=1))
+        return self.add("Sqrt", self.add("ReduceSumSquare", wide, self.axis(), keepdims=1))
 
 
 class OnnxOperators:
@@ -150,8 +138,11 @@ class OnnxOperators:
         return self._graph.add("Relu", self.dense(layer, values))
 
     def radial(self, values: str) -> str:
-        """Apply the radial layer."""
-        return self._graph.radial(self.dense("mixer.0", values), values, self._tensors["mixer.0.gamma"])
+        """Apply the radial layer: exp(min(products - gamma |x|^2, 0)), of products with their bias."""
+        add, gamma = self._graph.add, self._graph.weight(self._tensors["mixer.0.gamma"])
+        squares = add("ReduceSumSquare", values, self._graph.axis(), keepdims=1)
+        exponent = add("Sub", self.dense("mixer.0", values), add("Mul", squares, gamma))
+        return add("Exp", add("Min", exponent, self._graph.number(0)))
 
     def joined(self, source: str, side: str) -> str:
         """Put the values of both branches side by side."""
@@ -173,4 +164,4 @@ class OnnxOperators:
 
     def log_inverse_square(self, lengths: str) -> str:
         """Log sigma^2 of lengths."""
-        return self._graph.log_inverse_square(lengths)
+        return self._graph.add("Mul", self._graph.add("Log", lengths), self._graph.number(-2))
