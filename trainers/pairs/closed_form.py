@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from compatstore.artifacts.network import Execution, Network
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
-from compatstore.trainers.pairs.trainer import hop_figures
+from compatstore.trainers.pairs.trainer import forward_transform, hop_figures
 from compatstore.trainers.settings import Share
 from compatstore.trainers.training import OnEpoch
 
@@ -24,7 +24,7 @@ from compatstore.trainers.training import OnEpoch
 _BLOCK = 16_384
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Moments:
     """Moments of n pairs (x, y), x being the source vector with the side-information behind it; float64.
 
@@ -46,36 +46,33 @@ class Moments:
     factor: Doubles | None = None
 
     @classmethod
-    def of(cls, pairs: Pairs, *, about: Moments | None = None, side: bool = True) -> Moments:
+    def of(cls, pairs: Pairs, *, about: Moments | None = None) -> Moments:
         """Gather the moments.
 
         Args:
             pairs: The rows.
             about: Centre on the means of these moments: the error on other rows of a map fitted to
                 them follows from such moments exactly, its intercept included. None centres on the rows' own means.
-            side: Whether the side-information is part of x.
         """
-        input_mean, output_mean = _means(pairs, side) if about is None else (about.input_mean, about.output_mean)
+        parts = [pairs.source] if pairs.side is None else [pairs.source, pairs.side]
+        if about is None:
+            input_mean = np.concatenate([part.mean(axis=0, dtype=np.float64) for part in parts])
+            output_mean = pairs.target.mean(axis=0, dtype=np.float64)
+        else:
+            input_mean, output_mean = about.input_mean, about.output_mean
         inputs = np.zeros((len(input_mean), len(input_mean)))
         cross = np.zeros((len(input_mean), len(output_mean)))
-        square, factor = 0.0, None
-        for x, y in _blocks(pairs, side):
-            x -= input_mean
-            y -= output_mean
-            if len(pairs) == len(x) < len(input_mean):
-                factor = x / len(x) ** 0.5
+        n, square, factor = len(pairs), 0.0, None
+        for start in range(0, n, _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            x = np.concatenate([part[rows] for part in parts], axis=1, dtype=np.float64) - input_mean
+            y = pairs.target[rows].astype(np.float64) - output_mean
+            if n == len(x) < len(input_mean):
+                factor = x / n**0.5
             inputs += x.T @ x
             cross += x.T @ y
             square += float(np.vdot(y, y))
-        n = len(pairs)
-        return cls(
-            input_mean=input_mean,
-            output_mean=output_mean,
-            inputs=inputs / n,
-            cross=cross / n,
-            output_square=square / n,
-            factor=factor,
-        )
+        return cls(input_mean, output_mean, inputs / n, cross / n, square / n, factor)
 
 
 class Solution(NamedTuple):
@@ -125,7 +122,6 @@ class ClosedForm(ABC):
     uncertainty: bool = True
     holdout: Share = 0.1
     seed: int = 0
-    reads_side: ClassVar[bool] = True
 
     @abstractmethod
     def solve(self, pairs: Pairs) -> Solution:
@@ -154,23 +150,12 @@ class ClosedForm(ABC):
         if self.uncertainty and architecture.normalise:
             architecture = replace(architecture, uncertainty="length")
         tensors = {name: np.ascontiguousarray(tensor, dtype=np.float32) for name, tensor in solved.items()}
-        figures: dict[str, Any] = dict(chosen)
+        network, figures = Network(architecture, tensors), dict[str, Any](chosen)
         if held_out is not None:
-            side = held_out.side if self.reads_side else None
-            made = Network(architecture, tensors).run(held_out.source, side, Execution())
+            side = None if architecture.side_dim is None else held_out.side
+            made = network.run(held_out.source, side, Execution())
             figures |= hop_figures(*made, held_out, held_out.target_space.metric)
-        return Artifact.create(
-            "ForwardTransform",
-            method=type(self).__name__,
-            source=pairs.source_space,
-            target=pairs.target_space,
-            side_source=pairs.side_source if self.reads_side else None,
-            networks={"h": architecture},
-            tensors={f"h.{name}": tensor for name, tensor in tensors.items()},
-            settings=asdict(self),
-            figures={"h": figures},
-            seen=pairs.seen,
-        )
+        return forward_transform(self, pairs, {"h": network}, {"h": figures})
 
 
 def require_equal_dims(form: str, pairs: Pairs) -> None:
@@ -187,19 +172,3 @@ def require_equal_dims(form: str, pairs: Pairs) -> None:
             found=f"{source} and {target}",
             fix="Take Procrustes or Ridge.",
         )
-
-
-def _means(pairs: Pairs, side: bool) -> tuple[Doubles, Doubles]:
-    means = [pairs.source.mean(axis=0, dtype=np.float64)]
-    if side and pairs.side is not None:
-        means.append(pairs.side.mean(axis=0, dtype=np.float64))
-    return np.concatenate(means), pairs.target.mean(axis=0, dtype=np.float64)
-
-
-def _blocks(pairs: Pairs, side: bool) -> Iterator[tuple[Doubles, Doubles]]:
-    """Yield x (b, d_in) and y (b, d_out) as float64 copies."""
-    parts = [pairs.source] if pairs.side is None or not side else [pairs.source, pairs.side]
-    for start in range(0, len(pairs), _BLOCK):
-        rows = slice(start, start + _BLOCK)
-        x = np.concatenate([part[rows] for part in parts], axis=1, dtype=np.float64)
-        yield x, pairs.target[rows].astype(np.float64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -41,7 +41,6 @@ class KernelRidge(ClosedForm):
     sharpness: Annotated[tuple[float, ...], each(above(0))] = (0.5, 1.0, 2.0)
     penalties: Annotated[tuple[float, ...], each(above(0))] = (1e-2, 3e-2, 1e-1, 3e-1, 1.0)
     validation: OpenShare = 0.1
-    reads_side: ClassVar[bool] = False
 
     def solve(self, pairs: Pairs) -> Solution:
         """Solve on all rows given.

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # No data reaches these bounds (errors of 1e-13 or 1e13); they keep the exponential a finite float32.
 _LOG_SIGMA2 = 30.0
 
+BATCH = 1024  # largest batch of settings that leave it open
+
 # Rows of the held-out part on which the loss after each epoch is measured.
 _WATCHED = 4096
 
@@ -158,22 +160,37 @@ def train_on_pairs(
     Raises:
         InvalidInput: Fewer than 2 rows, or the loss became NaN or infinite.
     """
-    parts, device, start = _parts(len(pairs), settings.batch_rows), settings.torch_device, time.perf_counter()
+    if len(pairs) < 2:
+        raise InvalidInput("train on pairs", expected="at least 2 rows to train on", found=str(len(pairs)))
+    # Equal parts, none of one row: batch normalisation has no statistics of a single row.
+    parts = max(1, min(math.ceil(len(pairs) / (settings.batch_size or BATCH)), len(pairs) // 2))
+    device, start = settings.torch_device, time.perf_counter()
     model.to(device)
     pairs = pairs.to(device)
     watched = None if held_out is None else held_out.take(torch.arange(min(len(held_out), _WATCHED))).to(device)
-    optimiser = _optimiser(model, settings)
+    kind = torch.optim.Adam if settings.optimiser == "adam" else torch.optim.AdamW
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    optimiser = kind(weights, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
     order = torch.Generator().manual_seed(settings.seed)
     steps, step, mean = settings.epochs * parts, 0, math.nan
     for epoch in range(1, settings.epochs + 1):
         model.train()
-        if epoch > settings.freeze_after:
-            freeze_statistics(model)
+        if epoch > settings.freeze_after:  # weights of batch normalisation are still trained (FCT, appendix B)
+            for module in model.modules():
+                if isinstance(module, nn.BatchNorm1d):
+                    module.eval()
         total = torch.zeros((), device=device)
         for rows in torch.randperm(len(pairs), generator=order).tensor_split(parts):
             share = warmup_cosine(step, steps=steps, warmup=settings.warmup * parts)
             optimiser.param_groups[0]["lr"] = settings.learning_rate * share
-            total += _step(model, pairs.take(rows.to(device)), settings, loss, optimiser) * len(rows)
+            batch = pairs.take(rows.to(device))
+            with torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
+                prediction = model(batch.source, batch.side)
+            value = loss(prediction, batch).mean()
+            optimiser.zero_grad()
+            value.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            total += value.detach() * len(rows)
             step += 1
         mean = require_finite("train on pairs", total.item() / len(pairs), epoch)
         if progress is not None:
@@ -197,38 +214,3 @@ def evaluate(model: TwoBranch, pairs: Batch, loss: Loss) -> float:
     model.eval()
     with torch.inference_mode():
         return loss(model(pairs.source, pairs.side), pairs).mean().item()
-
-
-def freeze_statistics(model: nn.Module) -> None:
-    """Hold the running statistics of batch normalisation; its weights are still trained (FCT, appendix B).
-
-    To be called after every `model.train()`, which lets the statistics run again.
-    """
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm1d):
-            module.eval()
-
-
-def _step(
-    model: TwoBranch, batch: Batch, settings: TransformTraining, loss: Loss, optimiser: torch.optim.Optimizer
-) -> torch.Tensor:
-    with torch.autocast(batch.source.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
-        prediction = model(batch.source, batch.side)
-    value = loss(prediction, batch).mean()
-    optimiser.zero_grad()
-    value.backward()  # type: ignore[no-untyped-call]
-    optimiser.step()
-    return value.detach()
-
-
-def _optimiser(model: nn.Module, settings: TransformTraining) -> torch.optim.Optimizer:
-    kind = torch.optim.Adam if settings.optimiser == "adam" else torch.optim.AdamW
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
-    return kind(weights, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
-
-
-def _parts(rows: int, batch_size: int) -> int:
-    # Equal parts, none of one row: batch normalisation has no statistics of a single row.
-    if rows < 2:
-        raise InvalidInput("train on pairs", expected="at least 2 rows to train on", found=str(rows))
-    return max(1, min(math.ceil(rows / batch_size), rows // 2))

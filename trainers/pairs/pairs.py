@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -76,26 +76,33 @@ class Pairs:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        source, target = self.source_version, self.target_version
-        for name in ("source", "target"):
-            if getattr(self, name) is None:
-                raise InvalidInput(f"pair vectors, {name}", expected="a matrix", found="None")
-        self._check_matrix("source", None if source is None else source.dim)
-        self._check_matrix("target", None if target is None else target.dim)
-        self._check_side("side", source)
-        self._check_side("target_side", target)
-        if self.head is None and target is not None:
-            self._set("head", target.head)
-        self._check_matrix("head", self.target.shape[1])
+        for name, version in (("source", self.source_version), ("target", self.target_version)):
+            asked, given = f"pair vectors, {name}", getattr(self, name)
+            if given is None:
+                raise InvalidInput(asked, expected="a matrix", found="None")
+            vectors = as_matrix(asked, given, None if version is None else version.dim)
+            self._set(name, vectors)
+            if not len(vectors):
+                raise InvalidInput("pair vectors", expected="at least one row", found="none")
+            if version is not None and version.normalised and not unit_length(vectors):
+                expected = f"unit vectors, as {version.name} declares"
+                raise InvalidInput(asked, expected=expected, found="other lengths")
+        self._check_side("side", self.source_version)
+        self._check_side("target_side", self.target_version)
+        if self.head is None and self.target_version is not None:
+            self._set("head", self.target_version.head)
+        if self.head is not None:
+            self._set("head", as_matrix("pair vectors, head", self.head, self.target.shape[1]))
         for name in ("labels", "ids"):
             if getattr(self, name) is not None:
                 asked, values = f"pair vectors, {name}", getattr(self, name)
                 with foreign(asked, "an array"):
                     values = to_numpy(values)
                 self._set(name, array_of(values, asked, name, ndim=1))
-        self._check_rows()
-        self._check_unit("source", source)
-        self._check_unit("target", target)
+        for name, rows in self._by_row().items():
+            if len(rows) != len(self):
+                expected = f"{len(self)} rows, as in source"
+                raise InvalidInput(f"pair vectors, {name}", expected=expected, found=str(rows.shape))
         if self.ids is not None:
             require_unique("pair vectors", self.ids)
 
@@ -188,9 +195,8 @@ class Pairs:
         if chosen.size and (chosen.dtype.kind not in "iu" or chosen.min() < -len(self) or chosen.max() >= len(self)):
             raise InvalidInput("choose pairs", expected=f"rows from 0 to {len(self) - 1}", found=shown(rows))
         chosen = chosen.astype(np.int64)
-        by_row = ("source", "target", "side", "target_side", "labels", "ids")
-        arrays: dict[str, Any] = {name: getattr(self, name) for name in by_row}
-        return replace(self, **{name: array[chosen] for name, array in arrays.items() if array is not None})
+        some: dict[str, Any] = {name: array[chosen] for name, array in self._by_row().items()}
+        return replace(self, **some)
 
     def split(self, fraction: float, seed: int, by: Literal["row", "class"] = "row") -> tuple[Pairs, Pairs]:
         """Hold out a part.
@@ -211,7 +217,11 @@ class Pairs:
             raise InvalidInput("split pairs", expected="a fraction between 0 and 1", found=str(fraction))
         with foreign("split pairs", "a seed from 0"):
             random = np.random.default_rng(seed)
-        units = self._units(by)
+        units: npt.NDArray[np.generic] = np.arange(len(self))
+        if by != "row":
+            if by != "class" or self.labels is None:
+                raise InvalidInput("split pairs", expected='by "row", or by "class" with labels', found=repr(by))
+            units = self.labels
         names = np.unique(units)
         if len(names) < 2:
             raise InvalidInput("split pairs", expected=f"at least 2 of: {by}", found=str(len(names)))
@@ -247,43 +257,18 @@ class Pairs:
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
-    def _check_matrix(self, name: str, dim: int | None) -> None:
-        value = getattr(self, name)
-        if value is not None:
-            self._set(name, as_matrix(f"pair vectors, {name}", value, dim))
+    def _by_row(self) -> dict[str, npt.NDArray[np.generic]]:
+        """Return the arrays that hold one row for each item."""
+        names = ("source", "target", "side", "target_side", "labels", "ids")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def _check_side(self, name: str, version: EmbeddingVersion | None) -> None:
         """Take the values that the version stores: -1 and 1 for bits."""
-        value = getattr(self, name)
-        if value is None or version is None or version.side_dim is None:
-            self._check_matrix(name, None)
-        else:
-            self._set(name, as_side(f"pair vectors, {name}", value, version.side_dim, version.side_dtype))
-
-    def _check_rows(self) -> None:
-        if not len(self.source):
-            raise InvalidInput("pair vectors", expected="at least one row", found="none")
-        for field in fields(self)[1:]:
-            value = getattr(self, field.name)
-            if not isinstance(value, np.ndarray) or field.name == "head":
-                continue
-            if len(value) != len(self) or (field.name in ("labels", "ids") and value.ndim != 1):
-                raise InvalidInput(
-                    f"pair vectors, {field.name}", expected=f"{len(self)} rows, as in source", found=str(value.shape)
-                )
-
-    def _check_unit(self, name: str, version: EmbeddingVersion | None) -> None:
-        if version is not None and version.normalised and not unit_length(getattr(self, name)):
-            raise InvalidInput(
-                f"pair vectors, {name}", expected=f"unit vectors, as {version.name} declares", found="other lengths"
-            )
-
-    def _units(self, by: str) -> npt.NDArray[np.generic]:
-        if by == "row":
-            return np.arange(len(self))
-        if by != "class" or self.labels is None:
-            raise InvalidInput("split pairs", expected='by "row", or by "class" with labels', found=repr(by))
-        return self.labels
+        asked, value = f"pair vectors, {name}", getattr(self, name)
+        if value is not None and version is not None and version.side_dim is not None:
+            self._set(name, as_side(asked, value, version.side_dim, version.side_dtype))
+        elif value is not None:
+            self._set(name, as_matrix(asked, value))
 
 
 def unit(vectors: FloatArray) -> FloatArray:

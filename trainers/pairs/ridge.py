@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 
@@ -107,6 +107,9 @@ class LeastSquares:
     regression. The best of rank r is that solution projected on the r leading
     eigenvectors of the covariance of its fitted values (reduced-rank ridge: Mukherjee and Zhu 2011, equation 4).
 
+    Attributes:
+        full_rank: The largest rank that a map between these dimensions can have.
+
     Args:
         moments: Of the rows to fit.
     """
@@ -120,17 +123,12 @@ class LeastSquares:
         self._few = moments.factor is not None
         self._variance = float(np.trace(moments.inputs)) / len(moments.inputs)
         self._cross = self._directions.T @ moments.cross
-        self._full_rank = int(min(moments.cross.shape))
-
-    @property
-    def full_rank(self) -> int:
-        """The largest rank that a map between these dimensions can have."""
-        return self._full_rank
+        self.full_rank = int(min(moments.cross.shape))
 
     def weight(self, penalty: float, rank: int) -> Doubles:
         """Return the solution, (d_out, d_in)."""
         solution = self._solution(penalty)
-        if rank >= min(self._full_rank, len(solution)):  # all that there is
+        if rank >= min(self.full_rank, len(solution)):  # all that there is
             return np.asarray(solution.T @ self._directions.T)
         leading = self._leading(penalty)[:, :rank]
         return np.asarray(leading @ (leading.T @ solution.T) @ self._directions.T)
@@ -151,7 +149,7 @@ class LeastSquares:
         common = np.einsum("ir,ir->r", predicted, held_out.cross @ leading)
         length = np.einsum("ir,ir->r", predicted, held_out.inputs @ predicted)
         errors = held_out.output_square - np.cumsum(2 * common - length)
-        return np.asarray(np.pad(errors, (0, self._full_rank - len(errors)), mode="edge"))
+        return np.asarray(np.pad(errors, (0, self.full_rank - len(errors)), mode="edge"))
 
     def _solution(self, penalty: float) -> Doubles:
         """Ridge regression, (d_in, d_out), its inputs in the eigenbasis."""
@@ -169,7 +167,7 @@ class LeastSquares:
             _, _, rows = np.linalg.svd(np.sqrt(self._inverse(penalty))[:, None] * self._cross, full_matrices=False)
             return np.asarray(rows.T)
         _, vectors = np.linalg.eigh(self._cross.T @ self._solution(penalty))
-        return np.asarray(vectors[:, ::-1][:, : self._full_rank])
+        return np.asarray(vectors[:, ::-1][:, : self.full_rank])
 
 
 @checked_fields
@@ -181,7 +179,6 @@ class MeanShift(ClosedForm):
     """
 
     uncertainty: bool = False
-    reads_side: ClassVar[bool] = False
 
     def solve(self, pairs: Pairs) -> Solution:
         """Solve on all rows given.
@@ -190,7 +187,7 @@ class MeanShift(ClosedForm):
             InvalidInput: The dimensions differ.
         """
         require_equal_dims("MeanShift", pairs)
-        moments = Moments.of(pairs, side=False)
+        moments = Moments.of(replace(pairs, side=None))
         return Solution.affine(pairs, np.eye(pairs.source.shape[1]), moments)
 
 

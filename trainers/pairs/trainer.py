@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import Field, fields, replace
+from collections.abc import Mapping
+from dataclasses import Field, asdict, fields, replace
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from compatstore.arrays import FloatArray
 from compatstore.artifacts.artifact import Artifact
+from compatstore.artifacts.network import Network
 from compatstore.evaluation import kendall_tau, recall_at_k
-from compatstore.evaluation.distances import Distances, measure
+from compatstore.evaluation.distances import measure
 from compatstore.evaluation.ranking import nearest_rows
 from compatstore.trainers.pairs.pairs import Pairs, unit
 from compatstore.trainers.pairs.shrinking import shrinkage_figure
@@ -30,7 +31,6 @@ class PairTrainer(Protocol):
 
     def fit(self, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:
         """Learn from pairs; `progress` is called after each epoch, if there are any."""
-        ...
 
 
 Trainer = TypeVar("Trainer", bound=PairTrainer)
@@ -48,13 +48,40 @@ def without_holdout(trainer: Trainer) -> Trainer:
 
 def describe(trainer: PairTrainer) -> str:
     """Return the trainer's name and the settings that are not its defaults: "FCT(epochs=5)"."""
-    changed = [f"{name}={value!r}" for name, value in _changed(trainer).items()]
+    settings = [(field.name, getattr(trainer, field.name), field.default) for field in fields(trainer) if field.repr]
+    changed = [f"{name}={value!r}" for name, value, default in settings if value != default]
     return type(trainer).__name__ + (f"({', '.join(changed)})" if changed else "")
 
 
-def _changed(trainer: PairTrainer) -> Mapping[str, Any]:
-    values = {field.name: (getattr(trainer, field.name), field.default) for field in fields(trainer) if field.repr}
-    return {name: value for name, (value, default) in values.items() if value != default}
+def forward_transform(
+    trainer: PairTrainer,
+    pairs: Pairs,
+    networks: Mapping[str, Network],
+    figures: Mapping[str, Any],
+    settings: Mapping[str, Any] | None = None,
+) -> Artifact:
+    """Make a ForwardTransform of trained networks.
+
+    Args:
+        trainer: Whose name and settings are recorded.
+        pairs: All of the trainer's pairs, those held out too.
+        networks: h, and g where the target's side-information is transformed.
+        figures: Held-out figures.
+        settings: Further settings to record.
+    """
+    return Artifact.create(
+        "ForwardTransform",
+        method=type(trainer).__name__,
+        source=pairs.source_space,
+        target=pairs.target_space,
+        side_source=None if networks["h"].architecture.side_dim is None else pairs.side_source,
+        side_target=pairs.side_target if "g" in networks else None,
+        networks={name: network.architecture for name, network in networks.items()},
+        tensors={f"{name}.{key}": tensor for name, made in networks.items() for key, tensor in made.tensors.items()},
+        settings={**asdict(trainer), **(settings or {})},
+        figures=figures,
+        seen=pairs.seen,
+    )
 
 
 def held_out_figures(
@@ -85,8 +112,15 @@ def held_out_figures(
         "cosine_similarity": float((unit(predicted) * unit(target)).sum(axis=1).mean()),
     }
     predicted, target = predicted[:_MOST_ROWS], target[:_MOST_ROWS]
+    if metric == "cosine":  # vectors without a direction are orthogonal to all others here; a search refuses them
+        predicted, target = unit(predicted), unit(target)
+    named = "dot" if metric == "cosine" else metric or "l2"
     searched = (target, predicted) if transformed == "gallery" else (predicted, target)
-    return figures | _recalls(target, searched, metric or "l2", [k for k in (1, 10) if len(target) > k])
+    true, found, itself = measure(target, target, named), measure(*searched, named), np.arange(len(target))
+    for k in (1, 10):
+        if len(target) > k:
+            figures[f"recall_at_{k}"] = recall_at_k(nearest_rows(found, k, itself), nearest_rows(true, k, itself))
+    return figures
 
 
 def hop_figures(
@@ -118,20 +152,6 @@ def hop_figures(
     figures["kendall_tau"] = agreement(sigma2[some], (apart if error is None else error)[some])
     figures["kendall_tau_l2"] = agreement(sigma2[some], apart[some])
     return figures | shrinkage_figure(sigma2, predicted, held_out.target, metric, held_out.labels)
-
-
-def _recalls(
-    target: FloatArray, searched: tuple[FloatArray, FloatArray], metric: Metric, ks: Sequence[int]
-) -> dict[str, float]:
-    """Share of the true neighbours found by each k; the neighbours of native queries among native vectors are true."""
-    itself = np.arange(len(target))
-    true, found = (_distances(*sides, metric) for sides in ((target, target), searched))
-    return {f"recall_at_{k}": recall_at_k(nearest_rows(found, k, itself), nearest_rows(true, k, itself)) for k in ks}
-
-
-def _distances(queries: FloatArray, gallery: FloatArray, metric: Metric) -> Distances:
-    # Vectors without a direction count as orthogonal to all others here, where a search would refuse them.
-    return measure(unit(queries), unit(gallery), "dot") if metric == "cosine" else measure(queries, gallery, metric)
 
 
 def agreement(one: npt.ArrayLike, other: npt.ArrayLike) -> float:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
 
-from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.artifact import Artifact
 from compatstore.artifacts.network import DEVICE, Execution, Network, Precision
@@ -21,7 +20,7 @@ from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.loop import Batch, Objective, tensor, train_on_pairs
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
-from compatstore.trainers.pairs.trainer import held_out_figures, hop_figures
+from compatstore.trainers.pairs.trainer import forward_transform, held_out_figures, hop_figures
 from compatstore.trainers.pairs.two_branch import Prediction, TwoBranch, fold
 from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, Rule, Share
 from compatstore.trainers.training import OnEpoch, seeded
@@ -29,18 +28,9 @@ from compatstore.trainers.training import OnEpoch, seeded
 AdamOptimiser = Literal["adam", "adamw"]
 HoldOutBy = Literal["row", "class"]
 
-_BATCH = 1024
 # Rows from which the first sigma^2 is taken.
 _STARTING = 4096
 _DEVICE = Rule("cpu, cuda or cuda:<n>", lambda value: DEVICE.fullmatch(value) is not None)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Trained:
-    name: str
-    architecture: Architecture
-    tensors: dict[str, FloatArray]
-    figures: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +72,6 @@ class TransformTraining(ABC):
     side_transform: bool = False
 
     @property
-    def batch_rows(self) -> int:
-        """Largest batch."""
-        return self.batch_size or _BATCH
-
-    @property
     def warmup(self) -> float:
         """Epochs of the warm-up."""
         return self.epochs / 16 if self.warmup_epochs is None else self.warmup_epochs
@@ -120,22 +105,10 @@ class TransformTraining(ABC):
             raise InvalidInput(asked, expected="pairs with target_side", found="none")
         kept, held_out = self.split(pairs)
         objective = self.objective(kept)
-        parts = [self._fit_network("h", kept, held_out, objective, progress)]
-        if self.side_transform:
-            parts.append(self._fit_network("g", kept, held_out, Objective(), progress))
-        return Artifact.create(
-            "ForwardTransform",
-            method=type(self).__name__,
-            source=pairs.source_space,
-            target=pairs.target_space,
-            side_source=None if parts[0].architecture.side_dim is None else pairs.side_source,
-            side_target=pairs.side_target if self.side_transform else None,
-            networks={part.name: part.architecture for part in parts},
-            tensors={f"{part.name}.{key}": tensor for part in parts for key, tensor in part.tensors.items()},
-            settings=asdict(self) | {"resolved": dict(objective.resolved)},
-            figures={part.name: part.figures for part in parts},
-            seen=pairs.seen,
-        )
+        objectives = {"h": objective, "g": Objective()} if self.side_transform else {"h": objective}
+        fitted = {name: self._fit_network(name, kept, held_out, one, progress) for name, one in objectives.items()}
+        networks, figures = {name: made[0] for name, made in fitted.items()}, {n: made[1] for n, made in fitted.items()}
+        return forward_transform(self, pairs, networks, figures, {"resolved": dict(objective.resolved)})
 
     @abstractmethod
     def architecture(self, linear: Architecture) -> Architecture:
@@ -159,36 +132,33 @@ class TransformTraining(ABC):
 
     def _fit_network(
         self, name: str, pairs: Pairs, held_out: Pairs | None, objective: Objective, progress: OnEpoch | None
-    ) -> _Trained:
+    ) -> tuple[Network, dict[str, Any]]:
         rows = self._batch(name, pairs, objective)
         watched = None if held_out is None else self._batch(name, held_out, objective)
         with seeded(self.seed):
-            model = self.network(self._architecture(rows, objective), rows).to(self.torch_device)
+            linear = Architecture(
+                source_dim=rows.source.shape[1],
+                side_dim=None if rows.side is None else rows.side.shape[1],
+                output_dim=rows.target.shape[1],
+                uncertainty=objective.uncertainty,
+                normalise=unit_length(rows.target.numpy()),
+            )
+            model = self.network(self.architecture(linear), rows).to(self.torch_device)
             objective.start(model, rows.take(torch.arange(min(len(rows), _STARTING))).to(self.torch_device))
             last = train_on_pairs(
                 model, rows, self, objective, held_out=watched, network=name, note=objective.note, progress=progress
             )
-        architecture, arrays = model.architecture, {key: tensor.float().numpy() for key, tensor in fold(model).items()}
+        network = Network(model.architecture, {key: tensor.float().numpy() for key, tensor in fold(model).items()})
         figures: dict[str, Any] = {"training_loss": last}
         if watched is not None and held_out is not None:
-            made = Network(architecture, arrays).run(held_out.source, held_out.side, Execution())
+            made = network.run(held_out.source, held_out.side, Execution())
             if name == "g":
                 figures |= held_out_figures(made[0], watched.target.numpy(), None)
             else:
                 prediction = Prediction(torch.from_numpy(made[0]).to(self.torch_device), None)
                 error = objective.error(prediction, watched.to(self.torch_device)).cpu().numpy()
                 figures |= hop_figures(*made, held_out, pairs.target_space.metric, error)
-        return _Trained(name=name, architecture=architecture, tensors=arrays, figures=figures)
-
-    def _architecture(self, rows: Batch, objective: Objective) -> Architecture:
-        linear = Architecture(
-            source_dim=rows.source.shape[1],
-            side_dim=None if rows.side is None else rows.side.shape[1],
-            output_dim=rows.target.shape[1],
-            uncertainty=objective.uncertainty,
-            normalise=unit_length(rows.target.numpy()),
-        )
-        return self.architecture(linear)
+        return network, figures
 
     def _batch(self, name: str, pairs: Pairs, objective: Objective) -> Batch:
         side, head = pairs.side, objective.head

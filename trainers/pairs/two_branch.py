@@ -148,21 +148,16 @@ def _folded(part: str, stack: nn.Sequential) -> Iterator[tuple[str, torch.Tensor
     linears = [module for module in stack if isinstance(module, nn.Linear)]
     norms: list[nn.BatchNorm1d | None] = [module for module in stack if isinstance(module, nn.BatchNorm1d)]
     for index, (linear, norm) in enumerate(zip(linears, norms or [None] * len(linears), strict=True)):
-        scale, shift = _affine(linear.out_features, norm)
         weight = _exact(linear.weight)
         bias = torch.zeros(len(weight), dtype=weight.dtype) if linear.bias is None else _exact(linear.bias)
-        yield f"{part}.{index}.weight", weight * scale[:, None]
-        yield f"{part}.{index}.bias", bias * scale + shift
-
-
-def _affine(width: int, norm: nn.BatchNorm1d | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scale and shift, (width,) each, that a batch normalisation is in evaluation mode."""
-    if norm is None:
-        return torch.ones(width, dtype=torch.float64), torch.zeros(width, dtype=torch.float64)
-    assert norm.running_mean is not None, "built with running statistics"
-    assert norm.running_var is not None, "built with running statistics"
-    scale = _exact(norm.weight) / torch.sqrt(_exact(norm.running_var) + norm.eps)
-    return scale, _exact(norm.bias) - _exact(norm.running_mean) * scale
+        if norm is not None:
+            assert norm.running_mean is not None, "built with running statistics"
+            assert norm.running_var is not None, "built with running statistics"
+            scale = _exact(norm.weight) / torch.sqrt(_exact(norm.running_var) + norm.eps)
+            shift = _exact(norm.bias) - _exact(norm.running_mean) * scale
+            weight, bias = weight * scale[:, None], bias * scale + shift
+        yield f"{part}.{index}.weight", weight
+        yield f"{part}.{index}.bias", bias
 
 
 def _exact(tensor: torch.Tensor) -> torch.Tensor:
