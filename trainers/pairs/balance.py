@@ -71,23 +71,20 @@ def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -
         return Balanced(trainer=replace(trainer, **losses[0]))
     try:
         fitted, held_out = apart(trainer, pairs)
-        test = RetrievalTest(
-            fitted,
-            {"held_out": held_out},
-            k=K,
-            queries=GALLERY,
-            rows=GALLERY,
-            metric=pairs.target_space.metric or "l2",
-            seed=trainer.seed,
-            backfill=True,
-        )
+        sizes, metric = {"k": K, "queries": GALLERY, "rows": GALLERY}, pairs.target_space.metric or "l2"
+        test = RetrievalTest(fitted, {"held_out": held_out}, **sizes, metric=metric, seed=trainer.seed, backfill=True)
         trials, tried = Trials(fitted, test, trainer.seed), dict[str, Setting]()
         shorter = replace(trainer, epochs=max(1, round(EPOCHS * trainer.epochs)), side_transform=False)
 
         def attempt(settings: Setting) -> None:
             name = ", ".join(f"{key} {value:g}" for key, value in settings.items())
             tried[name] = settings
-            trials.attempt(name, replace(shorter, **settings), _named(progress, name))
+
+            def report(at: EpochProgress) -> None:
+                if progress is not None:
+                    progress(replace(at, network=f"{at.network}, {name}"))
+
+            trials.attempt(name, replace(shorter, **settings), report)
 
         for loss in losses:
             attempt({**loss, **batches[0]})
@@ -97,7 +94,9 @@ def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -
                 attempt({**best, **batch})
         comparison = trials.comparison
     except InvalidInput:
-        settings = {**_untried(losses), **batches[0]}
+        # The scale; or of the weights the one after 1, a tenth of the variance.
+        untried = [each for each in losses if each.get("scale") == UNTRIED_SCALE] or losses[1:2] or losses
+        settings = {**untried[0], **batches[0]}
         return Balanced(trainer=replace(trainer, **settings), settings={**settings, "note": NOT_COMPARED})
     settings = dict(tried[comparison.best.name])
     return Balanced(trainer=replace(trainer, **settings), settings=settings, figures={"balance": comparison.to_dict()})
@@ -126,20 +125,3 @@ def _losses(trainer: FastFill, pairs: Pairs) -> list[Setting]:
     variance = float(np.square(pairs.target - pairs.target.mean(axis=0)).sum(axis=1).mean())
     weights = [1.0, *(share * variance for share in VARIANCES if variance > 0)]
     return [{"disc_weight": weight} for weight in dict.fromkeys(weights)]
-
-
-def _untried(losses: Sequence[Setting]) -> Setting:
-    """What is taken where nothing can be compared: of weights the one after 1, a tenth of the variance."""
-    found = [each for each in losses if each.get("scale") == UNTRIED_SCALE]
-    return (found or losses[1:2] or losses)[0]
-
-
-def _named(progress: OnEpoch | None, name: str) -> OnEpoch | None:
-    """Progress that names the candidate."""
-    if progress is None:
-        return None
-
-    def report(at: EpochProgress) -> None:
-        progress(replace(at, network=f"{at.network}, {name}"))
-
-    return report

@@ -95,7 +95,7 @@ class _Layers:
         """Add B [z; x] + c, which folds into the last layer and a linear map of the input."""
         raw, dim, layers = self.raw(pairs), self.architecture.output_dim, self.architecture
         inputs = np.concatenate([raw, pairs.source, *([] if pairs.side is None else [pairs.side])], axis=1)
-        wanted = pairs.target * _lengths(raw) if layers.normalise else pairs.target
+        wanted = pairs.target * np.linalg.norm(raw, axis=1, keepdims=True) if layers.normalise else pairs.target
         weight, bias = _ridge(inputs, wanted - raw)
         gain: FloatArray = np.eye(dim, dtype=np.float32) + weight[:, :dim]
         last = f"mixer.{len(layers.mixer)}"
@@ -115,7 +115,7 @@ class _Layers:
         if self.architecture.uncertainty is not True:
             return self
         raw = self.raw(pairs)
-        made = raw / _lengths(raw) if self.architecture.normalise else raw
+        made = raw / np.linalg.norm(raw, axis=1, keepdims=True) if self.architecture.normalise else raw
         errors = np.square(pairs.target - made).mean(axis=1, keepdims=True)
         weight, bias = _ridge(raw, np.log(np.maximum(errors, np.finfo(np.float32).tiny)).astype(np.float32))
         return replace(self, tensors={**self.tensors, "log_sigma2.weight": weight, "log_sigma2.bias": bias})
@@ -124,8 +124,3 @@ class _Layers:
 def _ridge(inputs: FloatArray, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
     ridge = Ridge(penalties=PENALTIES).solve(Pairs(inputs, outputs)).tensors
     return ridge["mixer.0.weight"].astype(np.float32), ridge["mixer.0.bias"].astype(np.float32)
-
-
-def _lengths(vectors: FloatArray) -> FloatArray:
-    lengths: FloatArray = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return lengths

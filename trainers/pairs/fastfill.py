@@ -133,7 +133,7 @@ def alignment(
         note = _NO_LABELS if loss != "l2" else ""
         resolved |= {"loss": "l2", "note": note}
         return Objective(inverse_lambda=inverse_lambda, beta=beta, resolved=resolved, note=note)
-    through = method.through_head(pairs)
+    through = HeadTraining.objective(method, pairs)
     return Objective(
         error=through.error if loss == "disc" else _plus_distance(through.error, disc_weight),
         inverse_lambda=inverse_lambda,

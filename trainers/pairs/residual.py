@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -210,16 +209,8 @@ class QueryAdapter:
         """
         kept, held_out = pairs.split(self.holdout, self.seed) if self.holdout else (pairs, None)
         learned = without_holdout(self.form).fit(reversed_pairs(kept), progress)
-        adapter = self._adapter(pairs, learned, learned.manifest.figures)
-        if held_out is None:
-            return adapter
-        adapted = adapter.apply(held_out.target).vectors
-        measured = held_out_figures(adapted, held_out.source, held_out.source_space.metric, transformed="queries")
         figures = learned.manifest.figures
-        return self._adapter(pairs, learned, {**figures, "h": {**figures.get("h", {}), **measured}})
-
-    def _adapter(self, pairs: Pairs, learned: Artifact, figures: Mapping[str, Any]) -> Artifact:
-        return Artifact.create(
+        adapter = Artifact.create(
             "QueryAdapter",
             method=learned.manifest.method,
             source=pairs.source_space,
@@ -230,6 +221,11 @@ class QueryAdapter:
             figures=figures,
             seen=pairs.seen,
         )
+        if held_out is None:
+            return adapter
+        adapted = adapter.apply(held_out.target).vectors
+        measured = held_out_figures(adapted, held_out.source, held_out.source_space.metric, transformed="queries")
+        return adapter.amended(figures={**figures, "h": {**figures.get("h", {}), **measured}})
 
 
 def reversed_pairs(pairs: Pairs) -> Pairs:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.arrays import Doubles, FloatArray, Positions
+from compatstore.arrays import Doubles, FloatArray
 from compatstore.artifacts.shrinkage import FIGURE, Shrinkage
 from compatstore.evaluation import rank_queries
 from compatstore.evaluation.curve import native_rows
@@ -77,16 +77,12 @@ def shrinkage_of(
         factors = (kept / mean**level) ** power
         tried.append(Shrinkage(at, tuple(map(float, factors)), exponent=power, level=level))
     some = slice(_MOST_ROWS)
-    told = None if labels is None else labels[some]
-    trial = _Backfill(sigma2[some], transformed[some], native[some], told, shares)
-    return tried[_surest([trial.found(one) for one in tried], 0.0 if _tell(told) else _SURE_BY_NEIGHBOURS)]
-
-
-def _surest(found: Sequence[Doubles], sure: float) -> int:
-    """Which gains most over the first, `sure` standard errors below: what each query, (q,) float64, finds by each."""
-    gains = np.stack(found) - found[0]
+    trial = _Backfill(sigma2[some], transformed[some], native[some], None if labels is None else labels[some], shares)
+    scores = np.stack([trial.found(one) for one in tried])
+    gains = scores - scores[0]
     errors = gains.std(axis=1, ddof=1) / np.sqrt(gains.shape[1])
-    return int(np.argmax(gains.mean(axis=1) - sure * errors))
+    least = gains.mean(axis=1) - (_SURE_BY_NEIGHBOURS if trial.labels is None else 0.0) * errors
+    return tried[int(np.argmax(least))]
 
 
 def cross_fitted_factors(
@@ -181,46 +177,30 @@ class _Backfill:
         self._sigma2, self._transformed, self._native = sigma2, transformed, native
         order = np.argsort(-sigma2, kind="stable")
         self._steps = [native_rows(order, share) for share in shares]
-        self._finding = _finding(native, labels)
+        counts = np.zeros(0) if labels is None else np.unique(labels, return_counts=True)[1]
+        # Classes rank if some of them have several rows and not all.
+        self.labels = labels if len(counts) > 1 and counts.max() > 1 else None
+        ks = () if self.labels is not None else [k for k in (1, 10) if len(native) > k]
+        self._rows = np.arange(len(native))
+        self._neighbours = {k: nearest_rows(measure(native, native, "dot"), k, self._rows) for k in ks}
 
     def found(self, shrinkage: Shrinkage) -> Doubles:
-        """What each query finds, (q,) float64, in the mean over the shares."""
-        doubted = self._transformed * shrinkage.at(self._sigma2)[:, None].astype(np.float32)
-        steps = [np.where(native[:, None], self._native, doubted) for native in self._steps]
-        found: Doubles = np.mean([self._finding(gallery) for gallery in steps], axis=0)
+        """Return the score of each query, (q,) float64, in the mean over the shares."""
+        shrunk = self._transformed * shrinkage.at(self._sigma2)[:, None].astype(np.float32)
+        steps = [np.where(native[:, None], self._native, shrunk) for native in self._steps]
+        found: Doubles = np.mean([self._score(gallery) for gallery in steps], axis=0)
         return found
 
-
-def _tell(labels: npt.NDArray[np.generic] | None) -> bool:
-    """Whether some of these classes, (n,), have several rows and do not have all."""
-    counts = np.zeros(0) if labels is None else np.unique(labels, return_counts=True)[1]
-    return len(counts) > 1 and bool(counts.max() > 1)
-
-
-def _finding(native: FloatArray, labels: npt.NDArray[np.generic] | None) -> Callable[[FloatArray], Doubles]:
-    """What says how well each native vector finds transformed ones, its item's own left out: (n, d) -> (q,) float64."""
-    rows = np.arange(len(native))
-    if labels is not None and _tell(labels):
-
-        def of_classes(gallery: FloatArray) -> Doubles:
-            found = rank_queries(native, gallery, labels, labels, rows, rows, metric="dot")
-            each: Doubles = (found.first_match == 1) + found.average_precision
-            return each[found.counted]
-
-        return of_classes
-    ks = [k for k in (1, 10) if len(native) > k]
-    true = {k: nearest_rows(measure(native, native, "dot"), k, rows) for k in ks}
-
-    def of_neighbours(gallery: FloatArray) -> Doubles:
-        distances = measure(native, gallery, "dot")
-        recalls: Doubles = np.stack([_shared(nearest_rows(distances, k, rows), true[k]) / k for k in ks])
-        summed: Doubles = recalls.sum(axis=0)
-        return summed
-
-    return of_neighbours
-
-
-def _shared(one: Positions, other: Positions) -> npt.NDArray[np.int64]:
-    """How many rows each query has in both lists, (q, k) without repeats: (q,)."""
-    shared: npt.NDArray[np.int64] = (one[:, :, None] == other[:, None, :]).sum(axis=(1, 2))
-    return shared
+    def _score(self, gallery: FloatArray) -> Doubles:
+        """CMC-1 and AP of each query among other items, or its recalls of native neighbours: (n, d) -> (q,) float64."""
+        if self.labels is not None:
+            ranking = rank_queries(
+                self._native, gallery, self.labels, self.labels, self._rows, self._rows, metric="dot"
+            )
+            each: Doubles = (ranking.first_match == 1) + ranking.average_precision
+            return each[ranking.counted]
+        distances, recalls = measure(self._native, gallery, "dot"), np.zeros(len(gallery))
+        for k, true in self._neighbours.items():
+            found = nearest_rows(distances, k, self._rows)
+            recalls += (found[:, :, None] == true[:, None, :]).sum(axis=(1, 2)) / k
+        return recalls

@@ -62,8 +62,8 @@ class PairSource:
         rows: Number of its rows.
         ids: (n,) of its rows; None of a file that has none.
         vectors: Reads the vectors of some rows: (m, d).
-        side: The same of side-information, or None.
-        labels: The same of labels, or None.
+        side: Reads their side-information; gives None if there is none.
+        labels: Reads their labels; gives None if there are none.
         version: The version of the vectors, or None where that is not known.
         in_gallery: True if it is read from a gallery.
     """
@@ -72,8 +72,8 @@ class PairSource:
     rows: int
     ids: AnyArray | None
     vectors: Callable[[Positions], AnyArray]
-    side: Callable[[Positions], AnyArray | None] | None = None
-    labels: Callable[[Positions], AnyArray] | None = None
+    side: Callable[[Positions], AnyArray | None] = lambda rows: None
+    labels: Callable[[Positions], AnyArray | None] = lambda rows: None
     version: EmbeddingVersion | None = None
     in_gallery: bool = False
 
@@ -107,12 +107,8 @@ def match_pairs(
     """
     rows, others = _join(left, right, missing)
     ids = None if left.ids is None or right.ids is None else left.ids[rows]
-    classes = None
-    if labels is not None and ids is not None:
-        classes = labels(ids)
-    elif left.labels is not None:
-        classes = left.labels(rows)
-    elif right.labels is not None:
+    classes = labels(ids) if labels is not None and ids is not None else left.labels(rows)
+    if classes is None:
         classes = right.labels(others)
     pairs = Pairs(
         left.vectors(rows),
@@ -143,11 +139,8 @@ def _join(left: PairSource, right: PairSource, missing: str) -> tuple[Positions,
             raise InvalidInput("pair rows by position", expected=expected, found=f"{right.rows}", fix=fix)
         return np.arange(left.rows), np.arange(left.rows)
     if left.rows and right.rows and left.ids.dtype.kind != right.ids.dtype.kind:
-        raise InvalidInput(
-            asked,
-            expected=f"ids of one type, as {first_offenders(left.ids.tolist(), 2)}",
-            found=f"{first_offenders(right.ids.tolist(), 2)}",
-        )
+        some, others = (first_offenders(ids.tolist(), 2) for ids in (left.ids, right.ids))
+        raise InvalidInput(asked, expected=f"ids of one type, as {some}", found=others)
     if missing == "refuse" and not in_gallery:
         for one, known, needed in ((left, left.ids, right.ids), (right, right.ids, left.ids)):
             lacking = needed[~np.isin(needed, known)].tolist()
@@ -159,18 +152,18 @@ def _join(left: PairSource, right: PairSource, missing: str) -> tuple[Positions,
                     found=f"missing: {first_offenders(lacking)}",
                     fix=f"Pair the others: {drop}.",
                 )
-    shared, rows, others = np.intersect1d(left.ids, right.ids, assume_unique=True, return_indices=True)
-    if not len(shared):
+    _, rows, matches = np.intersect1d(left.ids, right.ids, assume_unique=True, return_indices=True)
+    if not len(rows):
         found, fix = f"none among {left.rows} and {right.rows}", _elsewhere() if in_gallery else ""
         raise InvalidInput(asked, expected="items that have both", found=found, fix=fix)
     order = np.argsort(rows)
-    return rows[order], others[order]
+    return rows[order], matches[order]
 
 
 def _side(found: PairSource, path: FilePath | None, rows: Positions) -> AnyArray | None:
     """Side-information: of the file that is named, or else what the source itself has."""
     if path is None:
-        return None if found.side is None else found.side(rows)
+        return found.side(rows)
     beside, asked = from_file(path), f"read side-information from {fspath(path)}"
     if beside.ids is None or found.ids is None:
         if beside.rows != found.rows or found.in_gallery:
@@ -247,15 +240,15 @@ def _of_version(gallery: GalleryOfPairs, name: str) -> PairSource:
         raise NotFound(f"train on {name}", expected=expected, found="none", fix=_elsewhere(), kind="version") from error
 
     def side(rows: Positions) -> AnyArray | None:
-        values = gallery.vectors(ids[rows].tolist(), name, side=True)
-        return None if np.isnan(values).any() else values
+        values = None if version.side_dim is None else gallery.vectors(ids[rows].tolist(), name, side=True)
+        return None if values is None or np.isnan(values).any() else values
 
     return PairSource(
         what=f"{name} (native)",
         rows=len(ids),
         ids=ids,
         vectors=lambda rows: gallery.vectors(ids[rows].tolist(), name),
-        side=None if version.side_dim is None else side,
+        side=side,
         version=version,
         in_gallery=True,
     )
@@ -278,14 +271,13 @@ def _of_column(gallery: GalleryOfPairs, name: str, version: EmbeddingVersion | N
 def from_file(path: FilePath, version: EmbeddingVersion | None = None) -> PairSource:
     """A file of vectors, perhaps with ids, labels and side-information; errors as of `read_vectors`."""
     arrays = read_vectors(path)
-    side, labels = arrays.get(SIDE), arrays.get(LABEL)
     return PairSource(
         what=fspath(path),
         rows=len(arrays[VECTOR]),
         ids=arrays.get(ID),
         vectors=lambda rows: arrays[VECTOR][rows],
-        side=None if side is None else lambda rows: side[rows],
-        labels=None if labels is None else lambda rows: labels[rows],
+        side=lambda rows: arrays[SIDE][rows] if SIDE in arrays else None,
+        labels=lambda rows: arrays[LABEL][rows] if LABEL in arrays else None,
         version=version,
     )
 

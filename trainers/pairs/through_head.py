@@ -18,7 +18,6 @@ from compatstore.trainers.pairs.pairs import Pairs, unit_length
 from compatstore.trainers.pairs.training import TransformTraining
 from compatstore.trainers.pairs.two_branch import (
     UNKNOWN,
-    Head,
     Prediction,
     class_means,
     given_head,
@@ -67,23 +66,27 @@ class HeadTraining(TransformTraining):
         return getattr(self, "loss", "disc") != "l2"
 
     def objective(self, pairs: Pairs) -> Objective:
-        """Return the loss through the head.
+        """Choose the head and its loss for these pairs.
 
         Raises:
             InvalidInput: The pairs lack labels, or a label is no row of the given head.
         """
-        return self.through_head(pairs)
-
-    def through_head(self, pairs: Pairs) -> Objective:
-        """Choose the head and its loss for these pairs; errors as in `objective`."""
         disc = self.disc_of(pairs)
-        head = self._head(pairs, disc)
+        if self.head == "given" or (self.head is None and pairs.head is not None):
+            head = given_head(pairs)
+        elif disc != "cross-entropy":
+            head = class_means(pairs)
+        else:
+            head = logistic_regression(
+                pairs, label_smoothing=self.label_smoothing, seed=self.seed, device=self.torch_device
+            )
         rows, resolved = tensor(head.rows).to(self.torch_device), {"disc": disc, "head": head.origin}
         if disc == "cross-entropy":
             error = cross_entropy(rows, label_smoothing=self.label_smoothing)
             return Objective(error=error, head=head, resolved=resolved)
-        scale = _SCALE if self.scale is None else self.scale
-        margin = self.margin_of(pairs)
+        scale, margin, own = self.scale or _SCALE, self.margin, pairs.head_loss
+        if margin is None:
+            margin = own.margin if own is not None and own.kind == disc else _MARGINS[disc]
         error = margin_loss(rows, margin=margin, scale=scale, kind=disc)
         return Objective(error=error, head=head, resolved={**resolved, "margin": margin, "scale": scale})
 
@@ -91,23 +94,6 @@ class HeadTraining(TransformTraining):
         """The loss through the head on these pairs."""
         own = pairs.head_loss.kind if pairs.head_loss else None
         return self.disc or own or ("arcface" if unit_length(pairs.target) else "cross-entropy")
-
-    def margin_of(self, pairs: Pairs) -> float:
-        """The margin of that loss on these pairs."""
-        disc, own = self.disc_of(pairs), pairs.head_loss
-        if self.margin is not None:
-            return self.margin
-        return own.margin if own is not None and own.kind == disc else _MARGINS.get(disc, 0.0)
-
-    def _head(self, pairs: Pairs, disc: Discrimination) -> Head:
-        """Take the given head or fit one: means of classes for a loss of cosines, else a logistic regression."""
-        if self.head == "given" or (self.head is None and pairs.head is not None):
-            return given_head(pairs)
-        if disc != "cross-entropy":
-            return class_means(pairs)
-        return logistic_regression(
-            pairs, label_smoothing=self.label_smoothing, seed=self.seed, device=self.torch_device
-        )
 
 
 def cross_entropy(head: torch.Tensor, *, label_smoothing: float) -> Loss:
