@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from compatstore.artifacts.architecture import Architecture
@@ -45,13 +45,7 @@ class Space:
     @classmethod
     def of(cls, version: EmbeddingVersion) -> Space:
         """Describe the space of an embedding version."""
-        return cls(
-            dim=version.dim,
-            name=version.name,
-            fingerprint=version.fingerprint,
-            metric=version.metric,
-            normalised=version.normalised,
-        )
+        return cls(**{field.name: getattr(version, field.name) for field in fields(cls)})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -170,9 +170,11 @@ class TorchRunner:
             found = f"{torch.cuda.device_count()} CUDA devices on this machine"
             raise InvalidInput("apply an artifact", expected=f"device {device}", found=found)
         self._inner = torch.bfloat16 if precision == "bfloat16" else torch.float32
-        self._last = f"mixer.{len(architecture.mixer)}"
+        wide = (f"mixer.{len(architecture.mixer)}.", "skip.", "skip_side.", "log_sigma2.", "mixer.0.gamma")
         self._tensors = {
-            name: torch.from_numpy(np.array(tensor)).to(self._device, self._dtype_of(name))
+            name: torch.from_numpy(np.array(tensor)).to(
+                self._device, torch.float32 if name.startswith(wide) else self._inner
+            )
             for name, tensor in tensors.items()
         }
 
@@ -225,17 +227,9 @@ class TorchRunner:
 
     def unit(self, output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Scale to unit length; what overflows becomes NaN, not zero."""
-        import torch
-
-        lengths = output.norm(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
-        return output / torch.where(lengths.isfinite(), lengths, torch.nan), lengths
+        lengths = output.norm(dim=1, keepdim=True).clamp_min(float(np.finfo(np.float32).tiny))
+        return output / lengths.where(lengths.isfinite(), np.nan), lengths
 
     def log_inverse_square(self, lengths: torch.Tensor) -> torch.Tensor:
         """Log sigma^2 of lengths."""
         return lengths.log() * -2
-
-    def _dtype_of(self, name: str) -> torch.dtype:
-        import torch
-
-        makes_output = name.startswith((f"{self._last}.", "skip.", "skip_side.", "log_sigma2.", "mixer.0.gamma"))
-        return torch.float32 if makes_output else self._inner

@@ -166,7 +166,14 @@ class BT2(CompatibleTraining):
         """
         require_classes(images, held_out)
         asked = "train BT2 against given vectors"
-        self._require_version(asked, source)
+        if source.metric != self.metric:
+            fix = f'Set metric="{source.metric}".'
+            raise InvalidInput(asked, expected=f"a source of metric {self.metric}", found=source.metric, fix=fix)
+        if self.metric != "cosine" and not source.normalised:
+            raise InvalidInput(asked, expected=f"vectors of unit length, for {self.metric}", found="of any length")
+        if source.dim > self.dim or self.extra > source.dim:
+            expected = f"dim of at least the source's {source.dim}, and extra of at most that"
+            raise InvalidInput(asked, expected=expected, found=f"dim={self.dim}, extra={self.extra}")
         vectors = _one_each(asked, vectors, source.dim, images)
         if held_out_vectors is not None:
             if held_out is None:
@@ -200,17 +207,6 @@ class BT2(CompatibleTraining):
             raise InvalidInput("train BT2", expected=expected, found=f"{target.encoder.dim}")
         encoder = (target or self.independent().fit(images, progress=progress)).encoder
         return FrozenSource(encoder, self.target_dim), encoder.fingerprint
-
-    def _require_version(self, asked: str, source: EmbeddingVersion) -> None:
-        """Refuse a source that the first values of these embeddings cannot be compared with."""
-        if source.metric != self.metric:
-            fix = f'Set metric="{source.metric}".'
-            raise InvalidInput(asked, expected=f"a source of metric {self.metric}", found=source.metric, fix=fix)
-        if self.metric != "cosine" and not source.normalised:
-            raise InvalidInput(asked, expected=f"vectors of unit length, for {self.metric}", found="of any length")
-        if source.dim > self.dim or self.extra > source.dim:
-            expected = f"dim of at least the source's {source.dim}, and extra of at most that"
-            raise InvalidInput(asked, expected=expected, found=f"dim={self.dim}, extra={self.extra}")
 
     def independent(self) -> Independent:
         """Return the trainer of the independent target: the same settings, without a source."""
@@ -264,15 +260,16 @@ class BT2Objective(Classification):
     def forward(self, pixels: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Loss of a batch, ()."""
         views = self.views(pixels)
-        assert self.source is not None
-        return self.loss_of(views, labels, self.source(views)[:, : self.source.source_dim])
-
-    def loss_of(self, views: torch.Tensor, labels: torch.Tensor, of_source: torch.Tensor) -> torch.Tensor:
-        """Loss of views (b, c, s, s), given the source's vectors of the same items, (b, n)."""
+        labels, of_source = self.known_of(views, labels)
         parts = self.bases.parts(self.preprocessing.scale(views))
         goal = None if self.goal is None else self.goal(views)
         with torch.autocast(views.device.type, enabled=False):
             return self.loss(Parts(*(part.float() for part in parts)), labels, of_source, goal)
+
+    def known_of(self, views: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Classes (b,) of a batch, and the source's vectors of its items, (b, n)."""
+        assert self.source is not None
+        return labels, self.source(views)[:, : self.source.source_dim]
 
     def loss(
         self, parts: Parts, labels: torch.Tensor, of_source: torch.Tensor, goal: torch.Tensor | None
@@ -337,9 +334,9 @@ class AcrossObjective(BT2Objective):
         super().__init__(method, network, preprocessing, rows, None, goal)
         self.labels, self.vectors = nn.Buffer(labels, persistent=False), nn.Buffer(vectors, persistent=False)
 
-    def forward(self, pixels: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Loss of a batch, ()."""
-        return self.loss_of(self.views(pixels), self.labels[positions], self.vectors[positions])
+    def known_of(self, views: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Look up classes and vectors by the positions of the images, which are given as labels."""
+        return self.labels[labels], self.vectors[labels]
 
 
 def _one_each(asked: str, vectors: FloatArray, dim: int, images: Images) -> FloatArray:

@@ -87,7 +87,15 @@ class Checkpoint:
             raise refused(f"continue from {self.path}", self.path, error) from error
         except Exception as error:  # whatever safetensors, torch and JSON raise for other bytes
             raise self.corrupt(f"{type(error).__name__}: {error}"[:200]) from error
-        self._require_same(description.belongs_to)
+        found, expected = description.belongs_to, json.loads(json.dumps(self.belongs_to))
+        differ = [name for name in {**expected, **found} if expected.get(name) != found.get(name)]
+        if differ:
+            raise Incompatible(
+                f"continue from {self.path}",
+                expected=", ".join(f"{name} {expected.get(name)!r}" for name in differ),
+                found=", ".join(f"{found.get(name)!r}" for name in differ),
+                fix="Train with the same settings and data, or remove the file to start from the beginning.",
+            )
         return tensors, description.note
 
     @property
@@ -106,17 +114,6 @@ class Checkpoint:
             self._unfinished.unlink(missing_ok=True)  # another process of the same training may have been faster
         except OSError as error:
             raise refused(asked, self.path.parent, error) from error
-
-    def _require_same(self, found: Mapping[str, Any]) -> None:
-        expected = json.loads(json.dumps(self.belongs_to))
-        differ = [name for name in {**expected, **found} if expected.get(name) != found.get(name)]
-        if differ:
-            raise Incompatible(
-                f"continue from {self.path}",
-                expected=", ".join(f"{name} {expected.get(name)!r}" for name in differ),
-                found=", ".join(f"{found.get(name)!r}" for name in differ),
-                fix="Train with the same settings and data, or remove the file to start from the beginning.",
-            )
 
     def corrupt(self, found: str) -> CorruptArtifact:
         """Make the error for a file that is not a checkpoint of this format."""

@@ -117,13 +117,6 @@ def _relative(asked: str, images: Images, folder: Path) -> list[str]:
         raise InvalidInput(asked, expected=f"paths below {folder}", found=str(error)) from error
 
 
-def _adapts_vectors_alone(adaptation: object) -> bool:
-    """Whether it is an artifact that transforms a gallery without side-information."""
-    if not isinstance(adaptation, Artifact):
-        return False
-    return adaptation.behaviour.acts_on == "gallery" and adaptation.manifest.side_source is None
-
-
 @checked_fields
 @checked
 @dataclass(frozen=True, eq=False)
@@ -143,7 +136,11 @@ class Refreshed:
 
     def __post_init__(self) -> None:
         given = list(self.adaptations)
-        if not given or not all(map(_adapts_vectors_alone, given)):
+        fitting = [
+            isinstance(one, Artifact) and one.behaviour.acts_on == "gallery" and one.manifest.side_source is None
+            for one in given
+        ]
+        if not given or not all(fitting):
             found = ", ".join(getattr(one, "kind", type(one).__name__) for one in given) or "none"
             expected = "adaptations of the kind ForwardTransform that read no side-information"
             raise InvalidInput("describe a refreshed gallery", expected=expected, found=found)

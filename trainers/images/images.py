@@ -123,7 +123,11 @@ class Images:
             NotFound: A class is unknown.
             InvalidInput: A class is named twice, or none of them has an image.
         """
-        names = [self._class_name(item) for item in classes]
+        names: list[str] = []
+        for item in classes:
+            if not (item in self.class_names if isinstance(item, str) else 0 <= item < len(self.class_names)):
+                raise NotFound("choose classes", expected=f"of {', '.join(self.class_names)}", found=repr(item))
+            names.append(item if isinstance(item, str) else self.class_names[item])
         if len(set(names)) < len(names):
             raise InvalidInput("choose classes", expected="each class once", found=", ".join(names))
         old_to_new = np.full(len(self.class_names), -1)
@@ -205,12 +209,6 @@ class Images:
             multiprocessing_context="spawn" if workers else None,
             persistent_workers=workers > 0,
         )
-
-    def _class_name(self, item: str | int) -> str:
-        known = item in self.class_names if isinstance(item, str) else 0 <= item < len(self.class_names)
-        if not known:
-            raise NotFound("choose classes", expected=f"of {', '.join(self.class_names)}", found=repr(item))
-        return item if isinstance(item, str) else self.class_names[item]
 
 
 def _holds_images(images: npt.NDArray[np.uint8] | Sequence[object]) -> bool:

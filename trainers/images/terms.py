@@ -233,7 +233,9 @@ def contrast(target: torch.Tensor, source: torch.Tensor, labels: torch.Tensor, t
 class LCEAlignment(CompatibleTraining):
     """Learning compatible embeddings without a transform (Meng et al., ICCV 2021, arXiv 2108.01958).
 
-    The transform of the same paper, trained on pairs, is `LCE`.
+    The terms are the mean squared difference of the values of unit class rows and unit source centres, and the mean
+    over the batch of `max(0, b_y - cos(e, c_y))`, the distance of an item outside of its class's boundary b. The
+    transform of the same paper, trained on pairs, is `LCE`.
 
     Args:
         alignment: Weight of the distance between the target's class rows and the source's class centres, >= 0.
@@ -251,8 +253,10 @@ class LCEAlignment(CompatibleTraining):
         centres, cosines = centres_and_boundaries(known.features, known.labels, len(known.rows))
 
         def loss(views: Views, centres: torch.Tensor, cosines: torch.Tensor) -> torch.Tensor:
-            outside = boundary_loss(views.embeddings, views.labels, centres, cosines)
-            return self.alignment * alignment_loss(head.rows, centres) + self.boundary * outside
+            apart = functional.mse_loss(functional.normalize(head.rows, dim=1), centres)
+            found = functional.cosine_similarity(views.embeddings, centres[views.labels])
+            outside = (cosines[views.labels] - found).clamp_min(0).mean()
+            return self.alignment * apart + self.boundary * outside
 
         return CompatibilityTerm(loss, centres=centres, cosines=cosines)
 
@@ -276,26 +280,3 @@ def centres_and_boundaries(
     cosines = (directions * centres[labels]).sum(dim=1)
     least = torch.full((classes,), torch.inf).scatter_reduce(0, labels, cosines, "amin")
     return centres, least.where(least < torch.inf, -torch.inf)
-
-
-def alignment_loss(rows: torch.Tensor, centres: torch.Tensor) -> torch.Tensor:
-    """Mean squared difference of values of unit rows and centres: (classes, dim) twice -> ()."""
-    return functional.mse_loss(functional.normalize(rows, dim=1), centres)
-
-
-def boundary_loss(
-    embeddings: torch.Tensor, labels: torch.Tensor, centres: torch.Tensor, cosines: torch.Tensor
-) -> torch.Tensor:
-    """Mean over the batch of `max(0, b_y - cos(e, c_y))`: how far an item lies outside of its class's boundary.
-
-    Args:
-        embeddings: (b, dim) float32, of the target.
-        labels: (b,) int64.
-        centres: (classes, dim) float32, of unit length.
-        cosines: (classes,) float32: the boundaries b.
-
-    Returns:
-        () float32.
-    """
-    found = functional.cosine_similarity(embeddings, centres[labels])
-    return (cosines[labels] - found).clamp_min(0).mean()

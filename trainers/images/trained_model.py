@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,15 @@ class TrainedModel:
         if not os.path.isdir(path):  # False for a name that is too long, where `Path.is_dir` raises
             fix = f"Check the path, or train one: {next_step.training('independent', out=str(path))}"
             raise NotFound(f"load model {path}", expected="a folder written by save", found="none", fix=fix)
-        description = _description(path)
+        try:
+            values = parse((path / DESCRIPTION).read_bytes())
+            if values["format"] != FORMAT:
+                raise Malformed(f"format {values['format']!r:.60}")
+            description = read_record(_Description, values, "description")
+        except PermissionError as error:
+            raise refused(f"load model {path}", path / DESCRIPTION, error) from error
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise _corrupt(path, f"{DESCRIPTION}: {type(error).__name__}: {error}") from error
         for name in (ENCODER, HEAD):
             if not is_file(path / name) or _digest(path / name) != description.files.get(name):
                 raise _corrupt(path, f"{name} missing, truncated or edited")
@@ -119,8 +127,7 @@ class TrainedModel:
 
     def space(self, metric: Metric) -> Space:
         """Describe the space of `version(name, metric=metric)`; the name is not part of it."""
-        version = self.version("version", metric=metric)
-        return Space(dim=version.dim, fingerprint=version.fingerprint, metric=metric, normalised=version.normalised)
+        return replace(Space.of(self.version("version", metric=metric)), name=None)
 
     def _write(self, folder: Path) -> None:
         (folder / ENCODER).write_bytes(self.encoder.to_bytes())
@@ -162,18 +169,6 @@ class _Description:
     figures: Mapping[str, Any]
     files: Mapping[str, str]
     head_loss: HeadLoss | None = None
-
-
-def _description(path: Path) -> _Description:
-    try:
-        values = parse((path / DESCRIPTION).read_bytes())
-        if values["format"] != FORMAT:
-            raise Malformed(f"format {values['format']!r:.60}")
-        return read_record(_Description, values, "description")
-    except PermissionError as error:
-        raise refused(f"load model {path}", path / DESCRIPTION, error) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _corrupt(path, f"{DESCRIPTION}: {type(error).__name__}: {error}") from error
 
 
 def _digest(file: Path) -> str:

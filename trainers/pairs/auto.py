@@ -86,7 +86,11 @@ class Auto:
         best, table = trials.best, trials.comparison
         fitted = without_holdout(best.trainer).fit(pairs, progress)
         manifest = fitted.manifest
-        own = {**manifest.figures.get("h", {}), **best.candidate.figures, **_expected_cosines(best.artifact, held_out)}
+        own: dict[str, object] = {**manifest.figures.get("h", {}), **best.candidate.figures}
+        made = best.artifact.apply(held_out.source, side_for(best.artifact, held_out))
+        if made.uncertainty is not None:
+            metric = held_out.target_space.metric
+            own |= shrinkage_figure(made.uncertainty, made.vectors, held_out.target, metric, held_out.labels)
         settings = asdict(self) | {"candidates": [describe(trainer) for trainer in self.candidates]}
         return fitted.amended(
             settings={**manifest.settings, "auto": settings},
@@ -117,12 +121,3 @@ class Auto:
             return fitted, {"held_out": held_out}
         fitted, seen = fitted.split(self.holdout, self.seed)
         return fitted, {"seen": seen, "unseen": held_out}
-
-
-def _expected_cosines(artifact: Artifact, held_out: Pairs) -> Mapping[str, object]:
-    """What the sigma^2 of the first fit says of cosines on rows that it has not seen."""
-    made = artifact.apply(held_out.source, side_for(artifact, held_out))
-    if made.uncertainty is None:
-        return {}
-    metric = held_out.target_space.metric
-    return shrinkage_figure(made.uncertainty, made.vectors, held_out.target, metric, held_out.labels)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -23,11 +22,10 @@ AREA = "area"
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of native rows
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Outcome:
+class Outcome(NamedTuple):
     """Scores of the queries in the gallery of one transform.
 
-    Args:
+    Attributes:
         scores: By figure ("recall_at_10", "cmc_1", "map"), each query's own, (q,) float64; NaN for a query
             without a correct item. Of a backfill also by "area_cmc_1" and so on, and "area", which decides.
         cosine: Mean cosine similarity of transformed to native held-out rows.
@@ -139,7 +137,9 @@ class RetrievalTest:
         gallery = np.concatenate([part.vectors for part in moved])
         scores = self._searched(gallery)
         if self._backfill:
-            orders = [_by_sigma(part.uncertainty, len(part.vectors)) for part in moved]
+            # Rows come in random order, so that rows without a sigma^2 do.
+            sigma2 = [np.zeros(len(part.vectors)) if part.uncertainty is None else part.uncertainty for part in moved]
+            orders = [np.argsort(-each, kind="stable") for each in sigma2]
             steps = [np.concatenate([native_rows(order, share) for order in orders]) for share in SHARES[1:]]
             filled = [self._searched(np.where(native[:, None], self._target, gallery)) for native in steps]
             for name in tuple(scores):
@@ -149,7 +149,7 @@ class RetrievalTest:
             scores[AREA] = np.mean([scores[f"{AREA}_{name}"] for name in decide], axis=0)
         made, native = gallery[: self._held_out], self._target[: self._held_out]
         cosines = np.einsum("nd,nd->n", unit(made), unit(native), dtype=np.float64)
-        return Outcome(scores=scores, cosine=float(cosines.mean()))
+        return Outcome(scores, float(cosines.mean()))
 
     def _searched(self, gallery: FloatArray) -> dict[str, Doubles]:
         """Search a gallery with every query: figure -> (q,) float64."""
@@ -184,8 +184,3 @@ class RetrievalTest:
 def side_for(artifact: Artifact, pairs: Pairs) -> FloatArray | None:
     """The side-information that an artifact reads."""
     return None if artifact.manifest.side_source is None else pairs.side
-
-
-def _by_sigma(sigma2: FloatArray | None, rows: int) -> Positions:
-    """Rows in the order of their backfill; they come in random order, so that equals do."""
-    return np.arange(rows) if sigma2 is None else np.argsort(-sigma2, kind="stable")
