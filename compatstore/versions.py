@@ -35,12 +35,9 @@ def require_usable_name(name: str, asked: str) -> None:
         InvalidInput: It is a word of `add`, or so long that no file could have it in its name.
     """
     if name in WORDS or len(name) > LONGEST_NAME:
-        raise InvalidInput(
-            asked,
-            expected=f"a name of at most {LONGEST_NAME} characters that is none of {', '.join(WORDS)}",
-            found=f"{len(name)} characters" if len(name) > LONGEST_NAME else repr(name),
-            fix="Choose another name.",
-        )
+        expected = f"a name of at most {LONGEST_NAME} characters that is none of {', '.join(WORDS)}"
+        found = f"{len(name)} characters" if len(name) > LONGEST_NAME else repr(name)
+        raise InvalidInput(asked, expected=expected, found=found, fix="Choose another name.")
 
 
 OUTSIDE = "outside:"  # of the identity of a model that nobody has named; the version follows

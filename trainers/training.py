@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from compatstore.errors import InvalidInput
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class EpochProgress:
     """Where a training is after an epoch.
 
@@ -76,9 +76,7 @@ def within_memory(asked: str) -> Iterator[None]:
         yield
     except (MemoryError, RuntimeError) as error:  # torch has no type of its own for the memory of a CPU
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        if not isinstance(error, MemoryError) and not any(
-            word in said for word in ("out of memory", "allocate memory")
-        ):
+        if isinstance(error, RuntimeError) and "out of memory" not in said and "allocate memory" not in said:
             raise
         fix = "Lower dim, width, size or batch_size."
         raise InvalidInput(asked, expected="a network and batches that fit into memory", found=said, fix=fix) from error

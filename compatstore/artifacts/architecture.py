@@ -61,17 +61,19 @@ class Architecture:
     def __post_init__(self) -> None:
         side = () if self.side_dim is None else (self.side_dim,)
         widths = (self.source_dim, self.output_dim, *side, *self.source_branch, *self.side_branch, *self.mixer)
-        if len(widths) > MOST_LAYERS or not all(isinstance(width, int) and 1 <= width <= WIDEST for width in widths):
-            expected = f"at most {MOST_LAYERS} layers, of integer widths from 1 to {WIDEST}"
-            raise InvalidInput("describe a network", expected=expected, found=f"{widths!s:.200}")
-        if self.side_dim is None and self.side_branch:
-            raise InvalidInput("describe a network", expected="no side branch without side_dim", found="one")
-        if self.uncertainty not in (False, True, "length") or (self.uncertainty == "length" and not self.normalise):
-            expected = 'an uncertainty of false, true or, where outputs are normalised, "length"'
-            raise InvalidInput("describe a network", expected=expected, found=f"{self.uncertainty!s:.200}")
-        if self.radial and (not self.mixer or self.source_branch or self.side_dim is not None):
-            expected = "a radial layer that is the first of the mixer, and reads the source alone"
-            raise InvalidInput("describe a network", expected=expected, found=f"{self.to_dict()!s:.300}")
+        plain = self.uncertainty in (False, True)
+        reads_source = bool(self.mixer) and not self.source_branch and self.side_dim is None
+        rules = {
+            f"at most {MOST_LAYERS} layers": len(widths) <= MOST_LAYERS,
+            f"integer widths from 1 to {WIDEST}": all(isinstance(w, int) and 1 <= w <= WIDEST for w in widths),
+            "no side branch without side_dim": self.side_dim is not None or not self.side_branch,
+            "an uncertainty of false, true or length": plain or self.uncertainty == "length",
+            "unit outputs for the uncertainty length": plain or self.normalise,
+            "a radial layer that is the first of the mixer and reads the source": not self.radial or reads_source,
+        }
+        for expected, holds in rules.items():
+            if not holds:
+                raise InvalidInput("describe a network", expected=expected, found=f"{self.to_dict()!s:.300}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description as JSON-able values; `radial` where it is, as manifests were written before it was."""
@@ -110,11 +112,8 @@ class Architecture:
         found = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
         for key in sorted(expected.keys() | found.keys()):
             if expected.get(key) != found.get(key):
-                raise CorruptArtifact(
-                    f"read tensor {name}.{key}",
-                    expected=f"shape {expected[key]}" if key in expected else "no such tensor",
-                    found=f"shape {found[key]}" if key in found else "no such tensor",
-                )
+                wanted, given = (f"shape {s[key]}" if key in s else "no such tensor" for s in (expected, found))
+                raise CorruptArtifact(f"read tensor {name}.{key}", expected=wanted, found=given)
 
 
 Values = TypeVar("Values")

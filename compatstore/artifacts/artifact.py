@@ -75,7 +75,10 @@ class Artifact:
         self.behaviour.require(manifest)
         stored = _stored(manifest, weights)
         self.seen: Digests | None = stored.pop(SEEN, None)
-        _require_seen(manifest, self.seen)
+        found = None if self.seen is None else f"{self.seen.dtype} of shape {self.seen.shape}"
+        expected = None if manifest.seen is None else f"uint64 of shape ({manifest.seen},)"
+        if found != expected or (self.seen is not None and (self.seen[1:] <= self.seen[:-1]).any()):
+            raise CorruptArtifact(f"read {SEEN}", expected=f"{expected}, ascending", found=f"{found}")
         self.tensors: Mapping[str, FloatArray] = MappingProxyType(
             {name: _as_float32(tensor) for name, tensor in stored.items()}
         )
@@ -317,35 +320,21 @@ def _as_float32(tensor: Any) -> FloatArray:
 def _stored(manifest: Manifest, weights: bytes) -> dict[str, Any]:
     digest = hashlib.sha256(weights).hexdigest()
     if digest != manifest.weights_sha256:
-        raise CorruptArtifact(
-            f"read {WEIGHTS}",
-            expected=f"SHA-256 {manifest.weights_sha256}",
-            found=f"{digest} ({len(weights)} bytes): truncated or edited",
-            fix="Copy the artifact again from where it was made.",
-        )
+        expected, found = f"SHA-256 {manifest.weights_sha256}", f"{digest} ({len(weights)} bytes): truncated or edited"
+        fix = "Copy the artifact again from where it was made."
+        raise CorruptArtifact(f"read {WEIGHTS}", expected=expected, found=found, fix=fix)
     try:
         return dict(safetensors.numpy.load(weights))
     except Exception as error:  # its own errors, and whatever NumPy raises for types and shapes that it does not have
         raise CorruptArtifact(f"read {WEIGHTS}", expected="safetensors", found=f"{error}"[:200]) from error
 
 
-def _require_seen(manifest: Manifest, digests: Digests | None) -> None:
-    """Check the digests of what was seen against the manifest."""
-    found = None if digests is None else f"{digests.dtype} of shape {digests.shape}"
-    expected = None if manifest.seen is None else f"uint64 of shape ({manifest.seen},)"
-    if found != expected or (digests is not None and (digests[1:] <= digests[:-1]).any()):
-        raise CorruptArtifact(f"read {SEEN}", expected=f"{expected}, ascending", found=f"{found}")
-
-
 def _networks(manifest: Manifest, tensors: Mapping[str, FloatArray]) -> dict[str, Network]:
     broken = [name for name, tensor in tensors.items() if not np.isfinite(tensor).all()]
     if broken:
-        raise CorruptArtifact(
-            "read tensors",
-            expected="finite weights",
-            found=f"NaN, or values beyond float32, in {first_offenders(broken)}",
-            fix="Train it again: a smaller learning rate keeps a training from diverging.",
-        )
+        found = f"NaN, or values beyond float32, in {first_offenders(broken)}"
+        fix = "Train it again: a smaller learning rate keeps a training from diverging."
+        raise CorruptArtifact("read tensors", expected="finite weights", found=found, fix=fix)
     parts: defaultdict[str, dict[str, FloatArray]] = defaultdict(dict)
     for full_name, tensor in tensors.items():
         network, _, name = full_name.partition(".")

@@ -31,13 +31,9 @@ def read_directory(path: Path) -> tuple[bytes, bytes]:
         StorageError: A file may not be read.
     """
     if not is_folder(path):
-        raise NotFound(
-            f"load artifact {path}",
-            expected="a directory written by Artifact.save",
-            found="none",
-            fix=f"Check the path, or train one: {next_step.training('auto', out=str(path))}",
-            kind="artifact",
-        )
+        asked, expected = f"load artifact {path}", "a directory written by Artifact.save"
+        fix = f"Check the path, or train one: {next_step.training('auto', out=str(path))}"
+        raise NotFound(asked, expected=expected, found="none", fix=fix, kind="artifact")
     return _read(path / MANIFEST), _read(path / WEIGHTS)
 
 

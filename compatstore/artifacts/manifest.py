@@ -137,12 +137,9 @@ class Manifest:
             if not isinstance(values, dict):
                 raise Malformed(f"a JSON {type(values).__name__}, not an object")
             if values.get("format") != FORMAT:
-                raise CorruptArtifact(
-                    READ,
-                    expected=f"format {FORMAT}",
-                    found=f"format {values.get('format')!r:.60}",
-                    fix="Read it with the release of compatstore that wrote it, or a newer one.",
-                )
+                found = f"format {values.get('format')!r:.60}"
+                fix = "Read it with the release of compatstore that wrote it, or a newer one."
+                raise CorruptArtifact(READ, expected=f"format {FORMAT}", found=found, fix=fix)
             stated = values.pop("id", None)
             if not isinstance(stated, str) or _digest(values) != stated:
                 found = "another: it was edited after it was written"
@@ -152,9 +149,8 @@ class Manifest:
                 raise Malformed("fields are left out")
             return manifest
         except (Malformed, InvalidInput) as error:
-            raise CorruptArtifact(
-                READ, expected="a manifest as it was written", found=str(error), fix="Copy the artifact again."
-            ) from error
+            expected, fix = "a manifest as it was written", "Copy the artifact again."
+            raise CorruptArtifact(READ, expected=expected, found=str(error), fix=fix) from error
 
 
 def _require_dim(what: str, dim: int) -> None:
@@ -204,12 +200,9 @@ def require_binding(manifest: Manifest, source: EmbeddingVersion, target: Embedd
 def _require_direction(asked: str, manifest: Manifest, source: EmbeddingVersion, target: EmbeddingVersion) -> None:
     made_for = _identity(manifest.source, source, target), _identity(manifest.target, source, target)
     if made_for == (target.fingerprint, source.fingerprint) != (source.fingerprint, target.fingerprint):
-        raise Incompatible(
-            asked,
-            expected=f"an artifact from {source.name} to {target.name}",
-            found=f"one from {target.name} to {source.name}",
-            fix="Train one in the other direction.",
-        )
+        expected = f"an artifact from {source.name} to {target.name}"
+        found, fix = f"one from {target.name} to {source.name}", "Train one in the other direction."
+        raise Incompatible(asked, expected=expected, found=found, fix=fix)
 
 
 def _identity(space: Space, source: EmbeddingVersion, target: EmbeddingVersion) -> str | None:

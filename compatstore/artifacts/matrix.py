@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +26,19 @@ def as_matrix(asked: str, values: Any, dim: int | None = None) -> FloatArray:
         InvalidInput: It is not a matrix of numbers. The vectors have another length. Some values are NaN, infinite or
             beyond float32; names the first rows.
     """
-    matrix = _to_float32(asked, values)
+    refuse_masked(values, asked)
+    try:
+        with foreign(asked, "vectors, an array of numbers"):
+            array = np.asarray(to_numpy(values))
+    except InvalidInput as error:
+        if not isinstance(error.__cause__, ValueError) or not hasattr(values, "__len__"):
+            raise
+        found = f"{len(values)} of different lengths or shapes"
+        raise InvalidInput(asked, expected="vectors of one length", found=found) from error
+    if array.dtype.kind not in "fiub":
+        raise InvalidInput(asked, expected="numbers", found=f"type {array.dtype}")
+    with np.errstate(over="ignore"):  # a double beyond float32 becomes inf, which is refused below
+        matrix: FloatArray = np.ascontiguousarray(array, dtype=np.float32)
     if matrix.ndim != 2:
         raise InvalidInput(asked, expected="a matrix, one vector a row", found=f"shape {matrix.shape}")
     if dim is not None and matrix.shape[1] != dim:
@@ -69,21 +81,3 @@ def to_numpy(values: Any) -> Any:
         return values
     tensor = values.detach().cpu()
     return (tensor.float() if tensor.is_floating_point() else tensor).numpy()
-
-
-def _to_float32(asked: str, values: Any) -> FloatArray:
-    refuse_masked(values, asked)
-    try:
-        with foreign(asked, "vectors, an array of numbers"):
-            array = np.asarray(to_numpy(values))
-    except InvalidInput as error:
-        if not isinstance(error.__cause__, ValueError) or not hasattr(values, "__len__"):
-            raise
-        raise InvalidInput(
-            asked, expected="vectors of one length", found=f"{len(values)} of different lengths or shapes"
-        ) from error
-    if array.dtype.kind not in "fiub":
-        raise InvalidInput(asked, expected="numbers", found=f"type {array.dtype}")
-    # A double beyond float32 becomes inf here and is refused as such by the caller.
-    with np.errstate(over="ignore"):
-        return cast(FloatArray, np.ascontiguousarray(array, dtype=np.float32))

@@ -90,12 +90,10 @@ class Checkpoint:
         found, expected = description.belongs_to, json.loads(json.dumps(self.belongs_to))
         differ = [name for name in {**expected, **found} if expected.get(name) != found.get(name)]
         if differ:
-            raise Incompatible(
-                f"continue from {self.path}",
-                expected=", ".join(f"{name} {expected.get(name)!r}" for name in differ),
-                found=", ".join(f"{found.get(name)!r}" for name in differ),
-                fix="Train with the same settings and data, or remove the file to start from the beginning.",
-            )
+            wanted = ", ".join(f"{name} {expected.get(name)!r}" for name in differ)
+            stored = ", ".join(f"{found.get(name)!r}" for name in differ)
+            fix = "Train with the same settings and data, or remove the file to start from the beginning."
+            raise Incompatible(f"continue from {self.path}", expected=wanted, found=stored, fix=fix)
         return tensors, description.note
 
     @property

@@ -194,12 +194,8 @@ class DMUObjective(Classification):
         self.method, self.source, self.rows = method, source, nn.Buffer(known.rows)
         self.source_features, self.source_labels = known.features, known.labels
         self.refreshed = nn.ModuleList(FrozenRefreshed(one) for one in refreshed)
-        shape = Architecture(
-            source_dim=source.source_dim,
-            output_dim=method.dim,
-            mixer=(method.adapter_width,) * 3,
-            normalise=method.normalise,
-        )
+        layers, unit = (method.adapter_width,) * 3, method.normalise
+        shape = Architecture(source_dim=source.source_dim, output_dim=method.dim, mixer=layers, normalise=unit)
         self.adapter = TwoBranch(shape) if method.adaptation_weight else None
 
     def forward(self, pixels: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

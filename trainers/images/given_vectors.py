@@ -157,12 +157,10 @@ class Refreshed:
         for number, (given, wanted) in enumerate(zip(begin, end, strict=True)):
             if (given.fingerprint, given.dim) != (wanted.fingerprint, wanted.dim):
                 into = f"adaptation {number + 1}" if number < len(spaces) else "the source"
-                raise Incompatible(
-                    "train from refreshed vectors",
-                    expected=f"{wanted.dim} values of {wanted.fingerprint} for {into}",
-                    found=f"{given.dim} of {given.fingerprint}",
-                    fix="Name the model of the gallery's natives, and the adaptations as they were applied.",
-                )
+                expected = f"{wanted.dim} values of {wanted.fingerprint} for {into}"
+                found = f"{given.dim} of {given.fingerprint}"
+                fix = "Name the model of the gallery's natives, and the adaptations as they were applied."
+                raise Incompatible("train from refreshed vectors", expected=expected, found=found, fix=fix)
 
     @property
     def fingerprint(self) -> str:

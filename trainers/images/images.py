@@ -65,12 +65,9 @@ class Images:
         most = len(self.class_names) or _MOST_CLASSES
         if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= most:
             limits = f" from {labels.min()} to {labels.max()}" if labels.dtype.kind in "iu" else ""
-            raise InvalidInput(
-                "hold images",
-                expected=f"integer labels from 0 to {most - 1}",
-                found=f"{labels.dtype}{limits}",
-                fix="Number the classes from 0, and pass their names as class_names.",
-            )
+            expected, found = f"integer labels from 0 to {most - 1}", f"{labels.dtype}{limits}"
+            fix = "Number the classes from 0, and pass their names as class_names."
+            raise InvalidInput("hold images", expected=expected, found=found, fix=fix)
         names = tuple(self.class_names) or tuple(str(label) for label in range(int(labels.max()) + 1))
         object.__setattr__(self, "labels", labels.astype(np.int64))
         object.__setattr__(self, "class_names", names)

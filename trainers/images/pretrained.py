@@ -47,11 +47,11 @@ def load_pretrained(network: nn.Module, backbone: Backbone, pretrained: str) -> 
         CorruptArtifact: The file cannot be read.
         Incompatible: The weights are another network's; names what is missing, unexpected or of another shape.
     """
-    found = _published(network, backbone)
-    if found is None:
+    library = _published(network, backbone)
+    if library is None:
         expected = 'architecture "timm:NAME" or "torchvision:NAME"'
         raise InvalidInput(f"start from {pretrained}", expected=expected, found="a small network")
-    inner, described = found
+    inner, described = library
     asked = f"start {described.name} from {pretrained}"
     if pretrained == DOWNLOAD:
         state = _of_library(described, asked)
@@ -63,25 +63,18 @@ def load_pretrained(network: nn.Module, backbone: Backbone, pretrained: str) -> 
     embedding = tuple(f"{name}." for name in _embedding_layers(inner, described))
     wanted = [name for name in own if not name.startswith(embedding)]
     given = {name: value for name, value in state.items() if not name.startswith(embedding)}
+    shared = [name for name in wanted if name in given]
     differ = {
         "missing": [name for name in wanted if name not in given and not name.endswith(_COUNTER)],
         "unexpected": [name for name in given if name not in own and not name.endswith(_COUNTER)],
-        "of another shape": [
-            f"{name} {tuple(given[name].shape)}"
-            for name in wanted
-            if name in given and given[name].shape != own[name].shape
-        ],
+        "of another shape": [f"{n} {tuple(given[n].shape)}" for n in shared if given[n].shape != own[n].shape],
     }
     if any(differ.values()):
-        raise Incompatible(
-            asked,
-            expected=f"the {len(wanted)} tensors of {described.name} before its last layer",
-            found="; ".join(
-                f"{len(names)} {kind}: {first_offenders(names)}" for kind, names in differ.items() if names
-            ),
-            fix="Name the architecture that the weights are of.",
-        )
-    inner.load_state_dict(own | {name: given[name] for name in wanted if name in given})
+        expected = f"the {len(wanted)} tensors of {described.name} before its last layer"
+        lists = [f"{len(names)} {kind}: {first_offenders(names)}" for kind, names in differ.items() if names]
+        fix = "Name the architecture that the weights are of."
+        raise Incompatible(asked, expected=expected, found="; ".join(lists), fix=fix)
+    inner.load_state_dict(own | {name: given[name] for name in shared})
 
 
 def find_weights(pretrained: str) -> Path:

@@ -286,7 +286,7 @@ def train(
             state.save(checkpoint, epoch + 1, loss)
         if progress is not None and accelerator.is_main_process:
             seconds, epochs = time.perf_counter() - start, settings.epochs
-            progress(EpochProgress(network="model", epoch=epoch + 1, epochs=epochs, loss=loss, seconds=seconds))
+            progress(EpochProgress("model", epoch + 1, epochs, loss, seconds))
     # After the last step each process has statistics of its own; all processes return those of the first.
     for buffer in objective.buffers():
         broadcast(buffer)

@@ -166,9 +166,5 @@ def require_equal_dims(form: str, pairs: Pairs) -> None:
     """
     source, target = pairs.source.shape[1], pairs.target.shape[1]
     if source != target:
-        raise InvalidInput(
-            f"fit {form}",
-            expected="source and target of one dimension",
-            found=f"{source} and {target}",
-            fix="Take Procrustes or Ridge.",
-        )
+        expected, found = "source and target of one dimension", f"{source} and {target}"
+        raise InvalidInput(f"fit {form}", expected=expected, found=found, fix="Take Procrustes or Ridge.")

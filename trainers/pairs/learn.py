@@ -137,27 +137,40 @@ class Learn:
             CrossFit(trainer, pairs, fine if isinstance(trainer, ClosedForm | Correction) else coarse)
             for trainer in self._candidates(lesson)
         ]
-        fits = _Fits(tried, crossed, self.judged)
+        done = 0
+
+        def count(later: int) -> None:
+            """Count a fit, and report it; `later` fits of the nearest candidates follow."""
+            nonlocal done
+            done += 1
+            if tried is not None:
+                left = sum(one.left for one in crossed) + later
+                fastest = min((one.fastest for one in crossed if one.runs), default=np.inf)
+                times = [one.left * one.fastest for one in crossed if one.left and one.fastest < np.inf]
+                tried(done, done + left, sum(times) + later * fastest if fastest < np.inf else 0.0)
+
         while waiting := [one for one in crossed if one.left]:
             for one in waiting:
-                fits.cross(one)
+                with _calm():
+                    one.fit_next()
+                if not done:
+                    one.fastest = np.inf  # the first fit of a process also loads libraries and starts threads
+                count(self.judged)
         nearest = sorted((one for one in crossed if one.runs and np.isfinite(one.error)), key=lambda one: one.error)
         # Candidates trained to keep items in their class are judged as well, however near they come.
         by_classes = [one for one in nearest if getattr(one.trainer, "reads_labels", False)]
         kept = [one for one in nearest if one not in by_classes][: self.judged] + by_classes
-        fits.later = len(kept)
         # Those that the gallery has until the next lesson.
         now = lesson.native_share
         shares = tuple(dict.fromkeys(share for share in (now, self.growth * now) if share < 1)) or SHARES
         taught = []
-        for one in kept:
+        for number, one in enumerate(kept, 1):
             with suppress(CompatStoreError), _calm():
                 artifact = fit_labelled(one.trainer, pairs)
                 artifact, factors = _with_expected_cosines(artifact, one, pairs, shares)
                 name = describe(one.trainer)
                 taught.append(Taught(name=name, artifact=artifact, transformed=one.transformed, factors=factors))
-            fits.later -= 1
-            fits.count()
+            count(len(kept) - number)
         return taught
 
     def _candidates(self, lesson: Lesson) -> Iterator[PairTrainer]:
@@ -177,39 +190,6 @@ def _folds(order: Positions, parts: int) -> list[Positions]:
 def _calm() -> AbstractContextManager[None]:
     """One thread for torch, where it is loaded."""
     return one_thread() if "torch" in sys.modules else nullcontext()
-
-
-class _Fits:
-    """Fits of a lesson: counted, timed and reported.
-
-    Args:
-        report: Takes the fits that are done, their number and the seconds that the others take; or None.
-        crossed: The candidates.
-        later: Fits of those that are judged.
-    """
-
-    def __init__(
-        self, report: Callable[[int, int, float], None] | None, crossed: Sequence[CrossFit], later: int
-    ) -> None:
-        self._report, self._crossed, self._done, self.later = report, crossed, 0, later
-
-    def cross(self, one: CrossFit) -> None:
-        """Fit a candidate without its next fold."""
-        with _calm():
-            one.fit_next()
-        if not self._done:
-            one.fastest = np.inf  # the first fit of a process also loads libraries and starts threads
-        self.count()
-
-    def count(self) -> None:
-        """Count a fit, and report it."""
-        self._done += 1
-        if self._report is not None:
-            left = sum(one.left for one in self._crossed) + self.later
-            fastest = min((one.fastest for one in self._crossed if one.runs), default=np.inf)
-            times = [one.left * one.fastest for one in self._crossed if one.left and one.fastest < np.inf]
-            seconds = sum(times) + self.later * fastest if fastest < np.inf else 0.0
-            self._report(self._done, self._done + left, seconds)
 
 
 def _with_expected_cosines(

@@ -194,17 +194,9 @@ def train_on_pairs(
             step += 1
         mean = require_finite("train on pairs", total.item() / len(pairs), epoch)
         if progress is not None:
-            progress(
-                EpochProgress(
-                    network=network,
-                    epoch=epoch,
-                    epochs=settings.epochs,
-                    loss=mean,
-                    seconds=time.perf_counter() - start,
-                    held_out_loss=None if watched is None else evaluate(model, watched, loss),
-                    note=note,
-                )
-            )
+            held_out_loss = None if watched is None else evaluate(model, watched, loss)
+            seconds, epochs = time.perf_counter() - start, settings.epochs
+            progress(EpochProgress(network, epoch, epochs, mean, seconds, held_out_loss, note))
     model.cpu().eval()
     return mean
 

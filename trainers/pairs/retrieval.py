@@ -105,12 +105,9 @@ class RetrievalTest:
         self._nearest = [self._neighbours(distances) for _, distances in self._rows(self._target)]
         self._same = None if self._labels is None else [self._of_class(self._labels, row) for row in self._queries]
         if not any(len(truth.right) for truth in self._same or self._nearest):
-            raise InvalidInput(
-                "compare transforms",
-                expected="two held-out rows of one class, or two held-out rows without labels",
-                found="none",
-                fix='Give more pairs, or Auto(by="row").',
-            )
+            expected = "two held-out rows of one class, or two held-out rows without labels"
+            fix = 'Give more pairs, or Auto(by="row").'
+            raise InvalidInput("compare transforms", expected=expected, found="none", fix=fix)
 
     @property
     def decides(self) -> str:

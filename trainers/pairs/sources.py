@@ -145,13 +145,10 @@ def _join(left: PairSource, right: PairSource, missing: str) -> tuple[Positions,
         for one, known, needed in ((left, left.ids, right.ids), (right, right.ids, left.ids)):
             lacking = needed[~np.isin(needed, known)].tolist()
             if lacking:
-                drop = next_step.either(shell="--drop-missing", python='missing="drop"')
-                raise InvalidInput(
-                    f"pair rows by id with {one.what}",
-                    expected="every id of the other file",
-                    found=f"missing: {first_offenders(lacking)}",
-                    fix=f"Pair the others: {drop}.",
-                )
+                fix = next_step.either(shell="--drop-missing", python='missing="drop"')
+                asked, found = f"pair rows by id with {one.what}", f"missing: {first_offenders(lacking)}"
+                expected, fix = "every id of the other file", f"Pair the others: {fix}."
+                raise InvalidInput(asked, expected=expected, found=found, fix=fix)
     _, rows, matches = np.intersect1d(left.ids, right.ids, assume_unique=True, return_indices=True)
     if not len(rows):
         found, fix = f"none among {left.rows} and {right.rows}", _elsewhere() if in_gallery else ""
@@ -179,14 +176,12 @@ def _side(found: PairSource, path: FilePath | None, rows: Positions) -> AnyArray
 
 
 def _elsewhere() -> str:
-    sides, versions = next_step.either(
-        shell="Of --pairs SOURCE TARGET;--from and --to",
-        python="Of source and target;source_version and target_version",
-    ).split(";")
-    return (
-        f"{sides} name for one a file with ids, or a column of the gallery, with vectors of the other's items; "
-        f"{versions} say which versions they are of."
+    text = (
+        "For one of {} name a file with ids, or a column of the gallery, with vectors of the other's items; {} name "
+        "their versions."
     )
+    shell = text.format("--pairs SOURCE TARGET", "--from and --to")
+    return next_step.either(shell=shell, python=text.format("source and target", "source_version and target_version"))
 
 
 def from_gallery(gallery: GalleryOfPairs, name: FilePath, version: str | None = None) -> PairSource:

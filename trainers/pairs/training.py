@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -161,12 +161,10 @@ class TransformTraining(ABC):
         return network, figures
 
     def _batch(self, name: str, pairs: Pairs, objective: Objective) -> Batch:
-        side, head = pairs.side, objective.head
         target = pairs.target_side if name == "g" and pairs.target_side is not None else pairs.target
-        classes = None if head is None or pairs.labels is None else head.classes(pairs.labels)
-        return Batch(
-            source=tensor(pairs.source),
-            target=tensor(target),
-            side=None if side is None else tensor(side),
-            classes=None if classes is None else torch.from_numpy(classes),
-        )
+        batch = Batch(source=tensor(pairs.source), target=tensor(target))
+        if pairs.side is not None:
+            batch = replace(batch, side=tensor(pairs.side))
+        if objective.head is not None and pairs.labels is not None:
+            batch = replace(batch, classes=torch.from_numpy(objective.head.classes(pairs.labels)))
+        return batch

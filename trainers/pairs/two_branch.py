@@ -207,12 +207,10 @@ def given_head(pairs: Pairs) -> Head:
     head = Head(rows=pairs.head, names=np.arange(len(pairs.head)), origin="given")
     strangers = np.unique(pairs.labels[head.classes(pairs.labels) == UNKNOWN]).tolist()
     if strangers:
-        raise InvalidInput(
-            "train through the target's head",
-            expected=f"labels from 0 to {len(head.rows) - 1}, rows of the head",
-            found=first_offenders(strangers),
-            fix='Relabel the pairs, or pass head="fitted" to fit a head on these labels.',
-        )
+        expected = f"labels from 0 to {len(head.rows) - 1}, rows of the head"
+        fix = 'Relabel the pairs, or pass head="fitted" to fit a head on these labels.'
+        found = first_offenders(strangers)
+        raise InvalidInput("train through the target's head", expected=expected, found=found, fix=fix)
     return head
 
 
