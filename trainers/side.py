@@ -23,7 +23,7 @@ from compatstore.trainers.images.training import ImageTraining, encoder_of
 from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, at_least
 from compatstore.trainers.training import OnEpoch
 
-COMPARED = 2000
+COMPARED = 2000  # images that the linear CKA is measured on, at most
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -126,7 +126,11 @@ class SideTrainer(ImageTraining, ABC):
         encoder = encoder_of(backbone, preprocessing, network, normalise=self.unit_length)
         figures["steps"] = training.epochs * self._steps_a_pass(len(images))
         if source is not None:
-            figures["cka"] = complementarity(encoder, source, held_out or images)
+            compared = held_out or images
+            rows = np.linspace(0, len(compared) - 1, min(COMPARED, len(compared))).astype(int)
+            some = list(compared.take(rows).images)
+            # At 1 the side-information adds nothing to the embedding (FCT, section 5.3).
+            figures["cka"] = linear_cka(encoder.encode(some), source.encode(some))
         return SideModel(encoder=encoder, figures=figures)
 
 
@@ -138,16 +142,6 @@ class StraightThrough(nn.Module):
         signs = torch.where(values > 0, 1.0, -1.0).to(values.dtype)
         within = values.clamp(-1, 1)
         return within + (signs - within).detach()
-
-
-def complementarity(side: Encoder, source: Encoder, images: Images) -> float:
-    """Linear CKA of side-information with the source's embeddings, on at most 2,000 images.
-
-    Returns:
-        0 to 1; at 1 the side-information adds nothing to the embedding (FCT, section 5.3).
-    """
-    few = images.take(np.linspace(0, len(images) - 1, min(COMPARED, len(images))).astype(int))
-    return linear_cka(side.encode(list(few.images)), source.encode(list(few.images)))
 
 
 @checked_fields

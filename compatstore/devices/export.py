@@ -19,13 +19,14 @@ import numpy as np
 from compatstore import next_step
 from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
+from compatstore.artifacts.directory import require_free
 from compatstore.artifacts.matrix import as_matrix
 from compatstore.artifacts.onnx_graph import OnnxGraph
 from compatstore.boundary import checked
 from compatstore.devices import runner as runner_module
 from compatstore.digests import digest_half
-from compatstore.errors import AlreadyExists, Incompatible, InvalidInput, load_extra
-from compatstore.paths import exists, is_folder, refused
+from compatstore.errors import Incompatible, InvalidInput, load_extra
+from compatstore.paths import is_file, refused
 
 LARGEST = 2**31 - (1 << 20)  # bytes of one protocol buffer, which an ONNX file is
 
@@ -118,9 +119,11 @@ def export(
     asked = f"export {chain[0].short_id} as {out}"
     _require_chain(chain, asked)
     target, program = Path(out), None if runner is None else Path(runner)
-    _require_free(target, ".onnx", overwrite, asked)
-    if program is not None:
-        _require_free(program, ".py", overwrite, asked)
+    for path, suffix in ((target, ".onnx"), (program, ".py")):
+        if path is not None and path.suffix != suffix:
+            raise InvalidInput(asked, expected=f"a name that ends in {suffix}", found=path.name)
+        if path is not None:
+            require_free("file", path, is_file, replace=overwrite)
     held_out = _held_out(chain[0], vectors, side, asked) if int8 else None
     model, manifest = graph_of(chain, asked), _manifest(chain)
     _describe(model, manifest)
@@ -162,14 +165,6 @@ def _require_chain(chain: Sequence[Artifact], asked: str) -> None:
             expected = f"side-information of {wanted.dim} values from {before.short_id}"
             fix = f"Train it with {next_step.setting('side_transform', True)}."
             raise Incompatible(asked, expected=expected, found=found, fix=fix)
-
-
-def _require_free(path: Path, suffix: str, overwrite: bool, asked: str) -> None:
-    if path.suffix != suffix:
-        raise InvalidInput(asked, expected=f"a name that ends in {suffix}", found=path.name)
-    if is_folder(path) or (exists(path) and not overwrite):
-        fix = "Choose another name" + ("." if is_folder(path) else f", or pass {next_step.option('overwrite', True)}.")
-        raise AlreadyExists(asked, expected=f"nothing at {path}", found="something", fix=fix)
 
 
 def _held_out(artifact: Artifact, vectors: Any, side: Any, asked: str) -> tuple[FloatArray, FloatArray | None, int]:

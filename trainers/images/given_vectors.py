@@ -66,7 +66,14 @@ def images_of_items(
     """
     asked, known = f"find the items of images in {folder}", gallery.version(version)
     items: dict[str, Id] = {str(item): item for item in native_ids(gallery, known.name)}
-    names = _relative(asked, images, Path(folder))
+    if isinstance(images.images, np.ndarray):
+        fix = "Pass the vectors of arrays to fit_across yourself."
+        raise InvalidInput(asked, expected="images that are paths", found="an array", fix=fix)
+    try:
+        root = Path(folder).absolute()
+        names = [Path(path).absolute().relative_to(root).as_posix() for path in images.images]
+    except ValueError as error:
+        raise InvalidInput(asked, expected=f"paths below {folder}", found=str(error)) from error
     [(usual, _)] = Counter(Path(name).suffix for name in names).most_common(1)
     forms = {suffix: [name.removesuffix(suffix) for name in names] for suffix in ("", usual)}
     suffix, found = max(forms.items(), key=lambda form: sum(item in items for item in form[1]))
@@ -105,16 +112,6 @@ def across_figures(
     cut = artifact.apply(embeddings).vectors
     ways = {"s/s": (vectors, vectors), "t/s": (cut, vectors), "s/t": (vectors, cut), "t/t": (embeddings, embeddings)}
     return cmc_of(ways, labels, metric)
-
-
-def _relative(asked: str, images: Images, folder: Path) -> list[str]:
-    if isinstance(images.images, np.ndarray):
-        fix = "Pass the vectors of arrays to fit_across yourself."
-        raise InvalidInput(asked, expected="images that are paths", found="an array", fix=fix)
-    try:
-        return [Path(path).absolute().relative_to(folder.absolute()).as_posix() for path in images.images]
-    except ValueError as error:
-        raise InvalidInput(asked, expected=f"paths below {folder}", found=str(error)) from error
 
 
 @checked_fields

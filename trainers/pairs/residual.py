@@ -208,7 +208,9 @@ class QueryAdapter:
             InvalidInput: The form cannot learn from these pairs.
         """
         kept, held_out = pairs.split(self.holdout, self.seed) if self.holdout else (pairs, None)
-        learned = without_holdout(self.form).fit(reversed_pairs(kept), progress)
+        source, target = kept.target_version, kept.source_version
+        backwards = Pairs(kept.target, kept.source, labels=kept.labels, source_version=source, target_version=target)
+        learned = without_holdout(self.form).fit(backwards, progress)
         figures = learned.manifest.figures
         adapter = Artifact.create(
             "QueryAdapter",
@@ -226,15 +228,3 @@ class QueryAdapter:
         adapted = adapter.apply(held_out.target).vectors
         measured = held_out_figures(adapted, held_out.source, held_out.source_space.metric, transformed="queries")
         return adapter.amended(figures={**figures, "h": {**figures.get("h", {}), **measured}})
-
-
-def reversed_pairs(pairs: Pairs) -> Pairs:
-    """Swap source and target; side-information is left out."""
-    return Pairs(
-        pairs.target,
-        pairs.source,
-        labels=pairs.labels,
-        ids=pairs.ids,
-        source_version=pairs.target_version,
-        target_version=pairs.source_version,
-    )

@@ -68,7 +68,10 @@ def shrinkage_of(
     mean = cosines.mean()
     if mean <= 0:
         return None
-    logs = _logs(sigma2)
+    known = np.finfo(np.float32)
+    logs = np.log(np.clip(sigma2.astype(np.float64), known.tiny, known.max))
+    # Beyond the hundredths, those: no row tilts the line alone.
+    logs = np.clip(logs, np.quantile(logs, 0.01, method="higher"), np.quantile(logs, 0.99, method="lower"))
     places = np.unique(np.linspace(logs.min(), logs.max(), _PLACES))
     kept = np.clip(mean + _slope(logs, cosines) * (places - logs.mean()), 0.0, 1.0)
     at = tuple(map(float, places))
@@ -136,15 +139,6 @@ def shrinkage_figure(
         return {}
     found = shrinkage_of(sigma2, transformed, native, labels, shares)
     return {} if found is None else {FIGURE: found.figure()}
-
-
-def _logs(sigma2: FloatArray) -> Doubles:
-    """(n,) -> (n,) float64: log sigma^2; beyond the hundredths, those: no row tilts the line alone."""
-    known = np.finfo(np.float32)
-    logs = np.log(np.clip(sigma2.astype(np.float64), known.tiny, known.max))
-    least, most = np.quantile(logs, 0.01, method="higher"), np.quantile(logs, 0.99, method="lower")
-    clipped: Doubles = np.clip(logs, least, most)
-    return clipped
 
 
 def _slope(logs: Doubles, cosines: Doubles) -> float:

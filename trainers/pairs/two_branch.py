@@ -67,7 +67,13 @@ class TwoBranch(nn.Module):
         source_dim, side_dim, output_dim = architecture.source_dim, architecture.side_dim, architecture.output_dim
 
         def stack(*widths: int) -> nn.Sequential:
-            return _stack(widths, bias=bias, norm=norm, dropout=dropout)
+            layers: list[nn.Module] = []
+            for fan_in, fan_out in pairwise(widths):
+                layers.append(nn.Linear(fan_in, fan_out, bias=bias))
+                layers += [nn.BatchNorm1d(fan_out)] if norm else []
+                layers.append(nn.ReLU())
+                layers += [nn.Dropout(dropout)] if dropout else []
+            return nn.Sequential(*layers)
 
         self.source = stack(source_dim, *architecture.source_branch)
         self.side = None if side_dim is None else stack(side_dim, *architecture.side_branch)
@@ -132,16 +138,6 @@ def fold(model: TwoBranch) -> Tensors:
         tensors["log_sigma2.weight"] = _exact(model.log_sigma2.weight) / model.gain
         tensors["log_sigma2.bias"] = _exact(model.log_sigma2.bias)
     return tensors
-
-
-def _stack(widths: tuple[int, ...], *, bias: bool, norm: bool, dropout: float) -> nn.Sequential:
-    layers: list[nn.Module] = []
-    for fan_in, fan_out in pairwise(widths):
-        layers.append(nn.Linear(fan_in, fan_out, bias=bias))
-        layers += [nn.BatchNorm1d(fan_out)] if norm else []
-        layers.append(nn.ReLU())
-        layers += [nn.Dropout(dropout)] if dropout else []
-    return nn.Sequential(*layers)
 
 
 def _folded(part: str, stack: nn.Sequential) -> Iterator[tuple[str, torch.Tensor]]:
