@@ -280,9 +280,8 @@ class Artifact:
         ends = f"{source.name or '?'} ({source.dim}) -> {target.name or '?'} ({target.dim})"
         return f"<Artifact {self.short_id} {self.kind} {self.manifest.method} {ends}>"
 
-    def __reduce__(self) -> tuple[Any, tuple[bytes, bytes]]:
-        # A function of the module: cloudpickle, which Ray uses, cannot find a class method by its name.
-        return _from_bytes, self.to_bytes()
+    def __reduce__(self) -> tuple[type[Artifact], tuple[Manifest, bytes]]:
+        return Artifact, (self.manifest, self._weights)
 
     def _is_stored(self, path: Path) -> bool:
         try:
@@ -307,10 +306,6 @@ class Artifact:
         if len(rows) != n:
             raise InvalidInput(asked, expected=f"{n} rows, as there are vectors", found=f"{len(rows)}")
         return rows
-
-
-def _from_bytes(manifest: bytes, weights: bytes) -> Artifact:
-    return Artifact.from_bytes(manifest, weights)
 
 
 def _as_float32(tensor: Any) -> FloatArray:

@@ -125,15 +125,12 @@ def export(
         if path is not None:
             require_free("file", path, is_file, replace=overwrite)
     held_out = _held_out(chain[0], vectors, side, asked) if int8 else None
-    model, manifest = graph_of(chain, asked), _manifest(chain)
-    _describe(model, manifest)
-    loss = None
+    model, manifest, loss = graph_of(chain, asked), _manifest(chain), None
     if held_out is not None:
         whole, model = model, quantised(model)
-        _describe(model, manifest)
-        loss = _loss(whole, model, *held_out)
+        loss = _loss(manifest, (whole, model), *held_out)
         manifest |= {"precision": "int8", "int8_loss": asdict(loss)}
-        _describe(model, manifest)
+    _describe(model, manifest)
     content = model.SerializeToString()
     _write(target, content)
     if program is not None:
@@ -254,19 +251,21 @@ def quantised(model: Any) -> Any:
         return onnx.load(str(made))
 
 
-def _loss(whole: Any, quantised: Any, vectors: FloatArray, side: FloatArray | None, left_out: int) -> Int8Loss:
+def _loss(
+    manifest: dict[str, Any], models: tuple[Any, Any], vectors: FloatArray, side: FloatArray | None, left_out: int
+) -> Int8Loss:
     made = []
     with tempfile.TemporaryDirectory() as folder:
-        for model in (whole, quantised):
+        for model in models:
+            _describe(model, manifest)
             place = Path(folder) / "model.onnx"
             place.write_bytes(model.SerializeToString())
             made.append(runner_module.DeviceModel(place).apply(vectors, side).vectors.astype(np.float64))
     lengths = [np.linalg.norm(rows, axis=1) for rows in made]
     with np.errstate(divide="ignore", invalid="ignore"):
         cosines = np.nan_to_num((made[0] * made[1]).sum(axis=1) / (lengths[0] * lengths[1]), nan=0.0)
-    return Int8Loss(
-        rows=len(vectors), left_out=left_out, cosine_min=float(cosines.min()), cosine_mean=float(cosines.mean())
-    )
+    least, mean = float(cosines.min()), float(cosines.mean())
+    return Int8Loss(rows=len(vectors), left_out=left_out, cosine_min=least, cosine_mean=mean)
 
 
 def _write(path: Path, content: bytes) -> None:

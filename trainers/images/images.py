@@ -281,19 +281,17 @@ class Augmentation:
 
     def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
         """Draw one view of each image: (b, c, s, s) uint8 -> (b, c, s, s) float32 from 0 to 1."""
-        transform = self._transform(pixels.shape[-1])
-        images = pixels.float() / 255
-        return torch.cat([transform(images[i : i + self.group]) for i in range(0, len(images), self.group)])
-
-    def _transform(self, size: int) -> v2.Compose:
-        bilinear = v2.InterpolationMode.BILINEAR
+        crop = (self.smallest_crop, self.largest_crop)
         steps: list[v2.Transform] = [
-            v2.RandomAffine(_DEGREES, shear=_DEGREES, interpolation=bilinear),
-            v2.RandomResizedCrop(size, (self.smallest_crop, self.largest_crop), ratio=(0.85, 1.18)),
+            v2.RandomAffine(_DEGREES, shear=_DEGREES, interpolation=v2.InterpolationMode.BILINEAR),
+            v2.RandomResizedCrop(pixels.shape[-1], crop, ratio=(0.85, 1.18)),
+            *([v2.RandomHorizontalFlip()] if self.flip else []),
+            v2.ColorJitter(_JITTER, _JITTER),
+            v2.GaussianBlur(3, (0.1, _BLUR)),
+            v2.GaussianNoise(sigma=_NOISE),
         ]
-        steps += [v2.RandomHorizontalFlip()] if self.flip else []
-        steps += [v2.ColorJitter(_JITTER, _JITTER), v2.GaussianBlur(3, (0.1, _BLUR)), v2.GaussianNoise(sigma=_NOISE)]
-        return v2.Compose(steps)
+        transform, images = v2.Compose(steps), pixels.float() / 255
+        return torch.cat([transform(images[i : i + self.group]) for i in range(0, len(images), self.group)])
 
 
 @checked_fields
