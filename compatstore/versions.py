@@ -40,7 +40,7 @@ def require_usable_name(name: str, asked: str) -> None:
         raise InvalidInput(asked, expected=expected, found=found, fix="Choose another name.")
 
 
-OUTSIDE = "outside:"  # of the identity of a model that nobody has named; the version follows
+OUTSIDE = "outside:"  # of the identity of a model without a name; the version follows
 
 
 @checked_fields
@@ -146,12 +146,12 @@ class EmbeddingVersion:
 
     @property
     def identity(self) -> str:
-        """What tells this model from any other: the encoder's fingerprint, or what its owner declared."""
+        """Model identity: the fingerprint of the encoder, or the declared name."""
         return self.encoder.fingerprint if self.encoder is not None else self.model or f"{OUTSIDE}{self.name}"
 
     @property
     def side_identity(self) -> str:
-        """What tells the side-information model from any other; "" without side-information."""
+        """Identity of the side-information model; "" without side-information."""
         if self.side_dim is None:
             return ""
         return self.side_encoder.fingerprint if self.side_encoder is not None else self.side_model or self.identity

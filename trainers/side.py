@@ -78,12 +78,12 @@ class SideTrainer(ImageTraining, ABC):
 
     @property
     def unit_length(self) -> bool:
-        """Whether the side-information has unit length."""
+        """True if the side-information has unit length."""
         return False
 
     @property
     def ends_in_norm(self) -> bool:
-        """Whether the network ends in a BatchNorm."""
+        """True if the network ends in a BatchNorm."""
         return self.codes
 
     @checked
@@ -271,7 +271,7 @@ class Alternate(Classifier, SideTrainer):
 
     @property
     def unit_length(self) -> bool:
-        """Whether the side-information has unit length, as the embeddings of its kind of head."""
+        """True if the side-information has unit length, as the embeddings of its kind of head."""
         return self.normalise
 
     def objective(self, network: nn.Module, preprocessing: Preprocessing, images: Images) -> nn.Module:

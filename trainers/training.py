@@ -1,4 +1,4 @@
-"""What the training loops of all families share: progress, seeds, and the learning rate of a step."""
+"""Shared parts of all training loops: progress, seeds, memory errors, and the learning rate of a step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compatstore.errors import InvalidInput
 
 @dataclass(frozen=True)
 class EpochProgress:
-    """Where a training is after an epoch.
+    """State of a training after an epoch.
 
     Args:
         network: What is trained: "h" or "g" of a transform, "h, scale 4" where that is tried, "model" of a training on
@@ -75,11 +75,13 @@ def within_memory(asked: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:  # torch has no type of its own for the memory of a CPU
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        if isinstance(error, RuntimeError) and "out of memory" not in said and "allocate memory" not in said:
+        message = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if isinstance(error, RuntimeError) and "out of memory" not in message and "allocate memory" not in message:
             raise
         fix = "Lower dim, width, size or batch_size."
-        raise InvalidInput(asked, expected="a network and batches that fit into memory", found=said, fix=fix) from error
+        raise InvalidInput(
+            asked, expected="a network and batches that fit into memory", found=message, fix=fix
+        ) from error
 
 
 def warmup_cosine(step: int, *, steps: int, warmup: float) -> float:

@@ -1,4 +1,4 @@
-"""What a network looks like: the description that a manifest holds, apart from the weights.
+"""Description of a network, as a manifest holds it, apart from the weights.
 
     source --[source branch]--+
                               +--> [mixer] --> (+ skip source, side) --> output --> (unit length)
@@ -37,11 +37,11 @@ class Architecture:
         source_branch: Widths of the source branch, possibly none.
         side_branch: Widths of the side branch, possibly none.
         mixer: Widths of the hidden layers of the mixer, possibly none; its output layer comes on top.
-        skip: Whether a linear map of the source, and of the side-information, is added to the output.
-        uncertainty: Whether a linear unit on the output (before it is normalised) gives log sigma^2; "length" where
+        skip: True if a linear map of the source, and of the side-information, is added to the output.
+        uncertainty: True if a linear unit on the output (before it is normalised) gives log sigma^2; "length" if
             sigma^2 is 1 / |output|^2.
-        normalise: Whether the output is scaled to unit length.
-        radial: Whether the first layer of the mixer is radial; it then reads the source as it is.
+        normalise: True if the output is scaled to unit length.
+        radial: True if the first layer of the mixer is radial; it then reads the source as it is.
 
     Raises:
         InvalidInput: A width is below 1, a side branch has nothing to read, or a radial layer not the source.
@@ -77,8 +77,8 @@ class Architecture:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description as JSON-able values; `radial` where it is, as manifests were written before it was."""
-        said = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
-        return said if self.radial else {name: value for name, value in said.items() if name != "radial"}
+        values = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
+        return values if self.radial else {name: value for name, value in values.items() if name != "radial"}
 
     def shapes(self) -> Shapes:
         """Return the name and shape of every tensor: weights (out, in), biases (out,)."""
@@ -150,8 +150,8 @@ def forward(
     """Compute a network.
 
     Args:
-        network: What it looks like.
-        do: The operations, which know its weights.
+        network: Its description.
+        do: The operations, with the weights of the network.
         source: (n, source_dim).
         side: (n, side_dim), or None for a network without side branch.
 

@@ -45,7 +45,7 @@ class Artifact:
         tensors: Weights by name ("h.mixer.0.weight"), float32.
         networks: Networks by name ("h"), with their weights.
         seen: (n,) uint64, ascending: digests (`digests.digest_half`) of the source vectors that it has learned from;
-            None where nobody said.
+            None if unknown.
 
     Args:
         manifest: What it is.

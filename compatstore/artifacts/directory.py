@@ -44,7 +44,7 @@ def write_directory(path: Path, manifest: bytes, weights: bytes, *, replace: boo
         path: The directory.
         manifest: Content of manifest.json.
         weights: Content of weights.safetensors.
-        replace: Whether another artifact at `path` is replaced.
+        replace: Replace another artifact at `path`.
 
     Raises:
         AlreadyExists: Something is there that is not to be replaced.

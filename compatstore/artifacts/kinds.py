@@ -24,7 +24,7 @@ Acts = Literal["gallery", "query"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Transformed:
-    """What an artifact made of n vectors.
+    """Result of an artifact for n vectors.
 
     Args:
         vectors: (n, dim) float32, in the space that the kind writes.
@@ -47,9 +47,9 @@ class Kind(ABC):
 
     Attributes:
         name: As it stands in manifests.
-        acts_on: Whether it changes the vectors of the gallery or the query.
-        exact: Whether what it makes of a model's own vector is a model's own vector too.
-        has_side: Whether it may read and write side-information.
+        acts_on: The vectors that it changes: those of the gallery or of the query.
+        exact: True if it turns native vectors into native vectors.
+        has_side: True if it may read and write side-information.
     """
 
     name: ClassVar[str]
@@ -272,18 +272,18 @@ def require_at_most(kind: Kind, role: str, dim: int, most: int) -> None:
 
 
 def derivation_between(source: Space, target: Space) -> Derivation:
-    """How vectors of one space become those of another, of vectors as they are stored."""
+    """Derivation from stored vectors of one space to those of another."""
     shorter = target.dim < source.dim
     return Derivation(dim=target.dim, normalise=target.normalised and (shorter or not source.normalised))
 
 
 def needs_unit(source: Space, target: Space) -> bool:
-    """Whether only vectors that have unit length by themselves can be derived: they are compared in another way."""
+    """True if only vectors of unit length can be derived, because the metrics differ."""
     return source.metric != target.metric and not derivation_between(source, target).normalise
 
 
 def described(source: Space, target: Space) -> str:
-    """What is done to a vector, for readers."""
+    """Description of a derivation, for readers."""
     derivation = derivation_between(source, target)
     words = [f"the first {target.dim} of {source.dim} values"] if target.dim < source.dim else []
     words += ["scaled to unit length"] if derivation.normalise else []

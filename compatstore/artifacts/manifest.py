@@ -1,6 +1,6 @@
 """The manifest of an artifact: what it is, between which spaces, how it was made, and its own digest.
 
-`require_binding` says whether the artifact belongs to two embedding versions.
+`require_binding` refuses embedding versions that an artifact was not made for.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Space:
         dim: Length of a vector.
         name: Name of the version, or None where the artifact was trained on bare arrays.
         fingerprint: Fingerprint of the version, or None where it was trained on bare arrays.
-        metric: Distance of the space, or None where nobody said.
-        normalised: Whether vectors have unit length.
+        metric: Distance of the space, or None if unknown.
+        normalised: True if vectors have unit length.
     """
 
     dim: int
@@ -54,7 +54,7 @@ class Side:
 
     Args:
         dim: Length of a side vector.
-        fingerprint: Fingerprint of the side-information model, or None where nobody said.
+        fingerprint: Fingerprint of the side-information model, or None if unknown.
         dtype: How it is stored: "float32", or "bits"; of bits the artifact reads -1 and 1.
     """
 
@@ -92,7 +92,7 @@ class Manifest:
         libraries: Library -> version that made it.
         weights_sha256: Digest of the weights file.
         created: UTC time, ISO 8601.
-        seen: How many source vectors it has learned from; their digests lie beside the weights. None where nobody said.
+        seen: Number of source vectors that it has learned from; their digests lie beside the weights. None if unknown.
         format: Version of this layout.
     """
 

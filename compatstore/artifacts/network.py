@@ -39,7 +39,7 @@ LARGEST_LOG = 80.0  # of sigma^2
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """How to run a network.
+    """Settings to run a network by.
 
     Args:
         batch_size: Rows of a batch, from 1 to 1,048,576; None takes 512 on the CPU and 16,384 on CUDA.

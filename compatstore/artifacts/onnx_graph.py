@@ -65,7 +65,7 @@ class OnnxGraph:
     def unit(self, vectors: str) -> tuple[str, str]:
         """Unit vectors, and lengths (n, 1); zero stays zero, and a length beyond float32 gives NaN."""
         length = self.add("ReduceL2", vectors, self.axis(), keepdims=1)
-        divisor = self.add("Max", length, self.number(np.finfo(np.float32).tiny))
+        divisor = self.add("Max", length, self.number(float(np.finfo(np.float32).tiny)))
         infinite = self.add("IsInf", length)
         return self.add("Div", vectors, self.add("Where", infinite, self.number(np.nan), divisor)), divisor
 
@@ -107,7 +107,7 @@ class OnnxGraph:
         self._onnx.checker.check_model(model, full_check=True)
         return model
 
-    def number(self, value: float | np.floating[Any]) -> str:
+    def number(self, value: float) -> str:
         """Add a float32 constant; return its name."""
         return self.weight(np.array(value, np.float32))
 

@@ -1,4 +1,4 @@
-"""Write an artifact, or a chain of them, as an ONNX file for devices, with all that its runner has to know inside."""
+"""Export of an artifact, or of a chain of them, as an ONNX file whose metadata is all that its runner needs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LARGEST = 2**31 - (1 << 20)  # bytes of one protocol buffer, which an ONNX file 
 
 @dataclass(frozen=True, kw_only=True)
 class Int8Loss:
-    """What int8 changes, measured on vectors: cosines between what float32 and int8 make of each.
+    """Loss by int8, measured on vectors: cosines between the float32 and the int8 output of each.
 
     Attributes:
         rows: Vectors that were measured.

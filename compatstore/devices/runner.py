@@ -50,7 +50,7 @@ class Unsuitable(ValueError):  # noqa: N818  (this file has no tree of errors: i
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Applied:
-    """What a model made of n vectors.
+    """Output of a model for n vectors.
 
     Attributes:
         vectors: (n, dim) float32.
@@ -65,7 +65,7 @@ class Applied:
 
 @dataclass(frozen=True, kw_only=True)
 class FileUpgrade:
-    """What was done to a file.
+    """Result of the upgrade of a file.
 
     Attributes:
         out: The file that was written.
@@ -86,7 +86,7 @@ class DeviceModel:
     """An exported artifact, ready to run.
 
     Attributes:
-        manifest: What `compatstore export` says of it: spaces, fingerprints, artifacts, what int8 loses.
+        manifest: Metadata from `compatstore export`: spaces, fingerprints, artifacts, loss by int8.
 
     Args:
         path: The .onnx file.
@@ -346,13 +346,13 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _require_model(model: DeviceModel, file: Path, field: pa.Field, fingerprints: Mapping[str, str]) -> None:
-    """Refuse vectors of another model, where the file says whose they are, and to apply an artifact a second time."""
+    """Refuse vectors of another model, if the file names theirs, and to apply an artifact a second time."""
     metadata = field.metadata or {}
-    said = metadata.get(FINGERPRINT, b"").decode() or fingerprints.get(field.name)
+    stored = metadata.get(FINGERPRINT, b"").decode() or fingerprints.get(field.name)
     expected = model.manifest["reads"]["fingerprint"]
-    if said is not None and expected is not None and said != expected:
+    if stored is not None and expected is not None and stored != expected:
         whose = model.manifest["reads"]["name"] or "its source"
-        found = f"found {said} in {field.name!r}"
+        found = f"found {stored} in {field.name!r}"
         raise Unsuitable(f"upgrade {file}; expected vectors of {whose}, fingerprint {expected}; {found}.")
     made_by = metadata.get(ORIGIN, b"").decode().split("+")
     if not {artifact["id"][:12] for artifact in model.manifest["artifacts"]}.isdisjoint(made_by):

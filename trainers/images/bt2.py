@@ -83,7 +83,7 @@ class BT2(CompatibleTraining):
 
     @property
     def normalise(self) -> bool:
-        """Whether embeddings have unit length: with any head."""
+        """True: embeddings have unit length with any head."""
         return True
 
     @property

@@ -98,7 +98,7 @@ class Checkpoint:
 
     @property
     def _unfinished(self) -> Path:
-        """Where the file is written before it is moved into its place."""
+        """Temporary path of the file, which is moved into its place."""
         return self.path.with_name(f".{self.path.name}.unfinished")
 
     def _require_place(self) -> None:

@@ -62,17 +62,17 @@ class Classifier:
 
     @property
     def normalise(self) -> bool:
-        """Whether embeddings have unit length."""
+        """True if embeddings have unit length."""
         return self.head != "linear"
 
     @property
     def takes_cosines(self) -> bool:
-        """Whether only the direction of a head's rows counts."""
+        """True if only the direction of a head's rows counts."""
         return self.head in ("cosine", "arcface", "cosface")
 
     @property
     def head_loss(self) -> HeadLoss:
-        """The loss that a model says it was trained by."""
+        """Loss that is recorded with a model of this training."""
         if self.head == "arcface":
             return HeadLoss("arcface", self.margin)
         if self.takes_cosines:

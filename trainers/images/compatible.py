@@ -91,7 +91,7 @@ class FrozenSource(nn.Module):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SourceKnowledge:
-    """What the source predicts for the images that the target is trained on.
+    """Predictions of the source for the images that the target is trained on.
 
     Args:
         rows: (classes, dim) float32: a source head for all classes of the target, zeros beyond the source's dimension.

@@ -118,7 +118,7 @@ def across_figures(
 @checked
 @dataclass(frozen=True, eq=False)
 class Refreshed:
-    """How a gallery was refreshed: `a_k(...a_1(model(x)))`, vectors of another model's space that it did not make.
+    """Description of a refreshed gallery: `a_k(...a_1(model(x)))`, transformed vectors in another model's space.
 
     Args:
         model: The model of the gallery's natives.

@@ -216,7 +216,7 @@ def _holds_images(images: npt.NDArray[np.uint8] | Sequence[object]) -> bool:
 
 
 def _identity(source: str | Path) -> list[str | int]:
-    """What tells a source from others: path and size of a file, or a digest of the pixels of anything else."""
+    """Identity of a source: path and size of a file, or a digest of the pixels of anything else."""
     if isinstance(source, str | Path) and is_file(source):
         return [str(source), Path(source).stat().st_size]
     return [hashlib.sha256(np.asarray(read_image(source)).data).hexdigest()]

@@ -1,4 +1,4 @@
-"""How a network is trained on images: settings of all such trainers, the network, and the training loop."""
+"""Training of a network on images: settings of all such trainers, the network, and the training loop."""
 
 from __future__ import annotations
 

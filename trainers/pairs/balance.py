@@ -35,7 +35,7 @@ Setting = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Balanced:
-    """What was chosen.
+    """A choice of settings.
 
     Args:
         trainer: With nothing left to choose.
@@ -58,7 +58,7 @@ def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -
     otherwise by the area of the recall of the target's own neighbours.
 
     Where too few pairs are kept apart to compare anything, a scale of 4 (a weight of a tenth of the variance) and
-    batches of 256 are taken, and the manifest says that.
+    batches of 256 are taken, and the manifest notes it.
 
     Args:
         trainer: The settings.

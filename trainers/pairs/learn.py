@@ -1,4 +1,4 @@
-"""Learn: how an upgrade that has no artifact teaches itself from what it embeds."""
+"""Learn: settings and candidates of a self-training upgrade, which fits transforms on what it embeds."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def networks(*, labelled: bool) -> tuple[PairTrainer, ...]:
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Learn:
-    """How an upgrade teaches itself.
+    """Settings of a self-training upgrade.
 
     Each candidate is fitted once for each fold on the pairs of the other folds. The ones that come nearest to the
     natives are judged by what would be served, and the winner is fitted again on all pairs. What is judged has learned
@@ -195,9 +195,9 @@ def _calm() -> AbstractContextManager[None]:
 def _with_expected_cosines(
     artifact: Artifact, judged: CrossFit, pairs: Pairs, shares: Sequence[float]
 ) -> tuple[Artifact, Doubles | None]:
-    """The same with what its sigma^2, where it says one, lets expect of cosines, and the factors of all pairs.
+    """Add the shrinkage of cosines by sigma^2, if the artifact predicts it; return also the factors of all pairs.
 
-    Pairs measure it that the transform has not learned from, and none has a part in its own factor.
+    It is measured on pairs that the transform was not fitted on, and no pair has a part in its own factor.
     """
     if judged.sigma2 is None:
         return artifact, None
@@ -206,12 +206,12 @@ def _with_expected_cosines(
         labelled = np.flatnonzero(labels != NO_LABEL)
         labels, rows = (labels, labelled) if len(labelled) >= FEWEST_PAIRS else (None, rows)
     rows = rows[:MOST_DOUBTED]
-    told = None if labels is None else labels[rows]
+    classes = None if labels is None else labels[rows]
     measured = judged.sigma2[rows], judged.transformed[rows], pairs.target[rows]
-    figure = shrinkage_figure(*measured, pairs.target_space.metric, told, shares)
+    figure = shrinkage_figure(*measured, pairs.target_space.metric, classes, shares)
     figures = artifact.manifest.figures
     artifact = artifact.amended(figures={**figures, "h": {**figures.get("h", {}), **figure}})
-    shrinkage, apart = Shrinkage.of(artifact.manifest.figures), cross_fitted_factors(*measured, told, shares)
+    shrinkage, apart = Shrinkage.of(artifact.manifest.figures), cross_fitted_factors(*measured, classes, shares)
     if shrinkage is None or apart is None:
         return artifact, None
     factors = shrinkage.at(judged.sigma2)

@@ -1,4 +1,4 @@
-"""What a network on pairs minimises, and the training loop that minimises it.
+"""Objective of a network on pairs, and the training loop that minimises it.
 
 The objective is a loss of each row, divided by the sigma^2 that the network predicts for the row. Shapes: n rows of a
 batch, d_t dimensions of the target. Without uncertainty the loss of each row is taken as it is.
@@ -101,7 +101,7 @@ class Objective:
 
     @property
     def uncertainty(self) -> bool:
-        """Whether the network has to predict log sigma^2."""
+        """True if the network has to predict log sigma^2."""
         return self.inverse_lambda is not None
 
     def __call__(self, prediction: Prediction, batch: Batch) -> torch.Tensor:

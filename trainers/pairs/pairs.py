@@ -111,7 +111,7 @@ class Pairs:
 
     @property
     def head_loss(self) -> HeadLoss | None:
-        """The loss that the target model was trained by, or None where its version does not say it."""
+        """Loss that the target model was trained by, or None if its version has none."""
         return None if self.target_version is None else self.target_version.head_loss
 
     @classmethod

@@ -64,13 +64,13 @@ class RetrievalTest:
 
     Args:
         fitted: The pairs that candidates are fitted on.
-        groups: The pairs held out, by name; each group asks its own queries.
+        groups: The pairs held out, by name; each group has its own queries.
         k: Neighbours of the recall, >= 1.
         queries: Most queries of a group.
         rows: Most held-out rows of a group, and most fitted rows, in the gallery.
         metric: Distance of the target space.
         seed: Of the choice of rows and queries.
-        backfill: Whether the areas of a backfill decide.
+        backfill: True if the areas of a backfill decide.
 
     Raises:
         InvalidInput: No query has a correct item.

@@ -156,7 +156,7 @@ class LeastSquares:
         return np.asarray(self._inverse(penalty)[:, None] * self._cross)
 
     def _inverse(self, penalty: float) -> Doubles:
-        """What each direction is divided by, inverted."""
+        """Inverse of the divisor of each direction."""
         values = self._values
         kept = values > _ROUNDING * values.max(initial=0.0)
         return np.asarray(np.divide(1, values + penalty * self._variance, out=np.zeros_like(values), where=kept))

@@ -109,8 +109,8 @@ def cross_fitted_factors(
     """
     factors, halves = np.empty(len(sigma2)), (slice(None, None, 2), slice(1, None, 2))
     for half, other in zip(halves, reversed(halves), strict=True):
-        told = None if labels is None else labels[half]
-        measured = shrinkage_of(sigma2[half], transformed[half], native[half], told, shares)
+        classes = None if labels is None else labels[half]
+        measured = shrinkage_of(sigma2[half], transformed[half], native[half], classes, shares)
         if measured is None:
             return None
         factors[other] = measured.at(sigma2[other])
@@ -125,7 +125,7 @@ def shrinkage_figure(
     labels: npt.NDArray[np.generic] | None = None,
     shares: Sequence[float] = SHARES,
 ) -> dict[str, object]:
-    """What `shrinkage_of` measures, as a figure of h; none where lengths rank too, or nothing could be measured.
+    """Result of `shrinkage_of` as a figure of h; none if the metric depends on lengths, or nothing could be measured.
 
     Args:
         sigma2: As of `shrinkage_of`, with the vectors and the labels.

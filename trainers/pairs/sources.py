@@ -25,7 +25,7 @@ VECTOR, ID, LABEL, SIDE = COLUMNS = ("vector", "id", "label", "side")
 
 
 class GalleryOfPairs(Protocol):
-    """What is read of a gallery: `Gallery` is one."""
+    """Interface of a gallery as a source of pairs; `Gallery` has it."""
 
     def versions(self) -> tuple[str, ...]:
         """Names of its versions."""
@@ -176,12 +176,10 @@ def _side(found: PairSource, path: FilePath | None, rows: Positions) -> AnyArray
 
 
 def _elsewhere() -> str:
-    text = (
-        "For one of {} name a file with ids, or a column of the gallery, with vectors of the other's items; {} name "
-        "their versions."
-    )
-    shell = text.format("--pairs SOURCE TARGET", "--from and --to")
-    return next_step.either(shell=shell, python=text.format("source and target", "source_version and target_version"))
+    sides = next_step.either(shell="--pairs SOURCE TARGET", python="source and target")
+    versions = next_step.either(shell="--from and --to", python="source_version and target_version")
+    given = "a file with ids, or a column of the gallery, with vectors of the other's items"
+    return f"For one of {sides} name {given}; {versions} name their versions."
 
 
 def from_gallery(gallery: GalleryOfPairs, name: FilePath, version: str | None = None) -> PairSource:

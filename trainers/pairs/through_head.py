@@ -62,7 +62,7 @@ class HeadTraining(TransformTraining):
 
     @property
     def reads_labels(self) -> bool:
-        """Whether its loss keeps items in their class, rather than near to their natives."""
+        """True if its loss keeps items in their class, rather than near to their natives."""
         return getattr(self, "loss", "disc") != "l2"
 
     def objective(self, pairs: Pairs) -> Objective:

@@ -1,4 +1,4 @@
-"""What all trainers on pairs have in common: their protocol, and figures on held-out rows."""
+"""Protocol of trainers on pairs, their artifacts, and figures on held-out rows."""
 
 from __future__ import annotations
 

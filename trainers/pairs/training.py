@@ -1,6 +1,6 @@
-"""How a network is trained on pairs: settings of all such methods, and `fit`.
+"""Training of a network on pairs: settings of all such methods, and `fit`.
 
-A method says which network is built (`architecture`, `network`) and what is minimised (`objective`).
+A method defines the network (`architecture`, `network`) and the objective (`objective`).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class TransformTraining(ABC):
 
     @property
     def torch_device(self) -> torch.device:
-        """Where to train."""
+        """Device to train on."""
         return torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     @checked

@@ -23,11 +23,11 @@ Tensors = dict[str, torch.Tensor]
 
 
 class Prediction(NamedTuple):
-    """What the network predicts for n items.
+    """Predictions of a network for n items.
 
     Attributes:
-        vectors: (n, output_dim), of unit length where the architecture says so; but in training not where the length
-            says sigma^2.
+        vectors: (n, output_dim), of unit length if the architecture normalises; but not in training if the length is
+            the uncertainty.
         log_sigma2: (n,), or None for an architecture without uncertainty.
     """
 
@@ -44,8 +44,8 @@ class TwoBranch(nn.Module):
 
     Args:
         architecture: Widths and options.
-        bias: Whether the linear layers before a batch normalisation have a bias; the output always has one.
-        norm: Whether layers have a batch normalisation.
+        bias: True if the linear layers before a batch normalisation have a bias; the output always has one.
+        norm: True if layers have a batch normalisation.
         dropout: Share of the values that each layer drops, in [0, 1).
         noise: Deviation of the Gaussian noise on the inputs, relative to their own deviation in the batch, >= 0.
         gain: Multiplies the output, > 0: the length of the vectors that a step of the optimiser moves by. sigma^2 reads
