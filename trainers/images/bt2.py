@@ -187,7 +187,7 @@ class BT2(CompatibleTraining):
 
         # Positions of images are passed as labels: with them a batch finds its vectors.
         positions = Images(images.images, np.arange(len(images)))
-        fixed += hashlib.sha256(vectors.tobytes() + np.asarray(images.labels).tobytes()).hexdigest()
+        fixed = hashlib.sha256(vectors.tobytes() + np.asarray(images.labels).tobytes()).hexdigest() + fixed
         backbone = self.target_backbone(preprocessing, source.dim)
         objective, measured = self.train_network(
             make, positions, preprocessing, backbone, progress=progress, checkpoint=checkpoint, fixed=fixed

@@ -248,10 +248,10 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
             return objective(network, preprocessing, FrozenSource(source.encoder, self.dim), known)
 
         head = hashlib.sha256(source.head.tobytes()).hexdigest()
-        fixed += fingerprint(encoder=source.encoder.fingerprint, head=head, class_names=source.class_names)
+        own = fingerprint(encoder=source.encoder.fingerprint, head=head, class_names=source.class_names)
         backbone = self.target_backbone(preprocessing, source.encoder.dim)
         trained, figures = self.train_network(
-            make, images, preprocessing, backbone, progress=progress, checkpoint=checkpoint, fixed=fixed
+            make, images, preprocessing, backbone, progress=progress, checkpoint=checkpoint, fixed=own + fixed
         )
         seen = digest_half(known.features[:, : source.encoder.dim].numpy())
         return self.model(trained, source, trained.model(backbone, images, None, figures), seen, held_out)
