@@ -384,12 +384,10 @@ def _rows(
     if not _is_list(kind):
         raise Unsuitable(f"upgrade {file}; expected lists in {name!r}; found {kind}.")
     width = dim // 8 if packed and pa.types.is_uint8(kind.value_type) else dim
-    fixed = kind.list_size if pa.types.is_fixed_size_list(kind) else width
     lengths = np.asarray(present.value_lengths())
     wrong = np.flatnonzero(lengths != width)
-    if len(wrong) or fixed != width:
-        row, found = (int(np.flatnonzero(there)[wrong[0]]), lengths[wrong[0]]) if len(wrong) else (0, fixed)
-        found = f"{found} in row {before + row}"
+    if len(wrong):
+        found = f"{lengths[wrong[0]]} in row {before + int(np.flatnonzero(there)[wrong[0]])}"
         raise Unsuitable(f"upgrade {file}; expected {width} values a row in {name!r}; found {found}.")
     flat = present.flatten()
     if flat.null_count:
