@@ -20,8 +20,7 @@ from compatstore.integrations.documents import Documents, refuse_unknown
 from compatstore.integrations.filter_languages import read_llamaindex
 from compatstore.integrations.filters import ID, AllOf, Condition, Term, apart
 from compatstore.integrations.models import Framework, FrameworkModel
-from compatstore.integrations.serving import ServedGallery, one_vector, query_vector, serve, write_rows
-from compatstore.search import FusionPlan
+from compatstore.integrations.serving import ServedGallery, metric_of, one_vector, query_vector, serve, write_rows
 from compatstore.versions import Metric
 
 try:
@@ -280,8 +279,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         if query.mode == VectorStoreQueryMode.MMR:
             threshold = kwargs.get("mmr_threshold", query.mmr_threshold)
             return self._diverse(documents, rows, value, version or gallery.active, query.similarity_top_k, threshold)
-        fused = isinstance(gallery.explain(value, count, version), FusionPlan)
-        metric = "fused" if fused else gallery.version(version, encoders=False).metric
+        metric = metric_of(gallery, value, version)
         return _result(documents, rows, [_similarity(metric, row["_distance"]) for row in rows])
 
     async_add = method_beside(add)

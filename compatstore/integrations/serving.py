@@ -21,6 +21,7 @@ from compatstore.errors import AlreadyExists, Incompatible, InvalidInput, NotFou
 from compatstore.gallery import Gallery
 from compatstore.integrations.documents import JSON_COLUMN, Documents
 from compatstore.integrations.models import FrameworkModel
+from compatstore.search import FusionPlan
 from compatstore.versions import EmbeddingVersion, Metric
 
 log = logging.getLogger("compatstore.integrations")
@@ -206,6 +207,13 @@ def one_vector(values: npt.ArrayLike) -> FloatArray:
     if vector.ndim != 1:
         raise InvalidInput("search by a vector", expected="one vector", found=f"shape {vector.shape}")
     return vector
+
+
+def metric_of(gallery: Gallery, query: str | FloatArray, version: str | None) -> str:
+    """Metric of the distances that a search returns; "fused" for a mean of standardised distances to both versions."""
+    if isinstance(gallery.explain(query, version=version), FusionPlan):
+        return "fused"
+    return gallery.version(version, encoders=False).metric
 
 
 def query_vector(gallery: Gallery, text: str, version: str) -> FloatArray:
