@@ -124,12 +124,14 @@ class Documents:
         struct = (row[JSON_COLUMN] or {}) if self.struct.names else {}
         return (json.loads(text) if text is not None else {}) | own | struct
 
-    def where(self, condition: Condition) -> str:
-        """SQL of a condition on ids, texts, metadata and the adapter's own columns.
+    def where(self, condition: Condition | None) -> str | None:
+        """Compile a condition on ids, texts, metadata and the adapter's own columns to SQL; None stays None.
 
         Raises:
             InvalidInput: The gallery has no such field.
         """
+        if condition is None:
+            return None
         fields = {metadata(field.name): (field.name, field.type) for field in self.own}
         fields |= dict(_nested(self.struct, (JSON_COLUMN,)))
         fields |= {apart(name): (field.name, field.type) for name, field in self.apart.items()}

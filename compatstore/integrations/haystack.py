@@ -18,7 +18,7 @@ from compatstore.ingest.items import Repeated
 from compatstore.integrations.documents import Documents
 from compatstore.integrations.filter_languages import read_haystack
 from compatstore.integrations.models import FrameworkModel, identity_of, require_model
-from compatstore.integrations.serving import log, metric_of, one_vector, serve
+from compatstore.integrations.serving import log, one_vector, serve
 from compatstore.versions import Metric
 
 try:
@@ -304,7 +304,7 @@ class CompatStoreDocumentStore:
         vector = self._vector(gallery) if wanted else None
         value = query if isinstance(query, str) else one_vector(query)
         columns = [*documents.columns, *([vector] if vector else [])]
-        metric = metric_of(gallery, value, version)
+        metric = self._served.metric_of(value, version)
         found = gallery.search(value, top_k, version, where, columns).to_pylist()
         return [_document(documents, row, vector, _score(row["_distance"], metric, scale_score)) for row in found]
 
@@ -339,7 +339,7 @@ class CompatStoreDocumentStore:
     @staticmethod
     def _where(documents: Documents, filters: Filters | None) -> str | None:
         try:
-            return documents.where(read_haystack(filters)) if filters else None
+            return documents.where(read_haystack(filters) if filters else None)
         except InvalidInput as error:
             raise FilterError(str(error)) from error
 
