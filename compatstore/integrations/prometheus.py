@@ -139,22 +139,25 @@ def _add_status(families: _Families, status: Status, gallery: str) -> None:
 
 def _add_run(families: _Families, run: RunStatus, labels: dict[str, str]) -> None:
     now = run.activity
-    told = {"state": run.state, "doing": now.doing, "step": now.step}
-    families.add("upgrade_info", "State, activity and step of an upgrade.", 1, **labels, **told)
-    families.add("upgrade_running", "Whether somebody works on it.", now.doing == "running", **labels)
-    families.add("upgrade_failed", "Whether its last work ended in an error.", now.doing == "failed", **labels)
+    said = {"state": run.state, "doing": now.doing, "step": now.step}
+    families.add("upgrade_info", "State, activity and step of an upgrade.", 1, **labels, **said)
     for kind, rows in (("done", now.done), ("total", now.total)):
         families.add("upgrade_step_rows", "Rows of the present step in this call.", rows, **labels, kind=kind)
-    families.add("upgrade_rows_per_second", "Since the step began.", now.rate, **labels)
-    if now.eta is not None:
-        families.add("upgrade_eta_seconds", "Until the step ends at this rate.", now.eta, **labels)
-    if now.expires:
-        expires = datetime.fromisoformat(now.expires).timestamp()
-        families.add("upgrade_lease_expires_timestamp_seconds", "Unless it is renewed.", expires, **labels)
-    families.add("upgrade_staged_items", "Natives that are durable, but not in the table yet.", run.staged, **labels)
-    families.add("upgrade_unbackfillable_items", "Items that cannot be embedded.", run.unbackfillable, **labels)
-    for name, value in (("rows", run.spent.rows), ("seconds", run.spent.seconds), ("cost", run.spent.cost)):
-        families.add(f"upgrade_spent_{name}", f"What the backfill has used: {name}.", value, **labels)
+    expires = datetime.fromisoformat(now.expires).timestamp() if now.expires else None
+    for name, help, value in (
+        ("running", "Whether a worker is active.", now.doing == "running"),
+        ("failed", "Whether its last work ended in an error.", now.doing == "failed"),
+        ("rows_per_second", "Since the step began.", now.rate),
+        ("eta_seconds", "Until the step ends at this rate.", now.eta),
+        ("lease_expires_timestamp_seconds", "Unless it is renewed.", expires),
+        ("staged_items", "Natives that are durable, but not in the table yet.", run.staged),
+        ("unbackfillable_items", "Items that cannot be embedded.", run.unbackfillable),
+        ("spent_rows", "Items that the backfill has embedded.", run.spent.rows),
+        ("spent_seconds", "Seconds that the backfill has used.", run.spent.seconds),
+        ("spent_cost", "Money that the backfill has used.", run.spent.cost),
+    ):
+        if value is not None:
+            families.add(f"upgrade_{name}", help, value, **labels)
     if run.waves:
         _add_quality(families, run.waves[-1], labels)
 
