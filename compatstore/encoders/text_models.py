@@ -20,7 +20,7 @@ from compatstore.digests import fingerprint as digest
 from compatstore.encoders.model_files import hash_folder, loading, require_folder
 from compatstore.encoders.module import require_torch
 from compatstore.encoders.protocol import EMPTY_SOURCE
-from compatstore.encoders.specs import Value, join_spec
+from compatstore.encoders.specs import join_spec
 from compatstore.errors import InvalidInput, NotFound, SourceError, load_extra
 
 Pooling = Literal["mean", "cls", "last"]
@@ -141,12 +141,6 @@ class FolderModel(TextEncoder):
         with loading(self.kind, self.folder):
             self._model = self._load(self.folder)
 
-    @property
-    def _settings(self) -> dict[str, Value | None]:
-        """What beside the folder and the prefixes decides an embedding, by name, as the spec writes it."""
-        shared = {*(own.name for own in fields(FolderModel)), "device"}
-        return {own.name: getattr(self, own.name) for own in fields(self) if own.name not in shared}
-
     @abstractmethod
     def _load(self, folder: Path) -> Any:
         """The library's model, of a folder that is there."""
@@ -174,7 +168,9 @@ class FolderModel(TextEncoder):
     @cached_property
     def fingerprint(self) -> str:
         """Digest (32 hex digits) of the folder's files, the prefixes and the settings."""
-        return digest(kind=self.kind, files=hash_folder(Path(self.folder)), **self._settings, **self.treatment)
+        shared = {*(own.name for own in fields(FolderModel)), "device"}
+        settings = {own.name: getattr(self, own.name) for own in fields(self) if own.name not in shared}
+        return digest(kind=self.kind, files=hash_folder(Path(self.folder)), **settings, **self.treatment)
 
     @property
     def spec(self) -> str:
