@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, get_args
 
 from compatstore import next_step
 from compatstore.errors import CompatStoreError
@@ -129,13 +129,8 @@ def both(earlier: ShardUpgrade | None, result: UpgradeResult) -> UpgradeResult:
     before = None if earlier is None else earlier.result
     if before is None:
         return result
-    return replace(
-        result,
-        transformed=before.transformed + result.transformed,
-        backfilled=before.backfilled + result.backfilled,
-        seconds=before.seconds + result.seconds,
-        lessons=(*before.lessons, *result.lessons),
-    )
+    lessons = (*before.lessons, *result.lessons)
+    return replace(result, **sums((before, result), "transformed", "backfilled", "seconds"), lessons=lessons)
 
 
 def summed(target: str, shards: Sequence[ShardUpgrade]) -> ShardsUpgrade:
@@ -145,23 +140,21 @@ def summed(target: str, shards: Sequence[ShardUpgrade]) -> ShardsUpgrade:
         target=target,
         ready=sum(result.state in ("ready", "cutover") for result in results),
         failed=len(shards) - len(results),
-        transformed=sum(result.transformed for result in results),
-        backfilled=sum(result.backfilled for result in results),
-        missing=sum(result.missing for result in results),
+        **sums(results, "transformed", "backfilled", "missing"),
         spent=total(result.spent for result in results),
         shards=tuple(shards),
     )
 
 
+def sums(parts: Iterable[object], *names: str) -> dict[str, Any]:
+    """Sum of each attribute over the parts."""
+    parts = list(parts)
+    return {name: sum(getattr(part, name) for part in parts) for name in names}
+
+
 def total(spent: Iterable[Spent]) -> Spent:
-    """What several shards have spent."""
-    found = list(spent)
-    return Spent(
-        rows=sum(part.rows for part in found),
-        seconds=sum(part.seconds for part in found),
-        cost=sum(part.cost for part in found),
-        tokens=sum(part.tokens for part in found),
-    )
+    """Sum of what several shards have spent."""
+    return Spent(**sums(spent, *(own.name for own in fields(Spent))))
 
 
 def unready(shards: Sequence[ShardStatus], target: str) -> list[str]:
@@ -181,8 +174,8 @@ def _(result: ShardsUpgrade) -> Iterator[str | Table]:
         ("shard", "state", "transformed", "embedded", "missing", "ended by", "error"),
         [
             (s.gallery, "failed", "", "", "", "", str(s.error))
-            if s.result is None
-            else (s.gallery, s.result.state, *_figures(s.result), s.result.ended_by, "")
+            if (r := s.result) is None
+            else (s.gallery, r.state, r.transformed, r.backfilled, r.missing, r.ended_by, "")
             for s in result.shards
         ],
     )
@@ -198,10 +191,6 @@ def _(result: ShardsUpgrade) -> Iterator[str | Table]:
         yield f"next: no gain was measured in {', '.join(no_gain)}: embed more before a cutover: {more}"
     elif result.ready == len(result.shards):
         yield f"next: {next_step.call('cutover', result.target, on='shards')}"
-
-
-def _figures(result: UpgradeResult) -> tuple[int, int, int]:
-    return result.transformed, result.backfilled, result.missing
 
 
 @view.register
@@ -230,7 +219,7 @@ def _(result: ShardsSwitched) -> Iterator[str | Table]:
         yield f"{len(result.before)} others were not touched"
 
 
-SharedLimit = Literal["max_rows", "max_seconds", "max_cost"]
+SharedLimit = Literal["rows", "seconds", "cost"]  # fields of `Spent`; "max_rows" and so on of `Backfill`
 LIMITS: tuple[SharedLimit, ...] = get_args(SharedLimit)
 LEAST_SECONDS = 1e-6  # no limit may be 0
 
@@ -274,20 +263,18 @@ class SharedBudget:
         self._kept[address] = part
 
     def can_go_on(self, done: ShardUpgrade) -> bool:
-        """Whether a shard used its part up while others left something of theirs."""
-        ended = done.result is not None and done.result.ended_by in LIMITS
+        """True if a shard used its part up while others left something of theirs."""
+        ended = done.result is not None and done.result.ended_by in [f"max_{name}" for name in LIMITS]
         return ended and self._moved and all(self._left(name) != 0 for name in LIMITS)
 
     def _left(self, name: SharedLimit) -> float | None:
-        """What of a limit is neither spent nor kept; None where it was not asked for."""
-        asked = getattr(self._request, name)
-        if asked is None:
+        """What of a limit is neither spent nor kept; None for no limit."""
+        limit: float | None = getattr(self._request, f"max_{name}")
+        if limit is None:
             return None
-        used = sum(max(_used(spent, name), self._kept_of(address, name)) for address, spent in self._spent.items())
-        return max(float(asked) - used, 0.0)
-
-    def _kept_of(self, address: str, name: SharedLimit) -> float:
-        return float(getattr(self._kept[address], name)) if address in self._kept else 0.0
+        kept = {address: float(getattr(part, f"max_{name}")) for address, part in self._kept.items()}
+        used: float = sum(max(getattr(spent, name), kept.get(address, 0.0)) for address, spent in self._spent.items())
+        return max(limit - used, 0.0)
 
     def _limits(self, name: SharedLimit, waiting: Sequence[str]) -> dict[str, float] | None:
         """Of one limit, what each shard may spend in all: what it has spent, and a part of what is left by its rows."""
@@ -297,12 +284,7 @@ class SharedBudget:
         rows, limits = sum(self._rows[address] for address in waiting), {}
         for address in waiting:
             part = left * self._rows[address] / rows
-            part = math.ceil(part - 1e-9) if name == "max_rows" else part
-            limits[address] = _used(self._spent[address], name) + part
+            part = math.ceil(part - 1e-9) if name == "rows" else part
+            limits[address] = getattr(self._spent[address], name) + part
             left, rows = left - part, rows - self._rows[address]
         return limits
-
-
-def _used(spent: Spent, name: SharedLimit) -> float:
-    used: Mapping[SharedLimit, float] = {"max_rows": spent.rows, "max_seconds": spent.seconds, "max_cost": spent.cost}
-    return used[name]
