@@ -112,7 +112,7 @@ class Documents:
         ]
         if self.has_json or any(rest):
             if not keeps_null:
-                self._refuse_unknown_keys(ids, rest)
+                raise self._unknown_key(ids, rest)
             texts_of_json = [as_json(values, of_document(name)) for name, values in zip(ids, rest, strict=True)]
             columns[self.json] = pa.ExtensionArray.from_storage(JSON, pa.array(texts_of_json, pa.string()))
         return columns
@@ -140,10 +140,10 @@ class Documents:
             fields[TEXT] = (self.text, pa.string())
         return to_sql(condition, Fields(fields, self.json if self.has_json else None))
 
-    def _refuse_unknown_keys(self, ids: Sequence[str], rest: Sequence[Metadata]) -> None:
+    def _unknown_key(self, ids: Sequence[str], rest: Sequence[Metadata]) -> InvalidInput:
         name, values = next((name, values) for name, values in zip(ids, rest, strict=True) if values)
         known = [*self.own.names, *self.struct.names]
-        raise InvalidInput(
+        return InvalidInput(
             of_document(name),
             expected=f"metadata that the app's table has a place for: {first_offenders(known, 20) or 'none'}",
             found=f"the key {next(iter(values))[:80]!a}",
@@ -183,10 +183,10 @@ def _typed(values: list[Any], field: ArrowField, ids: Sequence[str]) -> Any:
             None if value is None else as_json(value, of_document(name))
             for name, value in zip(ids, values, strict=True)
         ]
+    expected = f"metadata {field.name!r} of type {field.type}, as its column is"
     for name, value in zip(ids, values, strict=True):
         unknown = _unknown_key(value, field.type)
         if unknown:
-            expected = f"metadata {field.name!r} of type {field.type}, as its column is"
             raise InvalidInput(of_document(name), expected=expected, found=f"the key {unknown[:80]!a} in it")
     try:
         return pa.array(values, field.type)
@@ -195,7 +195,6 @@ def _typed(values: list[Any], field: ArrowField, ids: Sequence[str]) -> Any:
             try:
                 pa.array([value], field.type)
             except NOT_HELD as error:
-                expected = f"metadata {field.name!r} of type {field.type}, as its column is"
                 found = f"{shown(value)} ({error})"
                 raise InvalidInput(of_document(name), expected=expected, found=found) from error
         raise
