@@ -152,18 +152,14 @@ def train_models(training: Images, settings: DemoSettings, seed: int) -> tuple[E
     mAP ahead, and trained in half of the time.
     """
     known = training.of_classes(SOURCE_DIGITS)
-    source = Independent(
-        dim=settings.source_dim, width=settings.source_width, epochs=settings.source_epochs, seed=seed
-    ).fit(known)
-    autoencoder = Autoencoder(dim=settings.side_dim, width=settings.side_width, epochs=settings.side_epochs, seed=seed)
-    side = autoencoder.fit(known).encoder
-    target = Independent(
-        dim=settings.target_dim,
-        width=settings.target_width,
-        epochs=settings.target_epochs,
-        augmentation=Augmentation(smallest_crop=0.8),
-        seed=seed + 1000,
-    ).fit(training)
+    sizes = {
+        part: {name: getattr(settings, f"{part}_{name}") for name in ("dim", "width", "epochs")}
+        for part in ("source", "side", "target")
+    }
+    source = Independent(**sizes["source"], seed=seed).fit(known)
+    side = Autoencoder(**sizes["side"], seed=seed).fit(known).encoder
+    crops = Augmentation(smallest_crop=0.8)
+    target = Independent(**sizes["target"], augmentation=crops, seed=seed + 1000).fit(training)
     v1 = EmbeddingVersion(
         "v1",
         dim=settings.source_dim,

@@ -92,9 +92,6 @@ class ServingConnection:
     def __getitem__(self, name: str) -> ServingTable:
         return self.open_table(name)
 
-    def __repr__(self) -> str:
-        return f"<ServingConnection to {self.plain.uri}>"
-
 
 class ServingTable:
     """A LanceDB table; while it is a gallery, `search` is served by the gallery.
@@ -246,9 +243,6 @@ class ServingQuery:
     def __getattr__(self, name: str) -> Any:
         expected = f"one of {', '.join(SETTINGS)}"
         raise _Unserved(f"use {name} of a search that the gallery serves", expected=expected, found=name, fix=PLAIN)
-
-    def __repr__(self) -> str:
-        return f"<ServingQuery of {self._gallery!r}: {self._arguments['k']} results>"
 
 
 SETTINGS = ("limit", "where", "select", "nprobes", "refine_factor", "to_arrow", "to_list", "to_pandas", "to_pydantic")

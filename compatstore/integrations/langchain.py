@@ -14,7 +14,7 @@ from compatstore.encoders import Function
 from compatstore.errors import InvalidInput, MissingExtra
 from compatstore.integrations.documents import Documents, refuse_unknown
 from compatstore.integrations.filter_languages import read_langchain
-from compatstore.integrations.models import Framework, FrameworkModel
+from compatstore.integrations.models import FrameworkModel, model_of_framework
 from compatstore.integrations.serving import one_vector, serve
 from compatstore.search import Serving
 from compatstore.versions import Metric
@@ -28,12 +28,6 @@ except ImportError as error:
     raise MissingExtra("langchain_core", "langchain") from error
 
 Filter = Mapping[str, Any]
-LANGCHAIN = Framework(
-    "LangChain",
-    Embeddings,
-    lambda model, texts: model.embed_documents(texts),
-    lambda model, text: model.embed_query(text),
-)
 
 
 def model_of(embeddings: Embeddings | FrameworkModel, identity: str | None = None) -> FrameworkModel:
@@ -47,7 +41,7 @@ def model_of(embeddings: Embeddings | FrameworkModel, identity: str | None = Non
     Raises:
         InvalidInput: They are no `Embeddings`, or the identity is no text.
     """
-    return LANGCHAIN.model_of(embeddings, identity)
+    return model_of_framework("LangChain", Embeddings, ("embed_documents", "embed_query"), embeddings, identity)
 
 
 def as_encoder(embeddings: Embeddings, *, identity: str | None = None, spec: str = "") -> Function:

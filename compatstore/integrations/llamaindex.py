@@ -20,7 +20,7 @@ from compatstore.ingest.arrow import as_json
 from compatstore.integrations.documents import Documents, refuse_unknown
 from compatstore.integrations.filter_languages import read_llamaindex
 from compatstore.integrations.filters import ID, AllOf, Condition, Term, apart
-from compatstore.integrations.models import Framework, FrameworkModel
+from compatstore.integrations.models import FrameworkModel, model_of_framework
 from compatstore.integrations.serving import ServedGallery, one_vector, serve
 from compatstore.versions import Metric
 
@@ -58,12 +58,6 @@ STORED, STORED_DOCUMENT = "_node_content", "doc_id"
 MMR_FACTOR = 4.0  # candidates of a search by maximal marginal relevance, as a multiple of the results
 MMR_THRESHOLD = 0.5
 SAME = 0.99  # cosine of two embeddings of one text by one model, at least; endpoints differ in the last digits
-LLAMAINDEX = Framework(
-    "LlamaIndex",
-    BaseEmbedding,
-    lambda model, texts: model.get_text_embedding_batch(texts),
-    lambda model, text: model.get_query_embedding(text),
-)
 _KINDS = {kind.class_name(): kind for kind in (TextNode, Node, ImageNode, IndexNode, Document, ImageDocument)}
 
 
@@ -78,7 +72,8 @@ def model_of(model: BaseEmbedding | FrameworkModel, identity: str | None = None)
     Raises:
         InvalidInput: It is no `BaseEmbedding`, or the identity is no text.
     """
-    return LLAMAINDEX.model_of(model, identity)
+    methods = ("get_text_embedding_batch", "get_query_embedding")
+    return model_of_framework("LlamaIndex", BaseEmbedding, methods, model, identity)
 
 
 def as_encoder(model: BaseEmbedding, *, identity: str | None = None, spec: str = "") -> Function:

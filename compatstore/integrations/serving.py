@@ -92,13 +92,15 @@ class ServedGallery:
         if not found:
             new = next_step.made("EmbeddingVersion", "NEW_VERSION", dim=next_step.DIM_FOUND, encoder=next_step.ENCODER)
             upgrade = next_step.both(next_step.call("register", new), next_step.call("upgrade", "NEW_VERSION"))
+            active = gallery.version(encoders=False)
+            known = next_step.made("EmbeddingVersion", active.name, dim=active.dim, encoder=next_step.ENCODER)
             raise Incompatible(
                 f"use {self.path} with {self.models[0].identity}",
                 expected=f"the model of a version that the gallery has ({', '.join(gallery.versions())})",
                 found="another model, whose vectors must not be mixed with theirs",
                 fix=f"Register it, and upgrade to it: {upgrade}, with encoder=as_encoder(...) of this package; or pass "
                 f"the former model first, and this one in models=[...]. Is it the same model? Declare its identity, or "
-                f"give it to a version without a model: {_given(gallery)}.",
+                f"give it to a version without a model: {next_step.call('register', known)}.",
             )
         return gallery.active if gallery.active in found else found[-1]
 
@@ -227,14 +229,6 @@ def _is_of(gallery: Gallery, name: str, model: FrameworkModel) -> bool:
     """True if a version is a model's: the one that it was registered with, or was given later."""
     given = gallery._catalog.recorded().record(name).encoder_model
     return model.is_of(gallery.version(name, encoders=False), given)
-
-
-def _given(gallery: Gallery) -> str:
-    """How the active version is given a model."""
-    active = gallery.version(encoders=False)
-    return next_step.call(
-        "register", next_step.made("EmbeddingVersion", active.name, dim=active.dim, encoder=next_step.ENCODER)
-    )
 
 
 def _encoder(gallery: Gallery, version: str) -> Encoder | None:
