@@ -62,7 +62,7 @@ class DemoSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DemoReport:
-    """What the demo did.
+    """Result of the demo.
 
     Args:
         decision: All ways to serve the gallery, as `evaluate` measured them before the upgrade.

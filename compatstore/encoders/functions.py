@@ -29,7 +29,7 @@ class Function:
         dim: Length of an embedding.
         fingerprint: Identity of the model behind the callable, changed whenever its vectors change
             ("text-embedding-3-small@2024-01"). A callable cannot be hashed, so it must be declared.
-        reads: Whether `fn` takes the items' sources or their ids.
+        reads: What `fn` takes: the items' sources or their ids.
         queries: Embeds queries, where the model embeds them by another way than items; None takes `fn` for both.
         spec: How `encoders.from_spec` finds this object again ("python:package.module:attribute"), if it can.
 

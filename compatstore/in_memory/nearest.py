@@ -33,7 +33,7 @@ def load_faiss() -> Any:
 
 
 def uses_gpu(device: Device) -> bool:
-    """Whether a GPU computes: "auto" takes one where FAISS has one.
+    """True if a GPU computes: "auto" takes one where FAISS has one.
 
     Raises:
         MissingExtra: FAISS is not installed, or a GPU is asked for and FAISS was built without support for it.

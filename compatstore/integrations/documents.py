@@ -34,7 +34,7 @@ NOT_HELD = (*NOT_CONVERTIBLE, OverflowError)
 
 @dataclass(frozen=True)
 class Documents:
-    """How documents lie in one gallery.
+    """Layout of documents in one gallery.
 
     Args:
         id: Column of the ids.
@@ -42,7 +42,7 @@ class Documents:
         own: Arrow schema of the metadata columns that are no JSON of ours.
         struct: Arrow schema of the fields of a struct `metadata`; empty where there is none.
         json: Column of JSON for all other metadata.
-        has_json: Whether the gallery has that column already.
+        has_json: True if the gallery has that column already.
         apart: Columns that hold no metadata of documents but something else of the adapter's, by its name for them.
         adopted: True if the table is an app's, which gets no column from here.
     """
@@ -58,7 +58,7 @@ class Documents:
 
     @classmethod
     def of(cls, gallery: Gallery, apart: Mapping[str, str] | None = None) -> Documents:
-        """How they lie in a gallery as of now.
+        """Read the layout of a gallery's documents as of now.
 
         Raises:
             Incompatible: The table is one of lancedb-haystack.

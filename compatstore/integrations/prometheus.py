@@ -1,4 +1,4 @@
-"""Metrics of galleries and their upgrades for Prometheus: what `status` tells, as numbers with labels."""
+"""Metrics of galleries and their upgrades for Prometheus: the figures of `status`, with labels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PREFIX = "compatstore"
 
 
 class GalleryCollector(Collector):
-    """Reads the status of galleries each time that it is asked; register it in an app's own registry.
+    """Reads the status of galleries at each scrape; register it in an app's own registry.
 
     A gallery that cannot be read has `compatstore_up` 0 and no other metric.
 
@@ -42,7 +42,7 @@ class GalleryCollector(Collector):
         self._galleries = {gallery.status().gallery: gallery for gallery in galleries}
 
     def describe(self) -> Sequence[Metric]:
-        """Nothing: the names are told when the galleries are read, not at registration."""
+        """Nothing: names are known when the galleries are read, not at registration."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -163,10 +163,11 @@ def _add_run(families: _Families, run: RunStatus, labels: dict[str, str]) -> Non
 
 
 def _add_quality(families: _Families, wave: WaveFigures, labels: dict[str, str]) -> None:
-    """What the last lesson of an upgrade that teaches itself has found."""
+    """Figures of the last round of a self-training upgrade."""
     estimates = {"status quo": wave.status_quo, "served": wave.served, "gain": wave.gain}
     for of, estimate in estimates.items():
         for bound in ("value", "low", "high") if estimate is not None else ():
             value = getattr(estimate, bound)
-            told = {"figure": wave.criterion, "of": of, "bound": bound}
-            families.add("upgrade_quality", "Figures of the last lesson, with their interval.", value, **labels, **told)
+            figure = {"figure": wave.criterion, "of": of, "bound": bound}
+            help = "Figures of the last round, with their interval."
+            families.add("upgrade_quality", help, value, **labels, **figure)

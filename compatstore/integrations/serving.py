@@ -1,7 +1,7 @@
 """The gallery as a running app sees it: the versions that there are now, each with the app's own model of it.
 
 The registry is read again for every call. An upgrade, a cutover or a rollback by another process is noticed there: the
-app goes on with the models that it was given, and is told once, in the log `compatstore.integrations`.
+app goes on with the models that it was given, and the log `compatstore.integrations` has one line about it.
 """
 
 from __future__ import annotations

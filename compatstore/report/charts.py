@@ -34,8 +34,8 @@ class Line:
     Args:
         name: What it shows.
         points: In the order of x.
-        promised: Whether it was expected rather than found: drawn dashed, and its intervals only as a band.
-        band: Whether its intervals are a band.
+        promised: True if it was estimated rather than measured: drawn dashed, and its intervals only as a band.
+        band: True if its intervals are a band.
     """
 
     name: str

@@ -75,7 +75,16 @@ class Shards:
         trust_code: bool = False,
         storage_options: dict[str, str] | None = None,
     ) -> None:
-        _require_distinct(addresses, storage_options)
+        asked, spelled = "take galleries as shards", dict[str, str]()
+        if not addresses:
+            raise InvalidInput(asked, expected="different addresses, at least one", found="none")
+        for address in addresses:  # two spellings of one table are one
+            location = locate(address, storage_options)
+            place = os.path.realpath(location.uri) if location.is_local else location.uri.rstrip("/")
+            if place in spelled:
+                found = f"{spelled[place]} and {address}, which are one"
+                raise InvalidInput(asked, expected="a table once", found=found)
+            spelled[place] = address
         self.addresses = tuple(addresses)
         self._encoders, self._trust_code, self._options = encoders, trust_code, storage_options
 
@@ -149,7 +158,7 @@ class Shards:
             should_stop: Asked before each batch; it stops all shards.
 
         Raises:
-            Interrupted: `should_stop` said so, or somebody asked for a pause of the shard at work.
+            Interrupted: `should_stop` returned True, or a pause of the shard at work was requested.
         """
         request = backfill if isinstance(backfill, Backfill) else Backfill(share=backfill)
         done: dict[str, ShardUpgrade] = {}
@@ -182,7 +191,7 @@ class Shards:
         return summed(target, [done[address] for address in self.addresses])
 
     def status(self, target: str | None = None) -> ShardsStatus:
-        """Where the upgrade of all shards to a target is; read-only. A shard that cannot be read says why.
+        """State of the upgrade of all shards to a target; read-only. A shard that cannot be read says why.
 
         Args:
             target: The version; by default that of the only upgrade there is, else the active one.
@@ -279,25 +288,8 @@ class Shards:
         return ShardsSwitched(changes[0].active, tuple(using), tuple(a for a in self.addresses if a not in using))
 
 
-def _require_distinct(addresses: Sequence[str], storage_options: dict[str, str] | None) -> None:
-    """Refuse no address, and two of one table, however they are spelled.
-
-    Raises:
-        InvalidInput: It is so.
-    """
-    asked, spelled = "take galleries as shards", dict[str, str]()
-    if not addresses:
-        raise InvalidInput(asked, expected="different addresses, at least one", found="none")
-    for address in addresses:
-        location = locate(address, storage_options)
-        place = os.path.realpath(location.uri) if location.is_local else location.uri.rstrip("/")
-        if place in spelled:
-            raise InvalidInput(asked, expected="a table once", found=f"{spelled[place]} and {address}, which are one")
-        spelled[place] = address
-
-
 def _status_of(address: str, found: Status | CompatStoreError, target: str) -> ShardStatus:
-    """What one shard says of an upgrade."""
+    """Status of an upgrade in one shard."""
     if isinstance(found, CompatStoreError):
         return ShardStatus(address, error=str(found))
     version = next((version for version in found.versions if version.name == target), None)

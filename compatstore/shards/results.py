@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
 
 from compatstore import next_step
 from compatstore.errors import CompatStoreError
@@ -17,7 +17,7 @@ from compatstore.upgrade.run import UpgradeResult
 
 @dataclass(frozen=True)
 class ShardUpgrade:
-    """What an upgrade did with one shard.
+    """Result of an upgrade of one shard.
 
     Attributes:
         gallery: Its address.
@@ -32,7 +32,7 @@ class ShardUpgrade:
 
 @dataclass(frozen=True)
 class ShardsUpgrade(Shown):
-    """What an upgrade did with all shards.
+    """Result of an upgrade of all shards.
 
     Attributes:
         target: Version upgraded to.
@@ -89,13 +89,13 @@ class ShardsStatus(Shown):
     """All shards now.
 
     Attributes:
-        target: The version that is asked about.
+        target: The version that the figures are of.
         rows: Items of all.
         native: Those with a native vector in the target.
         transformed: Those with one that an artifact made.
         missing: Those that no query of the target finds.
         spent: What the backfills have used, over all calls.
-        can_cut_over: Whether every shard is ready, or uses the target.
+        can_cut_over: True if every shard is ready, or uses the target.
         shards: Each of them.
     """
 
@@ -111,7 +111,7 @@ class ShardsStatus(Shown):
 
 @dataclass(frozen=True)
 class ShardsSwitched(Shown):
-    """What a cutover or a rollback of all shards did.
+    """Result of a cutover or a rollback of all shards.
 
     Attributes:
         active: Version that all of them use now.
@@ -125,12 +125,17 @@ class ShardsSwitched(Shown):
 
 
 def both(earlier: ShardUpgrade | None, result: UpgradeResult) -> UpgradeResult:
-    """What two passes over one shard did."""
+    """Result of two passes over one shard."""
     before = None if earlier is None else earlier.result
     if before is None:
         return result
-    lessons = (*before.lessons, *result.lessons)
-    return replace(result, **sums((before, result), "transformed", "backfilled", "seconds"), lessons=lessons)
+    return replace(
+        result,
+        transformed=before.transformed + result.transformed,
+        backfilled=before.backfilled + result.backfilled,
+        seconds=before.seconds + result.seconds,
+        lessons=(*before.lessons, *result.lessons),
+    )
 
 
 def summed(target: str, shards: Sequence[ShardUpgrade]) -> ShardsUpgrade:
@@ -146,15 +151,17 @@ def summed(target: str, shards: Sequence[ShardUpgrade]) -> ShardsUpgrade:
     )
 
 
-def sums(parts: Iterable[object], *names: str) -> dict[str, Any]:
-    """Sum of each attribute over the parts."""
+def sums(parts: Iterable[object], *names: str) -> dict[str, int]:
+    """Sum of each count over the parts."""
     parts = list(parts)
     return {name: sum(getattr(part, name) for part in parts) for name in names}
 
 
 def total(spent: Iterable[Spent]) -> Spent:
     """Sum of what several shards have spent."""
-    return Spent(**sums(spent, *(own.name for own in fields(Spent))))
+    found = list(spent)
+    seconds, cost = sum(part.seconds for part in found), sum(part.cost for part in found)
+    return Spent(**sums(found, "rows", "tokens"), seconds=seconds, cost=cost)
 
 
 def unready(shards: Sequence[ShardStatus], target: str) -> list[str]:
@@ -165,7 +172,7 @@ def unready(shards: Sequence[ShardStatus], target: str) -> list[str]:
 
 @view.register
 def _(result: ShardsUpgrade) -> Iterator[str | Table]:
-    """What was done with each shard, and what comes next."""
+    """Results of each shard, and the next command."""
     yield (
         f"{result.target} of {len(result.shards)} shards: {result.ready} ready, {result.failed} failed; "
         f"{result.transformed} items transformed, {result.backfilled} embedded natively, {result.missing} missing"
@@ -213,7 +220,7 @@ def _(result: ShardsStatus) -> Iterator[str | Table]:
 
 @view.register
 def _(result: ShardsSwitched) -> Iterator[str | Table]:
-    """Which shards were switched."""
+    """Number of shards that were switched."""
     yield f"{result.active} is active: {len(result.switched)} shards switched"
     if result.before:
         yield f"{len(result.before)} others were not touched"
@@ -240,7 +247,7 @@ class SharedBudget:
         self._moved = True
 
     def parts(self, waiting: Sequence[str]) -> dict[str, Backfill]:
-        """What each of these shards may spend in all, from its first call on."""
+        """Limits of each of these shards, over all its calls."""
         self._moved = False
         rows, seconds, cost = (self._limits(name, waiting) for name in LIMITS)
         return {
