@@ -50,9 +50,14 @@ class Embedders:
         self.document, self.text, self.identity = document, text, identity
 
     def to_dict(self) -> dict[str, Any]:
-        """Serialize both components, from which `default_from_dict` builds this object."""
+        """Serialize both components."""
         document, text = component_to_dict(self.document, "document"), component_to_dict(self.text, "text")
         return default_to_dict(self, document=document, text=text, identity=self.identity)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Embedders:
+        """Make embedders of what `to_dict` wrote."""
+        return default_from_dict(cls, data)
 
     def model(self) -> FrameworkModel:
         """The two as one model."""
@@ -135,7 +140,7 @@ class CompatStoreDocumentStore:
     def from_dict(cls, data: dict[str, Any]) -> CompatStoreDocumentStore:
         """Open a store with the arguments that `to_dict` wrote."""
         parameters = dict(data.get("init_parameters", {}))
-        parameters["models"] = [default_from_dict(Embedders, further) for further in parameters.get("models", [])]
+        parameters["models"] = [Embedders.from_dict(further) for further in parameters.get("models", [])]
         return default_from_dict(cls, {**data, "init_parameters": parameters})
 
     # ---- the protocol
@@ -421,6 +426,11 @@ class CompatStoreEmbeddingRetriever:
     def to_dict(self) -> dict[str, Any]:
         """Serialize the arguments of the component."""
         return _to_dict(self, filter_policy=self.filter_policy.value)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> CompatStoreEmbeddingRetriever:
+        """Make a component with the arguments that `to_dict` wrote."""
+        return default_from_dict(cls, data)
 
     @component.output_types(documents=list[Document])
     def run(
