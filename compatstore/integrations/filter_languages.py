@@ -192,7 +192,9 @@ def _exists(field: Field, wanted: Any) -> Condition:
 
 
 def _among_or_missing(field: Field, values: Any) -> Condition:
-    present = Term(field, "in", tuple(value for value in _list_of(values) if value is not None))
+    if not isinstance(values, list):  # Haystack refuses tuples and sets too
+        raise InvalidInput(ASKED, expected="a list of values", found=shown(values))
+    present = Term(field, "in", tuple(value for value in values if value is not None))
     return AnyOf((present, Term(field, "missing"))) if None in values else present
 
 
