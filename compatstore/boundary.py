@@ -61,7 +61,7 @@ class Unfit(Exception):  # noqa: N818  (a signal from a checker, never seen by u
 def checked(public: Checked) -> Checked:
     """Check the arguments of a function, or of all public methods of a class, by their annotations."""
     if isinstance(public, type):
-        made = "" if dataclasses.is_dataclass(public) else "__init__"  # `checked_fields` checks those of a dataclass
+        made = "" if "__dataclass_fields__" in vars(public) else "__init__"  # `checked_fields` checks a dataclass
         for name, member in list(vars(public).items()):
             if (name.startswith("_") and name != made) or takes_no_wrapper(member):
                 continue

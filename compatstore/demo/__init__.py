@@ -62,7 +62,7 @@ class DemoSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DemoReport:
-    """What the demo did.
+    """Result of the demo.
 
     Args:
         decision: All ways to serve the gallery, as `evaluate` measured them before the upgrade.
@@ -117,6 +117,7 @@ def run_demo(
     if seed < 0:
         raise InvalidInput("run the demo", expected="seed >= 0", found=f"{seed}")
     place = DemoDirectory.prepare(directory)
+    gallery = shlex.quote(str(place.gallery))
     with place.emptied_if_stopped(), one_thread():
         from compatstore.demo.story import tell_story
 
@@ -129,15 +130,10 @@ def run_demo(
             queries=len(digits.queries),
             seed=seed,
             seconds=time.perf_counter() - started,
-            next_commands=_next_commands(place, digits.queries.paths[-1]),
+            next_commands=(
+                f"compatstore status {gallery}",
+                f"compatstore search {gallery} --image {shlex.quote(str(digits.queries.paths[-1]))} -k 5",
+                f"compatstore history {gallery}",
+                f"compatstore rollback {gallery}",
+            ),
         )
-
-
-def _next_commands(directory: DemoDirectory, query: Path) -> tuple[str, ...]:
-    gallery = shlex.quote(str(directory.gallery))
-    return (
-        f"compatstore status {gallery}",
-        f"compatstore search {gallery} --image {shlex.quote(str(query))} -k 5",
-        f"compatstore history {gallery}",
-        f"compatstore rollback {gallery}",
-    )

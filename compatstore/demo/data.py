@@ -89,17 +89,30 @@ def _write(
     return ImageFiles(ids=ids, paths=paths, labels=labels[numbers])
 
 
-@dataclass(frozen=True)
 class DemoDirectory:
-    """Where the demo writes.
+    """Paths of the files that the demo writes.
 
     Args:
         root: The folder, an absolute path.
-        is_new: The demo made it.
+        is_new: True if the demo made it.
+
+    Attributes:
+        gallery: The gallery: one Lance table.
+        images: Images of the gallery, in one folder a class.
+        queries: Images to search with, in one folder a class; none of them is in the gallery.
+        artifacts: Folder of the trained artifacts, `without_side` and `with_side`.
+        curve: Picture of quality during the backfill.
+        report: The report of the upgrade, one page.
+        files: All files beside the images and the gallery.
     """
 
-    root: Path
-    is_new: bool = False
+    def __init__(self, root: Path, is_new: bool = False) -> None:
+        self.root, self.is_new = root, is_new
+        self.gallery, self.images, self.queries = root / "gallery.lance", root / "images", root / "queries"
+        self.artifacts, self.curve, self.report = root / "artifacts", root / "backfill_curve.png", root / "report.html"
+        names = ("without_side", "with_side")
+        self.without_side, self.with_side = (self.artifacts / f"{name}.compat" for name in names)
+        self.files = (self.report, self.curve, self.without_side, self.with_side)
 
     @classmethod
     def prepare(cls, path: str | Path) -> DemoDirectory:
@@ -121,9 +134,9 @@ class DemoDirectory:
             place = cls(root, is_new)
             place.images.mkdir()
             return place
+        except StorageError:
+            raise
         except OSError as error:
-            if isinstance(error, StorageError):
-                raise
             if isinstance(error, FileExistsError):
                 _require_empty(root, asked)
             fix = "Choose another folder: compatstore demo DIR"
@@ -144,54 +157,16 @@ class DemoDirectory:
                     self.root.rmdir()  # refused while anything else is there
             raise
 
-    @property
-    def gallery(self) -> Path:
-        """The gallery: one Lance table."""
-        return self.root / "gallery.lance"
-
-    @property
-    def images(self) -> Path:
-        """Images of the gallery, in one folder a class."""
-        return self.root / "images"
-
-    @property
-    def queries(self) -> Path:
-        """Images to search with, in one folder a class; none of them is in the gallery."""
-        return self.root / "queries"
-
-    @property
-    def artifacts(self) -> Path:
-        """Folder of the trained artifacts."""
-        return self.root / "artifacts"
-
-    def artifact(self, name: str) -> Path:
-        """A trained artifact."""
-        return self.artifacts / f"{name}.compat"
-
-    @property
-    def curve(self) -> Path:
-        """Picture of quality during the backfill."""
-        return self.root / "backfill_curve.png"
-
-    @property
-    def report(self) -> Path:
-        """The report of the upgrade, one page."""
-        return self.root / "report.html"
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """What the demo leaves beside the images and the gallery."""
-        artifacts = (self.artifact("without_side"), self.artifact("with_side"))
-        return (self.report, self.curve, *artifacts)
-
 
 def _require_empty(root: Path, asked: str) -> None:
-    expected = "a new or an empty folder"
+    gallery = root / "gallery.lance"
     if not is_folder(root):
-        raise AlreadyExists(asked, expected=expected, found="a file", fix="Choose another folder: compatstore demo DIR")
-    if exists(root / "gallery.lance"):
-        fix = f"Look at it: compatstore status {root / 'gallery.lance'}; or choose another folder, or remove this one."
-        raise AlreadyExists(asked, expected=expected, found="an earlier demo", fix=fix)
-    if any(root.iterdir()):
-        fix = "Choose another folder, or empty this one."
-        raise AlreadyExists(asked, expected=expected, found="files, which the demo does not touch", fix=fix)
+        found, fix = "a file", "Choose another folder: compatstore demo DIR"
+    elif exists(gallery):
+        found = "an earlier demo"
+        fix = f"Look at it: compatstore status {gallery}; or choose another folder, or remove this one."
+    elif any(root.iterdir()):
+        found, fix = "files, which the demo does not touch", "Choose another folder, or empty this one."
+    else:
+        return
+    raise AlreadyExists(asked, expected="a new or an empty folder", found=found, fix=fix)

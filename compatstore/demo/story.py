@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from compatstore.artifacts import Artifact
-from compatstore.demo.data import DemoDirectory, Digits, ImageFiles, write_digits
+from compatstore.demo.data import DemoDirectory, Digits, write_digits
 from compatstore.encoders import NetworkEncoder
 from compatstore.evaluation import DecisionTable
 from compatstore.gallery import Gallery
 from compatstore.report.files import write_report
 from compatstore.trainers import FCT, Augmentation, Autoencoder, Images, Independent, Pairs
-from compatstore.upgrade.plan import Plan
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.details import Details
 from compatstore.upgrade.requests.queries import Queries
@@ -54,9 +53,11 @@ def tell_story(directory: DemoDirectory, settings: DemoSettings, seed: int, say:
     v1, v2 = train_models(digits.training, settings, seed)
     say("Learning to turn vectors of v1 into vectors of v2, without and with side-information ...")
     transforms = train_transforms(digits.training, v1, v2, settings, seed)
-    transforms[PLAIN].save(directory.artifact("without_side"))
-    transforms[WITH_SIDE].save(directory.artifact("with_side"))
-    gallery = fill(str(directory.gallery), digits.gallery, v1)
+    transforms[PLAIN].save(directory.without_side)
+    transforms[WITH_SIDE].save(directory.with_side)
+    gallery = Gallery.create(str(directory.gallery), v1)
+    images = digits.gallery
+    gallery.add({"id": images.ids.tolist(), "source": images.sources, "label": images.labels})
     say(f"The gallery is live with {len(gallery)} items in v1.")
     gallery.register(v2)
     queries = queries_of(digits)
@@ -64,22 +65,21 @@ def tell_story(directory: DemoDirectory, settings: DemoSettings, seed: int, say:
     decided = evaluate(gallery, transforms, queries, seed)
     draw_curve(decided, directory.curve)
     say(decided[WITH_SIDE].advice.text)
-    hop(gallery, transforms[WITH_SIDE], seed, say)
+    via, order = transforms[WITH_SIDE].id, Backfill(seed=seed)
+    plan = gallery.upgrade("v2", transform=via, backfill=order, dry_run=True)
+    steps = ", ".join(f"{step.name} of {step.rows} items" if step.rows else step.name for step in plan.steps)
+    say(f"Plan for {plan.source} to {plan.target}: {steps}.")
+    done = gallery.upgrade("v2", transform=via, backfill=order)
+    say(f"Hop: {done.transformed} vectors in {done.seconds:.2f} s, no image read. v1 is still what searches use.")
     for share in PARTIAL:
         backfill(gallery, share, say)
-    cut_over(gallery, say)
+    switched = gallery.cutover("v2")
+    say(f"Cutover: searches use {switched.active} now; {switched.previous} is kept, so a rollback costs nothing.")
     backfill(gallery, 1.0, say)
     say("Measuring what the upgrade gave ...")
     report = gallery.report("v2", labels=queries, sample=len(gallery), details=Details())
     write_report(report, directory.report)
     return digits, decided[WITH_SIDE].showing(PARTIAL)
-
-
-def fill(path: str, images: ImageFiles, version: EmbeddingVersion) -> Gallery:
-    """Make a gallery and add image files; the version's own models embed them."""
-    gallery = Gallery.create(path, version)
-    gallery.add({"id": images.ids.tolist(), "source": images.sources, "label": images.labels})
-    return gallery
 
 
 def queries_of(digits: Digits) -> Queries:
@@ -110,24 +110,10 @@ def evaluate(
     }
 
 
-def hop(gallery: Gallery, transform: Artifact, seed: int, say: Say) -> None:
-    """Give every item a vector of v2 without looking at a single image; v1 goes on being searched."""
-    via, order = transform.id, Backfill(seed=seed)
-    say(_in_words(gallery.upgrade("v2", transform=via, backfill=order, dry_run=True)))
-    report = gallery.upgrade("v2", transform=via, backfill=order)
-    say(f"Hop: {report.transformed} vectors in {report.seconds:.2f} s, no image read. v1 is still what searches use.")
-
-
 def backfill(gallery: Gallery, share: float, say: Say) -> None:
     """Embed more of the gallery natively, in random order; what is native already is not embedded again."""
     report = gallery.upgrade("v2", backfill=share)
     say(f"Backfill to {share:.0%}: {report.backfilled} images embedded in {report.seconds:.1f} s.")
-
-
-def cut_over(gallery: Gallery, say: Say) -> None:
-    """Make v2 what searches use."""
-    switched = gallery.cutover("v2")
-    say(f"Cutover: searches use {switched.active} now; {switched.previous} is kept, so a rollback costs nothing.")
 
 
 def draw_curve(decided: Mapping[str, DecisionTable], path: Path) -> None:
@@ -159,11 +145,6 @@ def draw_curve(decided: Mapping[str, DecisionTable], path: Path) -> None:
         figure.savefig(path, dpi=200)
 
 
-def _in_words(plan: Plan) -> str:
-    steps = ", ".join(step.name if not step.rows else f"{step.name} of {step.rows} items" for step in plan.steps)
-    return f"Plan for {plan.source} to {plan.target}: {steps}."
-
-
 def train_models(training: Images, settings: DemoSettings, seed: int) -> tuple[EmbeddingVersion, EmbeddingVersion]:
     """Train the models of `v1`, of its side-information and of `v2`, each from random weights of its own.
 
@@ -171,18 +152,14 @@ def train_models(training: Images, settings: DemoSettings, seed: int) -> tuple[E
     mAP ahead, and trained in half of the time.
     """
     known = training.of_classes(SOURCE_DIGITS)
-    source = Independent(
-        dim=settings.source_dim, width=settings.source_width, epochs=settings.source_epochs, seed=seed
-    ).fit(known)
-    autoencoder = Autoencoder(dim=settings.side_dim, width=settings.side_width, epochs=settings.side_epochs, seed=seed)
-    side = autoencoder.fit(known).encoder
-    target = Independent(
-        dim=settings.target_dim,
-        width=settings.target_width,
-        epochs=settings.target_epochs,
-        augmentation=Augmentation(smallest_crop=0.8),
-        seed=seed + 1000,
-    ).fit(training)
+    sizes = {
+        part: {name: getattr(settings, f"{part}_{name}") for name in ("dim", "width", "epochs")}
+        for part in ("source", "side", "target")
+    }
+    source = Independent(**sizes["source"], seed=seed).fit(known)
+    side = Autoencoder(**sizes["side"], seed=seed).fit(known).encoder
+    crops = Augmentation(smallest_crop=0.8)
+    target = Independent(**sizes["target"], augmentation=crops, seed=seed + 1000).fit(training)
     v1 = EmbeddingVersion(
         "v1",
         dim=settings.source_dim,

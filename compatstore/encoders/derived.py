@@ -12,7 +12,7 @@ from compatstore.boundary import checked
 from compatstore.derivation import Derivation
 from compatstore.encoders.metering import Bill, Metered
 from compatstore.encoders.protocol import Encoder, query_method
-from compatstore.encoders.specs import join_spec
+from compatstore.encoders.specs import from_spec, join_spec
 from compatstore.errors import InvalidInput, NotFound, SourceError
 from compatstore.paths import is_file, is_folder
 
@@ -141,7 +141,10 @@ class FilesById:
         asked = f"embed the files of {folder} by id"
         if not is_folder(folder):
             raise NotFound(asked, expected="a folder", found="none", fix="Check the path.")
-        self.encoder = _built(asked, encoder) if isinstance(encoder, str) else encoder
+        if isinstance(encoder, str) and not encoder.startswith(READS_FILES):
+            expected, fix = f"an encoder of {', '.join(READS_FILES)}", "Hand any other over as an object."
+            raise InvalidInput(asked, expected=expected, found=repr(encoder), fix=fix)
+        self.encoder = from_spec(encoder) if isinstance(encoder, str) else encoder
         if self.encoder.reads != "source":
             expected, found = "an encoder that reads paths", f"{type(self.encoder).__name__}, which reads ids"
             raise InvalidInput(asked, expected=expected, found=found)
@@ -192,12 +195,3 @@ class FilesById:
             return path if is_file(path) and path.is_relative_to(self.folder.resolve()) else None
         except (OSError, ValueError):  # a name that no file can have
             return None
-
-
-def _built(asked: str, spec: str) -> Encoder:
-    from compatstore.encoders.specs import from_spec
-
-    if not spec.startswith(READS_FILES):
-        expected = f"an encoder of {', '.join(READS_FILES)}"
-        raise InvalidInput(asked, expected=expected, found=repr(spec), fix="Hand any other over as an object.")
-    return from_spec(spec)

@@ -18,21 +18,21 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import random
 import time
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
 from compatstore import next_step
 from compatstore.boundary import checked
-from compatstore.encoders.metering import Bill, Meter, deadline, meter
+from compatstore.encoders.metering import Bill, Meter, deadline, meter, pool_of
 from compatstore.errors import EncoderFailed, InvalidInput
 
 if TYPE_CHECKING:
@@ -48,24 +48,6 @@ LONGEST_ASKED = 86_400.0  # seconds that an endpoint may make its caller wait
 MOST_OF_AN_ERROR = 2**16  # bytes that are read of an answer without embeddings
 USED_UP = ("insufficient_quota", "billing_hard_limit_reached")  # codes of a 429 that no wait mends
 LONGEST_TOLD = 200  # characters of an endpoint's own message
-
-
-@dataclass
-class _Tries:
-    """Of one request: times that a limit was reached, times that a fault passed, answers that were lost."""
-
-    limited: int = 0
-    failed: int = 0
-    lost: int = 0
-
-
-class _Answer(NamedTuple):
-    """An answer that has been read."""
-
-    status: int
-    reason: str | None
-    headers: Mapping[str, str]
-    data: bytes
 
 
 class Refused(Exception):  # noqa: N818  (a signal to the caller, who knows what it has asked)
@@ -88,14 +70,11 @@ class Endpoint:
     """
 
     def __init__(self, url: str, *, key_env: str = "", timeout: float = 60.0, retries: int = 6) -> None:
-        if not 0 < timeout < float("inf") or retries < 0:
-            raise InvalidInput(
-                "ask an endpoint", expected="timeout > 0 and retries >= 0", found=f"{timeout} and {retries}"
-            )
+        asked = "ask an endpoint"
+        if not 0 < timeout < math.inf or retries < 0:
+            raise InvalidInput(asked, expected="timeout > 0 and retries >= 0", found=f"{timeout} and {retries}")
         if "=" in key_env or not key_env.isprintable():
-            raise InvalidInput(
-                "ask an endpoint", expected="the name of an environment variable as key_env", found="another text"
-            )
+            raise InvalidInput(asked, expected="the name of an environment variable as key_env", found="another text")
         _require_address(url)
         self.url, self.key_env, self._timeout, self._retries = url, key_env, timeout, retries
         self._random = random.Random()
@@ -117,98 +96,88 @@ class Endpoint:
                 were lost, and another try would cost more than the caller allows.
             Interrupted: The caller was asked to stop while the endpoint made it wait.
         """
-        tries = _Tries()
+        body, call = json.dumps(document).encode(), meter()
+        limited = failed = lost = 0
         try:
-            return self._until_answered(json.dumps(document).encode(), expected, most_bytes, tries), tries.lost
+            while True:
+                answer, data, fault, may_be_billed = self._send(body, most_bytes)
+                if answer is not None and answer.status == 200:
+                    read = _parsed(data)
+                    if read is not None:
+                        return read, lost
+                    fault, may_be_billed = "an answer that is no JSON", True
+                lost += may_be_billed
+                wait = None if answer is None else _requested_wait(answer.headers)
+                if wait is not None and wait > LONGEST_ASKED:
+                    raise self._refusal(f"{fault}: it asks to be left alone for {wait / 86_400:.3g} days")
+                if answer is not None and (answer.status == LIMITED or (answer.status in BUSY and wait is not None)):
+                    if _error_of(data)[0] in USED_UP:
+                        raise self._refusal(f"{fault}: the quota of this account is used up")
+                    wait = self._step(limited) if wait is None else max(wait, LEAST_WAIT)
+                    limited += 1
+                elif answer is None or answer.status >= 500 or answer.status in (*PASSING, 200):
+                    if failed >= self._retries:
+                        found = f"{fault}, in {failed + 1} tries" if failed else fault
+                        fix = f"What was answered before is kept; {next_step.same()} goes on from here."
+                        raise self._error("an answer", found, fix)
+                    wait = self._step(failed) if wait is None else wait
+                    failed += 1
+                elif answer.status in AT_FAULT:
+                    raise Refused(fault)
+                else:
+                    raise self._refusal(fault)
+                self._require_affordable(call, expected, lost, fault, wait)
+                log.warning("%s: %s; asked again in %.1f s", self._place, fault, wait)
+                call.rest(wait)
         except BaseException:
-            for _ in range(tries.lost):
-                meter().charge(expected)
+            for _ in range(lost):
+                call.charge(expected)
             raise
 
-    def _until_answered(self, body: bytes, expected: Bill, most_bytes: int, tries: _Tries) -> Any:
-        call = meter()
-        while True:
-            answer, fault, lost = self._send(body, most_bytes)
-            if answer is not None and answer.status == 200:
-                read = _parsed(answer.data)
-                if read is not None:
-                    return read
-                fault, lost = "an answer that is no JSON", True
-            tries.lost += lost
-            asked = None if answer is None else _asked_wait(answer.headers)
-            if asked is not None and asked > LONGEST_ASKED:
-                raise self._refusal(f"{fault}: it asks to be left alone for {asked / 86_400:.3g} days")
-            if answer is not None and (answer.status == LIMITED or (answer.status in BUSY and asked is not None)):
-                if _code(answer.data) in USED_UP:
-                    raise self._refusal(f"{fault}: the quota of this account is used up")
-                wait = self._step(tries.limited) if asked is None else max(asked, LEAST_WAIT)
-                tries.limited += 1
-            elif answer is None or answer.status >= 500 or answer.status in (*PASSING, 200):
-                if tries.failed >= self._retries:
-                    raise self._failure(fault, tries.failed + 1)
-                wait = self._step(tries.failed) if asked is None else asked
-                tries.failed += 1
-            elif answer.status in AT_FAULT:
-                raise Refused(fault)
-            else:
-                raise self._refusal(fault)
-            self._require_money(call, expected, tries.lost, fault)
-            log.warning("%s: %s; asked again in %.1f s", self._place, fault, wait)
-            self._wait(call, wait, fault)
-
-    def _send(self, body: bytes, most_bytes: int) -> tuple[_Answer | None, str, bool]:
-        """Send once: the answer or None, what is wrong with it, and whether it may have been billed for nothing."""
+    def _send(self, body: bytes, most_bytes: int) -> tuple[Any, bytes, str, bool]:
+        """Send once: the response or None, its body, what is wrong, and whether it may have been billed for nothing."""
         from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
         with deadline(self._timeout) as passed:
             try:
-                answer = self._answer(body, most_bytes)
+                answer, data = self._receive(body, most_bytes)
             # Whatever goes wrong before an answer is there.
             except (HTTPError, OSError, ValueError, zlib.error) as error:
                 sent = not isinstance(error, NewConnectionError | ConnectTimeoutError)
                 late = f"no whole answer within {self._timeout:g} s" if passed() else ""
-                return None, late or f"{type(error).__name__}: {self._struck(str(error))}", sent
+                return None, b"", late or f"{type(error).__name__}: {self._struck(str(error))}", sent
         if answer.status == 200:
-            return answer, "", False
-        fault = self._struck(f"{answer.status} {answer.reason or ''}")
-        told = self._struck(_message(answer.data))
-        return answer, f"{fault}: {told}" if told else fault, answer.status in GATEWAY
+            return answer, data, "", False
+        fault, message = self._struck(f"{answer.status} {answer.reason or ''}"), self._struck(_error_of(data)[1])
+        return answer, data, f"{fault}: {message}" if message else fault, answer.status in GATEWAY
 
-    def _answer(self, body: bytes, most_bytes: int) -> _Answer:
-        """Ask once, and read no more than an answer may have."""
-        got = self._pool.request(
-            "POST", self.url, body=body, headers=self._headers(), redirect=False, preload_content=False
-        )
+    def _receive(self, body: bytes, most_bytes: int) -> tuple[Any, bytes]:
+        """Send once, and read no more of the response than it may have."""
+        key = self._key()
+        signed = {"Authorization": f"Bearer {key}"} if key else {}
+        headers = {"Content-Type": "application/json", "Accept": "application/json", **signed}
+        answer = self._pool.request("POST", self.url, body=body, headers=headers, redirect=False, preload_content=False)
         try:
-            most = most_bytes if got.status == 200 else MOST_OF_AN_ERROR
-            data = got.read(most + 1, decode_content=False)
-            packed = got.headers.get("content-encoding", "identity").strip().lower()
+            most = most_bytes if answer.status == 200 else MOST_OF_AN_ERROR
+            data = answer.read(most + 1, decode_content=False)
+            packed = answer.headers.get("content-encoding", "identity").strip().lower()
             if packed in ("gzip", "deflate"):
                 data = zlib.decompressobj(47).decompress(data, most + 1)
             elif packed not in ("identity", ""):
                 raise self._refusal(f"an answer packed as {self._struck(packed)}, which was not asked for")
-            if len(data) > most and got.status == 200:
+            if len(data) > most and answer.status == 200:
                 raise self._refusal(f"an answer of more than {most:,} bytes")
-            answer = _Answer(got.status, got.reason, got.headers, data)
         except BaseException:
-            got.close()
+            answer.close()
             raise
-        got.release_conn() if len(data) <= most else got.close()
-        return answer
-
-    def _headers(self) -> dict[str, str]:
-        key = self._key()
-        signed = {"Authorization": f"Bearer {key}"} if key else {}
-        return {"Content-Type": "application/json", "Accept": "application/json", **signed}
+        answer.release_conn() if len(data) <= most else answer.close()
+        return answer, data
 
     def _key(self) -> str:
         key = os.environ.get(self.key_env, "").strip() if self.key_env else ""
         if not (key.isascii() and key.isprintable()):
-            raise EncoderFailed(
-                f"ask {self._place}",
-                expected=f"a key in the environment variable {self.key_env}",
-                found="characters that no HTTP header can hold",
-            )
+            expected = f"a key in the environment variable {self.key_env}"
+            raise self._error(expected, "characters that no HTTP header can hold", "")
         return key
 
     def _struck(self, text: str) -> str:
@@ -222,41 +191,24 @@ class Endpoint:
         """Seconds before another try where the endpoint does not say: doubling, with a random part."""
         return float(min(FIRST_WAIT * 2 ** min(tries, 30), LONGEST_WAIT) * self._random.uniform(0.5, 1.0))
 
-    def _require_money(self, call: Meter, expected: Bill, lost: int, fault: str) -> None:
-        """Refuse another try beyond the caller's money, where it pays for the lost ones as well."""
+    def _require_affordable(self, call: Meter, expected: Bill, lost: int, fault: str, wait: float) -> None:
+        """Refuse another try that the caller does not pay, with the lost ones, or does not wait for."""
         if lost and not call.may_pay(sum([expected] * lost, expected)):
-            raise EncoderFailed(
-                f"ask {self._place}",
-                expected="an answer, for the money that the caller allows",
-                found=f"{fault}; another try is billed again",
-                fix="Allow more money.",
-                unaffordable=True,
-            )
-
-    def _wait(self, call: Meter, seconds: float, fault: str) -> None:
-        if not call.may_rest(seconds):
-            raise EncoderFailed(
-                f"ask {self._place}",
-                expected=f"an answer within {call.patience:g} s",
-                found=f"{fault}; it would take {seconds:.1f} s more",
-                fix="Ask again later.",
-            )
-        call.rest(seconds)
+            within, found = "an answer, for the money that the caller allows", f"{fault}; another try is billed again"
+            raise self._error(within, found, "Allow more money.", unaffordable=True)
+        if not call.may_rest(wait):
+            found = f"{fault}; it would take {wait:.1f} s more"
+            raise self._error(f"an answer within {call.patience:g} s", found, "Ask again later.")
 
     def _refusal(self, fault: str) -> EncoderFailed:
         fix = "Check the address and the model's name."
         if self.key_env:
             known = "is set" if self._key() else "is not set"
             fix = f"Check the address, the model's name and the key: {self.key_env} {known}."
-        return EncoderFailed(f"ask {self._place}", expected="embeddings", found=fault, fix=fix)
+        return self._error("embeddings", fault, fix)
 
-    def _failure(self, fault: str, tries: int) -> EncoderFailed:
-        return EncoderFailed(
-            f"ask {self._place}",
-            expected="an answer",
-            found=f"{fault}, in {tries} tries" if tries > 1 else fault,
-            fix=f"What was answered before is kept; {next_step.same()} goes on from here.",
-        )
+    def _error(self, expected: str, found: str, fix: str, **details: bool) -> EncoderFailed:
+        return EncoderFailed(f"ask {self._place}", expected=expected, found=found, fix=fix, **details)
 
     @property
     def _place(self) -> str:
@@ -265,8 +217,6 @@ class Endpoint:
 
     @cached_property
     def _pool(self) -> urllib3.PoolManager:
-        from compatstore.encoders.metering import pool_of
-
         host = urlsplit(self.url).hostname or ""
         proxy = None if proxy_bypass(host) else getproxies().get(urlsplit(self.url).scheme)
         return pool_of(proxy, self._timeout)
@@ -295,29 +245,26 @@ def _require_address(url: str) -> None:
         raise InvalidInput("ask an endpoint", expected=expected, found=ascii(url[:100]))
 
 
-def _asked_wait(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait by Retry-After, in seconds or as a date; None where it does not say."""
+def _requested_wait(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait by Retry-After, in seconds or as a date by the endpoint's own clock; None if it does not say."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         text = headers.get(name, "").strip()
         try:
             seconds = float(text) * unit
         except ValueError:
-            seconds = _until(text, headers.get("date", ""))
-        if 0 <= seconds < float("inf"):
+            now = _timestamp(headers.get("date", ""))
+            seconds = max(_timestamp(text) - (time.time() if math.isnan(now) else now), 0.0)
+        if 0 <= seconds < math.inf:
             return seconds
     return None
 
 
-def _until(text: str, now: str) -> float:
-    """Seconds until a date of HTTP, by the endpoint's own clock where it tells its time; NaN for other texts."""
+def _timestamp(text: str) -> float:
+    """A date of HTTP in seconds; NaN for other texts."""
     try:
-        due = parsedate_to_datetime(text).timestamp()
+        return parsedate_to_datetime(text).timestamp()
     except (ValueError, TypeError, OverflowError):
-        return float("nan")
-    try:
-        return max(due - parsedate_to_datetime(now).timestamp(), 0.0)
-    except (ValueError, TypeError, OverflowError):
-        return max(due - time.time(), 0.0)
+        return math.nan
 
 
 def _parsed(data: bytes) -> Any:
@@ -327,18 +274,11 @@ def _parsed(data: bytes) -> Any:
         return None
 
 
-def _error(data: bytes) -> Any:
-    """What an answer says of its error: {"error": {...}}, as OpenAI has it, or what stands in its place."""
+def _error_of(data: bytes) -> tuple[str, str]:
+    """Code and message of an error: {"error": {...}}, as OpenAI has it, or what stands in its place."""
     read = _parsed(data)
-    return read.get("error", read) if isinstance(read, dict) else read
-
-
-def _code(data: bytes) -> str:
-    error = _error(data)
-    return str(error.get("code") or error.get("type") or "") if isinstance(error, dict) else ""
-
-
-def _message(data: bytes) -> str:
-    error = _error(data)
-    told = error.get("message") or error.get("detail") if isinstance(error, dict) else error
-    return str(told) if told else data[: 2 * LONGEST_TOLD].decode(errors="replace")
+    error = read.get("error", read) if isinstance(read, dict) else read
+    code, message = "", error
+    if isinstance(error, dict):
+        code, message = error.get("code") or error.get("type") or "", error.get("message") or error.get("detail")
+    return f"{code}", f"{message}" if message else data[: 2 * LONGEST_TOLD].decode(errors="replace")

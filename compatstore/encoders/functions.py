@@ -8,7 +8,7 @@ release of it changes one, the identity does not tell.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ class Function:
         dim: Length of an embedding.
         fingerprint: Identity of the model behind the callable, changed whenever its vectors change
             ("text-embedding-3-small@2024-01"). A callable cannot be hashed, so it must be declared.
-        reads: Whether `fn` takes the items' sources or their ids.
+        reads: What `fn` takes: the items' sources or their ids.
         queries: Embeds queries, where the model embeds them by another way than items; None takes `fn` for both.
         spec: How `encoders.from_spec` finds this object again ("python:package.module:attribute"), if it can.
 
@@ -80,15 +80,6 @@ class Function:
         return _vectors("encode with a function", fn(sources), (len(sources), self.dim))
 
 
-class LanceFunction(Protocol):
-    """What is needed of LanceDB's `EmbeddingFunction`."""
-
-    def ndims(self) -> int: ...  # noqa: D102
-    def safe_model_dump(self) -> dict[str, Any]: ...  # noqa: D102
-    def compute_source_embeddings(self, texts: Any) -> Sequence[Any]: ...  # noqa: D102
-    def compute_query_embeddings(self, query: Any) -> Sequence[Any]: ...  # noqa: D102
-
-
 @checked
 class LanceDBFunction:
     """Embeds with an embedding function of LanceDB.
@@ -111,7 +102,7 @@ class LanceDBFunction:
 
     reads: Literal["source", "id"] = "source"
 
-    def __init__(self, function: LanceFunction, *, spec: str = "") -> None:
+    def __init__(self, function: Any, *, spec: str = "") -> None:
         self.function, self.spec = function, spec
         with foreign("embed with a function of LanceDB", "a function made by its class's create()"):
             self.dim, arguments = int(function.ndims()), function.safe_model_dump()

@@ -46,7 +46,9 @@ def read_image(source: Any, mode: Mode = "RGB", roots: Sequence[str | Path] = ()
     try:
         return _to_mode(_open(source, roots, limit), mode)
     except Exception as error:
-        raise SourceError("read an image", {0: f"{_name(source)}: {_reason(error)}"}, fix=FIX) from error
+        name = os.fspath(source) if isinstance(source, str | os.PathLike) else type(source).__name__
+        reason = "no such file" if isinstance(error, FileNotFoundError) else str(error) or type(error).__name__
+        raise SourceError("read an image", {0: f"{name}: {reason}"}, fix=FIX) from error
 
 
 def find_images(folder: str | Path) -> list[Path]:
@@ -162,13 +164,3 @@ def _to_mode(image: Image.Image, mode: Mode) -> Image.Image:
         rgba = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
     return image if image.mode == mode else image.convert(mode)
-
-
-def _name(source: Any) -> str:
-    return os.fspath(source) if isinstance(source, str | os.PathLike) else type(source).__name__
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "no such file"
-    return str(error) or type(error).__name__

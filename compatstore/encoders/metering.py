@@ -35,7 +35,7 @@ class Bill:
     Args:
         items: Sources that were embedded.
         tokens: Tokens that were counted.
-        cost: Money, or None where nobody knows the price; then `price_per_item` of the backfill counts.
+        cost: Money; None if the price is unknown, then `price_per_item` of the backfill counts.
 
     Raises:
         InvalidInput: A number is below 0.
@@ -75,7 +75,7 @@ class Metered(Protocol):
     def request_rows(self) -> int: ...  # noqa: D102
 
     def expected_bill(self, sources: Sequence[Any]) -> Bill:
-        """What these sources will cost, about, without asking anybody; a cost of None where the price is unknown."""
+        """Estimate what these sources will cost, without a request; a cost of None if the price is unknown."""
         ...
 
 
@@ -114,11 +114,11 @@ class Meter:
         self.bill += bill
 
     def may_rest(self, seconds: float) -> bool:
-        """Whether the caller is ready to wait that long."""
+        """True if the caller is ready to wait that long."""
         return self.waited + seconds <= self.patience
 
     def may_pay(self, bill: Bill) -> bool:
-        """Whether the caller is ready to be billed that much more."""
+        """True if the caller is ready to be billed that much more."""
         whole = self.bill + bill
         return (whole.cost or 0.0) <= self.money and (self._around is None or self._around.may_pay(whole))
 
@@ -235,10 +235,7 @@ def pool_of(proxy: str | None, timeout: float) -> urllib3.PoolManager:
     class SecurePool(urllib3.HTTPSConnectionPool):
         ConnectionCls = Secure
 
-    manager = (
-        urllib3.ProxyManager(proxy, retries=False, timeout=timeout)
-        if proxy
-        else urllib3.PoolManager(retries=False, timeout=timeout)
-    )
+    settings: dict[str, Any] = {"retries": False, "timeout": timeout}
+    manager = urllib3.ProxyManager(proxy, **settings) if proxy else urllib3.PoolManager(**settings)
     manager.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
     return manager

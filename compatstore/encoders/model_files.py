@@ -36,16 +36,14 @@ def require_folder(kind: str, folder: str | Path) -> Path:
     path = Path(folder).expanduser()
     if is_folder(path):
         return path
-    names = [str(folder)]
-    if kind == "sentence-transformers" and "/" not in str(folder):
-        names.insert(0, f"{kind}/{folder}")  # as that library itself reads such a name
-    for name in names if _NAME.fullmatch(str(folder)) else ():
-        found = _in_cache(name)
-        if found is not None:
-            return found
-    if not _NAME.fullmatch(str(folder)):
-        fix = "Check the path."
-    else:
+    fix = "Check the path."
+    if _NAME.fullmatch(f"{folder}"):
+        names = [f"{folder}"]
+        if kind == "sentence-transformers" and "/" not in names[0]:
+            names.insert(0, f"{kind}/{folder}")  # as that library itself reads such a name
+        cached = next(filter(None, map(_in_cache, names)), None)
+        if cached is not None:
+            return cached
         fix = f"Download it, and give {next_step.same()} again: hf download {names[0]} (pip install huggingface_hub)."
     expected = "a folder, or the name of a model in the local cache"
     raise NotFound(f"load a model of {kind}", expected=expected, found=shown(f"{folder}"), fix=fix)

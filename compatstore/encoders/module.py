@@ -76,7 +76,7 @@ class Module:
         torch = require_torch()
         if not isinstance(module, torch.nn.Module):
             raise InvalidInput("embed with a module", expected="a torch module", found=shown(module))
-        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.device: str | None = device or ("cuda" if torch.cuda.is_available() else "cpu")
         with foreign("embed with a module", "a device of torch's that is there"):
             self.module = module.to(self.device).eval()
 

@@ -144,7 +144,14 @@ class NetworkEncoder(Module):
             expected = f"{preprocessing.channels} channels for mode {preprocessing.mode}"
             raise InvalidInput("make a network encoder", expected=expected, found=f"{backbone.channels}")
         self.backbone, self.preprocessing = backbone, preprocessing
-        network = backbone.build() if weights is None else _with_weights(backbone, weights)
+        if weights is None:
+            network = backbone.build()
+        else:  # the caller's random state is not used up by weights that are replaced at once
+            with require_torch().random.fork_rng(devices=[]):
+                network = backbone.build()
+            with foreign("load weights", "those of the backbone"):
+                network.load_state_dict(dict(weights))
+        description = {"backbone": to_description(backbone), "preprocessing": dataclasses.asdict(preprocessing)}
         super().__init__(
             network,
             backbone.dim,
@@ -152,10 +159,7 @@ class NetworkEncoder(Module):
             normalise=normalise,
             device=device,
             batch_size=batch_size,
-            identity=json.dumps(
-                {"backbone": to_description(backbone), "preprocessing": dataclasses.asdict(preprocessing)},
-                sort_keys=True,
-            ),
+            identity=json.dumps(description, sort_keys=True),
             spec=spec,
         )
 
@@ -164,12 +168,8 @@ class NetworkEncoder(Module):
         from safetensors.torch import save
 
         state = {name: value.detach().cpu().contiguous() for name, value in self.module.state_dict().items()}
-        description = {
-            "format": FORMAT,
-            **json.loads(self.identity),
-            "normalise": self.normalise,
-            "fingerprint": self.fingerprint,
-        }
+        described = {"format": FORMAT, "normalise": self.normalise, "fingerprint": self.fingerprint}
+        description = json.loads(self.identity) | described
         content: bytes = save(state, metadata={"compatstore": json.dumps(description, sort_keys=True)})
         return content
 
@@ -189,7 +189,10 @@ class NetworkEncoder(Module):
             CorruptArtifact: The content is truncated, edited or of an unknown format.
             MissingExtra: torch is not installed.
         """
-        description, weights = _parse(content)
+        try:
+            description, weights = parse_described(content, _Description, FORMAT)
+        except Exception as error:  # what safetensors and torch raise for bytes, types and shapes that they do not know
+            raise _corrupt(f"{type(error).__name__}: {error}"[:200]) from error
         try:
             backbone = from_description(description.backbone)
             _require_shapes(backbone, weights)
@@ -240,15 +243,6 @@ class NetworkEncoder(Module):
         return cls.from_bytes(content, device=device, roots=roots, spec=f"network:{path}")
 
 
-def _with_weights(backbone: Backbone, weights: Mapping[str, torch.Tensor]) -> torch.nn.Module:
-    """Build a network; the caller's random state is not used up by weights that are replaced at once."""
-    with require_torch().random.fork_rng(devices=[]):
-        network = backbone.build()
-    with foreign("load weights", "those of the backbone"):
-        network.load_state_dict(dict(weights))
-    return network
-
-
 def _require_shapes(backbone: Backbone, weights: Mapping[str, torch.Tensor]) -> None:
     """Refuse weights of other shapes than a backbone's, before memory is taken for it.
 
@@ -273,14 +267,6 @@ def _require_shapes(backbone: Backbone, weights: Mapping[str, torch.Tensor]) -> 
 def _published(backbone: Backbone) -> bool:
     inner = getattr(backbone, "inner", backbone)
     return isinstance(inner, TimmBackbone | TorchvisionBackbone) or (inner is not backbone and _published(inner))
-
-
-def _parse(content: bytes) -> tuple[_Description, dict[str, torch.Tensor]]:
-    """Read the description and weights of a file."""
-    try:
-        return parse_described(content, _Description, FORMAT)
-    except Exception as error:  # what safetensors and torch raise for bytes, types and shapes that they do not know
-        raise _corrupt(f"{type(error).__name__}: {error}"[:200]) from error
 
 
 def _corrupt(found: str) -> CorruptArtifact:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import inspect
 import math
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
@@ -31,6 +32,7 @@ ANSWER_BYTES, VALUE_BYTES = 2**16, 40  # of an answer at most, and of each value
 UNKNOWN_DIM = 2**15  # values of an embedding at most, before its length is known
 MOST_TOKENS = 2**40  # of an answer; whatever counts more does not count tokens
 NO_EMBEDDING = "the endpoint gave null in place of its embedding"
+OTHER_FORM = "The endpoint does not answer in the form of OpenAI's embeddings."
 MOST_BYTES = 64 * 2**20  # of vectors that are kept for a call to come
 
 
@@ -126,12 +128,8 @@ class OpenAICompatible(TextEncoder):
     @property
     def spec(self) -> str:
         """How `encoders.from_spec` builds this encoder again; the key stays in the environment."""
-        names = (
-            *("dimensions", "batch_size", "query_prefix", "document_prefix", "normalise"),
-            *("price_per_million", "price_per_item", "timeout", "retries", "key_env", "identity"),
-        )
-        dim = None if self.dimensions else self._dim
-        settings = {"dim": dim, **{name: getattr(self, name) for name in names}}
+        _, _, dim, *names = inspect.signature(OpenAICompatible).parameters
+        settings = {dim: None if self.dimensions else self._dim} | {name: getattr(self, name) for name in names}
         return join_spec("openai", [self.base_url, self.model], OpenAICompatible, settings)
 
     @property
@@ -193,8 +191,7 @@ class OpenAICompatible(TextEncoder):
         expected = self._expected(texts)
         most_bytes = ANSWER_BYTES + len(texts) * (self._dim or UNKNOWN_DIM) * VALUE_BYTES
         answer, lost = self._endpoint.post(document, expected, most_bytes)
-        usage = answer.get("usage") if isinstance(answer, dict) else None
-        tokens = _count(usage, "total_tokens", "prompt_tokens")
+        tokens = _tokens(answer)
         for _ in range(1 + lost):  # an answer that was lost has the same texts, and the same tokens
             meter().charge(expected if tokens is None else self._bill(len(texts), tokens))
         if tokens is not None:
@@ -204,30 +201,30 @@ class OpenAICompatible(TextEncoder):
 
     def _read(self, answer: Any, rows: int) -> list[FloatArray | None]:
         """The embeddings of an answer, in the order of its texts: (dim,) float32, or None where it has null."""
-        asked = f"read what {self.model} answers"
-        data = answer.get("data") if isinstance(answer, dict) else None
         expected = f"data with {rows} embeddings" + (f" of {self._dim} values" if self._dim else "")
+
+        def refusal(found: str, fix: str = OTHER_FORM) -> EncoderFailed:
+            return EncoderFailed(f"read what {self.model} answers", expected=expected, found=found, fix=fix)
+
+        data = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(data, list) or len(data) != rows or not all(isinstance(one, dict) for one in data):
-            found = f"{len(data)} of them" if isinstance(data, list) else "no such list"
-            raise EncoderFailed(asked, expected=expected, found=found, fix=_OTHER)
+            raise refusal(f"{len(data)} of them" if isinstance(data, list) else "no such list")
         places = [one.get("index", place) for place, one in enumerate(data)]
         if sorted(place for place in places if isinstance(place, int)) != list(range(rows)):
-            raise EncoderFailed(asked, expected=expected, found="other numbers of texts", fix=_OTHER)
+            raise refusal("other numbers of texts")
         try:
             vectors = {
                 place: None if one.get("embedding", "") is None else _vector(one.get("embedding"))
                 for place, one in zip(places, data, strict=True)
             }
         except (TypeError, ValueError, binascii.Error) as error:
-            raise EncoderFailed(asked, expected=expected, found=f"{type(error).__name__}", fix=_OTHER) from error
+            raise refusal(type(error).__name__) from error
         lengths = {len(vector) for vector in vectors.values() if vector is not None}
-        if not lengths and self._proven:
-            return [None] * rows
-        if not lengths:
-            raise EncoderFailed(asked, expected=expected, found="null in place of all of them", fix=_OTHER)
-        if len(lengths) != 1 or lengths - {self._dim or max(lengths)} or not min(lengths):
+        if not lengths and not self._proven:
+            raise refusal("null in place of all of them")
+        if lengths and (len(lengths) > 1 or lengths - {self._dim or max(lengths)} or not min(lengths)):
             found = f"embeddings of {', '.join(map(str, sorted(lengths)))} values"
-            raise EncoderFailed(asked, expected=expected, found=found, fix="Name the length that it gives: dim.")
+            raise refusal(found, "Name the length that it gives: dim.")
         return [vectors[place] for place in range(rows)]
 
     def _expected(self, texts: list[str]) -> Bill:
@@ -236,9 +233,9 @@ class OpenAICompatible(TextEncoder):
         return self._bill(len(texts), math.ceil(ratio * _bytes(texts)))
 
     def _bill(self, items: int, tokens: int) -> Bill:
-        cost = None
-        if self.price_per_million is not None or self.price_per_item is not None:
-            cost = tokens * (self.price_per_million or 0.0) / 1e6 + items * (self.price_per_item or 0.0)
+        by_token, by_item = self.price_per_million, self.price_per_item
+        unknown = by_token is None and by_item is None
+        cost = None if unknown else tokens * (by_token or 0.0) / 1e6 + items * (by_item or 0.0)
         return Bill(items=items, tokens=tokens, cost=cost)
 
 
@@ -264,16 +261,15 @@ class _Paid:
                 self._vectors.popitem(last=False)
 
 
-_OTHER = "The endpoint does not answer in the form of OpenAI's embeddings."
-
-
 def _bytes(texts: Iterable[str]) -> int:
     return sum(len(text.encode(errors="replace")) for text in texts)
 
 
-def _count(usage: Any, *names: str) -> int | None:
-    values = [usage.get(name) for name in names] if isinstance(usage, dict) else []
-    return next((value for value in values if isinstance(value, int) and 0 <= value < MOST_TOKENS), None)
+def _tokens(answer: Any) -> int | None:
+    """Tokens that an answer says were billed, if it is believable."""
+    usage = answer.get("usage") if isinstance(answer, dict) else None
+    counts = [usage.get(name) for name in ("total_tokens", "prompt_tokens")] if isinstance(usage, dict) else []
+    return next((count for count in counts if isinstance(count, int) and 0 <= count < MOST_TOKENS), None)
 
 
 def _vector(given: Any) -> FloatArray:

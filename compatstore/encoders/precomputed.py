@@ -97,30 +97,30 @@ def _matrix(rows: list[npt.ArrayLike]) -> npt.NDArray[Any]:
     with foreign("use precomputed vectors", "vectors of numbers"):
         arrays = [np.asarray(row, np.float32) for row in rows]
     if len({array.shape for array in arrays}) > 1:
-        lengths = sorted({array.size for array in arrays})
-        raise InvalidInput("use vectors", expected="one length", found=first_offenders(lengths))
+        raise _unusable("one length", first_offenders(sorted({array.size for array in arrays})))
     return np.stack(arrays) if arrays else np.empty((0, 0), np.float32)
 
 
 def _checked(ids: list[Id], vectors: npt.NDArray[Any]) -> FloatArray:
     if not ids or vectors.ndim != 2 or not vectors.shape[1]:
-        raise InvalidInput("use precomputed vectors", expected="(n, dim) vectors", found=f"{vectors.shape}")
+        raise _unusable("(n, dim) vectors", f"{vectors.shape}")
     if len(ids) != len(vectors):
-        raise InvalidInput("use vectors", expected=f"{len(ids)} vectors", found=f"{len(vectors)}")
-    odd = [key for key in ids if isinstance(key, bool) or not isinstance(key, str | int | np.integer)]
+        raise _unusable(f"{len(ids)} vectors", f"{len(vectors)}")
+    odd = [shown(key) for key in ids if isinstance(key, bool) or not isinstance(key, str | int | np.integer)]
     if odd:
-        found = first_offenders([shown(key) for key in odd])
-        raise InvalidInput("use precomputed vectors", expected="ids that are text or whole numbers", found=found)
-    if len(set(ids)) < len(ids):
-        twice = [key for key, count in Counter(ids).items() if count > 1]
-        found = first_offenders(twice)
-        raise InvalidInput("use precomputed vectors", expected="each id once", found=found, duplicates=twice)
+        raise _unusable("ids that are text or whole numbers", first_offenders(odd))
+    twice = [key for key, count in Counter(ids).items() if count > 1]
+    if twice:
+        raise _unusable("each id once", first_offenders(twice), duplicates=twice)
     vectors = np.ascontiguousarray(vectors, np.float32)
     broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(broken):
-        found = first_offenders([ids[row] for row in broken])
-        raise InvalidInput("use precomputed vectors", expected="finite values", found=f"NaN or infinity in {found}")
+        raise _unusable("finite values", f"NaN or infinity in {first_offenders([ids[row] for row in broken])}")
     return vectors
+
+
+def _unusable(expected: str, found: str, **details: Any) -> InvalidInput:
+    return InvalidInput("use precomputed vectors", expected=expected, found=found, **details)
 
 
 def _content_hash(ids: list[Id], vectors: FloatArray) -> str:

@@ -171,7 +171,9 @@ def _encode_readable(
                 raise
             failures |= {positions[i]: reason for i, reason in error.failures.items()}
             positions = [i for i in positions if i not in failures]
-    return _finite(vectors, np.array(positions, np.int64), failures)
+    finite, readable = np.isfinite(vectors).all(axis=1), np.array(positions, np.int64)
+    failures |= {int(position): NOT_FINITE for position in readable[~finite]}
+    return Encoded(vectors=vectors[finite], readable=readable[finite], failures=dict(sorted(failures.items())))
 
 
 def _flaw(source: object) -> str:
@@ -207,9 +209,3 @@ def _checked(encoder: Encoder, vectors: Any, rows: int, dim: int) -> FloatArray:
     if vectors.dtype != np.float32:
         raise InvalidInput(asked, expected="float32", found=f"{vectors.dtype}", fix="Cast inside the encoder.")
     return vectors
-
-
-def _finite(vectors: FloatArray, positions: npt.NDArray[np.int64], failures: dict[int, str]) -> Encoded:
-    finite = np.isfinite(vectors).all(axis=1)
-    failures |= {int(i): NOT_FINITE for i in positions[~finite]}
-    return Encoded(vectors=vectors[finite], readable=positions[finite], failures=dict(sorted(failures.items())))

@@ -6,21 +6,24 @@ Each with its own preprocessing.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, fields
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from PIL import Image
 
 from compatstore.arrays import FloatArray
-from compatstore.boundary import checked
+from compatstore.boundary import checked, checked_fields
 from compatstore.digests import fingerprint as digest
 from compatstore.encoders.images import SUFFIXES, read_image
 from compatstore.encoders.model_files import hash_folder, loading, read_weights
 from compatstore.encoders.module import Module, require_torch
-from compatstore.encoders.specs import Value, join_spec
+from compatstore.encoders.specs import join_spec
 from compatstore.encoders.text_models import unit
 from compatstore.errors import CorruptArtifact, InvalidInput, NotFound, SourceError, first_offenders, load_extra
 from compatstore.paths import is_file, is_folder
@@ -29,49 +32,57 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+Transform: TypeAlias = Callable[[Image.Image], "torch.Tensor"]
 
-class ImageModel(Module):
-    """Embeds images with a network and the preprocessing that was published with it.
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ImageModel(Module, ABC):
+    """A published network of images with its own preprocessing; a kind of model loads it.
+
+    Fields of a kind that are keyword arguments are settings of its spec.
 
     Args:
-        network: (b, 3, h, w) -> (b, dim).
-        transform: Of an image.
         normalise: See `Module`.
         device: See `Module`.
         batch_size: See `Module`.
         roots: Folders that image paths must lie in; empty allows every path.
-        spec: See `Module`.
     """
 
+    normalise: bool = False
+    device: str | None = None
+    batch_size: int = 64
+    roots: Sequence[str | Path] = ()
+
+    kind: ClassVar[str]
     _reads_ahead = True
 
-    def __init__(
-        self,
-        network: nn.Module,
-        transform: Callable[[Image.Image], torch.Tensor],
-        *,
-        normalise: bool,
-        device: str | None,
-        batch_size: int,
-        roots: Sequence[str | Path],
-        spec: str,
-    ) -> None:
+    def __post_init__(self) -> None:
+        name, network, transform = self._load()
         with require_torch().inference_mode():
             blank = transform(Image.new("RGB", (256, 256)))
             dim = int(network.eval()(blank.unsqueeze(0)).shape[1])
+        roots, settings = self.roots, {own.name: getattr(self, own.name) for own in fields(self) if own.kw_only}
+        local = {"device", "roots", "checkpoint"} & settings.keys()
+        written = {setting: value for setting, value in settings.items() if setting not in local}
         super().__init__(
             network,
             dim,
             lambda source: transform(read_image(source, "RGB", roots)),
-            normalise=normalise,
-            device=device,
-            batch_size=batch_size,
+            normalise=self.normalise,
+            device=self.device,
+            batch_size=self.batch_size,
             identity=re.sub(r" at 0x[0-9a-f]+", "", repr(transform)),
-            spec=spec,
+            spec="" if roots or settings.get("checkpoint") else join_spec(self.kind, [name], type(self), written),
         )
 
+    @abstractmethod
+    def _load(self) -> tuple[str, nn.Module, Transform]:
+        """Return the name of the model in a spec, its network, (b, 3, h, w) -> (b, dim), and its preprocessing."""
 
+
+@checked_fields
 @checked
+@dataclass(eq=False, repr=False)
 class TimmModel(ImageModel):
     """A timm backbone without its classifier.
 
@@ -98,40 +109,23 @@ class TimmModel(ImageModel):
         True
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        checkpoint: str | Path | None = None,
-        normalise: bool = False,
-        device: str | None = None,
-        batch_size: int = 64,
-        roots: Sequence[str | Path] = (),
-    ) -> None:
-        timm = load_extra("timm", "train")
-        network = _create_timm(timm, name, pretrained=checkpoint is None)
-        if checkpoint is not None:
-            load_checkpoint(network, checkpoint)
+    name: str
+    _: KW_ONLY
+    checkpoint: str | Path | None = None
+
+    kind: ClassVar[str] = "timm"
+
+    def _load(self) -> tuple[str, nn.Module, Transform]:
+        timm, name, asked = load_extra("timm", "train"), self.name, f"build timm's {self.name}"
+        if not timm.is_model(name):
+            similar = ", ".join(timm.list_models(f"*{name.split('.')[0]}*")[:5])
+            raise NotFound(asked, expected="a name of timm.list_models()", found=repr(name), fix=f"Similar: {similar}.")
+        with downloading(asked, "hand over TimmModel(name, checkpoint=...)"):
+            network = timm.create_model(name, num_classes=0, pretrained=self.checkpoint is None)
+        if self.checkpoint is not None:
+            load_checkpoint(network, self.checkpoint)
         config = timm.data.resolve_model_data_config(network)
-        spec = f"timm:{name}" if checkpoint is None and not normalise else ""
-        super().__init__(
-            network,
-            timm.data.create_transform(**config, is_training=False),
-            normalise=normalise,
-            device=device,
-            batch_size=batch_size,
-            roots=roots,
-            spec=spec,
-        )
-
-
-def _create_timm(timm: Any, name: str, *, pretrained: bool) -> Any:
-    asked = f"build timm's {name}"
-    if not timm.is_model(name):
-        similar = ", ".join(timm.list_models(f"*{name.split('.')[0]}*")[:5])
-        raise NotFound(asked, expected="a name of timm.list_models()", found=repr(name), fix=f"Similar: {similar}.")
-    with downloading(asked, "hand over TimmModel(name, checkpoint=...)"):
-        return timm.create_model(name, num_classes=0, pretrained=pretrained)
+        return name, network, timm.data.create_transform(**config, is_training=False)
 
 
 @contextmanager
@@ -152,7 +146,9 @@ def downloading(asked: str, otherwise: str) -> Iterator[None]:
         raise NotFound(asked, expected="its published weights", found=str(error), fix=fix) from error
 
 
+@checked_fields
 @checked
+@dataclass(eq=False, repr=False)
 class TorchvisionModel(ImageModel):
     """A torchvision classifier whose last linear layer is replaced by the identity.
 
@@ -181,56 +177,32 @@ class TorchvisionModel(ImageModel):
         True
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        weights: str = "DEFAULT",
-        checkpoint: str | Path | None = None,
-        normalise: bool = False,
-        device: str | None = None,
-        batch_size: int = 64,
-        roots: Sequence[str | Path] = (),
-    ) -> None:
-        published = _weights(name, weights)
-        network = _create_torchvision(name, published if checkpoint is None else None)
-        _drop_classifier(network, name)
-        if checkpoint is not None:
-            load_checkpoint(network, checkpoint)
-        plain = checkpoint is None and not normalise and weights == "DEFAULT"
-        super().__init__(
-            network,
-            published.transforms(),
-            normalise=normalise,
-            device=device,
-            batch_size=batch_size,
-            roots=roots,
-            spec=f"torchvision:{name}" if plain else "",
-        )
+    name: str
+    _: KW_ONLY
+    weights: str = "DEFAULT"
+    checkpoint: str | Path | None = None
 
+    kind: ClassVar[str] = "torchvision"
 
-def _weights(name: str, weights: str) -> Any:
-    models = load_extra("torchvision.models", "train")
-    asked = f"build torchvision's {name} with weights {weights}"
-    try:
-        return models.get_model_weights(name)[weights]
-    except (ValueError, KeyError) as error:
-        raise NotFound(asked, expected="a name of torchvision.models.list_models()", found=str(error)) from error
-
-
-def _create_torchvision(name: str, weights: Any) -> Any:
-    models = load_extra("torchvision.models", "train")
-    with downloading(f"build torchvision's {name}", "hand over TorchvisionModel(name, checkpoint=...)"):
-        return models.get_model(name, weights=weights)
-
-
-def _drop_classifier(network: Any, name: str) -> None:
-    nn = require_torch().nn
-    last_name, last = list(network.named_modules())[-1]
-    if not isinstance(last, nn.Linear):
-        fix = "Wrap it yourself: encoders.Module(network, dim, preprocess)."
-        raise InvalidInput(f"embed with {name}", expected="a last linear layer", found=type(last).__name__, fix=fix)
-    network.set_submodule(last_name, nn.Identity())
+    def _load(self) -> tuple[str, nn.Module, Transform]:
+        models, asked = load_extra("torchvision.models", "train"), f"build torchvision's {self.name}"
+        try:
+            published = models.get_model_weights(self.name)[self.weights]
+        except (ValueError, KeyError) as error:
+            expected = "a name of torchvision.models.list_models()"
+            raise NotFound(f"{asked} with weights {self.weights}", expected=expected, found=str(error)) from error
+        with downloading(asked, "hand over TorchvisionModel(name, checkpoint=...)"):
+            network = models.get_model(self.name, weights=None if self.checkpoint else published)
+        last_name, last = list(network.named_modules())[-1]
+        linear = require_torch().nn.Linear
+        if not isinstance(last, linear):
+            fix = "Wrap it yourself: encoders.Module(network, dim, preprocess)."
+            found = type(last).__name__
+            raise InvalidInput(f"embed with {self.name}", expected="a last linear layer", found=found, fix=fix)
+        network.set_submodule(last_name, require_torch().nn.Identity())
+        if self.checkpoint is not None:
+            load_checkpoint(network, self.checkpoint)
+        return self.name, network, published.transforms()
 
 
 def load_checkpoint(network: nn.Module, path: str | Path) -> None:
@@ -263,7 +235,9 @@ def load_checkpoint(network: nn.Module, path: str | Path) -> None:
 IN_FOLDER = "local-dir:"
 
 
+@checked_fields
 @checked
+@dataclass(eq=False, repr=False)
 class OpenClipModel(ImageModel):
     """Embeds images by the image tower of a CLIP model, and queries that are texts by its text tower.
 
@@ -292,39 +266,28 @@ class OpenClipModel(ImageModel):
         True
     """
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        weights: str = "",
-        normalise: bool = True,
-        device: str | None = None,
-        batch_size: int = 64,
-        roots: Sequence[str | Path] = (),
-    ) -> None:
-        open_clip = load_extra("open_clip", "clip")
-        folder = Path(model).expanduser()
-        name = f"{IN_FOLDER}{folder}" if is_folder(folder) else model
-        _require_model(open_clip, model, weights, in_folder=is_folder(folder))
-        with loading("open_clip", folder):
-            built, _, transform = open_clip.create_model_and_transforms(name, pretrained=weights or None)
-            self._tokenize = open_clip.get_tokenizer(name)
-        self._text_identity = hash_folder(folder) if is_folder(folder) else model
+    model: str
+    _: KW_ONLY
+    weights: str = ""
+    normalise: bool = True
 
-        argument = f"{folder.absolute()}" if is_folder(folder) else model
-        settings: dict[str, Value | None] = {"weights": weights, "normalise": normalise, "batch_size": batch_size}
-        super().__init__(
-            _image_tower(built),
-            transform,
-            normalise=normalise,
-            device=device,
-            batch_size=batch_size,
-            roots=roots,
-            spec="" if roots else join_spec("open_clip", [argument], OpenClipModel, settings),
-        )
-        self._clip = built.to(self.device).eval()
-        # The weights of the text tower and its tokenizer decide what queries find.
-        self.fingerprint = digest(images=self.fingerprint, texts=self._text_identity)
+    kind: ClassVar[str] = "open_clip"
+
+    def _load(self) -> tuple[str, nn.Module, Transform]:
+        open_clip, folder = load_extra("open_clip", "clip"), Path(self.model).expanduser()
+        in_folder = is_folder(folder)
+        _require_model(open_clip, self.model, self.weights, in_folder=in_folder)
+        name = f"{IN_FOLDER}{folder}" if in_folder else self.model
+        with loading(self.kind, folder):
+            self._clip, _, transform = open_clip.create_model_and_transforms(name, pretrained=self.weights or None)
+            self._tokenize = open_clip.get_tokenizer(name)
+        self._text_identity = hash_folder(folder) if in_folder else self.model
+        return f"{folder.absolute()}" if in_folder else self.model, _image_tower(self._clip), transform
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest (32 hex digits) of both towers: the text tower and its tokenizer decide what queries find."""
+        return digest(images=super().fingerprint, texts=self._text_identity)
 
     def encode_queries(self, queries: Sequence[Any]) -> FloatArray:
         """Embed images and texts: (n, dim) float32.
@@ -335,29 +298,22 @@ class OpenClipModel(ImageModel):
         texts = [place for place, query in enumerate(queries) if is_text(query)]
         images = [place for place, query in enumerate(queries) if not is_text(query)]
         vectors: FloatArray = np.empty((len(queries), self.dim), np.float32)
-        if images:
-            vectors[images] = self._encode_images([queries[place] for place in images], images, len(queries))
+        try:
+            vectors[images] = self.encode([queries[place] for place in images])
+        except SourceError as error:
+            failures = {images[position]: reason for position, reason in error.failures.items()}
+            raise SourceError(f"embed {len(queries)} queries", failures, fix=error.fix) from error
         for start in range(0, len(texts), self.batch_size):
             part = texts[start : start + self.batch_size]
-            vectors[part] = self._embed_texts([queries[place] for place in part])
+            tokens = self._tokenize([queries[place] for place in part]).to(self.device)
+            with require_torch().inference_mode():
+                output: FloatArray = self._clip.encode_text(tokens).float().cpu().numpy()
+            vectors[part] = unit(output) if self.normalise else output
         return vectors
-
-    def _encode_images(self, sources: list[Any], places: list[int], rows: int) -> FloatArray:
-        try:
-            return self.encode(sources)
-        except SourceError as error:
-            failures = {places[position]: reason for position, reason in error.failures.items()}
-            raise SourceError(f"embed {rows} queries", failures, fix=error.fix) from error
-
-    def _embed_texts(self, texts: list[str]) -> FloatArray:
-        torch = require_torch()
-        with torch.inference_mode():
-            output: FloatArray = self._clip.encode_text(self._tokenize(texts).to(self.device)).float().cpu().numpy()
-        return unit(output) if self.normalise else output
 
 
 def is_text(query: Any) -> bool:
-    """Whether a query is a text, and not the name of an image's file."""
+    """True if a query is a text, and not the name of an image's file."""
     return isinstance(query, str) and Path(query.split("?")[0]).suffix.lower() not in SUFFIXES
 
 

@@ -26,20 +26,18 @@ Value = str | int | float | bool
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 
-def split_spec(text: str) -> tuple[list[str], str]:
-    """Arguments and settings of a spec without its kind; a "?", "%" or "#" within an argument is written as %3F."""
-    arguments, _, settings = text.partition("?")
-    return [unquote(argument) for argument in arguments.split("#")], settings
-
-
 def join_spec(
     kind: str, arguments: Sequence[str], make: Callable[..., Encoder], settings: Mapping[str, Value | None]
 ) -> str:
-    """Write a spec, without the settings that are at their default; "#" stands between arguments."""
+    """Write a spec without the settings that are at their default.
+
+    "#" stands between arguments; a "?", "%" or "#" within one is written as %3F.
+    """
     defaults = {name: parameter.default for name, parameter in inspect.signature(make).parameters.items()}
-    told = {name: _written(value) for name, value in settings.items() if value is not None and value != defaults[name]}
+    changed = {name: value for name, value in settings.items() if value is not None and value != defaults[name]}
+    written = {name: str(value).lower() if isinstance(value, bool) else value for name, value in changed.items()}
     escaped = "#".join(quote(argument, safe="/:@!$&'()*+,;=~. ") for argument in arguments)
-    return f"{kind}:{escaped}" + (f"?{urlencode(told, quote_via=quote)}" if told else "")
+    return f"{kind}:{escaped}" + (f"?{urlencode(written, quote_via=quote)}" if written else "")
 
 
 def build(kind: str, text: str, make: Callable[..., Encoder]) -> Encoder:
@@ -49,7 +47,8 @@ def build(kind: str, text: str, make: Callable[..., Encoder]) -> Encoder:
         InvalidInput: A setting is unknown, twice there, of another type, or one is missing that has no default. Values
             are not shown: one may be a secret.
     """
-    arguments, settings = split_spec(text)
+    before, _, settings = text.partition("?")
+    arguments = [unquote(argument) for argument in before.split("#")]
     parameters = inspect.signature(make).parameters.values()
     wanted = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     if len(arguments) != len(wanted) or not all(arguments):
@@ -76,14 +75,10 @@ def read_settings(kind: str, settings: str, make: Callable[..., Encoder]) -> dic
     unknown = [name for name in names if name not in types or names.count(name) > 1]
     asked = f"read the settings of an encoder {kind}:..."
     if unknown or (settings and not pairs):
-        known = ", ".join(types)
+        found = first_offenders([name[:40] for name in unknown]) or "no name=value"
         fix = "A key belongs into the environment, never into a spec." if "key" in "".join(unknown).lower() else ""
-        raise InvalidInput(asked, expected=f"name=value, each once, of {known}", found=_names(unknown), fix=fix)
+        raise InvalidInput(asked, expected=f"name=value, each once, of {', '.join(types)}", found=found, fix=fix)
     return {name: _read(asked, name, value, types[name]) for name, value in pairs}
-
-
-def _names(unknown: list[str]) -> str:
-    return first_offenders([name[:40] for name in unknown]) if unknown else "no name=value"
 
 
 def _settings_of(make: Callable[..., Encoder]) -> dict[str, type]:
@@ -111,10 +106,6 @@ def _read(asked: str, name: str, value: str, kind: type) -> Value:
         expected = f"{name}: {'true or false' if kind is bool else f'a value of type {kind.__name__}'}"
         raise InvalidInput(asked, expected=expected, found=f"{len(value)} other characters") from None
     return read
-
-
-def _written(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 _SECRET = re.compile(r"key$|token$|secret|password|passphrase|credential|^auth", re.IGNORECASE)
@@ -170,28 +161,15 @@ def from_spec(spec: str) -> Encoder:
             fix=f'{meant(kind, _KINDS)}For an encoder of your own use "python:package.module:attribute", or hand the '
             "object over.",
         )
-    return _KINDS[kind](argument)
+    if kind == "python":
+        return _python(argument)
+    from compatstore import encoders
 
-
-def is_spec(text: str) -> bool:
-    """Whether `from_spec` knows what kind of encoder this is; others, as lancedb:COLUMN, need a gallery beside it."""
-    return text.partition(":")[0] in _KINDS
-
-
-def _built(kind: str, module: str, name: str) -> Callable[[str], Encoder]:
-    """Builds a kind of encoder from the arguments and settings of a spec."""
-    return lambda text: build(kind, text, _class(module, name))
-
-
-def _class(module: str, name: str) -> Callable[..., Encoder]:
-    made: Callable[..., Encoder] = getattr(importlib.import_module(f"compatstore.encoders.{module}"), name)
-    return made
-
-
-def _network(path: str) -> Encoder:
-    from compatstore.encoders.network import NetworkEncoder
-
-    return NetworkEncoder.load(path)
+    make: Any = getattr(encoders, _KINDS[kind])
+    if kind in ("network", "precomputed"):  # the path as it is, nothing in it is escaped
+        built: Encoder = make.load(argument) if kind == "network" else make(argument)
+        return built
+    return build(kind, argument, make)
 
 
 def _python(path: str) -> Encoder:
@@ -211,19 +189,19 @@ def _python(path: str) -> Encoder:
     return encoder
 
 
-_KINDS: dict[str, Callable[[str], Encoder]] = {
-    "timm": lambda name: _class("published_models", "TimmModel")(name),
-    "torchvision": lambda name: _class("published_models", "TorchvisionModel")(name),
-    "network": _network,
-    "precomputed": lambda path: _class("precomputed", "Precomputed")(path),
-    "python": _python,
-    "openai": _built("openai", "openai_compatible", "OpenAICompatible"),
-    "sentence-transformers": _built("sentence-transformers", "text_models", "SentenceTransformersModel"),
-    "transformers": _built("transformers", "text_models", "TransformersModel"),
-    "fastembed": _built("fastembed", "text_models", "FastembedModel"),
-    "model2vec": _built("model2vec", "text_models", "Model2VecModel"),
-    "open_clip": _built("open_clip", "published_models", "OpenClipModel"),
-    "files": _built("files", "derived", "FilesById"),
+_KINDS = {
+    "timm": "TimmModel",
+    "torchvision": "TorchvisionModel",
+    "network": "NetworkEncoder",
+    "precomputed": "Precomputed",
+    "python": "",
+    "openai": "OpenAICompatible",
+    "sentence-transformers": "SentenceTransformersModel",
+    "transformers": "TransformersModel",
+    "fastembed": "FastembedModel",
+    "model2vec": "Model2VecModel",
+    "open_clip": "OpenClipModel",
+    "files": "FilesById",
 }
 
 
@@ -244,14 +222,13 @@ class PortableEncoder:
     @classmethod
     def of(cls, encoder: Encoder) -> PortableEncoder:
         """An encoder of this process, made ready."""
-        from compatstore.encoders.derived import Derived
-        from compatstore.encoders.network import NetworkEncoder
+        from compatstore.encoders import Derived, NetworkEncoder
 
         if isinstance(encoder, Derived):
             return cls(encoder.fingerprint, _derived, (cls.of(encoder.encoder), *encoder.derivations))
         if isinstance(encoder, NetworkEncoder):
             return cls(encoder.fingerprint, NetworkEncoder.from_bytes, (encoder.to_bytes(),))
-        known = is_spec(encoder.spec)
+        known = encoder.spec.partition(":")[0] in _KINDS  # others, as lancedb:COLUMN, need a gallery beside it
         return cls(encoder.fingerprint, from_spec if known else _itself, (encoder.spec if known else encoder,))
 
     def build(self) -> Encoder:

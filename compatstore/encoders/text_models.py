@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -20,13 +20,14 @@ from compatstore.digests import fingerprint as digest
 from compatstore.encoders.model_files import hash_folder, loading, require_folder
 from compatstore.encoders.module import require_torch
 from compatstore.encoders.protocol import EMPTY_SOURCE
-from compatstore.encoders.specs import Value, join_spec
+from compatstore.encoders.specs import join_spec
 from compatstore.errors import InvalidInput, NotFound, SourceError, load_extra
 
 Pooling = Literal["mean", "cls", "last"]
 LONGEST = 100_000  # tokens; tokenizers that know no limit name one of 10^30
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TextEncoder(ABC):
     """Embeds texts; a kind of encoder implements `_encode`.
 
@@ -40,13 +41,16 @@ class TextEncoder(ABC):
         InvalidInput: `batch_size` is below 1.
     """
 
-    reads: Literal["source", "id"] = "source"
+    reads: ClassVar[Literal["source", "id"]] = "source"
 
-    def __init__(self, *, query_prefix: str, document_prefix: str, normalise: bool, batch_size: int) -> None:
-        if batch_size < 1:
-            raise InvalidInput("make an encoder of texts", expected="batch_size >= 1", found=f"{batch_size}")
-        self.query_prefix, self.document_prefix = query_prefix, document_prefix
-        self.normalise, self.batch_size = normalise, batch_size
+    query_prefix: str = ""
+    document_prefix: str = ""
+    normalise: bool = False
+    batch_size: int = 64
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise InvalidInput("make an encoder of texts", expected="batch_size >= 1", found=f"{self.batch_size}")
 
     @property
     @abstractmethod
@@ -128,30 +132,14 @@ class FolderModel(TextEncoder):
     """
 
     folder: str | Path
-    _: KW_ONLY
-    query_prefix: str = ""
-    document_prefix: str = ""
-    normalise: bool = False
-    batch_size: int = 64
 
-    kind: ClassVar[str] = ""
+    kind: ClassVar[str]
 
     def __post_init__(self) -> None:
-        super().__init__(
-            query_prefix=self.query_prefix,
-            document_prefix=self.document_prefix,
-            normalise=self.normalise,
-            batch_size=self.batch_size,
-        )
+        super().__post_init__()
         self.folder = require_folder(self.kind, self.folder)
         with loading(self.kind, self.folder):
             self._model = self._load(self.folder)
-
-    @property
-    def _settings(self) -> dict[str, Value | None]:
-        """What beside the folder and the prefixes decides an embedding, by name, as the spec writes it."""
-        shared = {*(own.name for own in fields(FolderModel)), "device"}
-        return {own.name: getattr(self, own.name) for own in fields(self) if own.name not in shared}
 
     @abstractmethod
     def _load(self, folder: Path) -> Any:
@@ -180,7 +168,9 @@ class FolderModel(TextEncoder):
     @cached_property
     def fingerprint(self) -> str:
         """Digest (32 hex digits) of the folder's files, the prefixes and the settings."""
-        return digest(kind=self.kind, files=hash_folder(Path(self.folder)), **self._settings, **self.treatment)
+        shared = {*(own.name for own in fields(FolderModel)), "device"}
+        settings = {own.name: getattr(self, own.name) for own in fields(self) if own.name not in shared}
+        return digest(kind=self.kind, files=hash_folder(Path(self.folder)), **settings, **self.treatment)
 
     @property
     def spec(self) -> str:

@@ -149,7 +149,8 @@ class Graph:
         self._index: Any = faiss.IndexHNSWFlat(dim, NEIGHBOURS, metric_number(metric))
         self._index.hnsw.efConstruction = BUILDING_BREADTH
         self._stored: Any = faiss.downcast_index(self._index.storage)
-        for memory, size in ((self._stored.codes, 4 * dim * rows), (self._index.hnsw.neighbors, self._links(rows))):
+        links = graph_bytes(rows) // 4 - 3 * rows
+        for memory, size in ((self._stored.codes, 4 * dim * rows), (self._index.hnsw.neighbors, links)):
             memory.resize(size)  # an empty vector of C++ takes exactly what it is asked for, and keeps it
             memory.resize(0)
         self.breadth = BREADTHS[0]
@@ -238,9 +239,6 @@ class Graph:
             return np.zeros((0, self._dim), np.float32)
         values: FloatArray = self._faiss.rev_swig_ptr(self._stored.get_xb(), len(self) * self._dim)
         return values.reshape(len(self), self._dim)
-
-    def _links(self, rows: int) -> int:
-        return graph_bytes(rows) // 4 - 3 * rows
 
     def _capacity_with(self, more: int) -> int:
         needed = len(self) + more

@@ -33,7 +33,7 @@ def load_faiss() -> Any:
 
 
 def uses_gpu(device: Device) -> bool:
-    """Whether a GPU computes: "auto" takes one where FAISS has one.
+    """True if a GPU computes: "auto" takes one where FAISS has one.
 
     Raises:
         MissingExtra: FAISS is not installed, or a GPU is asked for and FAISS was built without support for it.
@@ -126,36 +126,29 @@ def nearest_neighbours(
         raise InvalidInput(asked, expected=f"queries of {right.shape[1]} values", found=f"{left.shape[1]}")
     if k < 1:
         raise InvalidInput(asked, expected="k >= 1", found=f"{k}")
-    number, gpu = metric_number(metric), uses_gpu(device)
-    k = min(k, len(right))
+    k, gpu = min(k, len(right)), uses_gpu(device)
     rows, distances = np.zeros((len(left), k), np.int64), np.zeros((len(left), k), np.float32)
     if k and len(left):
-        compared = _Compared(left, right, as_compared(left, metric), as_compared(right, metric), metric, number, gpu)
-        _fill(compared, k, rows, distances)
+        _fill(_Compared(left, right, metric, gpu), k, rows, distances)
     return ExactNeighbours(rows=rows, distances=distances)
 
 
-@dataclass(frozen=True, eq=False)
 class _Compared:
     """Queries and vectors, as they were given and as FAISS compares them."""
 
-    queries: FloatArray
-    vectors: FloatArray
-    left: FloatArray
-    right: FloatArray
-    metric: Metric
-    number: int
-    gpu: bool
+    def __init__(self, queries: FloatArray, vectors: FloatArray, metric: Metric, gpu: bool) -> None:
+        self.queries, self.vectors, self.metric, self.gpu = queries, vectors, metric, gpu
+        self.left, self.right = as_compared(queries, metric), as_compared(vectors, metric)
 
     def candidates(self, chosen: RowNumbers, fetched: int) -> tuple[FloatArray, RowNumbers]:
         """The nearest vectors of some queries by float32: (c, fetched) distances and numbers."""
         faiss: Any = load_faiss()
+        operands, number = (self.left[chosen], self.right, fetched), metric_number(self.metric)
         if self.gpu and fetched <= MOST_ON_GPU:
-            resources = faiss.StandardGpuResources()
             limits = {"vectorsMemoryLimit": _GPU_BYTES, "queriesMemoryLimit": _GPU_BYTES}
-            found, rows = faiss.knn_gpu(resources, self.left[chosen], self.right, fetched, metric=self.number, **limits)
+            found, rows = faiss.knn_gpu(faiss.StandardGpuResources(), *operands, metric=number, **limits)
         else:
-            found, rows = faiss.knn(self.left[chosen], self.right, fetched, metric=self.number)
+            found, rows = faiss.knn(*operands, metric=number)
         return as_distances(found, self.metric), rows.astype(np.int64)
 
     def exact(self, chosen: RowNumbers, rows: RowNumbers) -> FloatArray:

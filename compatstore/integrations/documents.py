@@ -34,7 +34,7 @@ NOT_HELD = (*NOT_CONVERTIBLE, OverflowError)
 
 @dataclass(frozen=True)
 class Documents:
-    """How documents lie in one gallery.
+    """Layout of documents in one gallery.
 
     Args:
         id: Column of the ids.
@@ -42,7 +42,7 @@ class Documents:
         own: Arrow schema of the metadata columns that are no JSON of ours.
         struct: Arrow schema of the fields of a struct `metadata`; empty where there is none.
         json: Column of JSON for all other metadata.
-        has_json: Whether the gallery has that column already.
+        has_json: True if the gallery has that column already.
         apart: Columns that hold no metadata of documents but something else of the adapter's, by its name for them.
         adopted: True if the table is an app's, which gets no column from here.
     """
@@ -58,7 +58,7 @@ class Documents:
 
     @classmethod
     def of(cls, gallery: Gallery, apart: Mapping[str, str] | None = None) -> Documents:
-        """How they lie in a gallery as of now.
+        """Read the layout of a gallery's documents as of now.
 
         Raises:
             Incompatible: The table is one of lancedb-haystack.
@@ -112,7 +112,7 @@ class Documents:
         ]
         if self.has_json or any(rest):
             if not keeps_null:
-                self._refuse_unknown_keys(ids, rest)
+                raise self._unknown_key(ids, rest)
             texts_of_json = [as_json(values, of_document(name)) for name, values in zip(ids, rest, strict=True)]
             columns[self.json] = pa.ExtensionArray.from_storage(JSON, pa.array(texts_of_json, pa.string()))
         return columns
@@ -124,12 +124,14 @@ class Documents:
         struct = (row[JSON_COLUMN] or {}) if self.struct.names else {}
         return (json.loads(text) if text is not None else {}) | own | struct
 
-    def where(self, condition: Condition) -> str:
-        """SQL of a condition on ids, texts, metadata and the adapter's own columns.
+    def where(self, condition: Condition | None) -> str | None:
+        """Compile a condition on ids, texts, metadata and the adapter's own columns to SQL; None stays None.
 
         Raises:
             InvalidInput: The gallery has no such field.
         """
+        if condition is None:
+            return None
         fields = {metadata(field.name): (field.name, field.type) for field in self.own}
         fields |= dict(_nested(self.struct, (JSON_COLUMN,)))
         fields |= {apart(name): (field.name, field.type) for name, field in self.apart.items()}
@@ -138,10 +140,10 @@ class Documents:
             fields[TEXT] = (self.text, pa.string())
         return to_sql(condition, Fields(fields, self.json if self.has_json else None))
 
-    def _refuse_unknown_keys(self, ids: Sequence[str], rest: Sequence[Metadata]) -> None:
+    def _unknown_key(self, ids: Sequence[str], rest: Sequence[Metadata]) -> InvalidInput:
         name, values = next((name, values) for name, values in zip(ids, rest, strict=True) if values)
         known = [*self.own.names, *self.struct.names]
-        raise InvalidInput(
+        return InvalidInput(
             of_document(name),
             expected=f"metadata that the app's table has a place for: {first_offenders(known, 20) or 'none'}",
             found=f"the key {next(iter(values))[:80]!a}",
@@ -181,10 +183,10 @@ def _typed(values: list[Any], field: ArrowField, ids: Sequence[str]) -> Any:
             None if value is None else as_json(value, of_document(name))
             for name, value in zip(ids, values, strict=True)
         ]
+    expected = f"metadata {field.name!r} of type {field.type}, as its column is"
     for name, value in zip(ids, values, strict=True):
         unknown = _unknown_key(value, field.type)
         if unknown:
-            expected = f"metadata {field.name!r} of type {field.type}, as its column is"
             raise InvalidInput(of_document(name), expected=expected, found=f"the key {unknown[:80]!a} in it")
     try:
         return pa.array(values, field.type)
@@ -193,7 +195,6 @@ def _typed(values: list[Any], field: ArrowField, ids: Sequence[str]) -> Any:
             try:
                 pa.array([value], field.type)
             except NOT_HELD as error:
-                expected = f"metadata {field.name!r} of type {field.type}, as its column is"
                 found = f"{shown(value)} ({error})"
                 raise InvalidInput(of_document(name), expected=expected, found=found) from error
         raise

@@ -58,12 +58,8 @@ def read_haystack(filters: object) -> Condition:
     """
     asked = _entries(filters)
     if "field" in asked:
-        field, operator, value = (
-            _haystack_field(asked["field"]),
-            _entry_of(asked, "operator"),
-            _entry_of(asked, "value"),
-        )
-        return _reader(_HAYSTACK, operator)(field, value)
+        field = _haystack_field(asked["field"])
+        return _reader(_HAYSTACK, _entry_of(asked, "operator"))(field, _entry_of(asked, "value"))
     operator, conditions = _entry_of(asked, "operator"), _entry_of(asked, "conditions")
     if operator not in ("AND", "OR", "NOT"):
         raise InvalidInput(ASKED, expected="an operator of AND, OR and NOT", found=shown(operator))
@@ -196,7 +192,7 @@ def _exists(field: Field, wanted: Any) -> Condition:
 
 
 def _among_or_missing(field: Field, values: Any) -> Condition:
-    if not isinstance(values, list):
+    if not isinstance(values, list):  # Haystack refuses tuples and sets too
         raise InvalidInput(ASKED, expected="a list of values", found=shown(values))
     present = Term(field, "in", tuple(value for value in values if value is not None))
     return AnyOf((present, Term(field, "missing"))) if None in values else present

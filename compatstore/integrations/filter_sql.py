@@ -138,37 +138,28 @@ def _test(place: _Place, test: Term) -> str:
         return _among(place, value)
     if value is None:  # refused when the test was made
         return "FALSE"
+    if test.operator == "=":
+        return _among(place, [value])
     if test.operator == "holds":
         return place.holds(value)
     if test.operator in ("mentions", "mentions in any case"):
         return place.mentions(str(value), any_case=test.operator != "mentions")
-    return _compared(place, test.operator, value)
+    if isinstance(value, int | float):
+        return place.number(test.operator, value)
+    moment = moment_of(value)
+    return place.text(test.operator, str(value)) if moment is None else place.moment(test.operator, moment)
 
 
 def _among(place: _Place, values: Sequence[Plain]) -> str:
     """One IN for all texts and one for all numbers: one test after the other would take seconds for a thousand."""
     distinct = list({(type(value), value): value for value in values}.values())
-    texts = [value for value in distinct if isinstance(value, str) and moment_of(value) is None]
+    texts = [value for value in distinct if isinstance(value, str)]
     numbers = [value for value in distinct if _is_number(value)]
-    others = [value for value in distinct if not _is_number(value) and (not isinstance(value, str) or moment_of(value))]
     parts = [place.among(texts)] if texts else []
     parts += [place.among_numbers(numbers)] if numbers else []
-    parts += [_compared(place, "=", value) for value in others]
+    parts += [place.truth(value) for value in distinct if isinstance(value, bool)]
+    parts += [place.moment("=", moment) for value in distinct if (moment := moment_of(value)) is not None]
     return " OR ".join(f"({part})" for part in parts) or "FALSE"
-
-
-def _compared(place: _Place, operator: str, value: Plain) -> str:
-    if isinstance(value, bool):
-        return place.truth(value)
-    if isinstance(value, int | float):
-        return place.number(operator, value)
-    moment = moment_of(value)
-    if moment is None:
-        return place.text(operator, str(value)) if isinstance(value, str) else "FALSE"
-    as_moment = place.moment(operator, moment)
-    if isinstance(value, date) or operator != "=":
-        return as_moment
-    return f"({place.text('=', value)}) OR ({as_moment})"
 
 
 class _Json:
@@ -178,7 +169,12 @@ class _Json:
     """
 
     def __init__(self, column: str, paths: Sequence[Sequence[str]]) -> None:
-        values = [_extracted(column, path) for path in paths]
+        values = []
+        for path in paths:
+            found = _name(column)
+            for key in path:
+                found = f"json_get({found}, {_quoted(key)})"
+            values.append(f"json_extract({found}, '$')")
         self._value = values[0] if len(values) == 1 else f"COALESCE({', '.join(values)})"
 
     def missing(self) -> str:
@@ -197,8 +193,6 @@ class _Json:
         return f"COALESCE(TRY_CAST({self._value} AS BIGINT) {operator} {_whole(value)}, {as_double})"
 
     def text(self, operator: str, value: str) -> str:
-        if operator == "=":
-            return f"{self._value} = {_quoted(_json(value))}"
         bare = f"left(substr({self._value}, 2), -1)"  # without the quotes around it
         return f"starts_with({self._value}, '\"') AND {_unescaped(bare)} {operator} {_quoted(_ordered(value))}"
 
@@ -220,7 +214,8 @@ class _Json:
         return f"{is_moment} AND TRY_CAST(btrim({self._value}, '\"') AS TIMESTAMP) {operator} {_moment(value)}"
 
     def holds(self, value: Plain) -> str:
-        element = _numeral(value) if _is_number(value) else _literally(_json(_as_stored(value)))
+        stored = value.isoformat() if isinstance(value, date) else value
+        element = _numeral(value) if _is_number(value) else _literally(_json(stored))
         pattern = rf"^\[(?:{_ELEMENT},)*(?:{element})(?:,|\]$)"
         return f"regexp_like({self._value}, {_quoted(pattern)})"
 
@@ -229,13 +224,6 @@ class _Json:
         part = _json(value.lower() if any_case else value)[1:-1]
         pattern = f'^"{_CHARACTERS}{_literally(part)}'
         return f"regexp_like({whole}, {_quoted(pattern)})"
-
-
-def _extracted(column: str, path: Sequence[str]) -> str:
-    found = _name(column)
-    for key in path:
-        found = f"json_get({found}, {_quoted(key)})"
-    return f"json_extract({found}, '$')"
 
 
 class _Column:
@@ -352,10 +340,6 @@ def _ordered(text: str) -> str:
     return "".join(f"{_CONTROL}{ord(one):02x}" if one < " " else one for one in text)
 
 
-def _as_stored(value: Plain) -> str | bool | float:
-    return value.isoformat() if isinstance(value, date) else value
-
-
 def _whole(value: int) -> str:
     return f"CAST('{value}' AS BIGINT)"
 
@@ -371,12 +355,9 @@ def _doubles(values: Iterable[int | float]) -> str:
 
 
 def _as_doubles(found: str, operator: str, value: int | float) -> str:
-    """Two numbers compared as DOUBLE; to Lance -0.0 lies below 0.0, and is not equal to it."""
-    if value:
-        return f"{found} {operator} {_double(value)}"
-    if operator == "=":
-        return f"{found} IN ({_doubles([value])})"
-    return f"{found} {operator} {_double(-0.0 if operator in ('<', '>=') else 0.0)}"
+    """The order of two numbers as DOUBLE; to Lance -0.0 lies below 0.0."""
+    bound = value or (-0.0 if operator in ("<", ">=") else 0.0)
+    return f"{found} {operator} {_double(bound)}"
 
 
 def _moment(value: datetime) -> str:

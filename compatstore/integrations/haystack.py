@@ -19,7 +19,6 @@ from compatstore.integrations.documents import Documents
 from compatstore.integrations.filter_languages import read_haystack
 from compatstore.integrations.models import FrameworkModel, identity_of, require_model
 from compatstore.integrations.serving import log, one_vector, serve
-from compatstore.search import FusionPlan
 from compatstore.versions import Metric
 
 try:
@@ -51,21 +50,22 @@ class Embedders:
         self.document, self.text, self.identity = document, text, identity
 
     def to_dict(self) -> dict[str, Any]:
-        """What builds them again."""
+        """Serialize both components."""
         document, text = component_to_dict(self.document, "document"), component_to_dict(self.text, "text")
         return default_to_dict(self, document=document, text=text, identity=self.identity)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Embedders:
-        """Build them again."""
+        """Make embedders of what `to_dict` wrote."""
         return default_from_dict(cls, data)
 
     def model(self) -> FrameworkModel:
         """The two as one model."""
-        named = f"{identity_of(self.document, 'haystack')}; {identity_of(self.text, 'haystack')}"
-        return FrameworkModel(
-            named if self.identity is None else require_model(self.identity, "Haystack"), self._documents, self._queries
-        )
+        if self.identity is None:
+            named = f"{identity_of(self.document, 'haystack')}; {identity_of(self.text, 'haystack')}"
+        else:
+            named = require_model(self.identity, "Haystack")
+        return FrameworkModel(named, self._documents, self._queries)
 
     def _documents(self, texts: Sequence[str]) -> list[list[float]]:
         _warm_up(self.document)
@@ -124,7 +124,8 @@ class CompatStoreDocumentStore:
         return_embedding: bool = True,
     ) -> None:
         self.gallery, self.model, self.models = gallery, model, list(models)
-        self.embedding_dim, self.metric, self.metadata = embedding_dim, metric, metadata
+        self.embedding_dim, self.metric = embedding_dim, metric
+        self.metadata = None if metadata is None else dict(metadata)
         self.return_embedding = return_embedding
         named = FrameworkModel(require_model(model, "Haystack")) if isinstance(model, str) else model.model()
         every = [named, *(further.model() for further in models)]
@@ -132,21 +133,12 @@ class CompatStoreDocumentStore:
         self._served = serve(gallery, every, dim=embedding_dim, metric=metric, metadata=columns)
 
     def to_dict(self) -> dict[str, Any]:
-        """What opens the store again."""
-        return default_to_dict(
-            self,
-            gallery=self.gallery,
-            model=self.model if isinstance(self.model, str) else self.model.to_dict(),
-            models=[further.to_dict() for further in self.models],
-            embedding_dim=self.embedding_dim,
-            metric=self.metric,
-            metadata=None if self.metadata is None else dict(self.metadata),
-            return_embedding=self.return_embedding,
-        )
+        """Serialize the arguments of the store."""
+        return _to_dict(self, models=[further.to_dict() for further in self.models])
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> CompatStoreDocumentStore:
-        """Open the store again."""
+        """Open a store with the arguments that `to_dict` wrote."""
         parameters = dict(data.get("init_parameters", {}))
         parameters["models"] = [Embedders.from_dict(further) for further in parameters.get("models", [])]
         return default_from_dict(cls, {**data, "init_parameters": parameters})
@@ -208,7 +200,7 @@ class CompatStoreDocumentStore:
         Args:
             recreate_index: Drop the vector indexes too, which were built of what is gone.
         """
-        self._delete(None)
+        self.delete_by_filter({})
         if recreate_index:
             gallery = self._served.now()
             for name in gallery.versions():
@@ -217,7 +209,9 @@ class CompatStoreDocumentStore:
 
     def delete_by_filter(self, filters: Filters) -> int:
         """Remove the documents that fulfil a filter; returns how many."""
-        return self._delete(filters)
+        gallery, documents = self._open()
+        ids = gallery.scan([documents.id], self._where(documents, filters)).to_arrow()[documents.id].to_pylist()
+        return gallery.delete(ids)
 
     def update_by_filter(self, filters: Filters, meta: dict[str, Any]) -> int:
         """Add metadata to the documents that fulfil a filter, in one commit; their embeddings stay.
@@ -315,11 +309,9 @@ class CompatStoreDocumentStore:
         vector = self._vector(gallery) if wanted else None
         value = query if isinstance(query, str) else one_vector(query)
         columns = [*documents.columns, *([vector] if vector else [])]
-        fused = isinstance(gallery.explain(value, version=version), FusionPlan)
-        found = gallery.search(value, top_k, version, where, columns)
-        metric = "" if fused else gallery.version(version, encoders=False).metric
-        scored = [(row, _score(row["_distance"], metric, scale_score)) for row in found.to_pylist()]
-        return [_document(documents, row, vector, score) for row, score in scored]
+        metric = self._served.metric_of(value, version)
+        found = gallery.search(value, top_k, version, where, columns).to_pylist()
+        return [_document(documents, row, vector, _score(row["_distance"], metric, scale_score)) for row in found]
 
     # ---- beside the event loop
 
@@ -351,10 +343,8 @@ class CompatStoreDocumentStore:
 
     @staticmethod
     def _where(documents: Documents, filters: Filters | None) -> str | None:
-        if not filters:
-            return None
         try:
-            return documents.where(read_haystack(filters))
+            return documents.where(read_haystack(filters) if filters else None)
         except InvalidInput as error:
             raise FilterError(str(error)) from error
 
@@ -362,11 +352,6 @@ class CompatStoreDocumentStore:
         gallery, documents = self._open()
         found = gallery.scan(documents.columns, self._where(documents, filters)).to_arrow()
         return [documents.metadata(row) for row in found.to_pylist()]
-
-    def _delete(self, filters: Filters | None) -> int:
-        gallery, documents = self._open()
-        ids = gallery.scan([documents.id], self._where(documents, filters)).to_arrow()[documents.id].to_pylist()
-        return gallery.delete(ids)
 
     def _write_new(self, documents: list[Document]) -> int:
         """Write the documents whose ids are not there, and again those that no other writer brings meanwhile."""
@@ -415,7 +400,7 @@ class CompatStoreEmbeddingRetriever:
         top_k: Documents wanted.
         scale_score: Bring a cosine into the range from 0 to 1.
         return_embedding: Whether documents come with their embeddings.
-        filter_policy: Whether filters of a run replace those above, or are joined with them.
+        filter_policy: REPLACE: filters of a run replace those above; MERGE: they are joined.
 
     Raises:
         InvalidInput: `document_store` is another one, or `top_k` is below 1.
@@ -429,34 +414,23 @@ class CompatStoreEmbeddingRetriever:
         top_k: int = 10,
         scale_score: bool = False,
         return_embedding: bool = False,
-        filter_policy: FilterPolicy = FilterPolicy.REPLACE,
+        filter_policy: FilterPolicy | str = FilterPolicy.REPLACE,
     ) -> None:
         if not isinstance(document_store, CompatStoreDocumentStore) or top_k < 1:
             found = f"{type(document_store).__name__}, top_k {top_k}"
             raise InvalidInput("make a retriever", expected="a CompatStoreDocumentStore and top_k >= 1", found=found)
         self.document_store, self.filters, self.top_k = document_store, filters, top_k
         self.scale_score, self.return_embedding = scale_score, return_embedding
-        self.filter_policy = filter_policy
+        self.filter_policy = FilterPolicy(filter_policy)
 
     def to_dict(self) -> dict[str, Any]:
-        """What makes the component again."""
-        return default_to_dict(
-            self,
-            document_store=self.document_store.to_dict(),
-            filters=self.filters,
-            top_k=self.top_k,
-            scale_score=self.scale_score,
-            return_embedding=self.return_embedding,
-            filter_policy=self.filter_policy.value,
-        )
+        """Serialize the arguments of the component."""
+        return _to_dict(self, filter_policy=self.filter_policy.value)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> CompatStoreEmbeddingRetriever:
-        """Make the component again."""
-        parameters = dict(data.get("init_parameters", {}))
-        if "filter_policy" in parameters:
-            parameters["filter_policy"] = FilterPolicy.from_str(parameters["filter_policy"])
-        return default_from_dict(cls, {**data, "init_parameters": parameters})
+        """Make a component with the arguments that `to_dict` wrote."""
+        return default_from_dict(cls, data)
 
     @component.output_types(documents=list[Document])
     def run(
@@ -496,6 +470,12 @@ class CompatStoreEmbeddingRetriever:
         return {"documents": documents}
 
     run_async = component.output_types(documents=list[Document])(method_beside(run))
+
+
+def _to_dict(part: object, **written: Any) -> dict[str, Any]:
+    """Serialize an object whose public attributes are its arguments."""
+    arguments = {name: value for name, value in vars(part).items() if not name.startswith("_")}
+    return default_to_dict(part, **arguments | written)
 
 
 def _extras(document: Document) -> str | None:

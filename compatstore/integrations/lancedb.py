@@ -7,7 +7,8 @@ gallery. All else is LanceDB's own connection and table, unchanged.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from datetime import timedelta
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -83,8 +84,7 @@ class ServingConnection:
             ValueError: LanceDB finds no such table.
             NotFound: The gallery has no version `queries_of`.
         """
-        table = self.plain.open_table(name, **options)
-        return ServingTable(table, FollowedGallery(table, encoders, trust_code=trust_code), queries_of)
+        return ServingTable(self.plain.open_table(name, **options), dict(encoders or {}), queries_of, trust_code)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.plain, name)
@@ -92,30 +92,34 @@ class ServingConnection:
     def __getitem__(self, name: str) -> ServingTable:
         return self.open_table(name)
 
-    def __repr__(self) -> str:
-        return f"<ServingConnection to {self.plain.uri}>"
 
-
-class FollowedGallery:
-    """The gallery on a table, as of each use.
+class ServingTable:
+    """A LanceDB table; while it is a gallery, `search` is served by the gallery.
 
     A cutover or rollback that happened since the last use is logged once, as a warning.
 
     Args:
-        table: What `Gallery.open` takes; the table may be adopted later.
-        encoders: As `Gallery.open`; versions among them may be registered later, by another process.
-        options: All others of `Gallery.open`.
+        plain: LanceDB's own table.
+        encoders: See `ServingConnection.open_table`, as all others.
+        queries_of: Version of the vectors that the program makes.
+        trust_code: Build encoders that the gallery names as code.
     """
 
-    def __init__(self, table: Any, encoders: Mapping[str, Encoder] | None = None, **options: Any) -> None:
-        self._table, self._encoders, self._options = table, dict(encoders or {}), options
-        self._store = Store.open(locate(table, options.get("storage_options")))
-        self._known: frozenset[str] = frozenset()
+    def __init__(
+        self, plain: Any, encoders: Mapping[str, Encoder], queries_of: str | None = None, trust_code: bool = False
+    ) -> None:
+        self.plain, self._encoders, self._queries_of, self._trust_code = plain, encoders, queries_of, trust_code
+        self._store = Store.open(locate(plain))
+        self._known: Set[str] = frozenset()
         self._active: str | None = None
         self._gallery: Gallery | None = None
+        gallery = self.gallery
+        if gallery is not None and queries_of is not None:
+            gallery.version(queries_of)
 
-    def now(self) -> Gallery | None:
-        """The gallery, with the encoders of all its versions that were handed over; None while the table is none.
+    @property
+    def gallery(self) -> Gallery | None:
+        """The gallery on the table; None while it is none. Another process may adopt the table at any time.
 
         Raises:
             Incompatible: An encoder is another model than its version was registered with.
@@ -127,30 +131,13 @@ class FollowedGallery:
         known = self._encoders.keys() & registry.versions.keys()
         if self._gallery is None or known != self._known:
             encoders = {name: self._encoders[name] for name in known}
-            self._gallery, self._known = Gallery.open(self._table, encoders=encoders, **self._options), frozenset(known)
+            self._gallery = Gallery.open(self.plain, encoders=encoders, trust_code=self._trust_code)
+            self._known = known
         if self._active not in (None, registry.active):
             name = self._store.location.name
             logger.warning("%s: searches use %s from now on, no longer %s", name, registry.active, self._active)
         self._active = registry.active
         return self._gallery
-
-
-class ServingTable:
-    """A LanceDB table; where it is a gallery, `search` is served by the gallery.
-
-    Attributes:
-        plain: LanceDB's own table.
-    """
-
-    def __init__(self, plain: Any, followed: FollowedGallery, queries_of: str | None = None) -> None:
-        self.plain, self._followed, self._queries_of = plain, followed, queries_of
-        if self.gallery is not None and queries_of is not None:
-            self.gallery.version(queries_of)
-
-    @property
-    def gallery(self) -> Gallery | None:
-        """The gallery on the table; None while it is none. Another process may adopt the table at any time."""
-        return self._followed.now()
 
     def search(
         self, query: Any = None, vector_column_name: str | None = None, query_type: str = "auto", **options: Any
@@ -197,14 +184,12 @@ class ServingQuery:
     """A search of a gallery in LanceDB's form: settings one after the other, then `to_list` or another result."""
 
     def __init__(self, gallery: Gallery, query: Any, version: str | None) -> None:
-        self._gallery, self._query, self._version = gallery, query, version
-        self._limit, self._settings = RESULTS, SearchSettings()
-        self._where: str | None = None
-        self._columns: list[str] | None = None
+        self._gallery, self._query, self._settings = gallery, query, SearchSettings()
+        self._arguments: dict[str, Any] = {"k": RESULTS, "version": version}
 
     def limit(self, limit: int | None) -> ServingQuery:
-        """Ask for a number of results; None for 10."""
-        self._limit = RESULTS if limit is None else limit
+        """Set the number of results; None for 10."""
+        self._arguments["k"] = RESULTS if limit is None else limit
         return self
 
     def where(self, where: str, prefilter: bool | None = None) -> ServingQuery:
@@ -215,32 +200,30 @@ class ServingQuery:
         """
         if prefilter is False:
             raise _refused("filter what was found", "prefilter=True")
-        self._where = where
+        self._arguments["where"] = where
         return self
 
     def select(self, columns: Sequence[str]) -> ServingQuery:
         """Name the columns to return; id, source and metadata by default."""
         if isinstance(columns, Mapping | str) or not all(isinstance(name, str) for name in columns):
             raise _refused(f"select {shown(columns)}", "a list of names")
-        self._columns = list(columns)
+        self._arguments["columns"] = list(columns)
         return self
 
     def nprobes(self, nprobes: int) -> ServingQuery:
         """Set how many cells of the index are compared."""
-        self._settings = SearchSettings(nprobes=nprobes, refine=self._settings.refine)
+        self._settings = replace(self._settings, nprobes=nprobes)
         return self
 
     def refine_factor(self, refine_factor: int) -> ServingQuery:
         """Set which multiple of the results wanted is compared by the vectors themselves."""
-        self._settings = SearchSettings(nprobes=self._settings.nprobes, refine=refine_factor)
+        self._settings = replace(self._settings, refine=refine_factor)
         return self
 
     def to_arrow(self) -> Any:
         """Search; an Arrow table as `Gallery.search` gives it: nearest first, with `_distance` and `_version`."""
         settings = None if self._settings == SearchSettings() else self._settings
-        return self._gallery.search(
-            self._query, self._limit, self._version, self._where, self._columns, settings=settings
-        )
+        return self._gallery.search(self._query, **self._arguments, settings=settings)
 
     def to_list(self) -> list[dict[str, Any]]:
         """Search; a dict for each item, nearest first."""
@@ -258,28 +241,17 @@ class ServingQuery:
         return [model(**{name: row[name] for name in names if name in row}) for row in self.select(wanted).to_list()]
 
     def __getattr__(self, name: str) -> Any:
-        raise _unknown(name)
-
-    def __repr__(self) -> str:
-        return f"<ServingQuery of {self._gallery!r}: {self._limit} results>"
+        expected = f"one of {', '.join(SETTINGS)}"
+        raise _Unserved(f"use {name} of a search that the gallery serves", expected=expected, found=name, fix=PLAIN)
 
 
 SETTINGS = ("limit", "where", "select", "nprobes", "refine_factor", "to_arrow", "to_list", "to_pandas", "to_pydantic")
+PLAIN = "Search by LanceDB alone, with the column named: table.plain.search(query, vector_column_name=...)"
 
 
 class _Unserved(InvalidInput, AttributeError):  # noqa: N818  (named for what is wrong)
     """LanceDB's builder has it, and a gallery's search has not; for Python, an attribute that is not there."""
 
 
-def _unknown(name: str) -> _Unserved:
-    return _Unserved(
-        f"use {name} of a search that the gallery serves",
-        expected=f"one of {', '.join(SETTINGS)}",
-        found=name,
-        fix="Ask LanceDB alone, with the column named: table.plain.search(query, vector_column_name=...)",
-    )
-
-
 def _refused(asked: str, expected: str) -> InvalidInput:
-    fix = "Ask LanceDB alone, with the column named: table.plain.search(query, vector_column_name=...)"
-    return InvalidInput(f"{asked}, by a search that the gallery serves", expected=expected, found="that", fix=fix)
+    return InvalidInput(f"{asked}, by a search that the gallery serves", expected=expected, found="that", fix=PLAIN)

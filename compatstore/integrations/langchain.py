@@ -14,8 +14,8 @@ from compatstore.encoders import Function
 from compatstore.errors import InvalidInput, MissingExtra
 from compatstore.integrations.documents import Documents, refuse_unknown
 from compatstore.integrations.filter_languages import read_langchain
-from compatstore.integrations.models import Framework, FrameworkModel
-from compatstore.integrations.serving import one_vector, query_vector, serve, write_rows
+from compatstore.integrations.models import FrameworkModel, model_of_framework
+from compatstore.integrations.serving import one_vector, serve
 from compatstore.search import Serving
 from compatstore.versions import Metric
 
@@ -28,12 +28,6 @@ except ImportError as error:
     raise MissingExtra("langchain_core", "langchain") from error
 
 Filter = Mapping[str, Any]
-LANGCHAIN = Framework(
-    "LangChain",
-    Embeddings,
-    lambda model, texts: model.embed_documents(texts),
-    lambda model, text: model.embed_query(text),
-)
 
 
 def model_of(embeddings: Embeddings | FrameworkModel, identity: str | None = None) -> FrameworkModel:
@@ -47,7 +41,7 @@ def model_of(embeddings: Embeddings | FrameworkModel, identity: str | None = Non
     Raises:
         InvalidInput: They are no `Embeddings`, or the identity is no text.
     """
-    return LANGCHAIN.model_of(embeddings, identity)
+    return model_of_framework("LangChain", Embeddings, ("embed_documents", "embed_query"), embeddings, identity)
 
 
 def as_encoder(embeddings: Embeddings, *, identity: str | None = None, spec: str = "") -> Function:
@@ -135,9 +129,8 @@ class CompatStoreVectorStore(VectorStore):
         written = [str(uuid.uuid4()) if name is None else name for name in named]
         if not every:
             return []
-        version, gallery = self._served.version(), self._served.now()
-        rows = Documents.of(gallery).rows(written, every, values)
-        return write_rows(gallery, rows, version, written)
+        version = self._served.version()
+        return self._served.write(Documents.of(self._served.now()).rows(written, every, values), version, written)
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool | None:
         """Remove documents; all of them where `ids` is None, as LangChain has it. Unknown ids are ignored."""
@@ -194,12 +187,8 @@ class CompatStoreVectorStore(VectorStore):
     ) -> list[Document]:
         """Of the `fetch_k` documents nearest to a text, k that are near to it and unlike each other."""
         version = self._served.version()
-        gallery = self._served.now()
-        name = version or gallery.active
         found = self._search(query, fetch_k, filter, version, **kwargs)
-        return self._diverse(
-            query_vector(gallery, query, name).tolist(), [document for document, _ in found], name, k, lambda_mult
-        )
+        return self._diverse(query, found, version or self._served.now().active, k, lambda_mult)
 
     def max_marginal_relevance_search_by_vector(
         self,
@@ -213,7 +202,7 @@ class CompatStoreVectorStore(VectorStore):
         """The same for a vector of the app's embedding model."""
         name = self._served.first()
         found = self._search(embedding, fetch_k, filter, name, **kwargs)
-        return self._diverse(embedding, [document for document, _ in found], name, k, lambda_mult)
+        return self._diverse(embedding, found, name, k, lambda_mult)
 
     amax_marginal_relevance_search_by_vector = method_beside(max_marginal_relevance_search_by_vector)
 
@@ -271,20 +260,25 @@ class CompatStoreVectorStore(VectorStore):
         refuse_unknown(kwargs, "search")
         gallery = self._served.now()
         documents = Documents.of(gallery)
-        where = documents.where(read_langchain(filter)) if filter else None
+        where = documents.where(read_langchain(filter) if filter else None)
         value = query if isinstance(query, str) else one_vector(query)
         found = gallery.search(value, k, version, where, documents.columns, serving=serving)
         return [(_document(documents, row), row["_distance"]) for row in found.to_pylist()]
 
     def _diverse(
-        self, query: Sequence[float], found: list[Document], version: str, k: int, lambda_mult: float
+        self,
+        query: str | Sequence[float],
+        found: Sequence[tuple[Document, float]],
+        version: str,
+        k: int,
+        lambda_mult: float,
     ) -> list[Document]:
         """The documents that LangChain's rule chooses; those without a vector of the version come last."""
-        vectors = self._served.now().vectors([str(document.id) for document in found], version)
-        there = np.flatnonzero(~np.isnan(vectors).any(axis=1)).tolist()
-        chosen = maximal_marginal_relevance(np.asarray(query, np.float32), list(vectors[there]), lambda_mult, k)
-        rest = [place for place in range(len(found)) if place not in there]
-        return [found[place] for place in [*(there[number] for number in chosen), *rest][:k]]
+        positions, vectors = self._served.stored_vectors([f"{document.id}" for document, _ in found], version)
+        vector = np.asarray(self._served.query_vector(query, version))
+        chosen = [positions[number] for number in maximal_marginal_relevance(vector, vectors, lambda_mult, k)]
+        rest = [position for position in range(len(found)) if position not in positions]
+        return [found[position][0] for position in [*chosen, *rest][:k]]
 
 
 def _document(documents: Documents, row: Mapping[str, Any]) -> Document:

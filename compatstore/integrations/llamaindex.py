@@ -6,11 +6,12 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from compatstore.arrays import FloatArray
 from compatstore.asynchronous import method_beside
 from compatstore.encoders import Function
 from compatstore.errors import Incompatible, InvalidInput, MissingExtra, NotFound
@@ -19,9 +20,8 @@ from compatstore.ingest.arrow import as_json
 from compatstore.integrations.documents import Documents, refuse_unknown
 from compatstore.integrations.filter_languages import read_llamaindex
 from compatstore.integrations.filters import ID, AllOf, Condition, Term, apart
-from compatstore.integrations.models import Framework, FrameworkModel
-from compatstore.integrations.serving import ServedGallery, one_vector, query_vector, serve, write_rows
-from compatstore.search import FusionPlan
+from compatstore.integrations.models import FrameworkModel, model_of_framework
+from compatstore.integrations.serving import ServedGallery, one_vector, serve
 from compatstore.versions import Metric
 
 try:
@@ -49,6 +49,7 @@ try:
 except ImportError as error:
     raise MissingExtra("llama_index", "llamaindex") from error
 
+Row: TypeAlias = Mapping[str, Any]
 DOCUMENT = "llama_index_document"  # column of the id of the document that a node is a part of
 _KEYS = dict.fromkeys(("ref_doc_id", "doc_id", "document_id"), apart(DOCUMENT))  # of LlamaIndex's stores in filters
 CONTENT = "llama_index_node"  # column of all that a node has beside its vector, as a text of JSON
@@ -57,12 +58,6 @@ STORED, STORED_DOCUMENT = "_node_content", "doc_id"
 MMR_FACTOR = 4.0  # candidates of a search by maximal marginal relevance, as a multiple of the results
 MMR_THRESHOLD = 0.5
 SAME = 0.99  # cosine of two embeddings of one text by one model, at least; endpoints differ in the last digits
-LLAMAINDEX = Framework(
-    "LlamaIndex",
-    BaseEmbedding,
-    lambda model, texts: model.get_text_embedding_batch(texts),
-    lambda model, text: model.get_query_embedding(text),
-)
 _KINDS = {kind.class_name(): kind for kind in (TextNode, Node, ImageNode, IndexNode, Document, ImageDocument)}
 
 
@@ -77,7 +72,8 @@ def model_of(model: BaseEmbedding | FrameworkModel, identity: str | None = None)
     Raises:
         InvalidInput: It is no `BaseEmbedding`, or the identity is no text.
     """
-    return LLAMAINDEX.model_of(model, identity)
+    methods = ("get_text_embedding_batch", "get_query_embedding")
+    return model_of_framework("LlamaIndex", BaseEmbedding, methods, model, identity)
 
 
 def as_encoder(model: BaseEmbedding, *, identity: str | None = None, spec: str = "") -> Function:
@@ -187,7 +183,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         if _is_live(gallery, name) and any(embedding is not None for embedding in embeddings):
             self._require_own(texts, embeddings)
             rows[name] = embeddings
-        return write_rows(gallery, rows, version, names)
+        return self._served.write(rows, version, names)
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Remove all nodes of a document.
@@ -203,11 +199,10 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
                 fix = "Remove its nodes by their ids: delete_nodes([...])."
                 raise InvalidInput("delete a document", expected=f"a column {DOCUMENT}", found="none", fix=fix)
             return
-        condition, column = read_query(None, [ref_doc_id], None), documents.apart[DOCUMENT].name
-        if condition is not None:
-            found = gallery.scan([documents.id, column], documents.where(condition)).to_arrow()
-            # Ids that say one moment in two ways are equal for a condition.
-            gallery.delete([row[documents.id] for row in found.to_pylist() if row[column] == ref_doc_id])
+        column, where = documents.apart[DOCUMENT].name, documents.where(read_query(None, [ref_doc_id], None))
+        found = gallery.scan([documents.id, column], where).to_arrow()
+        # Ids that write one moment in two ways are equal for a condition.
+        gallery.delete([row[documents.id] for row in found.to_pylist() if row[column] == ref_doc_id])
 
     def delete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
@@ -265,24 +260,28 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
                 found=str(getattr(query.mode, "value", query.mode)),
                 fix="A gallery searches by vectors: ask with vector_store_query_mode='default'.",
             )
+        value = query.query_str if query.query_embedding is None else one_vector(query.query_embedding)
+        if value is None:
+            raise InvalidInput("search a gallery through LlamaIndex", expected="a text or a vector", found="neither")
+        version = self._served.version() if isinstance(value, str) else self._served.first()
         gallery = self._served.now()
         documents = self._documents(gallery)
         # An index that leaves texts to its store asks with an empty list of nodes, which means any.
-        condition = read_query(query.filters, query.doc_ids or None, query.node_ids or None)
-        where = None if condition is None else documents.where(condition)
-        value, version = self._asked(query)
-        count = query.similarity_top_k
-        if query.mode == VectorStoreQueryMode.MMR:
+        where = documents.where(read_query(query.filters, query.doc_ids or None, query.node_ids or None))
+        count = wanted = query.similarity_top_k
+        diverse = query.mode == VectorStoreQueryMode.MMR
+        if diverse:
             factor = kwargs.get("mmr_prefetch_factor", MMR_FACTOR)
             count = max(count, int(kwargs.get("mmr_prefetch_k") or math.ceil(count * factor)))
-        found = gallery.search(value, count, version, where, documents.columns)
-        rows = found.to_pylist()
-        if query.mode == VectorStoreQueryMode.MMR:
+        rows = gallery.search(value, count, version, where, documents.columns).to_pylist()
+        if diverse:
             threshold = kwargs.get("mmr_threshold", query.mmr_threshold)
-            return self._diverse(documents, rows, value, version or gallery.active, query.similarity_top_k, threshold)
-        fused = isinstance(gallery.explain(value, count, version), FusionPlan)
-        metric = "fused" if fused else gallery.version(version, encoders=False).metric
-        return _result(documents, rows, [_similarity(metric, row["_distance"]) for row in rows])
+            rows, similarities = self._diverse(rows, value, version or gallery.active, wanted, threshold)
+        else:
+            metric = self._served.metric_of(value, version)
+            similarities = [_similarity(metric, row["_distance"]) for row in rows]
+        nodes = [_node(documents, row) for row in rows]
+        return VectorStoreQueryResult(nodes=nodes, similarities=similarities, ids=[node.node_id for node in nodes])
 
     async_add = method_beside(add)
     adelete = method_beside(delete)
@@ -293,38 +292,22 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
 
     # ---- inside
 
-    def _asked(self, query: VectorStoreQuery) -> tuple[str | np.ndarray[Any, Any], str | None]:
-        """What is searched with, and the version that it belongs to."""
-        if query.query_embedding is not None:
-            return one_vector(query.query_embedding), self._served.first()
-        if query.query_str is None:
-            raise InvalidInput("search a gallery through LlamaIndex", expected="a text or a vector", found="neither")
-        return query.query_str, self._served.version()
-
     def _diverse(
-        self,
-        documents: Documents,
-        rows: Sequence[Mapping[str, Any]],
-        value: Any,
-        version: str,
-        count: int,
-        threshold: float | None,
-    ) -> VectorStoreQueryResult:
-        """The rows that LlamaIndex's rule chooses, by the vectors of one version."""
-        gallery = self._served.now()
-        vector = query_vector(gallery, value, version) if isinstance(value, str) else value
-        vectors = gallery.vectors([row[documents.id] for row in rows], version)
-        there = np.flatnonzero(~np.isnan(vectors).any(axis=1)).tolist()
-        if not there:
-            return _result(documents, [], [])
+        self, rows: list[Row], query: str | FloatArray, version: str, count: int, threshold: float | None
+    ) -> tuple[list[Row], list[float]]:
+        """The rows that LlamaIndex's rule chooses, by the vectors of one version, and their similarities."""
+        column = self.client.columns.id
+        positions, vectors = self._served.stored_vectors([row[column] for row in rows], version)
+        if not positions:
+            return [], []
         similarities, chosen = get_top_k_mmr_embeddings(
-            query_embedding=list(map(float, vector)),
-            embeddings=[vectors[place].tolist() for place in there],
+            query_embedding=self._served.query_vector(query, version),
+            embeddings=vectors,
             similarity_top_k=count,
-            embedding_ids=there,
+            embedding_ids=positions,
             mmr_threshold=MMR_THRESHOLD if threshold is None else threshold,
         )
-        return _result(documents, [rows[place] for place in chosen], [float(one) for one in similarities])
+        return [rows[position] for position in chosen], [float(one) for one in similarities]
 
     def _require_own(self, texts: Sequence[str], embeddings: Sequence[list[float] | None]) -> None:
         """Embed one text once, to see that the nodes' vectors are the model's.
@@ -363,8 +346,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         return documents
 
     def _where(self, documents: Documents, node_ids: list[str] | None, filters: MetadataFilters | None) -> str | None:
-        condition = read_query(filters, None, node_ids)
-        return None if condition is None else documents.where(condition)
+        return documents.where(read_query(filters, None, node_ids))
 
     def _ids(self, gallery: Gallery, node_ids: list[str] | None, filters: MetadataFilters | None) -> list[Any]:
         documents = self._documents(gallery)
@@ -400,13 +382,6 @@ def _node(documents: Documents, row: Mapping[str, Any]) -> BaseNode:
     node: BaseNode = kind.from_dict(content)
     node.metadata = stored["metadata"] if stored["metadata"] == values else values  # changed by the gallery
     return node
-
-
-def _result(
-    documents: Documents, rows: Sequence[Mapping[str, Any]], similarities: list[float]
-) -> VectorStoreQueryResult:
-    nodes = [_node(documents, row) for row in rows]
-    return VectorStoreQueryResult(nodes=nodes, similarities=similarities, ids=[node.node_id for node in nodes])
 
 
 def _similarity(metric: str, distance: float) -> float:

@@ -79,39 +79,29 @@ class FrameworkModel:
         return Function(self.documents, len(vector), fingerprint=self.identity, queries=self.queries, spec=spec)
 
 
-@dataclass(frozen=True)
-class Framework:
-    """A framework whose embedding models are objects of one class.
+def model_of_framework(
+    framework: str, kind: type, methods: tuple[str, str], model: object, identity: str | None
+) -> FrameworkModel:
+    """A model object of a framework with an identity; a `FrameworkModel` as it is.
 
     Args:
-        name: As people write it.
+        framework: Its name, as people write it.
         kind: The class of its models.
-        documents: Embeds n texts to store with a model: n vectors.
-        query: Embeds one text to search with.
+        methods: Names of their methods that embed n texts to store, and one text to search with.
+        model: The model object.
+        identity: As its owner declares it; None for `identity_of` the object.
+
+    Raises:
+        InvalidInput: It is no model of this framework, or the identity is no text.
     """
-
-    name: str
-    kind: type
-    documents: Callable[[Any, list[str]], Any]
-    query: Callable[[Any, str], Any]
-
-    def model_of(self, model: object, identity: str | None = None) -> FrameworkModel:
-        """A model object with an identity; a `FrameworkModel` as it is.
-
-        Raises:
-            InvalidInput: It is no model of this framework, or the identity is no text.
-        """
-        if isinstance(model, FrameworkModel):
-            return model
-        if not isinstance(model, self.kind):
-            expected = f"an object of {self.kind.__name__}"
-            raise InvalidInput(f"use a model of {self.name}", expected=expected, found=type(model).__name__)
-        named = identity_of(model, self.name.lower()) if identity is None else require_model(identity, self.name)
-        return FrameworkModel(
-            named,
-            lambda texts: self.documents(model, list(texts)),
-            lambda texts: [self.query(model, text) for text in texts],
-        )
+    if isinstance(model, FrameworkModel):
+        return model
+    if not isinstance(model, kind):
+        expected = f"an object of {kind.__name__}"
+        raise InvalidInput(f"use a model of {framework}", expected=expected, found=type(model).__name__)
+    named = identity_of(model, framework.lower()) if identity is None else require_model(identity, framework)
+    documents, query = (getattr(model, method) for method in methods)
+    return FrameworkModel(named, lambda texts: documents(list(texts)), lambda texts: [query(text) for text in texts])
 
 
 def identity_of(model: object, framework: str) -> str:

@@ -1,4 +1,4 @@
-"""Metrics of galleries and their upgrades for Prometheus: what `status` tells, as numbers with labels."""
+"""Metrics of galleries and their upgrades for Prometheus: the figures of `status`, with labels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PREFIX = "compatstore"
 
 
 class GalleryCollector(Collector):
-    """Reads the status of galleries each time that it is asked; register it in an app's own registry.
+    """Reads the status of galleries at each scrape; register it in an app's own registry.
 
     A gallery that cannot be read has `compatstore_up` 0 and no other metric.
 
@@ -42,7 +42,7 @@ class GalleryCollector(Collector):
         self._galleries = {gallery.status().gallery: gallery for gallery in galleries}
 
     def describe(self) -> Sequence[Metric]:
-        """Nothing: the names are told when the galleries are read, not at registration."""
+        """Nothing: names are known when the galleries are read, not at registration."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -139,31 +139,35 @@ def _add_status(families: _Families, status: Status, gallery: str) -> None:
 
 def _add_run(families: _Families, run: RunStatus, labels: dict[str, str]) -> None:
     now = run.activity
-    told = {"state": run.state, "doing": now.doing, "step": now.step}
-    families.add("upgrade_info", "State, activity and step of an upgrade.", 1, **labels, **told)
-    families.add("upgrade_running", "Whether somebody works on it.", now.doing == "running", **labels)
-    families.add("upgrade_failed", "Whether its last work ended in an error.", now.doing == "failed", **labels)
+    said = {"state": run.state, "doing": now.doing, "step": now.step}
+    families.add("upgrade_info", "State, activity and step of an upgrade.", 1, **labels, **said)
     for kind, rows in (("done", now.done), ("total", now.total)):
         families.add("upgrade_step_rows", "Rows of the present step in this call.", rows, **labels, kind=kind)
-    families.add("upgrade_rows_per_second", "Since the step began.", now.rate, **labels)
-    if now.eta is not None:
-        families.add("upgrade_eta_seconds", "Until the step ends at this rate.", now.eta, **labels)
-    if now.expires:
-        expires = datetime.fromisoformat(now.expires).timestamp()
-        families.add("upgrade_lease_expires_timestamp_seconds", "Unless it is renewed.", expires, **labels)
-    families.add("upgrade_staged_items", "Natives that are durable, but not in the table yet.", run.staged, **labels)
-    families.add("upgrade_unbackfillable_items", "Items that cannot be embedded.", run.unbackfillable, **labels)
-    for name, value in (("rows", run.spent.rows), ("seconds", run.spent.seconds), ("cost", run.spent.cost)):
-        families.add(f"upgrade_spent_{name}", f"What the backfill has used: {name}.", value, **labels)
+    expires = datetime.fromisoformat(now.expires).timestamp() if now.expires else None
+    for name, help, value in (
+        ("running", "Whether a worker is active.", now.doing == "running"),
+        ("failed", "Whether its last work ended in an error.", now.doing == "failed"),
+        ("rows_per_second", "Since the step began.", now.rate),
+        ("eta_seconds", "Until the step ends at this rate.", now.eta),
+        ("lease_expires_timestamp_seconds", "Unless it is renewed.", expires),
+        ("staged_items", "Natives that are durable, but not in the table yet.", run.staged),
+        ("unbackfillable_items", "Items that cannot be embedded.", run.unbackfillable),
+        ("spent_rows", "Items that the backfill has embedded.", run.spent.rows),
+        ("spent_seconds", "Seconds that the backfill has used.", run.spent.seconds),
+        ("spent_cost", "Money that the backfill has used.", run.spent.cost),
+    ):
+        if value is not None:
+            families.add(f"upgrade_{name}", help, value, **labels)
     if run.waves:
         _add_quality(families, run.waves[-1], labels)
 
 
 def _add_quality(families: _Families, wave: WaveFigures, labels: dict[str, str]) -> None:
-    """What the last lesson of an upgrade that teaches itself has found."""
+    """Figures of the last round of a self-training upgrade."""
     estimates = {"status quo": wave.status_quo, "served": wave.served, "gain": wave.gain}
     for of, estimate in estimates.items():
         for bound in ("value", "low", "high") if estimate is not None else ():
             value = getattr(estimate, bound)
-            told = {"figure": wave.criterion, "of": of, "bound": bound}
-            families.add("upgrade_quality", "Figures of the last lesson, with their interval.", value, **labels, **told)
+            figure = {"figure": wave.criterion, "of": of, "bound": bound}
+            help = "Figures of the last round, with their interval."
+            families.add("upgrade_quality", help, value, **labels, **figure)

@@ -1,14 +1,14 @@
 """The gallery as a running app sees it: the versions that there are now, each with the app's own model of it.
 
 The registry is read again for every call. An upgrade, a cutover or a rollback by another process is noticed there: the
-app goes on with the models that it was given, and is told once, in the log `compatstore.integrations`.
+app goes on with the models that it was given, and the log `compatstore.integrations` has one line about it.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -17,10 +17,12 @@ import numpy.typing as npt
 from compatstore import next_step
 from compatstore.arrays import FloatArray
 from compatstore.encoders import Encoder
+from compatstore.encoders.protocol import query_method
 from compatstore.errors import AlreadyExists, Incompatible, InvalidInput, NotFound
 from compatstore.gallery import Gallery
 from compatstore.integrations.documents import JSON_COLUMN, Documents
 from compatstore.integrations.models import FrameworkModel
+from compatstore.search import FusionPlan
 from compatstore.versions import EmbeddingVersion, Metric
 
 log = logging.getLogger("compatstore.integrations")
@@ -46,9 +48,9 @@ class ServedGallery:
         self._lock = threading.Lock()
         self._gallery = self._open()
         self._known = self._gallery.versions()
-        self._told: set[tuple[str, str | None]] = set()
+        self._logged: tuple[str, str | None] | None = None
         self._active = self._gallery.active
-        self._require_first()
+        self.first()
 
     def now(self) -> Gallery:
         """The gallery with the models of the versions that it has now."""
@@ -66,13 +68,15 @@ class ServedGallery:
         """
         gallery = self.now()
         active = gallery.active
-        usable = None if _encoder(gallery, active) is not None else self._left(gallery)
-        self._tell(active, usable)
-        if usable is None and _encoder(gallery, active) is None:
+        embeds = _encoder(gallery, active) is not None
+        usable = None if embeds else self._latest_with_model(gallery)
+        self._log_switch(active, usable)
+        if usable is None and not embeds:
+            identities = ", ".join(model.identity for model in self.models)
             raise Incompatible(
                 f"embed a text for {self.path}",
                 expected=f"the model of {active}, which is active now",
-                found=f"models of other versions alone: {self._named()}" if self.models else "no model",
+                found=f"models of other versions alone: {identities}",
                 fix=f"Pass the model of {active} too: models=[...].",
             )
         return usable
@@ -88,35 +92,63 @@ class ServedGallery:
         if not found:
             new = next_step.made("EmbeddingVersion", "NEW_VERSION", dim=next_step.DIM_FOUND, encoder=next_step.ENCODER)
             upgrade = next_step.both(next_step.call("register", new), next_step.call("upgrade", "NEW_VERSION"))
+            active = gallery.version(encoders=False)
+            known = next_step.made("EmbeddingVersion", active.name, dim=active.dim, encoder=next_step.ENCODER)
             raise Incompatible(
                 f"use {self.path} with {self.models[0].identity}",
                 expected=f"the model of a version that the gallery has ({', '.join(gallery.versions())})",
                 found="another model, whose vectors must not be mixed with theirs",
                 fix=f"Register it, and upgrade to it: {upgrade}, with encoder=as_encoder(...) of this package; or pass "
                 f"the former model first, and this one in models=[...]. Is it the same model? Declare its identity, or "
-                f"give it to a version without a model: {_given(gallery)}.",
+                f"give it to a version without a model: {next_step.call('register', known)}.",
             )
         return gallery.active if gallery.active in found else found[-1]
 
+    def metric_of(self, query: str | FloatArray, version: str | None) -> str:
+        """Metric of the distances in a result; "fused" for a mean of standardised distances to both versions."""
+        gallery = self.now()
+        fused = isinstance(gallery.explain(query, version=version), FusionPlan)
+        return "fused" if fused else gallery.version(version, encoders=False).metric
+
+    def query_vector(self, query: str | npt.ArrayLike, version: str) -> list[float]:
+        """A query as a vector of a version, whose model embeds a text."""
+        if isinstance(query, str):
+            encoder = self.now().version(version).encoder
+            assert encoder is not None  # the search has embedded by it
+            query = query_method(encoder)([query])[0]
+        vector: list[float] = one_vector(query).tolist()
+        return vector
+
+    def stored_vectors(self, ids: Sequence[str], version: str) -> tuple[list[int], list[list[float]]]:
+        """Positions of the ids that have a vector of a version, and these vectors."""
+        vectors = self.now().vectors(ids, version)
+        positions = np.flatnonzero(~np.isnan(vectors).any(axis=1)).tolist()
+        return positions, vectors[positions].tolist()
+
+    def write(self, rows: Mapping[str, object], version: str | None, ids: Sequence[str]) -> list[str]:
+        """Write the rows of documents, in one commit, and log those that cannot be embedded.
+
+        Returns:
+            The ids of the documents that were written.
+        """
+        failures = dict(self.now().add(rows, version, upsert=True, repeated="last").failures)
+        for name, reason in failures.items():
+            log.warning("document %s could not be embedded, and is not written: %s", name, reason)
+        return [name for name in ids if name not in failures]
+
     def _open(self) -> Gallery:
         plain = Gallery.open(self.path, storage_options=self._storage_options)
-        encoders = dict(self._matched(plain))
+        encoders = {
+            name: encoder
+            for name in plain.versions()
+            for model in self.models
+            if _is_of(plain, name, model)
+            and (encoder := model.encoder(plain.version(name, encoders=False).dim)) is not None
+        }
         return Gallery.open(self.path, encoders=encoders, storage_options=self._storage_options) if encoders else plain
 
-    def _matched(self, gallery: Gallery) -> Iterable[tuple[str, Encoder]]:
-        for name in gallery.versions():
-            dim = gallery.version(name, encoders=False).dim
-            for model in self.models:
-                encoder = model.encoder(dim) if _is_of(gallery, name, model) else None
-                if encoder is not None:
-                    yield name, encoder
-
-    def _require_first(self) -> None:
-        if self.models:
-            self.first()
-
-    def _left(self, gallery: Gallery) -> str | None:
-        """The latest version that the app has a model of and that can still be searched."""
+    def _latest_with_model(self, gallery: Gallery) -> str | None:
+        """Return the latest version that the app has a model of and that can still be searched."""
         for name in reversed(gallery.versions()):
             if _encoder(gallery, name) is not None:
                 with suppress(NotFound):
@@ -124,12 +156,12 @@ class ServedGallery:
                     return name
         return None
 
-    def _tell(self, active: str, usable: str | None) -> None:
+    def _log_switch(self, active: str, usable: str | None) -> None:
         with self._lock:
             switched, self._active = active != self._active, active
-            if (active, usable) in self._told or not (switched or usable):
+            if (active, usable) == self._logged or not (switched or usable):
                 return
-            self._told = {(active, usable)}
+            self._logged = active, usable
         if usable is None:
             log.warning("%s serves version %s now: another process switched to it", self.path, active)
             return
@@ -138,9 +170,6 @@ class ServedGallery:
             "and finds items that have a vector of %s alone. Pass the model of %s too: models=[...]",
             *(self.path, active, usable, usable, active),
         )
-
-    def _named(self) -> str:
-        return ", ".join(model.identity for model in self.models)
 
 
 def serve(
@@ -184,18 +213,6 @@ def serve(
     return served
 
 
-def write_rows(gallery: Gallery, rows: Mapping[str, object], version: str | None, ids: Sequence[str]) -> list[str]:
-    """Write the rows of documents, in one commit, and log those that cannot be embedded.
-
-    Returns:
-        The ids of what was written.
-    """
-    failures = dict(gallery.add(rows, version, upsert=True, repeated="last").failures)
-    for name, reason in failures.items():
-        log.warning("document %s could not be embedded, and is not written: %s", name, reason)
-    return [name for name in ids if name not in failures]
-
-
 def one_vector(values: npt.ArrayLike) -> FloatArray:
     """A vector of a query: (dim,) float32.
 
@@ -208,27 +225,10 @@ def one_vector(values: npt.ArrayLike) -> FloatArray:
     return vector
 
 
-def query_vector(gallery: Gallery, text: str, version: str) -> FloatArray:
-    """A text as the model of a version embeds queries."""
-    encoder = gallery.version(version).encoder
-    assert encoder is not None  # the search has embedded by it
-    vectors: FloatArray = getattr(encoder, "encode_queries", encoder.encode)([text])
-    vector: FloatArray = vectors[0]
-    return vector
-
-
 def _is_of(gallery: Gallery, name: str, model: FrameworkModel) -> bool:
     """True if a version is a model's: the one that it was registered with, or was given later."""
     given = gallery._catalog.recorded().record(name).encoder_model
     return model.is_of(gallery.version(name, encoders=False), given)
-
-
-def _given(gallery: Gallery) -> str:
-    """How the active version is given a model."""
-    active = gallery.version(encoders=False)
-    return next_step.call(
-        "register", next_step.made("EmbeddingVersion", active.name, dim=active.dim, encoder=next_step.ENCODER)
-    )
 
 
 def _encoder(gallery: Gallery, version: str) -> Encoder | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
 from importlib import resources
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -35,8 +34,8 @@ class Line:
     Args:
         name: What it shows.
         points: In the order of x.
-        promised: Whether it was expected rather than found: drawn dashed, and its intervals only as a band.
-        band: Whether its intervals are a band.
+        promised: True if it was estimated rather than measured: drawn dashed, and its intervals only as a band.
+        band: True if its intervals are a band.
     """
 
     name: str
@@ -109,7 +108,6 @@ def style_of(*files: str) -> str:
     return "".join(resources.files("compatstore.report").joinpath(file).read_text(encoding="utf-8") for file in files)
 
 
-@singledispatch
 def chart(drawing: Drawing, name: str) -> Html:
     """Draw a chart.
 
@@ -117,18 +115,18 @@ def chart(drawing: Drawing, name: str) -> Html:
         drawing: What it shows.
         name: Its name on the page, unlike any other's.
     """
-    raise NotImplementedError(type(drawing))
+    return _curves(drawing, name) if isinstance(drawing, Curves) else _intervals(drawing, name)
 
 
-@chart.register
-def _(drawing: Intervals, name: str) -> Html:
+def _intervals(drawing: Intervals, name: str) -> Html:
     estimates = [estimate for _, estimate in drawing.rows]
     ends = [end for estimate in estimates for end in (estimate.low, estimate.high)]
     axis = spanning([*ends, drawing.level], LEFT - 30, WIDTH - RIGHT)
     height = TOP + ROW * len(drawing.rows) + BOTTOM
     bottom = height - BOTTOM
     parts = [
-        *_upright(axis, bottom, TOP),
+        *(_line(axis.at(tick), TOP, axis.at(tick), bottom, "grid") for tick in axis.ticks()),
+        *_values_below(axis, bottom),
         _line(axis.at(drawing.level), TOP, axis.at(drawing.level), bottom, "level"),
         *(
             _interval(place, said, estimate, axis, marked=said == drawing.marked)
@@ -140,8 +138,7 @@ def _(drawing: Intervals, name: str) -> Html:
     return _svg(name, drawing.title, said, height, parts)
 
 
-@chart.register
-def _(drawing: Curves, name: str) -> Html:
+def _curves(drawing: Curves, name: str) -> Html:
     points = [point for line in drawing.lines for point in line.points]
     ends = [end for point in points for end in (point.y.low, point.y.high)]
     levels = [] if drawing.level is None else [drawing.level]
@@ -152,7 +149,7 @@ def _(drawing: Curves, name: str) -> Html:
     promised_first = sorted(enumerate(drawing.lines), key=lambda line: not line[1].promised)
     parts = [
         *_level(y, LEFT, WIDTH - RIGHT),
-        *(_text(x.at(tick), bottom + 15, short(tick), "middle") for tick in x.ticks(5)),
+        *_values_below(x, bottom),
         *(_line(LEFT, y.at(level), WIDTH - RIGHT, y.at(level), "level") for level in levels),
         *(_curve(line, number, x, y) for number, line in promised_first),
         _text((LEFT + WIDTH - RIGHT) / 2, bottom + 33, drawing.x, "middle"),
@@ -177,16 +174,14 @@ def _svg(name: str, title: str, said: str, height: float, parts: Sequence[Html])
     )
 
 
-def _upright(axis: Axis, bottom: float, top: float) -> Iterator[Html]:
-    """Lines upwards, with their values below."""
-    for tick in axis.ticks(5):
-        yield _line(axis.at(tick), top, axis.at(tick), bottom, "grid")
-        yield _text(axis.at(tick), bottom + 15, short(tick), "middle")
+def _values_below(axis: Axis, bottom: float) -> Iterator[Html]:
+    """Round values below a horizontal axis."""
+    return (_text(axis.at(tick), bottom + 15, short(tick), "middle") for tick in axis.ticks())
 
 
 def _level(axis: Axis, left: float, right: float) -> Iterator[Html]:
     """Level lines, with their values to the left."""
-    for tick in axis.ticks(5):
+    for tick in axis.ticks():
         yield _line(left, axis.at(tick), right, axis.at(tick), "grid")
         yield _text(left - 5, axis.at(tick) + 4, short(tick), "end")
 
@@ -285,9 +280,11 @@ class Axis:
         share = (value - self.low) / (self.high - self.low)
         return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
 
-    def ticks(self, most: int = 5) -> list[float]:
-        """Round values on the axis, two or more and about `most` of them."""
-        step = _round_step((self.high - self.low) / most)
+    def ticks(self) -> list[float]:
+        """Round values on the axis, two or more and about five."""
+        least = (self.high - self.low) / 5
+        scale = 10.0 ** math.floor(math.log10(least))
+        step = next(step * scale for step in _STEPS if step * scale >= least * (1 - 1e-9))
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
         return [round(number * step, 12) for number in range(first, last + 1)]
@@ -303,8 +300,3 @@ def spanning(values: list[float], start: float, end: float, *, margin: float = 0
 def short(value: float) -> str:
     """A value at a tick: "12.5", "-3", "2e-05"."""
     return f"{value:.4g}"
-
-
-def _round_step(least: float) -> float:
-    scale = 10.0 ** math.floor(math.log10(least))
-    return next(step * scale for step in _STEPS if step * scale >= least * (1 - 1e-9))

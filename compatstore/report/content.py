@@ -59,7 +59,7 @@ def title_of(report: UpgradeReport) -> str:
 
 def sections(report: UpgradeReport) -> tuple[Section, ...]:
     """All sections that have something to say."""
-    told = (
+    candidates = (
         ("Decision", _decision(report)),
         ("Estimated and measured", _comparison(report)),
         ("Curve of the backfill", _curve(report)),
@@ -70,25 +70,20 @@ def sections(report: UpgradeReport) -> tuple[Section, ...]:
         ("Steps", _steps(report)),
         ("Items that cannot be embedded", _refusals(report)),
     )
-    made = (Section(title=title, parts=tuple(parts)) for title, parts in told)
+    made = (Section(title=title, parts=tuple(parts)) for title, parts in candidates)
     return tuple(section for section in made if section.parts)
 
 
 def facts(report: UpgradeReport) -> str:
     """What was done, in a paragraph."""
     by = f" by {' then '.join(report.path)}" if report.path else ""
+    possible = f"; {report.embeddable} can be embedded at all" if report.unbackfillable else ""
     return (
         f"Gallery {report.gallery}: {report.rows} items, of which {report.native} are native, "
         f"{report.transformed} transformed{by} and {report.missing} missing in {report.target}. "
-        f"A backfill of {report.backfill:.4g} in {report.policy} order embedded {report.embedded} items"
-        f"{_possible(report)}. "
+        f"A backfill of {report.backfill:.4g} in {report.policy} order embedded {report.embedded} items{possible}. "
         f"All steps took {report.seconds:.1f} s" + (f" and cost {report.cost:.4g}." if report.cost else ".")
     )
-
-
-def _possible(report: UpgradeReport) -> str:
-    """How many items can be embedded at all, where not all can."""
-    return f"; {report.embeddable} can be embedded at all" if report.unbackfillable else ""
 
 
 def _decision(report: UpgradeReport) -> Iterator[SectionPart]:
@@ -112,7 +107,7 @@ def _ways(decided: DecisionTable, when: str, marked: str, served: str = "") -> I
         f"Every way to serve the gallery, {when}: {decided.num_queries} queries, correct by {decided.truth}; "
         f"intervals of {decided.confidence:.0%}."
     )
-    criterion, names = decided.criterion, _metrics(decided)
+    criterion, names = decided.criterion, list(dict.fromkeys(name for row in decided.rows for name in row.figures))
     called = {row.name: what for what, row in what_matters(decided, served)} if served else {}
     yield table(
         ("way", "query/gallery", *(f"{name} %" for name in names), f"{criterion} gained", "of full backfill %"),
@@ -181,8 +176,11 @@ def _curve(report: UpgradeReport) -> Iterator[SectionPart]:
     points = tuple(Point(100 * row.share, _points(row.figures[name])) for row in budgets)
     if not points:
         return
-    taken = _taken(report)
-    measured = () if taken is None else (Line(name="measured afterwards", points=(taken,)),)
+    measured: tuple[Line, ...] = ()
+    served = None if report.measured is None else as_served(report.measured).figures.get(report.measured.criterion)
+    if served is not None and report.rows:
+        taken = Point(100 * report.native / report.rows, _points(served))
+        measured = (Line(name="measured afterwards", points=(taken,)),)
     yield (
         "What each share of native vectors was expected to give, by the estimate beforehand"
         + (", and what was measured at the share that the gallery has." if measured else ".")
@@ -197,14 +195,6 @@ def _curve(report: UpgradeReport) -> Iterator[SectionPart]:
         level=100 * promised.rows[0].figures[name].value,
         level_name="status quo, estimated",
     )
-
-
-def _taken(report: UpgradeReport) -> Point | None:
-    """The share that is native, and what was measured there."""
-    if report.measured is None or not report.rows:
-        return None
-    served = as_served(report.measured).figures.get(report.measured.criterion)
-    return None if served is None else Point(100 * report.native / report.rows, _points(served))
 
 
 def _waves(report: UpgradeReport) -> Iterator[SectionPart]:
@@ -304,19 +294,16 @@ def _refusals(report: UpgradeReport) -> Iterator[SectionPart]:
 
 def _costs(report: UpgradeReport) -> Iterator[SectionPart]:
     """Time by step, and money."""
-    seconds: dict[str, tuple[int, int, float]] = {}
-    for step in report.history:
-        times, rows, spent = seconds.get(step.step, (0, 0, 0.0))
-        seconds[step.step] = (times + 1, rows + step.rows, spent + step.seconds)
-    took = [(name, *own) for name, own in seconds.items() if own[1] or own[2]]
     money = f", at a cost of {report.cost:.4g}" if report.cost else "; no price was given"
     yield f"{report.embedded} items were embedded{money}. All steps took {report.seconds:.1f} s."
+    took: list[tuple[str, int, int, str]] = []
+    for name in dict.fromkeys(step.step for step in report.history):
+        own = [step for step in report.history if step.step == name]
+        rows, seconds = sum(step.rows for step in own), sum(step.seconds for step in own)
+        if rows or seconds:
+            took.append((name, len(own), rows, f"{seconds:.1f}"))
     if took:
-        yield table(
-            ("step", "times", "rows", "seconds"),
-            [(name, times, rows, f"{spent:.1f}") for name, times, rows, spent in took],
-            caption="Time and rows by step",
-        )
+        yield table(("step", "times", "rows", "seconds"), took, caption="Time and rows by step")
 
 
 def _steps(report: UpgradeReport) -> Iterator[SectionPart]:
@@ -328,10 +315,6 @@ def _steps(report: UpgradeReport) -> Iterator[SectionPart]:
         ],
         caption="Steps, oldest first",
     )
-
-
-def _metrics(decided: DecisionTable) -> list[str]:
-    return list(dict.fromkeys(name for row in decided.rows for name in row.figures))
 
 
 def _percent(estimate: Estimate | None) -> str:

@@ -47,22 +47,19 @@ def write_report(report: UpgradeReport, place: str | Path) -> tuple[Path, ...]:
     path = Path(place)
     page = path.suffix.lower() in PAGES
     try:
-        return _write_page(report, path) if page else _write_folder(report, path)
+        if not page:
+            return _write_folder(report, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        half = path.with_name(f".{path.name}.{os.getpid()}")  # moved to its place, so that no reader gets half of it
+        try:
+            half.write_text(to_page(report), encoding="utf-8")
+            half.replace(path)
+        finally:
+            half.unlink(missing_ok=True)
+        return (path,)
     except OSError as error:
         what = "a file to write" if page else "a folder to write in"
         raise StorageError(f"write a report into {path}", expected=what, found=str(error)) from error
-
-
-def _write_page(report: UpgradeReport, path: Path) -> tuple[Path, ...]:
-    """Write the page beside its place and move it there, so that nobody reads half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        half.write_text(to_page(report), encoding="utf-8")
-        half.replace(path)
-    finally:
-        half.unlink(missing_ok=True)
-    return (path,)
 
 
 def _write_folder(report: UpgradeReport, folder: Path) -> tuple[Path, ...]:
@@ -119,8 +116,11 @@ _VERDICTS: Mapping[bool | None, tuple[str, str, str]] = {
 
 def to_page(report: UpgradeReport) -> str:
     """Write a report as one page, for any browser, without a network."""
-    told, pictures = sections(report), Thumbnails()
-    title = title_of(report)
+    title, shown, pictures = title_of(report), sections(report), Thumbnails()
+    links = [element("a", section.title, href=f"#s{number}") for number, section in enumerate(shown, start=1)]
+    native, transformed, missing = report.native, report.transformed, report.missing
+    counts = {"items": report.rows, "native": native, "transformed": transformed, "missing": missing}
+    figures = [element("div", element("dt", name), element("dd", f"{count:,}")) for name, count in counts.items()]
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -133,34 +133,23 @@ def to_page(report: UpgradeReport) -> str:
     body = element(
         "body",
         element("a", "Skip to the decision", href="#s1", class_="skip"),
-        element("header", element("h1", title), _advice(report.advice), _numbers(report), element("p", facts(report))),
-        element("nav", element("h2", "Contents"), _contents(told), aria_label="Contents"),
-        element("main", *(_section(section, number, pictures) for number, section in enumerate(told, start=1))),
+        element(
+            "header",
+            element("h1", title),
+            element("p", report.advice, class_="advice") if report.advice else None,
+            element("dl", *figures, class_="key"),
+            element("p", facts(report)),
+        ),
+        element(
+            "nav",
+            element("h2", "Contents"),
+            element("ol", *(element("li", link) for link in links)),
+            aria_label="Contents",
+        ),
+        element("main", *(_section(section, number, pictures) for number, section in enumerate(shown, start=1))),
         element("footer", element("p", "Written by compatstore. Intervals are stated with each table.")),
     )
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
-
-
-def _advice(advice: str) -> Html | None:
-    return element("p", advice, class_="advice") if advice else None
-
-
-def _numbers(report: UpgradeReport) -> Html:
-    """The counts that people look for first."""
-    shown = (
-        ("items", report.rows),
-        ("native", report.native),
-        ("transformed", report.transformed),
-        ("missing", report.missing),
-    )
-    return element(
-        "dl", *(element("div", element("dt", name), element("dd", f"{count:,}")) for name, count in shown), class_="key"
-    )
-
-
-def _contents(told: Sequence[Section]) -> Html:
-    links = [element("a", section.title, href=f"#s{number}") for number, section in enumerate(told, start=1)]
-    return element("ol", *(element("li", link) for link in links))
 
 
 def _section(section: Section, number: int, pictures: Thumbnails) -> Html:
@@ -259,7 +248,7 @@ class Thumbnails:
     def of(self, source: str) -> str:
         """The picture of a source as a data: URI; "" where the source is none, cannot be read, or there is no room."""
         if source not in self._known:
-            self._known[source] = _read(source) if _is_image(source) else ""
+            self._known[source] = _read(source)
         uri = self._known[source]
         if len(uri) > self._left:
             return ""
@@ -267,17 +256,12 @@ class Thumbnails:
         return uri
 
 
-def _is_image(source: str) -> bool:
-    """Whether a source is a file of an image on this machine, by its name."""
-    parts = urlsplit(source) if "://" in source else None
-    if parts is not None and parts.scheme != "file":
-        return False
-    return Path(source if parts is None else parts.path).suffix.lower() in SUFFIXES
-
-
 def _read(source: str) -> str:
+    """The picture as a data: URI; "" if the source is by its name no file of an image, or cannot be read."""
+    if Path(urlsplit(source).path if source.startswith("file://") else source).suffix.lower() not in SUFFIXES:
+        return ""
     try:
-        image = read_image(source)
+        image = read_image(source)  # refuses all other schemes
     except SourceError:
         return ""
     image.thumbnail((SIDE, SIDE))

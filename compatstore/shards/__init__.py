@@ -26,10 +26,10 @@ from compatstore.shards.results import (
     SharedBudget,
     both,
     summed,
+    sums,
     total,
     unready,
 )
-from compatstore.storage.ledger import Spent
 from compatstore.storage.location import is_pattern, locate
 from compatstore.storage.store import matching
 from compatstore.trainers.pairs.learn import Learn
@@ -75,7 +75,16 @@ class Shards:
         trust_code: bool = False,
         storage_options: dict[str, str] | None = None,
     ) -> None:
-        _require_distinct(addresses, storage_options)
+        asked, spelled = "take galleries as shards", dict[str, str]()
+        if not addresses:
+            raise InvalidInput(asked, expected="different addresses, at least one", found="none")
+        for address in addresses:  # two spellings of one table are one
+            location = locate(address, storage_options)
+            place = os.path.realpath(location.uri) if location.is_local else location.uri.rstrip("/")
+            if place in spelled:
+                found = f"{spelled[place]} and {address}, which are one"
+                raise InvalidInput(asked, expected="a table once", found=found)
+            spelled[place] = address
         self.addresses = tuple(addresses)
         self._encoders, self._trust_code, self._options = encoders, trust_code, storage_options
 
@@ -149,7 +158,7 @@ class Shards:
             should_stop: Asked before each batch; it stops all shards.
 
         Raises:
-            Interrupted: `should_stop` said so, or somebody asked for a pause of the shard at work.
+            Interrupted: `should_stop` returned True, or a pause of the shard at work was requested.
         """
         request = backfill if isinstance(backfill, Backfill) else Backfill(share=backfill)
         done: dict[str, ShardUpgrade] = {}
@@ -182,7 +191,7 @@ class Shards:
         return summed(target, [done[address] for address in self.addresses])
 
     def status(self, target: str | None = None) -> ShardsStatus:
-        """Where the upgrade of all shards to a target is; read-only. A shard that cannot be read says why.
+        """State of the upgrade of all shards to a target; read-only. A shard that cannot be read says why.
 
         Args:
             target: The version; by default that of the only upgrade there is, else the active one.
@@ -190,16 +199,18 @@ class Shards:
         Raises:
             InvalidInput: No target is named, and the shards have several upgrades, or several active versions.
         """
-        read = {address: self._read(address) for address in self.addresses}
+        read: dict[str, Status | CompatStoreError] = {}
+        for address in self.addresses:
+            try:
+                read[address] = self.gallery(address).status()
+            except CompatStoreError as error:
+                read[address] = error
         if target is None:
             target = _only_target([found for found in read.values() if isinstance(found, Status)])
         shards = tuple(_status_of(address, found, target) for address, found in read.items())
         return ShardsStatus(
             target=target,
-            rows=sum(shard.rows for shard in shards),
-            native=sum(shard.native for shard in shards),
-            transformed=sum(shard.transformed for shard in shards),
-            missing=sum(shard.missing for shard in shards),
+            **sums(shards, "rows", "native", "transformed", "missing"),
             spent=total(shard.spent for shard in shards),
             can_cut_over=not unready(shards, target),
             shards=shards,
@@ -276,50 +287,20 @@ class Shards:
         changes = [self.gallery(address).rollback(target) for address in using]
         return ShardsSwitched(changes[0].active, tuple(using), tuple(a for a in self.addresses if a not in using))
 
-    def _read(self, address: str) -> Status | CompatStoreError:
-        try:
-            return self.gallery(address).status()
-        except CompatStoreError as error:
-            return error
-
-
-def _require_distinct(addresses: Sequence[str], storage_options: dict[str, str] | None) -> None:
-    """Refuse no address, and two of one table, however they are spelled.
-
-    Raises:
-        InvalidInput: It is so.
-    """
-    asked, spelled = "take galleries as shards", dict[str, str]()
-    if not addresses:
-        raise InvalidInput(asked, expected="different addresses, at least one", found="none")
-    for address in addresses:
-        location = locate(address, storage_options)
-        place = os.path.realpath(location.uri) if location.is_local else location.uri.rstrip("/")
-        if place in spelled:
-            raise InvalidInput(asked, expected="a table once", found=f"{spelled[place]} and {address}, which are one")
-        spelled[place] = address
-
 
 def _status_of(address: str, found: Status | CompatStoreError, target: str) -> ShardStatus:
-    """What one shard says of an upgrade."""
+    """Status of an upgrade in one shard."""
     if isinstance(found, CompatStoreError):
         return ShardStatus(address, error=str(found))
     version = next((version for version in found.versions if version.name == target), None)
     if version is None:
         return ShardStatus(address, found.rows, found.active, missing=found.rows, error=f"{target} is not registered")
+    native, transformed, missing = version.native, version.transformed, version.missing
+    shard = ShardStatus(address, found.rows, found.active, native=native, transformed=transformed, missing=missing)
     run = next((run for run in found.upgrades if run.target == target), None)
-    return ShardStatus(
-        gallery=address,
-        rows=found.rows,
-        active=found.active,
-        state="" if run is None else run.state,
-        doing="" if run is None else run.activity.doing,
-        native=version.native,
-        transformed=version.transformed,
-        missing=version.missing,
-        spent=Spent() if run is None else run.spent,
-        error="" if run is None else run.activity.error,
-    )
+    if run is None:
+        return shard
+    return replace(shard, state=run.state, doing=run.activity.doing, spent=run.spent, error=run.activity.error)
 
 
 def _only_target(found: Sequence[Status]) -> str:

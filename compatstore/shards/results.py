@@ -17,7 +17,7 @@ from compatstore.upgrade.run import UpgradeResult
 
 @dataclass(frozen=True)
 class ShardUpgrade:
-    """What an upgrade did with one shard.
+    """Result of an upgrade of one shard.
 
     Attributes:
         gallery: Its address.
@@ -32,7 +32,7 @@ class ShardUpgrade:
 
 @dataclass(frozen=True)
 class ShardsUpgrade(Shown):
-    """What an upgrade did with all shards.
+    """Result of an upgrade of all shards.
 
     Attributes:
         target: Version upgraded to.
@@ -89,13 +89,13 @@ class ShardsStatus(Shown):
     """All shards now.
 
     Attributes:
-        target: The version that is asked about.
+        target: The version that the figures are of.
         rows: Items of all.
         native: Those with a native vector in the target.
         transformed: Those with one that an artifact made.
         missing: Those that no query of the target finds.
         spent: What the backfills have used, over all calls.
-        can_cut_over: Whether every shard is ready, or uses the target.
+        can_cut_over: True if every shard is ready, or uses the target.
         shards: Each of them.
     """
 
@@ -111,7 +111,7 @@ class ShardsStatus(Shown):
 
 @dataclass(frozen=True)
 class ShardsSwitched(Shown):
-    """What a cutover or a rollback of all shards did.
+    """Result of a cutover or a rollback of all shards.
 
     Attributes:
         active: Version that all of them use now.
@@ -125,7 +125,7 @@ class ShardsSwitched(Shown):
 
 
 def both(earlier: ShardUpgrade | None, result: UpgradeResult) -> UpgradeResult:
-    """What two passes over one shard did."""
+    """Result of two passes over one shard."""
     before = None if earlier is None else earlier.result
     if before is None:
         return result
@@ -145,23 +145,23 @@ def summed(target: str, shards: Sequence[ShardUpgrade]) -> ShardsUpgrade:
         target=target,
         ready=sum(result.state in ("ready", "cutover") for result in results),
         failed=len(shards) - len(results),
-        transformed=sum(result.transformed for result in results),
-        backfilled=sum(result.backfilled for result in results),
-        missing=sum(result.missing for result in results),
+        **sums(results, "transformed", "backfilled", "missing"),
         spent=total(result.spent for result in results),
         shards=tuple(shards),
     )
 
 
+def sums(parts: Iterable[object], *names: str) -> dict[str, int]:
+    """Sum of each count over the parts."""
+    parts = list(parts)
+    return {name: sum(getattr(part, name) for part in parts) for name in names}
+
+
 def total(spent: Iterable[Spent]) -> Spent:
-    """What several shards have spent."""
+    """Sum of what several shards have spent."""
     found = list(spent)
-    return Spent(
-        rows=sum(part.rows for part in found),
-        seconds=sum(part.seconds for part in found),
-        cost=sum(part.cost for part in found),
-        tokens=sum(part.tokens for part in found),
-    )
+    seconds, cost = sum(part.seconds for part in found), sum(part.cost for part in found)
+    return Spent(**sums(found, "rows", "tokens"), seconds=seconds, cost=cost)
 
 
 def unready(shards: Sequence[ShardStatus], target: str) -> list[str]:
@@ -172,7 +172,7 @@ def unready(shards: Sequence[ShardStatus], target: str) -> list[str]:
 
 @view.register
 def _(result: ShardsUpgrade) -> Iterator[str | Table]:
-    """What was done with each shard, and what comes next."""
+    """Results of each shard, and the next command."""
     yield (
         f"{result.target} of {len(result.shards)} shards: {result.ready} ready, {result.failed} failed; "
         f"{result.transformed} items transformed, {result.backfilled} embedded natively, {result.missing} missing"
@@ -181,8 +181,8 @@ def _(result: ShardsUpgrade) -> Iterator[str | Table]:
         ("shard", "state", "transformed", "embedded", "missing", "ended by", "error"),
         [
             (s.gallery, "failed", "", "", "", "", str(s.error))
-            if s.result is None
-            else (s.gallery, s.result.state, *_figures(s.result), s.result.ended_by, "")
+            if (r := s.result) is None
+            else (s.gallery, r.state, r.transformed, r.backfilled, r.missing, r.ended_by, "")
             for s in result.shards
         ],
     )
@@ -198,10 +198,6 @@ def _(result: ShardsUpgrade) -> Iterator[str | Table]:
         yield f"next: no gain was measured in {', '.join(no_gain)}: embed more before a cutover: {more}"
     elif result.ready == len(result.shards):
         yield f"next: {next_step.call('cutover', result.target, on='shards')}"
-
-
-def _figures(result: UpgradeResult) -> tuple[int, int, int]:
-    return result.transformed, result.backfilled, result.missing
 
 
 @view.register
@@ -224,13 +220,13 @@ def _(result: ShardsStatus) -> Iterator[str | Table]:
 
 @view.register
 def _(result: ShardsSwitched) -> Iterator[str | Table]:
-    """Which shards were switched."""
+    """Number of shards that were switched."""
     yield f"{result.active} is active: {len(result.switched)} shards switched"
     if result.before:
         yield f"{len(result.before)} others were not touched"
 
 
-SharedLimit = Literal["max_rows", "max_seconds", "max_cost"]
+SharedLimit = Literal["rows", "seconds", "cost"]  # fields of `Spent`; "max_rows" and so on of `Backfill`
 LIMITS: tuple[SharedLimit, ...] = get_args(SharedLimit)
 LEAST_SECONDS = 1e-6  # no limit may be 0
 
@@ -251,7 +247,7 @@ class SharedBudget:
         self._moved = True
 
     def parts(self, waiting: Sequence[str]) -> dict[str, Backfill]:
-        """What each of these shards may spend in all, from its first call on."""
+        """Limits of each of these shards, over all its calls."""
         self._moved = False
         rows, seconds, cost = (self._limits(name, waiting) for name in LIMITS)
         return {
@@ -274,20 +270,18 @@ class SharedBudget:
         self._kept[address] = part
 
     def can_go_on(self, done: ShardUpgrade) -> bool:
-        """Whether a shard used its part up while others left something of theirs."""
-        ended = done.result is not None and done.result.ended_by in LIMITS
+        """True if a shard used its part up while others left something of theirs."""
+        ended = done.result is not None and done.result.ended_by in [f"max_{name}" for name in LIMITS]
         return ended and self._moved and all(self._left(name) != 0 for name in LIMITS)
 
     def _left(self, name: SharedLimit) -> float | None:
-        """What of a limit is neither spent nor kept; None where it was not asked for."""
-        asked = getattr(self._request, name)
-        if asked is None:
+        """What of a limit is neither spent nor kept; None for no limit."""
+        limit: float | None = getattr(self._request, f"max_{name}")
+        if limit is None:
             return None
-        used = sum(max(_used(spent, name), self._kept_of(address, name)) for address, spent in self._spent.items())
-        return max(float(asked) - used, 0.0)
-
-    def _kept_of(self, address: str, name: SharedLimit) -> float:
-        return float(getattr(self._kept[address], name)) if address in self._kept else 0.0
+        kept = {address: float(getattr(part, f"max_{name}")) for address, part in self._kept.items()}
+        used: float = sum(max(getattr(spent, name), kept.get(address, 0.0)) for address, spent in self._spent.items())
+        return max(limit - used, 0.0)
 
     def _limits(self, name: SharedLimit, waiting: Sequence[str]) -> dict[str, float] | None:
         """Of one limit, what each shard may spend in all: what it has spent, and a part of what is left by its rows."""
@@ -297,12 +291,7 @@ class SharedBudget:
         rows, limits = sum(self._rows[address] for address in waiting), {}
         for address in waiting:
             part = left * self._rows[address] / rows
-            part = math.ceil(part - 1e-9) if name == "max_rows" else part
-            limits[address] = _used(self._spent[address], name) + part
+            part = math.ceil(part - 1e-9) if name == "rows" else part
+            limits[address] = getattr(self._spent[address], name) + part
             left, rows = left - part, rows - self._rows[address]
         return limits
-
-
-def _used(spent: Spent, name: SharedLimit) -> float:
-    used: Mapping[SharedLimit, float] = {"max_rows": spent.rows, "max_seconds": spent.seconds, "max_cost": spent.cost}
-    return used[name]

@@ -358,8 +358,8 @@ def test_a_date_is_read_by_the_clock_of_the_endpoint() -> None:
 
     then = time.time() - 5000
     headers = {"retry-after": formatdate(then + 7, usegmt=True), "date": formatdate(then, usegmt=True)}
-    assert endpoint_module._asked_wait(headers) == 7
-    assert endpoint_module._asked_wait({"retry-after": formatdate(then, usegmt=True)}) == 0
-    assert endpoint_module._asked_wait({"retry-after": "soon"}) is None
-    assert endpoint_module._asked_wait({"retry-after": "-3"}) is None
-    assert endpoint_module._asked_wait({"retry-after": "nan"}) is None
+    assert endpoint_module._requested_wait(headers) == 7
+    assert endpoint_module._requested_wait({"retry-after": formatdate(then, usegmt=True)}) == 0
+    assert endpoint_module._requested_wait({"retry-after": "soon"}) is None
+    assert endpoint_module._requested_wait({"retry-after": "-3"}) is None
+    assert endpoint_module._requested_wait({"retry-after": "nan"}) is None
