@@ -17,7 +17,7 @@ import pyarrow as pa
 from compatstore import next_step
 from compatstore.arrays import ArrowSchema, ArrowTable, ArrowType
 from compatstore.errors import InvalidInput, TableChanged
-from compatstore.storage.failures import is_panic, told
+from compatstore.storage.failures import is_failure, told
 from compatstore.storage.location import Location
 from compatstore.storage.registry import ID_TYPES, Registry
 from compatstore.storage.snapshot import Snapshot, lance
@@ -63,7 +63,7 @@ def require_storable(columns: ArrowTable, asked: str) -> None:
         try:
             lance.write_dataset(sample, "memory://rehearsal").to_table()
         except BaseException as error:
-            if not isinstance(error, Exception) and not is_panic(error):
+            if not is_failure(error):
                 raise
             raise InvalidInput(
                 asked,

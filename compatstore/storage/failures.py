@@ -158,6 +158,11 @@ def is_panic(error: BaseException) -> bool:
     return type(error).__name__ == "PanicException"
 
 
+def is_failure(error: BaseException) -> bool:
+    """True if an error says that something failed, a panic of Lance included; not of an interrupt or an exit."""
+    return isinstance(error, Exception) or is_panic(error)
+
+
 def told(error: BaseException) -> str:
     """Text of an error without the positions in Lance's sources; a panic is named as such."""
     text = str(error).split(", /home/")[0].strip()

@@ -17,6 +17,7 @@ from compatstore.errors import Incompatible, InvalidInput, first_offenders
 from compatstore.storage import indexes
 from compatstore.storage.app_columns import overwritten_at, way_out
 from compatstore.storage.columns import NATIVE, VersionColumns, hash_values
+from compatstore.storage.ids import NAMED, named
 from compatstore.storage.index_status import index_status
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.records import VersionRecord
@@ -74,9 +75,9 @@ def check_ids(context: CheckContext) -> Iterator[Observation]:
         yield "error", f"{nulls} items have no id", "Remove them, or give them ids, where the table is written."
     repeated = _repeated(context)
     if repeated:
-        named = first_offenders(sorted(repeated, key=str))
-        repair = f"Keep one of each: delete the id with Gallery.delete, then {context.call('add', next_step.FILE)}"
-        yield "error", f"{len(repeated)} ids occur more than once: {named}", repair
+        what = f"{len(repeated)} ids occur more than once: {first_offenders(sorted(repeated, key=str))}"
+        again = context.call("add", next_step.FILE)
+        yield "error", what, f"Keep one of each: delete the id with Gallery.delete, then {again}"
 
 
 def _repeated(context: CheckContext) -> list[object]:
@@ -165,17 +166,15 @@ def check_indexes(context: CheckContext) -> Iterator[Observation]:
 
 
 def _lacks_index(context: CheckContext, version: str, columns: VersionColumns) -> bool:
-    store, run = context.catalog.store, context.run(version)
-    if run is None or run.state != CUTOVER:  # before its cutover, that builds it
+    run = context.run(version)
+    if run is None or run.state != CUTOVER:  # the cutover builds it
         return False
     source = context.registry.record(run.source).columns
-    if source is None or indexes.describe(store, columns.vector) is not None:
-        return False
-    return indexes.describe(store, source.vector) is not None
+    own, its = (each and indexes.describe(context.catalog.store, each.vector) for each in (columns, source))
+    return own is None and its is not None
 
 
 NORM_TOLERANCE = {"float32": 1e-3, "float16": 5e-3}
-NAMED = 5
 
 
 @dataclass
@@ -192,8 +191,7 @@ class Tally:
             self.first += ids.take(np.flatnonzero(flawed)[: NAMED - len(self.first)]).to_pylist()
 
     def __str__(self) -> str:
-        more = [""] * (self.rows - len(self.first))
-        return f"{self.rows} items ({first_offenders([*self.first, *more], NAMED)})"
+        return f"{self.rows} items ({named(self.first, self.rows)})"
 
 
 @dataclass(frozen=True)
@@ -226,11 +224,11 @@ class VersionRows:
         The input hash of a version that was made from no other says nothing, and apps leave it out.
         """
         present = self.has(self.columns.vector)
-        wrong = np.zeros(len(present), bool)
+        wrong = self.has(self.columns.uncertainty) & ~present
         for column in (self.columns.origin, self.columns.input_hash if self.base else None):
             if column is not None:
                 wrong |= present != self.has(column)
-        return wrong | (self.has(self.columns.uncertainty) & ~present)
+        return wrong
 
     def uncertain_natives(self) -> BoolArray:
         """An uncertainty where nothing was transformed."""
