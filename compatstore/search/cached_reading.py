@@ -17,7 +17,6 @@ from compatstore.in_memory.nearest import as_compared
 from compatstore.search.execute import query_of_part
 from compatstore.search.plan import Part, plan_search
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import NATIVE
 from compatstore.storage.ids import ADDRESS
 from compatstore.storage.moves import read_fragments
 from compatstore.storage.snapshot import Snapshot
@@ -55,14 +54,8 @@ class Rows:
     def take(self, rows: BoolArray) -> Rows:
         """Some of them."""
         share = self.id_bytes * int(np.count_nonzero(rows)) // max(len(rows), 1)
-        return Rows(
-            ids=self.ids[rows],
-            addresses=self.addresses[rows],
-            origins=self.origins[rows],
-            sigma2=self.sigma2[rows],
-            vectors=self.vectors[rows],
-            id_bytes=share,
-        )
+        arrays = {name: values[rows] for name, values in vars(self).items() if name != "id_bytes"}
+        return Rows(**arrays, id_bytes=share)
 
 
 @dataclass(frozen=True)
@@ -113,11 +106,10 @@ class Reader:
         for batch in read_fragments(snapshot, fragments, wanted, self.condition):
             vectors, valid = to_matrix(batch[columns.vector], columns.dim)
             found = valid & form.searchable(vectors)
-            origins = batch[columns.origin] if columns.origin else pa.repeat(NATIVE, batch.num_rows)
             rows = Rows(
                 ids=as_ids(batch[self.id_column]),
                 addresses=batch[ADDRESS].to_numpy(),
-                origins=self._codes(origins),
+                origins=self._codes(columns.origins(batch)),
                 sigma2=self._sigma2(batch),
                 vectors=as_compared(vectors, self.metric),
                 id_bytes=id_bytes(batch[self.id_column]),

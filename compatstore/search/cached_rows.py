@@ -8,7 +8,7 @@ are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,8 +18,9 @@ import numpy as np
 from compatstore.arrays import BoolArray, Digests, FloatArray, RowNumbers
 from compatstore.in_memory.graph import Chosen, Flat, Graph
 from compatstore.search.cached_reading import BESIDE, CachedIds, OriginCodes, Reader, Rows
+from compatstore.storage.fragments import Fragment, list_fragments
 from compatstore.storage.indexes import NEIGHBOURS
-from compatstore.storage.moves import ChangedFragments, HeldFragment, addresses, held_fragments
+from compatstore.storage.moves import ChangedFragments, addresses
 from compatstore.storage.recall import GOAL, QUERIES
 from compatstore.storage.snapshot import Snapshot
 
@@ -52,7 +53,7 @@ class CachedRows:
     """
 
     reader: Reader
-    fragments: Mapping[int, HeldFragment]
+    fragments: Sequence[Fragment]
     ids: CachedIds
     addresses: Digests
     origins: OriginCodes
@@ -68,7 +69,7 @@ class CachedRows:
         dim = reader.part.columns.dim
         return cls(
             reader=reader,
-            fragments={},
+            fragments=(),
             ids=ids,
             addresses=np.zeros(0, np.uint64),
             origins=np.zeros(0, np.uint16),
@@ -137,9 +138,9 @@ class CachedRows:
 
     def built(self, snapshot: Snapshot) -> CachedRows:
         """The same with all rows of a table version in the graph, whose recall is measured; it must be empty."""
-        fragments = held_fragments(snapshot, self.reader.columns)
+        fragments = list_fragments(snapshot, self.reader.columns)
         read = []
-        for rows in self.reader.read(snapshot, sorted(fragments)):
+        for rows in self.reader.read(snapshot, [fragment.id for fragment in fragments]):
             self.graph.add(rows.vectors)
             read.append(replace(rows, vectors=rows.vectors[:0].copy()))
         self.graph.measure(min(QUERIES, len(self.graph)), NEIGHBOURS, GOAL)
@@ -158,7 +159,7 @@ class CachedRows:
             snapshot: That version.
             require: Called with the memory that is needed; raises where that is too much.
         """
-        now = held_fragments(snapshot, self.reader.columns)
+        now = list_fragments(snapshot, self.reader.columns)
         changed = ChangedFragments.between(self.fragments, now)
         if not (changed.left or changed.shrunk or changed.fresh):
             return replace(self, fragments=now)
@@ -191,7 +192,7 @@ class CachedRows:
             gone |= np.isin(fragments, np.array(changed.shrunk, np.uint64)) & ~np.isin(self.addresses, there)
         return gone
 
-    def _with(self, fragments: Mapping[int, HeldFragment], live: BoolArray, fresh: Sequence[Rows]) -> CachedRows:
+    def _with(self, fragments: Sequence[Fragment], live: BoolArray, fresh: Sequence[Rows]) -> CachedRows:
         """The same with other rows that count, and new ones behind them."""
         g = len(self.graph)
         stays = live.copy()

@@ -28,7 +28,7 @@ from compatstore.storage.columns import NATIVE
 from compatstore.storage.doubts import Doubt, kept_cosines
 from compatstore.storage.ids import ADDRESS, rows_at
 from compatstore.storage.indexes import NEIGHBOURS, SearchSettings, indexes_on
-from compatstore.storage.nearest import AT_ONCE
+from compatstore.storage.nearest import AT_ONCE, with_values
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm, to_floats, to_matrix, to_strings
@@ -202,8 +202,7 @@ def search_fused(
 def _of_queries(rows: ArrowTable, sure: BoolArray, asking: Positions) -> ArrowTable:
     """The rows of queries that are settled, by the numbers that these have in the search."""
     numbers = rows["_query"].to_numpy()
-    place = rows.schema.get_field_index("_query")
-    rows = rows.set_column(place, "_query", pa.chunked_array([asking[numbers].astype(np.int32)]))
+    rows = with_values(rows, "_query", asking[numbers].astype(np.int32))
     return rows if sure.all() else rows.filter(pa.array(sure[numbers]))
 
 
@@ -298,7 +297,7 @@ def _ranked(
     """
     compared = [_compared(part, matrix[asking], rows, places) for part, matrix in zip(plan.parts, queries, strict=True)]
     (in_source, near), (in_target, far) = compared
-    origins = [_origins(part, rows) for part in plan.parts]
+    origins = [pa.array(part.columns.origins(rows)) for part in plan.parts]
     native = pc.equal(origins[1], NATIVE).fill_null(False).to_numpy(zero_copy_only=False)[places]
     if plan.uncertainty is not None:
         factors = _factors(catalog, origins[1], to_floats(rows[plan.uncertainty]))[places]
@@ -335,13 +334,6 @@ def _factors(catalog: Catalog, origins: ArrowArray, sigma2: FloatArray) -> Doubl
     made, factors = origins.is_valid().to_numpy(zero_copy_only=False), np.ones(len(sigma2))
     factors[made] = kept_cosines(catalog, to_strings(origins)[made], sigma2[made])
     return factors
-
-
-def _origins(part: Part, rows: ArrowTable) -> ArrowArray:
-    """How each row's vector came about: an adopted column's vectors are all native."""
-    if part.columns.origin is None:
-        return pa.repeat(NATIVE, rows.num_rows)
-    return rows[part.columns.origin].combine_chunks()
 
 
 def _shown(kind: Standardisation) -> str:

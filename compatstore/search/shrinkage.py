@@ -20,6 +20,7 @@ from compatstore.evaluation.distances import shrunk_distances
 from compatstore.search.plan import SearchPlan
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.doubts import by_angle, kept_cosines, shrinkage_of
+from compatstore.storage.nearest import with_values
 from compatstore.storage.registry import Registry
 from compatstore.storage.vector_form import to_floats
 
@@ -62,8 +63,7 @@ def rank_shrunk(
     added = _added_by(queries[plan.version], part.metric)[numbers]
     near = found["_distance"].to_numpy()
     distances = shrunk_distances(near - added, kept_cosines(catalog, origins, sigma2), part.metric) + added
-    place = found.schema.get_field_index("_distance")
-    found = found.set_column(place, "_distance", pa.chunked_array([distances.astype(np.float32)], pa.float32()))
+    found = with_values(found, "_distance", distances.astype(np.float32))
     order = np.lexsort((distances, numbers))
     ranks = np.arange(len(order)) - np.searchsorted(numbers, numbers[order])
     kept = [name for name in found.column_names if name != part.columns.uncertainty or name in columns]

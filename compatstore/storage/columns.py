@@ -247,6 +247,10 @@ class VersionColumns:
         """SQL condition: the row has a vector that an artifact has made."""
         return f"`{self.origin}` <> '{NATIVE}'" if self.origin else "FALSE"
 
+    def origins(self, table: ArrowTable | ArrowBatch) -> ArrowArray:
+        """How each row's vector came about; an adopted column's vectors are all native."""
+        return pa.repeat(NATIVE, table.num_rows) if self.origin is None else table[self.origin]
+
     @property
     def item_names(self) -> list[str]:
         """Columns of what the version holds of an item: its vector, and its side-information where there is any."""
@@ -353,24 +357,16 @@ class VersionValues:
 
     def take(self, rows: BoolArray | npt.NDArray[np.int64]) -> VersionValues:
         """Chosen rows, as a copy."""
-        return VersionValues(
-            vectors=self.vectors[rows],
-            valid=self.valid[rows],
-            origin=self.origin[rows],
-            uncertainty=self.uncertainty[rows],
-            input_hash=self.input_hash[rows],
-            side=None if self.side is None else self.side[rows],
-            side_valid=self.side_valid[rows],
-        )
+        chosen = {name: values[rows] for name, values in vars(self).items() if values is not None}
+        return replace(self, **chosen)
 
     def put(self, rows: BoolArray | npt.NDArray[np.int64], other: VersionValues) -> None:
         """Replace chosen rows, in place, by all the rows of another."""
-        for name in ("vectors", "valid", "origin", "uncertainty", "input_hash", "side_valid"):
-            self._writable(name)[rows] = getattr(other, name)
         if other.side is not None:
-            if self.side is None:
-                self.side = np.zeros((len(self.valid), other.side.shape[1]), np.float32)
-            self._writable("side")[rows] = other.side
+            self.side = self.side_matrix(other.side.shape[1])
+        for name, values in vars(other).items():
+            if values is not None:
+                self._writable(name)[rows] = values
 
     def clear(self, rows: BoolArray) -> None:
         """Mark the vectors and the side-information of chosen rows as missing, in place."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from compatstore.storage.files import FOLDER, Files
 from compatstore.storage.fragments import Fragment, field_ids, list_fragments
+from compatstore.storage.moves import addresses
 from compatstore.storage.registry import Registry, bridge_to
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store, storage_errors
@@ -89,20 +90,10 @@ class FragmentCounts:
 
     def _count(self, snapshot: Snapshot, fragments: Sequence[Fragment], condition: str) -> Counter[int]:
         """Rows by fragment."""
-        found: Counter[int] = Counter()
         with storage_errors(f"count rows of {self._store.location.name}", self._store.location):
-            scanner = snapshot.scanner(
-                fragments=[snapshot.get_fragment(fragment.id) for fragment in fragments],
-                columns=[],
-                filter=condition,
-                with_row_address=True,
-            )
-            for batch in scanner.to_batches():
-                numbers = batch["_rowaddr"].to_numpy() >> np.uint64(32)
-                found.update(
-                    dict(zip(*(part.tolist() for part in np.unique(numbers, return_counts=True)), strict=True))
-                )
-        return found
+            rows = addresses(snapshot, condition, [fragment.id for fragment in fragments])
+        numbers, counts = np.unique(rows >> np.uint64(32), return_counts=True)
+        return Counter(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
 
     def _load(self) -> dict[str, dict[str, Entry]]:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

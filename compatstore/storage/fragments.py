@@ -8,7 +8,7 @@ and a shorter file makes the column unreadable. So rows are always read with the
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -77,9 +77,16 @@ class WrittenColumns:
     version: int
 
 
-def list_fragments(snapshot: Snapshot) -> list[Fragment]:
-    """All fragments of a table version, in order; `find_fragment` finds one without looking at all."""
-    return [_describe(fragment) for fragment in snapshot.get_fragments()]
+def list_fragments(snapshot: Snapshot, columns: Iterable[str] | None = None) -> list[Fragment]:
+    """All fragments of a table version, in order; `find_fragment` finds one without a look at the others.
+
+    Args:
+        snapshot: The table version.
+        columns: Columns whose files are listed; None for those of all columns.
+    """
+    ids = field_ids(snapshot)
+    fields = None if columns is None else {ids[name] for name in columns}
+    return [_describe(fragment, fields) for fragment in snapshot.get_fragments()]
 
 
 def find_fragment(snapshot: Snapshot, fragment_id: int) -> Fragment | None:
@@ -104,17 +111,27 @@ def in_waves(fragments: Iterable[Fragment], rows: int) -> Iterator[list[Fragment
         yield wave
 
 
-def _describe(fragment: Any) -> Fragment:
+def _describe(fragment: Any, wanted: Set[int] | None = None) -> Fragment:
     metadata = fragment.metadata
     fields = frozenset(field for file in metadata.files for field in file.fields if field >= 0)
     marks = metadata.deletion_file
     deleted = "" if marks is None else f"{marks.read_version}-{marks.id}"
-    return Fragment(fragment.fragment_id, metadata.physical_rows, file_names(metadata), fields, deleted)
+    return Fragment(fragment.fragment_id, metadata.physical_rows, file_names(metadata, wanted), fields, deleted)
 
 
-def file_names(metadata: Any) -> tuple[str, ...]:
-    """Data files of a fragment, by Lance's metadata of it, each with the fields that are read from it."""
-    return tuple(f"{file.path}:{','.join(map(str, file.fields))}" for file in metadata.files)
+def file_names(metadata: Any, wanted: Set[int] | None = None) -> tuple[str, ...]:
+    """Files of a fragment, by Lance's metadata of it, each with the fields that are read from it.
+
+    Args:
+        metadata: Lance's.
+        wanted: Fields whose files are listed; None for all.
+    """
+    read = [(file.path, [n for n in file.fields if wanted is None or n in wanted]) for file in metadata.files]
+    overlays = getattr(metadata, "overlays", None) or ()
+    return (
+        *(f"{path}:{','.join(map(str, fields))}" for path, fields in read if fields),
+        *(f"overlay:{overlay!r}" for overlay in overlays),
+    )
 
 
 def field_ids(snapshot: Snapshot) -> dict[str, int]:

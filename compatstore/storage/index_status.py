@@ -9,6 +9,7 @@ from typing import Any
 
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.indexes import SearchSettings, VectorIndex, fragments_outside, indexes_on
+from compatstore.storage.moves import addresses
 from compatstore.storage.nearest import HAMMING
 from compatstore.storage.registry import read
 from compatstore.storage.snapshot import Snapshot
@@ -108,11 +109,8 @@ def compared_share(parts: list[dict[str, Any]], settings: SearchSettings | None)
 
 
 def _vectors_outside(snapshot: Snapshot, index: Any, columns: VersionColumns) -> int:
-    outside = fragments_outside(snapshot, index)
-    if not outside:
-        return 0
-    among = [snapshot.get_fragment(number) for number in outside]
-    return int(snapshot.scanner(columns=[], with_row_id=True, filter=columns.present, fragments=among).count_rows())
+    outside = [fragment.id for fragment in fragments_outside(snapshot, index)]
+    return len(addresses(snapshot, columns.present, outside)) if outside else 0
 
 
 def _share_since(index: Any, statistics: dict[str, Any], measured_at: str) -> float:

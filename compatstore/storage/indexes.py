@@ -280,7 +280,7 @@ def late_indexes(snapshot: Snapshot, more_than: int) -> list[str]:
     return [
         str(index.name)
         for index in snapshot.describe_indices()
-        if sum(fragment.rows for fragment in _outside(snapshot, index)) > more_than
+        if sum(fragment.rows for fragment in fragments_outside(snapshot, index)) > more_than
     ]
 
 
@@ -298,11 +298,6 @@ def names_on(store: Store, column: str) -> list[str]:
     return [index.name for index in indexes_on(store.snapshot(), column)]
 
 
-def fragments_outside(snapshot: Snapshot, index: Any) -> list[int]:
-    """Numbers of the fragments whose rows no delta of an index holds, by the index as Lance describes it."""
-    return [fragment.id for fragment in _outside(snapshot, index)]
-
-
 def deltas_to_merge(rows: Sequence[int], new: int) -> int:
     """How many of the last deltas are merged with the new rows: those no larger than all rows that follow them.
 
@@ -318,7 +313,8 @@ def deltas_to_merge(rows: Sequence[int], new: int) -> int:
     return len(rows)
 
 
-def _outside(snapshot: Snapshot, index: Any) -> list[Fragment]:
+def fragments_outside(snapshot: Snapshot, index: Any) -> list[Fragment]:
+    """Fragments whose rows no delta of an index holds, by the index as Lance describes it."""
     held = {number for delta in index.segments for number in delta.fragment_ids}
     return [fragment for fragment in list_fragments(snapshot) if fragment.id not in held]
 

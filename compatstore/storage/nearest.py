@@ -7,8 +7,10 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from compatstore.arrays import ArrowTable, FloatArray, pack
@@ -70,12 +72,16 @@ def find_nearest(
 
 def _as_distances(table: ArrowTable, metric: str, dim: int) -> ArrowTable:
     """The rows with the distances between vectors of -1 and 1, of which Lance gives how many values differ."""
-    place = table.schema.get_field_index("_distance")
-    if place < 0:
+    if "_distance" not in table.schema.names:
         return table
     differ = table["_distance"].to_numpy()
     distances = {"l2": 4 * differ, "cosine": 2 * differ / dim, "dot": 1 - dim + 2 * differ}[metric]
-    return table.set_column(place, "_distance", pa.chunked_array([distances.astype(np.float32)], pa.float32()))
+    return with_values(table, "_distance", distances.astype(np.float32))
+
+
+def with_values(table: ArrowTable, name: str, values: npt.NDArray[Any]) -> ArrowTable:
+    """The table with (n,) other values in one of its columns."""
+    return table.set_column(table.schema.get_field_index(name), name, pa.chunked_array([values]))
 
 
 def _by_query(table: ArrowTable, queries: int) -> list[ArrowTable]:

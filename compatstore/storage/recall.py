@@ -32,7 +32,7 @@ from compatstore.storage.columns import VersionColumns
 from compatstore.storage.index_status import IndexStatus, compared_share, index_status
 from compatstore.storage.indexes import NEIGHBOURS, Report, SearchSettings, VectorIndex, names_on, silent, update_index
 from compatstore.storage.nearest import find_nearest
-from compatstore.storage.registry import Registry, edit, read
+from compatstore.storage.registry import Registry, edit, edit_version, read
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 from compatstore.storage.vector_form import to_matrix
@@ -74,7 +74,7 @@ def build_index(store: Store, version: str, index: VectorIndex, report: Report =
     indexes.build(store, column, index, report)
     built = indexes.describe(store, column)
     cells = None if built is None else built.num_partitions  # product quantisation has one for 256 rows at the most
-    edit(store, lambda state: state.with_version(replace(state.record(version), cells=cells)))
+    edit_version(store, version, cells=cells)
     measure_index(store, version, report)
 
 
@@ -169,17 +169,17 @@ def measure_index(store: Store, version: str, report: Report = silent) -> Measur
     columns, metric = registry.columns(version), registry.record(version).metric
     index, goal = indexes.describe(store, columns.vector), goal_of(registry, version)
     measured = None if index is None else choose_settings(snapshot, columns, metric, index.num_partitions, goal)
-    compared = None if measured is None else _compared(snapshot, columns, measured.settings)
-
-    def change(state: Registry) -> Registry:
-        record = state.record(version)
-        if measured is None:
-            return state.with_version(record.without_index())
-        at = datetime.now(UTC).isoformat(timespec="microseconds")
-        found = replace(record, search=measured.settings, recall=round(measured.recall, 4))
-        return state.with_version(replace(found, recall_at=at, compared=compared))
-
-    edit(store, change)
+    if measured is None:
+        edit(store, lambda state: state.with_version(state.record(version).without_index()))
+        return None
+    edit_version(
+        store,
+        version,
+        search=measured.settings,
+        recall=round(measured.recall, 4),
+        recall_at=datetime.now(UTC).isoformat(timespec="microseconds"),
+        compared=_compared(snapshot, columns, measured.settings),
+    )
     return measured
 
 

@@ -11,6 +11,7 @@ import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from compatstore import next_step
 from compatstore.artifacts.kinds import kind_named
@@ -76,11 +77,10 @@ class Registry:
 
     def __post_init__(self) -> None:
         """Refuse names that contradict each other: they become names of columns and of files beside the table."""
+        by_target = (self.runs, self.serving, self.merging)
         names = [(name, record.name) for name, record in self.versions.items()]
         names += [(name, artifact.id) for name, artifact in self.artifacts.items()]
-        names += [(name, run.target) for name, run in self.runs.items()]
-        names += [(name, serving.target) for name, serving in self.serving.items()]
-        names += [(name, merging.target) for name, merging in self.merging.items()]
+        names += [(name, record.target) for records in by_target for name, record in records.items()]
         misnamed = [f"{name!r} names itself {own!r}" for name, own in names if name != own]
         unregistered = [
             f"an upgrade to {name!r}, which is no version" for name in self.runs if name not in self.versions
@@ -321,7 +321,9 @@ def drop_unused(store: Store) -> tuple[str, ...]:
     return store.drop_columns(lambda table: read(table, store.location.uri).droppable(table.schema.names))
 
 
-def edit(store: Store, change: Callable[[Registry], Registry], entry: HistoryEntry | None = None) -> Registry:
+def edit(
+    store: Store, change: Callable[[Registry], Registry], entry: HistoryEntry | None = None, *, always: bool = False
+) -> Registry:
     """Change the registry atomically.
 
     Args:
@@ -329,6 +331,7 @@ def edit(store: Store, change: Callable[[Registry], Registry], entry: HistoryEnt
         change: Makes the new state from the one that it finds; runs again when another writer was faster, and
             raises to refuse.
         entry: Step for the history, written in the same commit.
+        always: Commit an unchanged registry too, so that every edit that was made ready before is refused.
 
     Returns:
         The new state.
@@ -338,7 +341,7 @@ def edit(store: Store, change: Callable[[Registry], Registry], entry: HistoryEnt
         snapshot = store.snapshot()
         before = read(snapshot, store.location.uri)
         after = change(before)
-        if after == before and entry is None:
+        if after == before and entry is None and not always:
             return before
         return _swap(store, snapshot, after, entry)
 
@@ -346,14 +349,9 @@ def edit(store: Store, change: Callable[[Registry], Registry], entry: HistoryEnt
     return changed
 
 
-def touch(store: Store) -> None:
-    """Commit the registry as it is, so that every edit of it that was made ready before is refused."""
-
-    def commit() -> None:
-        snapshot = store.snapshot()
-        _swap(store, snapshot, read(snapshot, store.location.uri), None)
-
-    store.retry("take an upgrade over", commit)
+def edit_version(store: Store, name: str, entry: HistoryEntry | None = None, **fields: Any) -> None:
+    """Change fields of a version's record, as `edit` does."""
+    edit(store, lambda state: state.with_version(replace(state.record(name), **fields)), entry)
 
 
 def _swap(
@@ -364,19 +362,17 @@ def _swap(
     if entry is not None:
         page, moved = turn_page(Blobs(store.location), {} if anew else config, registry.history_page)
         registry = replace(registry, history=registry.history + 1, history_page=page)
-        signed = _with_identities(entry, registry).signed(registry.history)
+        record, run = registry.versions.get(entry.version), registry.runs.get(entry.version)
+        signed = replace(
+            entry.signed(registry.history),
+            fingerprint=record.version().fingerprint if record is not None else "",
+            source=entry.source or (run.source if run is not None else ""),
+        )
         updates = {**updates, **moved, f"{PREFIX}{registry.history:06d}": signed.dumps()}
     updates[KEY] = registry.dumps()
     update = lance.LanceOperation.UpdateMap(updates, replace=False)
     store.commit(lance.LanceOperation.UpdateConfig(config_updates=update), snapshot.version)
     return registry
-
-
-def _with_identities(entry: HistoryEntry, registry: Registry) -> HistoryEntry:
-    """A step with the model that its version stood for, and the source of its upgrade, as the registry knows them."""
-    record, run = registry.versions.get(entry.version), registry.runs.get(entry.version)
-    fingerprint = record.version().fingerprint if record is not None else ""
-    return replace(entry, fingerprint=fingerprint, source=entry.source or (run.source if run is not None else ""))
 
 
 def bridge_to(registry: Registry, version: str) -> ArtifactRecord | None:
