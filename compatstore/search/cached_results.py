@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, FloatArray, RowNumbers
+from compatstore.arrays import ArrowArray, ArrowTable, FloatArray, RowNumbers
 from compatstore.search.cached_rows import Among, CachedRows
 from compatstore.search.parts import refused_condition
 from compatstore.search.plan import SearchPlan
-from compatstore.search.scan import result_columns, whole_columns
+from compatstore.search.scan import result_columns, whole_columns, with_fields
 from compatstore.search.shrinkage import shrink_cached
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import rows_at
@@ -38,7 +38,6 @@ class CacheState:
         dim: Values of a query.
         held: The rows of each part of the plan.
         among: Condition -> the rows that fulfil it, in each part.
-        columns: Columns that a search names -> those that it returns, and the schema of its result.
     """
 
     snapshot: Snapshot
@@ -48,24 +47,6 @@ class CacheState:
     dim: int
     held: tuple[CachedRows, ...]
     among: dict[str, tuple[Among, ...]] = field(default_factory=dict)
-    columns: dict[tuple[str, ...] | None, tuple[list[str], ArrowSchema]] = field(default_factory=dict)
-
-    def wanted(self, columns: Sequence[str] | None) -> tuple[list[str], ArrowSchema]:
-        """The columns of the table that a search reads, and the schema of what it reads for one query.
-
-        Raises:
-            InvalidInput: The table has no such column.
-        """
-        named = None if columns is None else tuple(columns)
-        if named not in self.columns:
-            schema = self.snapshot.schema
-            wanted = whole_columns(result_columns(self.registry, schema, columns))
-            fields = [pa.field(name, schema.field(name).type) for name in wanted]
-            result = pa.schema([*fields, *_COMPUTED], metadata={TABLE_VERSION: str(self.version)})
-            if len(self.columns) >= CONDITIONS:
-                self.columns.clear()
-            self.columns[named] = wanted, result
-        return self.columns[named]
 
     @property
     def bytes(self) -> int:
@@ -120,7 +101,7 @@ def by_shrunk_distance(catalog: Catalog, state: CacheState, found: FoundRows, qu
     """Rank candidates by their shrunk distances, as `rank_shrunk` does, and keep k of each query."""
     (rows,), places = state.held, found.places
     origins = np.array(rows.reader.names, object)[rows.origins[places]]
-    metric = rows.reader.metric
+    metric = rows.reader.part.metric
     distances = shrink_cached(catalog, metric, found.distances, origins, rows.sigma2[places], queries)
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]
     return FoundRows(None, np.take_along_axis(places, order, axis=1), np.take_along_axis(distances, order, axis=1))
@@ -139,18 +120,25 @@ def rows_among(state: CacheState, condition: str | None) -> tuple[Among, ...]:
     return state.among[condition]
 
 
-def as_table(state: CacheState, found: FoundRows, wanted: tuple[list[str], ArrowSchema]) -> ArrowTable:
-    """What `Gallery.search` returns: `wanted` and what is computed, the rows of all queries one after the other."""
-    (columns, schema), id_column, (queries, k) = wanted, state.registry.id_column, found.places.shape
-    rest = [name for name in columns if name != id_column]
+def as_table(state: CacheState, found: FoundRows, columns: Sequence[str] | None) -> ArrowTable:
+    """The result of `Gallery.search`: columns and computed ones, the rows of all queries one after the other.
+
+    Raises:
+        InvalidInput: The table has no such column.
+    """
+    schema, id_column, (queries, k) = state.snapshot.schema, state.registry.id_column, found.places.shape
+    names = whole_columns(result_columns(state.registry, schema, columns))
+    rest = [name for name in names if name != id_column]
     read = rows_at(state.snapshot, found.take(state, "addresses").ravel(), rest) if rest else None
-    ids = found.take(state, "ids").ravel().tolist() if id_column in columns else []
-    arrays = [pa.array(ids, schema.field(n).type) if read is None or n == id_column else read[n] for n in columns]
+    ids = found.take(state, "ids").ravel().tolist() if id_column in names else []
+    arrays = [pa.array(ids, schema.field(n).type) if read is None or n == id_column else read[n] for n in names]
     arrays += [pa.array(found.distances.ravel()), *_names(state, found)]
+    fields = [*(pa.field(name, schema.field(name).type) for name in names), *_COMPUTED]
     if queries > 1:
         arrays.append(pa.array(np.repeat(np.arange(queries, dtype=np.int32), k)))
-        schema = schema.append(pa.field("_query", pa.int32()))
-    return pa.Table.from_arrays(arrays, schema=schema)
+        fields.append(pa.field("_query", pa.int32()))
+    metadata = {TABLE_VERSION: str(state.version)}
+    return with_fields(pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata)), columns)
 
 
 def _names(state: CacheState, found: FoundRows) -> tuple[ArrowArray, ArrowArray]:

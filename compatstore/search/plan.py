@@ -13,6 +13,7 @@ from compatstore.search.condition import joined
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.indexes import SearchSettings
 from compatstore.storage.registry import Registry, bridge_to, comparable
+from compatstore.versions import Metric
 
 PartMerge = Literal["none", "distance", "calibrated", "reciprocal rank"]
 
@@ -42,7 +43,7 @@ class Part:
 
     version: str
     columns: VersionColumns
-    metric: str
+    metric: Metric
     artifact: str | None = None
     excluded_column: str | None = None
     form: str = ""
