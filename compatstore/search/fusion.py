@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray, ArrowTable, BoolArray, Doubles, FloatArray, Positions
+from compatstore.arrays import ArrowTable, BoolArray, Doubles, FloatArray, Positions
 from compatstore.evaluation.fusion import Fusion, Standardisation, distances_to
 from compatstore.search.condition import joined
 from compatstore.search.execute import query_of_part, require_as_many, side_by_side
@@ -262,9 +262,9 @@ def _nearest(
     queries: Sequence[FloatArray],
     columns: Sequence[str],
 ) -> tuple[ArrowTable, Doubles]:
-    """The k nearest rows of what the lists of each query hold, compared by their vectors; and how far the last one is.
+    """The k nearest rows of each query's lists, compared by their vectors, and the fused distance of its last one.
 
-    Fewer than k rows: infinitely far.
+    The distance is infinite if there are fewer than k rows.
     """
     kept = [each.rows[each.near(plan.k)] for each in lists]
     asking = np.repeat(np.arange(len(kept)), [len(rows) for rows in kept])
@@ -272,39 +272,15 @@ def _nearest(
     held = [name for part in plan.parts for name in (part.columns.vector, part.columns.origin) if name]
     held += [plan.uncertainty] if plan.uncertainty else []
     rows = rows_at(snapshot, numbers, list(dict.fromkeys([*columns, plan.id_column, *held])))
-    return _ranked(catalog, plan, rows, places, asking, queries, columns)
-
-
-def _ranked(
-    catalog: Catalog,
-    plan: FusionPlan,
-    rows: ArrowTable,
-    places: Positions,
-    asking: Positions,
-    queries: Sequence[FloatArray],
-    columns: Sequence[str],
-) -> tuple[ArrowTable, Doubles]:
-    """The k nearest rows of each query, and the fused distance of the last one, infinite where there are fewer.
-
-    Args:
-        catalog: The gallery.
-        plan: Of the search.
-        rows: Rows that queries ask for.
-        places: (m,) the row of each pair of a row and a query.
-        asking: (m,) its query, ascending.
-        queries: Of each version.
-        columns: Columns to return.
-    """
     compared = [_compared(part, matrix[asking], rows, places) for part, matrix in zip(plan.parts, queries, strict=True)]
     (in_source, near), (in_target, far) = compared
     origins = [pa.array(part.columns.origins(rows)) for part in plan.parts]
     native = pc.equal(origins[1], NATIVE).fill_null(False).to_numpy(zero_copy_only=False)[places]
     if plan.uncertainty is not None:
-        factors = _factors(catalog, origins[1], to_floats(rows[plan.uncertainty]))[places]
-        far = plan.fusion.shrunk(far, factors, plan.target.metric)
+        factors = kept_cosines(catalog, to_strings(origins[1]), to_floats(rows[plan.uncertainty]))
+        far = plan.fusion.shrunk(far, factors[places], plan.target.metric)
     fused = plan.fusion.distances(near, far, native, in_source, in_target)
-    taken = pa.array(places)
-    keys = pa.table({"query": asking, "distance": fused, "id": rows[plan.id_column].take(taken)})
+    keys = pa.table({"query": asking, "distance": fused, "id": rows[plan.id_column].take(pa.array(places))})
     order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]).to_numpy()
     ranks = np.arange(len(order)) - np.searchsorted(asking[order], np.arange(len(queries[0])))[asking[order]]
     last = np.full(len(queries[0]), np.inf)
@@ -327,13 +303,6 @@ def _compared(part: Part, queries: FloatArray, rows: ArrowTable, places: Positio
     valid = valid & VectorForm(part.columns.dtype, part.metric).searchable(vectors)
     vectors = np.where(valid[:, None], vectors, np.float32(1))
     return valid[places], distances_to(queries[:, : part.columns.dim], vectors[places], part.metric)
-
-
-def _factors(catalog: Catalog, origins: ArrowArray, sigma2: FloatArray) -> Doubles:
-    """(n,) float64, what each row's product with a query is multiplied by, 1 where it has no vector."""
-    made, factors = origins.is_valid().to_numpy(zero_copy_only=False), np.ones(len(sigma2))
-    factors[made] = kept_cosines(catalog, to_strings(origins)[made], sigma2[made])
-    return factors
 
 
 def _shown(kind: Standardisation) -> str:

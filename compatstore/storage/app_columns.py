@@ -19,7 +19,7 @@ from compatstore.arrays import ArrowSchema, ArrowTable, ArrowType
 from compatstore.errors import InvalidInput, TableChanged
 from compatstore.storage.failures import is_failure, told
 from compatstore.storage.location import Location
-from compatstore.storage.registry import ID_TYPES, Registry
+from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot, lance
 from compatstore.storage.vector_form import stored_type
 
@@ -76,7 +76,7 @@ def require_storable(columns: ArrowTable, asked: str) -> None:
 DISTANCE = "_distance"
 TRANSACTIONS_LOOKED_AT = 1_000
 VERSIONS_LOOKED_AT = 200  # earlier table versions, to find what a column is called now
-_IDS = {ID_TYPES[0]: (pa.types.is_string, pa.types.is_large_string), ID_TYPES[1]: (pa.types.is_integer,)}
+_IDS = {"string": (pa.types.is_string, pa.types.is_large_string), "int64": (pa.types.is_integer,)}
 
 
 @dataclass(frozen=True)

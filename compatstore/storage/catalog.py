@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 import safetensors.numpy
 
 from compatstore import next_step
@@ -24,7 +23,7 @@ from compatstore.storage.files import Blobs
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.lancedb_functions import LANCEDB, build_function
 from compatstore.storage.records import STORED, ArtifactRecord, VersionRecord
-from compatstore.storage.registry import Registry, edit_version
+from compatstore.storage.registry import ID_TYPES, Registry, edit_version
 from compatstore.storage.same_model import require_same_vectors
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Fence, Store, is_same
@@ -115,7 +114,7 @@ class Catalog:
             TableChanged: It has not: another writer dropped, renamed or replaced some.
             CorruptArtifact: The records contradict each other.
         """
-        snapshot = snapshot or self.store.snapshot()
+        snapshot = self.store.snapshot() if snapshot is None else snapshot
         registry, found = self._look(snapshot)
         if registry.contradictions:
             raise CorruptArtifact(
@@ -130,11 +129,11 @@ class Catalog:
 
     def recorded(self, snapshot: Snapshot | None = None) -> Registry:
         """The registry alone, as of now or of an open snapshot, whatever columns the table has."""
-        return self._look(snapshot or self.store.snapshot())[0]
+        return self._look(self.store.snapshot() if snapshot is None else snapshot)[0]
 
     def misfits(self, snapshot: Snapshot | None = None) -> tuple[Misfit, ...]:
         """Columns that the registry names and the table has not, or has of another type."""
-        return self._look(snapshot or self.store.snapshot())[1]
+        return self._look(self.store.snapshot() if snapshot is None else snapshot)[1]
 
     def require(self, snapshot: Snapshot, *versions: str) -> None:
         """Require the columns that a read needs: those of the items, and those of some versions.
@@ -416,7 +415,7 @@ def read_head(data: bytes, dim: int) -> FloatArray:
 
 def id_arrow_type(registry: Registry) -> ArrowType:
     """Arrow type of the gallery's ids."""
-    return pa.int64() if registry.id_type == "int64" else pa.string()
+    return ID_TYPES[registry.id_type]
 
 
 def require_unregistered(registry: Registry, name: str) -> None:

@@ -37,14 +37,14 @@ def kept_cosines(catalog: Catalog, origins: npt.NDArray[np.object_], sigma2: Flo
 
     Args:
         catalog: The gallery's.
-        origins: (n,) object, `NATIVE` or ids of artifacts.
+        origins: (n,) object, `NATIVE`, ids of artifacts, or "" where there is no vector.
         sigma2: (n,) float32, NaN where it is not known.
 
     Returns:
         (n,) float64, 0 or more; 1 of native vectors, and of those of artifacts that were not measured.
     """
     factors = np.ones(len(sigma2))
-    for origin in set(origins) - {NATIVE}:
+    for origin in set(origins) - {NATIVE, ""}:
         shrinkage = shrinkage_of(catalog, origin)
         if shrinkage is not None:
             rows = origins == origin

@@ -126,7 +126,7 @@ class Files:
 
     @cached_property
     def _session(self) -> Any:
-        return LanceFileSession(self._uri, storage_options=self._location.storage_options or None)
+        return LanceFileSession(self._uri, storage_options=self._location.options)
 
 
 @contextmanager

@@ -16,12 +16,13 @@ from typing import Any
 import pyarrow as pa
 
 from compatstore import next_step
-from compatstore.arrays import ArrowArray, ArrowBatch, ArrowSchema
+from compatstore.arrays import ArrowArray, ArrowBatch, ArrowSchema, ArrowTable
 from compatstore.errors import StorageError
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.failures import lost_race, require_whole
 from compatstore.storage.files import Files
-from compatstore.storage.snapshot import DataFile, LanceFileWriter, Snapshot, lance
+from compatstore.storage.location import Location
+from compatstore.storage.snapshot import DataFile, LanceFileWriter, Snapshot, lance, write_fragments
 from compatstore.storage.store import ATTEMPTS, Store
 
 BATCH_ROWS = 4096
@@ -199,6 +200,28 @@ def write_columns(
     return WrittenColumns(fragment, name, file, snapshot.version)
 
 
+def write_whole(location: Location, folder: str, rows: ArrowTable, into: Any, **settings: Any) -> list[Any]:
+    """Write rows as fragments that no table version refers to yet.
+
+    Args:
+        location: The gallery.
+        folder: Where the data files will lie, from the gallery's own folder.
+        rows: Arrow table.
+        into: Table or address, as Lance takes it.
+        settings: Lance's.
+
+    Returns:
+        Lance's metadata of the fragments.
+
+    Raises:
+        StorageError: The disk is full.
+    """
+    written: list[Any] = write_fragments(rows, into, storage_options=location.options, **settings)
+    for file in (file for fragment in written for file in fragment.files):
+        require_whole(location, f"{folder}/{file.path}")
+    return written
+
+
 def new_file() -> str:
     """A name for a data file that no other has."""
     return f"{uuid.uuid4().hex}.lance"
@@ -255,9 +278,8 @@ def only_lost_rows(snapshot: Snapshot, before: Fragment) -> bool:
 def _write_file(
     store: Store, snapshot: Snapshot, path: str, schema: ArrowSchema, batches: Iterable[dict[str, ArrowArray]]
 ) -> int:
-    rows = 0
-    options = store.location.storage_options or None
-    with LanceFileWriter(path, schema, version=snapshot.data_storage_version, storage_options=options) as writer:
+    rows, version, options = 0, snapshot.data_storage_version, store.location.options
+    with LanceFileWriter(path, schema, version=version, storage_options=options) as writer:
         for arrays in batches:
             batch = pa.record_batch([arrays[name] for name in schema.names], schema=schema)
             writer.write_batch(batch)

@@ -59,7 +59,7 @@ def index_status(store: Store, version: str, snapshot: Snapshot | None = None) -
     Raises:
         NotFound: The gallery keeps no vectors of that version.
     """
-    snapshot = snapshot or store.snapshot()
+    snapshot = store.snapshot() if snapshot is None else snapshot
     registry = read(snapshot, store.location.uri)
     record, columns = registry.record(version), registry.columns(version)
     vectors = int(snapshot.count_rows(columns.present))

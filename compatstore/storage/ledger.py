@@ -135,10 +135,8 @@ class Ledger:
 
     def rows(self, ids: Sequence[Id], input_hash: Digests, reasons: Sequence[str]) -> ArrowTable:
         """Items that could not be embedded, as an Arrow table of id, input_hash, reason."""
-        columns = [pa.array(list(ids), self._schema.field("id").type), pa.array(input_hash), pa.array(list(reasons))]
-        return pa.table(
-            [column.cast(field.type) for column, field in zip(columns, self._schema, strict=True)], self._schema
-        )
+        columns = {"id": list(ids), "input_hash": input_hash, "reason": list(reasons)}
+        return pa.table(columns, schema=self._schema)
 
 
 def sealed(content: bytes) -> bytes:

@@ -34,6 +34,11 @@ class Location:
         return "://" not in self.uri
 
     @property
+    def options(self) -> dict[str, str] | None:
+        """`storage_options` as Lance takes them: None for none."""
+        return self.storage_options or None
+
+    @property
     def name(self) -> str:
         """What messages call it: what the user did."""
         return self.given or self.uri

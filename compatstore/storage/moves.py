@@ -18,10 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import ArrowBatch, ArrowTable, Digests
-from compatstore.storage.failures import require_whole
-from compatstore.storage.fragments import Fragment, file_names
+from compatstore.storage.fragments import Fragment, file_names, write_whole
 from compatstore.storage.ids import ADDRESS
-from compatstore.storage.snapshot import Snapshot, lance, write_fragments
+from compatstore.storage.snapshot import Snapshot, lance
 from compatstore.storage.store import Store
 
 SAMPLE_ROWS = 256
@@ -79,15 +78,8 @@ def write_rows(store: Store, snapshot: Snapshot, rows: ArrowTable) -> Move:
     """
     addresses = rows.column(ADDRESS).to_numpy().astype(np.int64)
     fragments, offsets = addresses >> 32, addresses & 0xFFFFFFFF
-    written = write_fragments(
-        rows.select(snapshot.schema.names),
-        snapshot,
-        mode="append",
-        schema=snapshot.schema,
-        storage_options=store.location.storage_options or None,
-    )
-    for file in (file for fragment in written for file in fragment.files):
-        require_whole(store.location, f"data/{file.path}")
+    schema = snapshot.schema
+    written = write_whole(store.location, "data", rows.select(schema.names), snapshot, mode="append", schema=schema)
     touched = [int(fragment) for fragment in np.unique(fragments)]
     return Move(
         written=written,

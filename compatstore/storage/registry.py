@@ -13,7 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
+
 from compatstore import next_step
+from compatstore.arrays import ArrowType
 from compatstore.artifacts.kinds import kind_named
 from compatstore.documents import Malformed, parse, read_record, to_document
 from compatstore.errors import (
@@ -36,7 +39,7 @@ from compatstore.storage.store import Store
 
 FORMAT = 1
 KEY = "compatstore.registry"
-ID_TYPES = ("string", "int64")
+ID_TYPES: Mapping[str, ArrowType] = {"string": pa.string(), "int64": pa.int64()}
 
 
 @dataclass(frozen=True)
@@ -287,7 +290,7 @@ def history(store: Store, snapshot: Snapshot | None = None) -> list[HistoryEntry
     Raises:
         CorruptArtifact: A part of it is gone or was changed.
     """
-    snapshot = snapshot or store.snapshot()
+    snapshot = store.snapshot() if snapshot is None else snapshot
     return read_entries(Blobs(store.location), snapshot.config(), read(snapshot, store.location.uri).history_page)
 
 

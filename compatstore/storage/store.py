@@ -85,7 +85,7 @@ class Store:
         require_conditional_writes(location, asked)
         empty = pa.Table.from_batches([], schema)
         with storage_errors(asked, location):
-            dataset = lance.write_dataset(empty, location.uri, storage_options=location.storage_options or None)
+            dataset = lance.write_dataset(empty, location.uri, storage_options=location.options)
         return cls(location, dataset)
 
     @classmethod
@@ -106,7 +106,7 @@ class Store:
                     fix=_instead(location),
                     kind="gallery",
                 )
-            return cls(location, lance.dataset(location.uri, storage_options=location.storage_options or None))
+            return cls(location, lance.dataset(location.uri, storage_options=location.options))
 
     def fenced(self, fence: Fence) -> Store:
         """Another handle of the same table, whose commits are refused once the fence's lease is lost."""
@@ -208,7 +208,7 @@ class Store:
             self.location.uri,
             operation,
             read_version=read_version,
-            storage_options=self.location.storage_options or None,
+            storage_options=self.location.options,
         )
 
     def _require_entitled(self) -> None:
@@ -357,7 +357,7 @@ def _exists(location: Location) -> bool:
         path = Path(location.uri)
         return path.exists() and (not path.is_dir() or any(path.iterdir()))
     try:
-        lance.dataset(location.uri, storage_options=location.storage_options or None)
+        lance.dataset(location.uri, storage_options=location.options)
     except (ValueError, OSError):
         return False
     return True

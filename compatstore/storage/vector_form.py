@@ -56,14 +56,12 @@ class VectorForm:
 
         All values must be finite. Under cosine a vector must have a direction: a length that float32 can tell from 0.
         """
-        return np.asarray(np.isfinite(vectors).all(axis=1) & self._has_direction(vectors), bool)
-
-    def _has_direction(self, vectors: FloatArray) -> BoolArray:
-        if self.metric != "cosine":
-            return np.ones(len(vectors), bool)
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            squares = np.einsum("ij,ij->i", vectors, vectors)
-        return np.asarray((squares > np.finfo(np.float32).tiny) & np.isfinite(squares), bool)
+        found = np.isfinite(vectors).all(axis=1)
+        if self.metric == "cosine":
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                squares = np.einsum("ij,ij->i", vectors, vectors)
+            found &= (squares > np.finfo(np.float32).tiny) & np.isfinite(squares)
+        return np.asarray(found, bool)
 
     def flaw(self, vector: FloatArray) -> str:
         """Why a search cannot find a vector: (dim,) float32, as `stored` gives it."""
@@ -125,13 +123,9 @@ class VectorForm:
         raise InvalidInput(
             asked,
             expected=f"finite values that {self.dtype} can hold" if infinite else "vectors of a length above 0",
-            found=f"{self.flaw(vectors[first[0]])}, for {first_offenders([_named(names[int(row)]) for row in first])}",
+            found=f"{self.flaw(vectors[first[0]])}, for {first_offenders([names[int(row)] for row in first])}",
             fix="" if infinite else "Cosine compares directions. Leave these out, or give the version another metric.",
         )
-
-
-def _named(name: Any) -> Any:
-    return name.as_py() if hasattr(name, "as_py") else name
 
 
 VECTOR_TYPES = {"float32": pa.float32, "float16": pa.float16, "bits": pa.uint8}  # eight bits to a byte
