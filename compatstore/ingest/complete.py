@@ -16,10 +16,10 @@ from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, BoolArray, F
 from compatstore.digests import mix
 from compatstore.encoders import Encoder, encode_readable
 from compatstore.errors import InvalidInput
-from compatstore.ingest.arrow import cast
+from compatstore.ingest.arrow import cast_columns
 from compatstore.ingest.items import Items
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import NATIVE, InputHashes, VersionColumns, VersionValues, hash_values
+from compatstore.storage.columns import NATIVE, InputHashes, VersionValues, hash_values
 from compatstore.storage.ids import find
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry
@@ -59,20 +59,16 @@ def complete(
     Raises:
         InvalidInput: There are such rows, and `unembedded` is "refuse".
     """
-    values: dict[str, VersionValues] = {}
     failures: dict[int, str] = {}
     primary = registry.record(version)
-    values[version] = _given_values(items, primary)
+    values = {record.name: _given_values(items, record) for record in registry.live}
     missing = ~values[version].valid
     if unembedded == "keep":
         missing &= _embeddable(items, catalog, primary, sources)
     if missing.any():
         failures = _embed(values[version], missing, items, catalog, primary, sources)
-    for record in registry.live:
-        if record.name != version:
-            values[record.name] = _given_values(items, record)
     for record in _bases_first(registry):
-        mine = values[record.name]
+        mine, transformed = values[record.name], np.zeros(len(items), bool)
         if record.name != version:
             if upsert and record.input_version is not None and sources is not None:
                 _keep_natives(mine, record, items, catalog, registry, sources)
@@ -80,8 +76,6 @@ def complete(
             todo = ~mine.valid
             if todo.any() and sources is not None and catalog.encoder(record.name) is not None:
                 _embed(mine, todo, items, catalog, record, sources)
-        else:
-            transformed = np.zeros(len(items), bool)
         if record.input_version is not None:
             base = values[record.input_version]
             now = InputHashes.of(base.vectors, base.valid, sources)
@@ -235,10 +229,6 @@ def to_table(items: Items, values: dict[str, VersionValues], registry: Registry,
     if items.sources is not None and registry.source_column:
         columns[registry.source_column] = items.sources
     columns.update(items.metadata)
-    for record in registry.live:
-        kept: VersionColumns | None = record.columns
-        if kept is not None:
-            columns.update(kept.encode(values[record.name]))
-    names = [name for name in schema.names if name in columns]
-    arrays = [cast(columns[name], schema.field(name).type, name, items.asked) for name in names]
-    return pa.table(arrays, schema=pa.schema([schema.field(name) for name in names]))
+    for name, kept in registry.stored.items():
+        columns.update(kept.encode(values[name]))
+    return cast_columns(columns, schema, items.asked)

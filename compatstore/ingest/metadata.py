@@ -190,6 +190,6 @@ def drop(catalog: Catalog, names: Sequence[str]) -> list[str]:
 
 def own_columns(registry: Registry, schema: Sequence[str]) -> list[str]:
     """The user's metadata columns: not the id, not the source, no version's, and none that a killed retire left."""
-    ours = {name for record in registry.live if record.columns for name in record.columns.names}
+    ours = {name for columns in registry.stored.values() for name in columns.names}
     ours |= {registry.id_column, *registry.unused(schema)}
     return [name for name in schema if name not in ours and name != registry.source_column]

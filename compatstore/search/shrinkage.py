@@ -19,7 +19,7 @@ from compatstore.errors import CorruptArtifact
 from compatstore.evaluation.distances import shrunk_distances
 from compatstore.search.plan import SearchPlan
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.doubts import by_angle, kept_cosines, shrinkage_of
+from compatstore.storage.doubts import has_shrinkage, kept_cosines
 from compatstore.storage.nearest import with_values
 from compatstore.storage.registry import Registry
 from compatstore.storage.vector_form import to_floats
@@ -40,8 +40,7 @@ def with_shrinkage(catalog: Catalog, registry: Registry, plan: SearchPlan) -> Se
         return plan
     paths = {run.path for run in registry.runs.values() if run.target == plan.version and run.path}
     with suppress(CorruptArtifact):  # the vectors are there, and can be searched as they are
-        known = by_angle(record) and any(shrinkage_of(catalog, "+".join(path)) is not None for path in paths)
-        return replace(plan, shrinkage=known)
+        return replace(plan, shrinkage=any(has_shrinkage(catalog, record, path) for path in paths))
     return plan
 
 

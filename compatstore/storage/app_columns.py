@@ -104,10 +104,9 @@ class Misfit:
 def misfits(registry: Registry, schema: ArrowSchema) -> tuple[Misfit, ...]:
     """All columns that a registry names and an Arrow schema does not hold as they should be."""
     return tuple(_of_items(registry, schema)) + tuple(
-        Misfit(field.name, record.name, field.type, found)
-        for record in registry.live
-        if record.columns is not None
-        for field in record.columns.fields
+        Misfit(field.name, name, field.type, found)
+        for name, columns in registry.stored.items()
+        for field in columns.fields
         for found in [_type_of(schema, field.name)]
         if found is None or not _same_type(found, field.type)
     )
@@ -203,8 +202,8 @@ def overwritten_at(registry: Registry, snapshot: Snapshot) -> int | None:
 
 def _can_go_back(registry: Registry, lost: Set[str | None]) -> bool:
     run = registry.runs.get(registry.active)
-    whole = run is not None and run.open and run.previous not in lost and None not in lost
-    return whole and run is not None and run.previous in {record.name for record in registry.live}
+    back = "" if run is None or not run.open else run.previous
+    return back in registry.stored and not {back, None} & lost
 
 
 def _last_with(misfit: Misfit, snapshot: Snapshot) -> Snapshot | None:

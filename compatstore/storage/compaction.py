@@ -227,10 +227,9 @@ def drop_older(store: Store, age: timedelta, *, dry_run: bool = False) -> Freed:
         dry_run: Remove nothing.
     """
     table = store.writer()
+    clean_up = table.explain_cleanup_old_versions if dry_run else table.cleanup_old_versions
     with storage_errors(f"remove old versions of {store.location.name}", store.location):
-        if not dry_run:
-            return _freed(table.cleanup_old_versions(older_than=age, error_if_tagged_old_versions=False))
-        return _freed(table.explain_cleanup_old_versions(older_than=age, error_if_tagged_old_versions=False))
+        return _freed(clean_up(older_than=age, error_if_tagged_old_versions=False))
 
 
 def _freed(stats: Any) -> Freed:

@@ -132,16 +132,20 @@ class Registry:
         return [record for record in self.versions.values() if record.columns is not None]
 
     @property
+    def stored(self) -> dict[str, VersionColumns]:
+        """Columns of the versions whose vectors the table keeps, by name."""
+        return {name: record.columns for name, record in self.versions.items() if record.columns is not None}
+
+    @property
     def contradictions(self) -> list[str]:
         """What cannot be together, though each record can be read."""
         wrong, active = [], self.versions.get(self.active)
         if active is None or active.columns is None:
             why = "is not registered" if active is None else "has no columns"
             wrong.append(f"the active version {self.active} {why}")
-        there = {record.name for record in self.live}
         for record in self.live:
             wrong += [f"the record of version {record.name} {why}" for why in record.contradictions]
-            if record.input_version is not None and record.input_version not in there:
+            if record.input_version is not None and record.input_version not in self.stored:
                 wrong.append(f"version {record.name} has vectors made from {record.input_version}, which has none")
         return wrong
 
@@ -152,7 +156,7 @@ class Registry:
 
     def unused(self, names: Sequence[str]) -> tuple[str, ...]:
         """Those columns of a table that are ours and no version's any more, as a killed retire leaves them."""
-        used = {column for record in self.live if record.columns for column in record.columns.names}
+        used = {column for columns in self.stored.values() for column in columns.names}
         ours = {column for record in self.versions.values() if not record.adopted for column in _names(record)}
         return tuple(name for name in names if name in ours - used)
 

@@ -121,8 +121,8 @@ class CheckContext:
     def sound(self) -> list[tuple[VersionRecord, VersionColumns]]:
         """Live versions whose columns are all there and can be read as what they should be."""
         lost = {misfit.version for misfit in self.misfits}
-        live = [(record, record.columns) for record in self.registry.live if record.columns is not None]
-        return [(record, columns) for record, columns in live if record.name not in lost]
+        stored = self.registry.stored.items()
+        return [(self.registry.record(name), columns) for name, columns in stored if name not in lost]
 
     @property
     def misfits(self) -> tuple[Misfit, ...]:

@@ -199,9 +199,9 @@ def _building(context: CheckContext, columns: list[str]) -> str:
     uri, registry = context.catalog.store.location.uri, context.registry
     if columns == [registry.id_column]:
         return f'lance.dataset("{uri}").create_scalar_index("{columns[0]}", "BTREE", replace=True)'
-    for record in registry.live:
-        if record.columns is not None and columns == [record.columns.vector]:
-            return context.call("index create", record.name)
+    for name, stored in registry.stored.items():
+        if columns == [stored.vector]:
+            return context.call("index create", name)
     return f'as it was built: lance.dataset("{uri}").create_index("{columns[0]}", ..., replace=True)'
 
 
