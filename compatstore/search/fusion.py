@@ -22,7 +22,7 @@ from compatstore.search.condition import joined
 from compatstore.search.execute import query_of_part, require_as_many, side_by_side
 from compatstore.search.parts import PartResult, search_part
 from compatstore.search.plan import Part, SearchPlan, part_of, plan_search
-from compatstore.search.threshold import DEEPER, DEEPEST, ListFactors, RankedLists, first_depth
+from compatstore.search.threshold import DEEPER, DEEPEST, NO_FACTORS, ListFactors, RankedLists, first_depth
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.doubts import Doubt, kept_cosines
@@ -209,7 +209,8 @@ def _of_queries(rows: ArrowTable, sure: BoolArray, asking: Positions) -> ArrowTa
 def _lists(
     snapshot: Snapshot, plan: FusionPlan, queries: Sequence[FloatArray], depth: int, doubt: Doubt | None, *, exact: bool
 ) -> list[RankedLists]:
-    """For each query what is nearest in each column, without its vectors; with sigma^2 where that is to count."""
+    """The lists of both columns for each query, without vectors; with sigma^2 if distances are shrunk by it."""
+    complete = depth if exact else 0  # a shorter list holds all of its column; an index may give fewer rows than it has
 
     def find(number: int) -> list[PartResult]:
         part = plan.parts[number]
@@ -217,41 +218,28 @@ def _lists(
         columns = [ADDRESS, *([plan.uncertainty] if plan.uncertainty and part is plan.target else [])]
         return search_part(snapshot, alone, queries[number], depth, plan.where, columns, exactly=True)
 
+    def joined(number: int, results: Sequence[PartResult]) -> RankedLists:
+        lists, ends, errors, factors = [], [], [], NO_FACTORS
+        for part, result, form in zip(plan.parts, results, queries, strict=True):
+            rows, distances = result.rows[ADDRESS].to_numpy(), result.rows["_distance"].to_numpy().astype(np.float64)
+            held = ~np.isnan(distances)  # what has no direction has no distance
+            # From Lance's squared distance, or 1 less a cosine or product, to that of `distances_to`.
+            added = float(np.square(form[number].astype(np.float64)).sum()) if part.metric == "l2" else 1.0
+            rounding = ROUNDING_OF_HALVES if part.columns.dtype == "float16" else ROUNDING
+            errors.append(rounding * (added + float(np.abs(distances[held]).max(initial=0.0))))
+            distances -= added
+            whole = len(rows) < complete or (complete and not held.all())
+            ends.append(np.inf if whole else float(distances[-1]) if len(rows) else -np.inf)
+            lists.append((rows[held].astype(np.int64), distances[held]))
+            if doubt is not None and part is plan.target:
+                sigma2 = to_floats(result.rows[str(plan.uncertainty)])[held]
+                factors = ListFactors(part.metric, *doubt.bounds(sigma2), rest=doubt.range)
+        first = 0 if exact else plan.candidates
+        return RankedLists.of(plan.fusion, lists, (ends[0], ends[1]), (errors[0], errors[1]), first, factors)
+
     searches = [side_by_side().submit(find, number) for number in range(len(plan.parts))]
     found = zip(*(search.result() for search in searches), strict=True)
-    complete = depth if exact else 0  # an index may give fewer rows than there are
-    first = 0 if exact else plan.candidates
-    return [
-        _joined(plan, results, [form[number] for form in queries], complete, first, doubt)
-        for number, results in enumerate(found)
-    ]
-
-
-def _joined(
-    plan: FusionPlan,
-    results: Sequence[PartResult],
-    queries: Sequence[FloatArray],
-    complete: int,
-    first: int,
-    doubt: Doubt | None,
-) -> RankedLists:
-    """Both lists of a query; one of fewer than `complete` rows holds all that can be found in its column."""
-    lists, ends, errors, factors = [], [], [], None
-    for part, result, query in zip(plan.parts, results, queries, strict=True):
-        rows, distances = result.rows[ADDRESS].to_numpy(), result.rows["_distance"].to_numpy().astype(np.float64)
-        held = ~np.isnan(distances)  # what has no direction has no distance
-        # From Lance's squared distance, or 1 less a cosine or product, to that of `distances_to`.
-        added = float(np.square(query.astype(np.float64)).sum()) if part.metric == "l2" else 1.0
-        rounding = ROUNDING_OF_HALVES if part.columns.dtype == "float16" else ROUNDING
-        errors.append(rounding * (added + float(np.abs(distances[held]).max(initial=0.0))))
-        distances -= added
-        whole = len(rows) < complete or (complete and not held.all())
-        ends.append(np.inf if whole else float(distances[-1]) if len(rows) else -np.inf)
-        lists.append((rows[held].astype(np.int64), distances[held]))
-        if doubt is not None and plan.uncertainty is not None and part is plan.target:
-            sigma2 = to_floats(result.rows[plan.uncertainty])[held]
-            factors = ListFactors(part.metric, *doubt.bounds(sigma2), rest=doubt.range)
-    return RankedLists.of(plan.fusion, lists, (ends[0], ends[1]), (errors[0], errors[1]), first, factors)
+    return [joined(number, results) for number, results in enumerate(found)]
 
 
 def _nearest(

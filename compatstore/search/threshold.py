@@ -43,6 +43,9 @@ class ListFactors(NamedTuple):
     rest: tuple[float, float]
 
 
+NO_FACTORS = ListFactors("dot", np.ones(1), np.ones(1), (1.0, 1.0))  # products as they are
+
+
 @dataclass(frozen=True, eq=False)
 class RankedLists:
     """What the lists of both versions say of n rows, to one query.
@@ -80,7 +83,7 @@ class RankedLists:
         ends: tuple[float, float],
         errors: tuple[float, float] = (0.0, 0.0),
         first: int = 0,
-        factors: ListFactors | None = None,
+        factors: ListFactors = NO_FACTORS,
     ) -> RankedLists:
         """Put the source's and the target's list together, each as rows and their distances, nearest first.
 
@@ -90,15 +93,13 @@ class RankedLists:
             ends: As of the class.
             errors: As of the class.
             first: Rows of each list that are near in any case.
-            factors: Where the fusion is by expected distances.
+            factors: Of the fusion by shrunk distances.
         """
         rows, places = np.unique(np.concatenate([held for held, _ in lists]), return_inverse=True)
         distances, near = np.full((2, len(rows)), np.nan), np.zeros(len(rows), bool)
         for number, part in enumerate(np.split(places, [len(lists[0][0])])):
             distances[number, part] = lists[number][1]
             near[part[:first]] = True
-        if factors is None:
-            return cls(fusion, rows, distances[0], distances[1], ends, errors, near, np.ones((2, len(rows))))
         known = np.repeat(np.array(factors.rest)[:, None], len(rows), axis=1)
         known[:, places[len(lists[0][0]) :]] = factors.least, factors.most
         return cls(fusion, rows, distances[0], distances[1], ends, errors, near, known, factors.rest, factors.metric)

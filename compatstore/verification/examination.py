@@ -28,7 +28,7 @@ from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.states import CUTOVER, READY, run_of
 from compatstore.verification.context import Diagnosis, Examination
 from compatstore.verification.plain_columns import open_plain
-from compatstore.verification.plain_vectors import NamedColumns, look_at_vectors
+from compatstore.verification.plain_vectors import look_at_vectors
 
 PACKAGE = "compatstore"
 FOR_DEVELOPERS = "dev"
@@ -199,12 +199,12 @@ def doctor(
         monitor.advance(1)
     if gallery is None:
         return Examination(diagnoses=tuple(diagnoses))
-    named = NamedColumns(vector=vector, id=id, source=source)
+    named = {"vector": vector, "id": id, "source": source}
     plain = open_plain(gallery, storage_options)
     if plain is not None:
         diagnoses += look_at_vectors(plain, named, progress)
     else:
-        if named != NamedColumns():
+        if any(named.values()):
             expected = "columns named of what is no gallery yet"
             raise InvalidInput(f"examine {gallery!s:.200}", expected=expected, found="a gallery, or nothing there")
         Monitor("place of the gallery", 0, progress).begin()

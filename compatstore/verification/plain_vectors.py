@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,15 +31,6 @@ from compatstore.versions import EmbeddingVersion
 MOST_DIGESTS = 4 << 20  # that are held; 32 MiB
 UNIT = 1e-3  # how far a length may be from 1
 NAMED = 5
-
-
-@dataclass(frozen=True, kw_only=True)
-class NamedColumns:
-    """Columns that a caller names; see `doctor`."""
-
-    vector: str | None = None
-    id: str | None = None
-    source: str | None = None
 
 
 @dataclass
@@ -144,16 +135,22 @@ class VectorTally:
 
 
 def look_at_vectors(
-    plain: PlainColumns, named: NamedColumns, progress: Callable[[Progress], None] | None = None
+    plain: PlainColumns, named: Mapping[str, str | None], progress: Callable[[Progress], None] | None = None
 ) -> Iterator[Diagnosis]:
     """Look at each column of vectors, at ids and sources, and say what an adoption would do.
+
+    Args:
+        plain: The vectors.
+        named: The columns "vector", "id" and "source" as the caller names them; see `doctor`.
+        progress: Called as rows are read and parts compared.
 
     Raises:
         InvalidInput: A column is named that is not there, or holds no lists of numbers.
     """
     schema = plain.schema
     _require_named(plain, named)
-    vectors = [named.vector] if named.vector else [f.name for f in schema if is_vectors(f.type)]
+    vector, key, source = named["vector"], named["id"] or first_id(schema), named["source"]
+    vectors = [vector] if vector else [f.name for f in schema if is_vectors(f.type)]
     widths = {name: getattr(schema.field(name).type, "list_size", None) for name in vectors}
     what = f"{plain.name}: {len(plain)} rows, no gallery yet; columns of vectors: "
     listed = ", ".join(f"{name} ({width or 'lists of any length'})" for name, width in widths.items())
@@ -162,26 +159,23 @@ def look_at_vectors(
         yield Diagnosis("vectors", "problem", f"{what}none of {', '.join(schema.names)}", fix)
         return
     yield Diagnosis("vectors", "ok", what + listed)
-    key = named.id or first_id(schema)
     for name in vectors:
         yield from _column(plain, name, key, progress, several=len(vectors) > 1)
-    if named.source is not None:
-        yield _sources(plain, named.source, progress)
+    if source is not None:
+        yield _sources(plain, source, progress)
     for name in vectors:
-        yield _adoption(plain, name, key, named.source)
+        yield _adoption(plain, name, key, source)
 
 
-def _require_named(plain: PlainColumns, named: NamedColumns) -> None:
-    for option in ("vector", "id", "source"):
-        name = getattr(named, option)
+def _require_named(plain: PlainColumns, named: Mapping[str, str | None]) -> None:
+    for option, name in named.items():
         if name is not None and name not in plain.schema.names:
             expected = f"{next_step.option(option)} of {', '.join(plain.schema.names)}"
             raise InvalidInput(f"examine {plain.name}", expected=expected, found=repr(name))
-    if named.vector is not None and not is_vectors(plain.schema.field(named.vector).type):
-        found = f"{named.vector!r} of type {plain.schema.field(named.vector).type}"
-        raise InvalidInput(
-            f"examine {plain.name}", expected=f"{next_step.option('vector')} of lists of numbers", found=found
-        )
+    vector = named["vector"]
+    if vector is not None and not is_vectors(kind := plain.schema.field(vector).type):
+        expected = f"{next_step.option('vector')} of lists of numbers"
+        raise InvalidInput(f"examine {plain.name}", expected=expected, found=f"{vector!r} of type {kind}")
 
 
 def _column(
