@@ -19,7 +19,7 @@ from compatstore.integrations.documents import Documents
 from compatstore.integrations.filter_languages import read_haystack
 from compatstore.integrations.models import FrameworkModel, identity_of, require_model
 from compatstore.integrations.serving import log, one_vector, serve
-from compatstore.search import FusionPlan
+from compatstore.search.fusion import FusionPlan
 from compatstore.versions import Metric
 
 try:

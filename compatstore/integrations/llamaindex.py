@@ -21,7 +21,7 @@ from compatstore.integrations.filter_languages import read_llamaindex
 from compatstore.integrations.filters import ID, AllOf, Condition, Term, apart
 from compatstore.integrations.models import Framework, FrameworkModel
 from compatstore.integrations.serving import ServedGallery, one_vector, query_vector, serve, write_rows
-from compatstore.search import FusionPlan
+from compatstore.search.fusion import FusionPlan
 from compatstore.versions import Metric
 
 try:

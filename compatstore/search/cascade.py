@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -116,6 +116,9 @@ class CascadePlan:
         )
 
 
+QueryPlan: TypeAlias = SearchPlan | FusionPlan | CascadePlan
+
+
 def plan_cascade(
     catalog: Catalog,
     registry: Registry,
@@ -124,7 +127,7 @@ def plan_cascade(
     version: str | None,
     where: str | Sequence[str] | None,
     cascade: Cascade,
-) -> CascadePlan | SearchPlan | FusionPlan:
+) -> QueryPlan:
     """Plan a cascade; read-only.
 
     If the upgrade is over (retired, rolled back, aborted), it is the search without one: nothing can be written back

@@ -89,8 +89,6 @@ def is_vectors(query: Any, dim: int) -> bool:
 # where half of the neighbours belong to it, and wherever the other part's rows are the nearer ones.
 FETCHED = 2
 
-COMPUTED = ("_distance", "_version", "_origin", "_query")  # columns of a result that no table has
-
 
 def execute(
     catalog: Catalog, snapshot: Snapshot, plan: SearchPlan, queries: Mapping[str, FloatArray], columns: Sequence[str]
