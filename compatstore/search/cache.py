@@ -203,14 +203,12 @@ class Cache:
         if where is None and not exact and len(state.held) == 1 and state.held[0].in_graph:
             rows = state.held[0]
             distances, places = rows.graph.search(query_as_compared(self._catalog, rows.reader, queries), k)
-            return FoundRows(None, places, distances)
+            return FoundRows(np.zeros_like(places), places, distances)
         among = rows_among(state, None if where is None else joined(where, f"search {self._version}"))
         found = []
         for rows, counted in zip(state.held, among, strict=True):
             form = query_as_compared(self._catalog, rows.reader, queries)
             found.append(rows.search(form, k, counted, exact=exact))
-        if len(found) == 1:
-            return FoundRows(None, places=found[0][1], distances=found[0][0])
         return merge_parts(found, state.plan, k)
 
     # ---- following the table

@@ -58,18 +58,18 @@ class FoundRows(NamedTuple):
     """What was found: places of rows, by query.
 
     Attributes:
-        parts: (q, k) int64, the part that each row is of; None where there is only one.
+        parts: (q, k) int64, the part that each row is of.
         places: (q, k) int64, their places in it.
         distances: (q, k) float32.
     """
 
-    parts: RowNumbers | None
+    parts: RowNumbers
     places: RowNumbers
     distances: FloatArray
 
     def take(self, state: CacheState, name: str) -> Any:
         """An array of `CachedRows`, of the rows that were found: (q, k)."""
-        if self.parts is None:
+        if len(state.held) == 1:
             return getattr(state.held[0], name)[self.places]
         arrays = [getattr(rows, name) for rows in state.held]
         taken = np.empty(self.places.shape, arrays[0].dtype)
@@ -104,7 +104,8 @@ def by_shrunk_distance(catalog: Catalog, state: CacheState, found: FoundRows, qu
     metric = rows.reader.part.metric
     distances = shrink_cached(catalog, metric, found.distances, origins, rows.sigma2[places], queries)
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-    return FoundRows(None, np.take_along_axis(places, order, axis=1), np.take_along_axis(distances, order, axis=1))
+    nearest = np.take_along_axis(places, order, axis=1)
+    return FoundRows(found.parts[:, :k], nearest, np.take_along_axis(distances, order, axis=1))
 
 
 def rows_among(state: CacheState, condition: str | None) -> tuple[Among, ...]:
@@ -143,12 +144,7 @@ def as_table(state: CacheState, found: FoundRows, columns: Sequence[str] | None)
 
 def _names(state: CacheState, found: FoundRows) -> tuple[ArrowArray, ArrowArray]:
     """Versions and origins of the n rows that were found: two arrays of n texts."""
-    held, n = state.held, found.places.size
-    codes = found.take(state, "origins").ravel()
-    if found.parts is None:
-        names = held[0].reader.names
-        return pa.repeat(held[0].reader.part.version, n), _texts(names, codes)
-    parts = found.parts.ravel()
+    held, parts, codes = state.held, found.parts.ravel(), found.take(state, "origins").ravel()
     versions = _texts([rows.reader.part.version for rows in held], parts)
     starts = np.cumsum([0, *(len(rows.reader.names) for rows in held)])
     return versions, _texts([name for rows in held for name in rows.reader.names], codes + starts[parts])

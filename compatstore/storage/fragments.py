@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from compatstore import next_step
-from compatstore.arrays import ArrowArray, ArrowBatch, ArrowSchema, ArrowTable
+from compatstore.arrays import ArrowArray, ArrowBatch, ArrowTable
 from compatstore.errors import StorageError
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.failures import lost_race, require_whole
@@ -182,8 +182,12 @@ def write_columns(
         StorageError: The batches do not hold exactly the fragment's physical rows, or the disk is full.
     """
     name = name or new_file()
-    path = store.location.child("data", name)
-    rows = _write_file(store, snapshot, path, pa.schema(columns.fields), batches)
+    schema, version, rows = pa.schema(columns.fields), snapshot.data_storage_version, 0
+    path, options = store.location.child("data", name), store.location.options
+    with LanceFileWriter(path, schema, version=version, storage_options=options) as writer:
+        for arrays in batches:
+            writer.write_batch(pa.record_batch([arrays[column] for column in schema.names], schema=schema))
+            rows += len(arrays[columns.vector])
     require_whole(store.location, f"data/{name}")
     if rows != fragment.rows:
         raise StorageError(
@@ -193,10 +197,9 @@ def write_columns(
             fix=f"Nothing was committed; give {next_step.same()} again.",
         )
     ids = field_ids(snapshot)
-    major, minor = (int(part) for part in snapshot.data_storage_version.split("."))
+    major, minor = (int(part) for part in version.split("."))
     size = Files(store.location, "data").size(name)
-    names = columns.names
-    file = DataFile(name, [ids[n] for n in names], list(range(len(names))), major, minor, size)
+    file = DataFile(name, [ids[n] for n in schema.names], list(range(len(schema))), major, minor, size)
     return WrittenColumns(fragment, name, file, snapshot.version)
 
 
@@ -273,15 +276,3 @@ def only_lost_rows(snapshot: Snapshot, before: Fragment) -> bool:
     """Whether others did no more to a fragment than to delete rows, so that what was written for it is still good."""
     now = find_fragment(snapshot, before.id)
     return now is not None and now.files == before.files
-
-
-def _write_file(
-    store: Store, snapshot: Snapshot, path: str, schema: ArrowSchema, batches: Iterable[dict[str, ArrowArray]]
-) -> int:
-    rows, version, options = 0, snapshot.data_storage_version, store.location.options
-    with LanceFileWriter(path, schema, version=version, storage_options=options) as writer:
-        for arrays in batches:
-            batch = pa.record_batch([arrays[name] for name in schema.names], schema=schema)
-            writer.write_batch(batch)
-            rows += batch.num_rows
-    return rows

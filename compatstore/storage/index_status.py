@@ -7,7 +7,6 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from compatstore.storage.columns import VersionColumns
 from compatstore.storage.indexes import SearchSettings, VectorIndex, fragments_outside, indexes_on
 from compatstore.storage.moves import addresses
 from compatstore.storage.nearest import HAMMING
@@ -69,7 +68,8 @@ def index_status(store: Store, version: str, snapshot: Snapshot | None = None) -
     statistics = snapshot.stats.index_stats(found.name)
     parts: list[dict[str, Any]] = statistics["indices"]
     first = parts[0] if parts else {}
-    outside = _vectors_outside(snapshot, found, columns)
+    fragments = [fragment.id for fragment in fragments_outside(snapshot, found)]
+    outside = len(addresses(snapshot, columns.present, fragments)) if fragments else 0
     return IndexStatus(
         version=version,
         kind=str(statistics["index_type"]),
@@ -106,11 +106,6 @@ def compared_share(parts: list[dict[str, Any]], settings: SearchSettings | None)
     if settings is None or settings.nprobes is None or not rows:
         return None
     return min(1.0, settings.nprobes * sum(size * size for size in sizes) / rows**2)
-
-
-def _vectors_outside(snapshot: Snapshot, index: Any, columns: VersionColumns) -> int:
-    outside = [fragment.id for fragment in fragments_outside(snapshot, index)]
-    return len(addresses(snapshot, columns.present, outside)) if outside else 0
 
 
 def _share_since(index: Any, statistics: dict[str, Any], measured_at: str) -> float:

@@ -32,6 +32,7 @@ from compatstore.storage.columns import VersionColumns
 from compatstore.storage.index_status import IndexStatus, compared_share, index_status
 from compatstore.storage.indexes import NEIGHBOURS, Report, SearchSettings, VectorIndex, names_on, silent, update_index
 from compatstore.storage.nearest import find_nearest
+from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry, edit, edit_version, read
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
@@ -91,7 +92,7 @@ def refresh_index(store: Store, version: str, report: Report = silent, *, always
         NotFound: The gallery keeps no vectors of that version.
         InvalidInput: It has no index.
     """
-    before = index_status(store, version)
+    before, registry = index_status(store, version), read(store.snapshot(), store.location.uri)
     if not before.kind:
         raise InvalidInput(
             f"refresh the index of {version}",
@@ -99,7 +100,7 @@ def refresh_index(store: Store, version: str, report: Report = silent, *, always
             found="none",
             fix=f"Build one: {next_step.call('index create', version)}",
         )
-    column = read(store.snapshot(), store.location.uri).columns(version).vector
+    record, column = registry.record(version), registry.columns(version).vector
     if before.unindexed_rows:
         report("add rows")
         update_index(store, names_on(store, column))
@@ -107,19 +108,17 @@ def refresh_index(store: Store, version: str, report: Report = silent, *, always
     if not always and status.changed <= CHANGED:
         return RefreshedIndex(added=before.unindexed_rows, retrained="", status=status)
     report("measure recall")
-    why, index = _why_train(store, status), indexes.describe(store, column)
+    why, index = _why_train(store, record, status), indexes.describe(store, column)
     if why and index is not None and status.indexed_rows >= indexes.MINIMUM_ROWS:
-        cells = read(store.snapshot(), store.location.uri).record(version).cells
-        build_index(store, version, replace(index, num_partitions=cells or index.num_partitions), report)
+        build_index(store, version, replace(index, num_partitions=record.cells or index.num_partitions), report)
     else:
         why = ""
         measure_index(store, version, report)
     return RefreshedIndex(added=before.unindexed_rows, retrained=why, status=index_status(store, version))
 
 
-def _why_train(store: Store, status: IndexStatus) -> str:
-    """Why an index is to be trained again, "" where it is not."""
-    record = read(store.snapshot(), store.location.uri).record(status.version)
+def _why_train(store: Store, record: VersionRecord, status: IndexStatus) -> str:
+    """The reason to train an index again; "" for none."""
     if record.cells is not None and JOINED * status.cells <= record.cells:
         return f"its {record.cells} cells were joined to {status.cells}"
     compared = record.compared

@@ -197,7 +197,8 @@ class Staging:
             none = np.full((len(input_hash), side_dim), np.nan, np.float32)
             columns.append(to_vectors(none if side is None else side, side_dim, "float32"))
         with storage_errors(f"stage {len(input_hash)} vectors beside {self._location.name}"):
-            self._commit(checked(pa.table(columns, schema=self._schema)))
+            rows = pa.table(columns, schema=self._schema)
+            self._commit(rows.append_column(self._stored.field(CHECK), pa.array(_digests(rows), pa.uint64())))
         return len(ids)
 
     def _commit(self, table: ArrowTable) -> None:
@@ -315,13 +316,8 @@ def staged_version(name: str) -> str | None:
 CHECK = "check"
 
 
-def checked(rows: ArrowTable) -> ArrowTable:
-    """Staged rows (`id`, `input_hash`, `vector`, perhaps `side`) with their digests in a column."""
-    return rows.append_column(pa.field(CHECK, pa.uint64()), pa.array(_digests(rows), pa.uint64()))
-
-
 def require_unchanged(rows: ArrowTable, address: str) -> ArrowTable:
-    """Rows that were read, once each is what `checked` was given.
+    """Rows that were read, once each has the digest that `Staging.store` wrote.
 
     Args:
         rows: An Arrow table.

@@ -165,13 +165,26 @@ def optimize(
         raise InvalidInput(
             f"{VERB} {GALLERY}", expected=f"a grace from 0 to {LONGEST_GRACE:,.0f} seconds", found=f"{grace:g}"
         )
-    whole = adopted or not catalog.registry().adopted
-    seconds = grace if grace is not None else GRACE_ADOPTED if catalog.registry().adopted else GRACE_SECONDS
+    of_app = catalog.registry().adopted
+    whole, age = adopted or not of_app, ABANDONED_ADOPTED if of_app else ABANDONED
+    seconds = grace if grace is not None else GRACE_ADOPTED if of_app else GRACE_SECONDS
     if dry_run:
-        return _look(catalog, whole, seconds)
-    require_alone(catalog.store)
-    with hold_lease(catalog, GALLERY, VERB) as work:
-        return _carry_out(work.catalog, whole, seconds)
+        before, after, dropped, unneeded, lost = _look(catalog, whole, seconds, age)
+    else:
+        require_alone(catalog.store)
+        with hold_lease(catalog, GALLERY, VERB) as work:
+            before, after, dropped, unneeded, lost = _carry_out(work.catalog, whole, seconds, age)
+    also = next_step.option("adopted", True)
+    return Optimized(
+        before=before,
+        after=after,
+        dropped=dropped,
+        leftovers=tuple(file.path for file in unneeded),
+        orphans=len(lost),
+        tags=tuple(catalog.store.tags()),
+        left_alone="" if whole else f"the table is an app's; with {also} it is optimised too",
+        dry_run=dry_run,
+    )
 
 
 def require_alone(store: Store) -> None:
@@ -198,12 +211,16 @@ def measure(store: Store) -> Size:
     )
 
 
-def _look(catalog: Catalog, whole: bool, grace: float) -> Optimized:
+# Size before and after; columns, files beside the table and files of the table that went.
+Upkeep = tuple[Size, Size, tuple[str, ...], list[Stored], list[Stored]]
+
+
+def _look(catalog: Catalog, whole: bool, grace: float, age: timedelta) -> Upkeep:
     """What there is to do; read-only."""
-    store, registry = catalog.store, catalog.registry()
-    before, table = measure(store), store.snapshot()
-    unneeded = leftovers(catalog, all_files(store), _age(catalog))
-    lost = orphans(store, _age(catalog)) if whole else []
+    store, before = catalog.store, measure(catalog.store)
+    table, dropped = store.snapshot(), catalog.registry().droppable(store.schema.names)
+    unneeded = leftovers(catalog, all_files(store), age)
+    lost = orphans(store, age) if whole else []
     gone = [*unneeded, *lost]
     after = replace(before, files=before.files - len(gone), bytes=before.bytes - sum(file.bytes for file in gone))
     if whole:
@@ -217,27 +234,10 @@ def _look(catalog: Catalog, whole: bool, grace: float) -> Optimized:
             files=after.files - freed.files,
             bytes=after.bytes - freed.bytes,
         )
-    return Optimized(
-        before=before,
-        after=after,
-        dropped=registry.droppable(table.schema.names),
-        leftovers=tuple(file.path for file in unneeded),
-        orphans=len(lost),
-        tags=tuple(store.tags()),
-        left_alone=_why_not(whole),
-        dry_run=True,
-    )
+    return before, after, dropped, unneeded, lost
 
 
-def _why_not(whole: bool) -> str:
-    return "" if whole else f"the table is an app's; with {next_step.option('adopted', True)} it is optimised too"
-
-
-def _age(catalog: Catalog) -> timedelta:
-    return ABANDONED_ADOPTED if catalog.registry().adopted else ABANDONED
-
-
-def _carry_out(catalog: Catalog, whole: bool, grace: float) -> Optimized:
+def _carry_out(catalog: Catalog, whole: bool, grace: float, age: timedelta) -> Upkeep:
     """Do all that is left to do; each step leaves the gallery whole, so it can end after any of them."""
     store, before = catalog.store, measure(catalog.store)
     dropped = registry_module.drop_unused(store)
@@ -245,25 +245,16 @@ def _carry_out(catalog: Catalog, whole: bool, grace: float) -> Optimized:
     if whole:
         merge_deltas(store)
         _merge_all(store)
-        if grace <= 60.0:  # whoever reads the version before the last merge has the time of grace
+        if grace <= 60.0:  # a reader of the version before the last merge has the time of grace
             time.sleep(grace)
         require_alone(store)
         drop_older(store, timedelta(seconds=grace))
-        lost = orphans(store, _age(catalog))
+        lost = orphans(store, age)
         remove(store, lost)
-    unneeded = leftovers(catalog, all_files(store), _age(catalog))
+    unneeded = leftovers(catalog, all_files(store), age)
     remove(store, unneeded)
     LeaseTable(store.location).tidy()
-    return Optimized(
-        before=before,
-        after=measure(store),
-        dropped=dropped,
-        leftovers=tuple(file.path for file in unneeded),
-        orphans=len(lost),
-        tags=tuple(store.tags()),
-        left_alone=_why_not(whole),
-        dry_run=False,
-    )
+    return before, measure(store), dropped, unneeded, lost
 
 
 def _merge_all(store: Store) -> None:

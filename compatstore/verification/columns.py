@@ -351,21 +351,17 @@ def check_vectors(context: CheckContext) -> Iterator[Observation]:
     for record, columns in context.sound:
         try:
             encoder = context.catalog.encoder(record.name)
-        except Incompatible as error:  # code that is not trusted
+            found = None if encoder is None else compare(context.snapshot, context.registry, columns, encoder)
+        except (Incompatible, InvalidInput) as error:  # code that is not trusted; no item that can be embedded again
             yield "note", f"{record.name}: {error}", error.fix
             continue
-        if encoder is None:
+        if found is None:
             what = f"{record.name} has no encoder here; its vectors were not compared with its model"
             model = next_step.either(
                 shell=f"--encoder {record.name}=ENCODER",
                 python=f"Gallery.open(..., encoders={{'{record.name}': ...}})",
             )
             yield "note", what, f"Name its model: {model}, and give {next_step.same()} again."
-            continue
-        try:
-            found = compare(context.snapshot, context.registry, columns, encoder)
-        except InvalidInput as error:  # no item that can be embedded again
-            yield "note", f"{record.name}: {error}", error.fix
             continue
         if found.same < found.items:
             others = f"{found.items - found.same} of {found.items} items of {record.name}"
