@@ -49,7 +49,7 @@ def complete(
         sources: Arrow array of the n `source` values that the rows will have, or None.
         unembedded: What happens to rows for which there is neither a vector nor a way to embed; "keep" leaves them
             without a vector.
-        upsert: Whether rows are replaced: a native vector of a version that the caller did not give stays where the
+        upsert: True if rows are replaced: a native vector of a version that the caller did not give stays where the
             `source` value stays.
 
     Returns:
@@ -151,7 +151,7 @@ def _transform(
 
 
 def _given_values(items: Items, record: VersionRecord) -> VersionValues:
-    """What the user gave, as it will be stored; vectors that no search could find are refused."""
+    """Given vectors as they will be stored; vectors that no search could find are refused."""
     values = VersionValues.absent(len(items), record.dim)
     if record.name in items.vectors:
         matrix, valid = items.vectors[record.name]
@@ -217,7 +217,7 @@ def _embed_side(
 
 
 def encoder_inputs(encoder: Encoder, ids: ArrowArray, sources: ArrowArray | None) -> list[Any] | None:
-    """What an encoder reads of n rows: their ids, or their sources; None when it needs sources and there are none."""
+    """Inputs of an encoder for n rows: their ids, or their sources; None if it needs sources and there are none."""
     if encoder.reads == "id":
         return list(ids.to_pylist())
     return None if sources is None else list(sources.to_pylist())

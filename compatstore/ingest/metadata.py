@@ -142,7 +142,7 @@ def new_columns(store: Store) -> Iterator[Callable[[Sequence[ArrowField]], None]
     try:
         yield make
     except BaseException:
-        with suppress(CompatStoreError, OSError, ValueError, RuntimeError):  # what went wrong first is what is told
+        with suppress(CompatStoreError, OSError, ValueError, RuntimeError):  # the first error is reported
             there = [name for name in made if name in store.schema.names]
             store.drop_columns([n for n in there if not store.count(f"{column(n)} IS NOT NULL")])
         raise

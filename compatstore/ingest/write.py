@@ -27,7 +27,7 @@ from compatstore.upkeep.optimize import tend
 
 @dataclass(frozen=True)
 class Added:
-    """What an `add` did.
+    """The result of an `add`.
 
     Attributes:
         rows: Items written.

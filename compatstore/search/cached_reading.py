@@ -84,7 +84,7 @@ class Reader:
         return " AND ".join(filter(None, (self.part.columns.present, self.part.condition)))
 
     def kept(self) -> tuple[Part, str]:
-        """What decides whether rows that were read for one plan serve another one."""
+        """Rows that were read for one plan serve another plan with an equal value."""
         return replace(self.part, settings=type(self.part.settings)(), calibration=None), self.id_column
 
     def read(self, snapshot: Snapshot, fragments: Sequence[int]) -> Iterator[Rows]:
@@ -161,7 +161,7 @@ def id_bytes(column: ArrowArray) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class CacheSize:
-    """What a cache takes in memory.
+    """The memory of a cache.
 
     Attributes:
         rows: Items.
@@ -194,7 +194,7 @@ class CacheSize:
 
 
 def cache_size(catalog: Catalog, version: str) -> CacheSize:
-    """What a cache of a version would take; reads the ids of the items, no vectors.
+    """The memory that a cache of a version needs; reads the ids of the items, no vectors.
 
     Raises:
         NotFound: There is no such version, or nothing to search with its queries.
@@ -209,7 +209,7 @@ def cache_size(catalog: Catalog, version: str) -> CacheSize:
 
 
 def size_of(reader: Reader, snapshot: Snapshot) -> CacheSize:
-    """What the rows of one part would take."""
+    """The memory that the rows of one part need."""
     rows = ids = 0
     for batch in snapshot.to_batches(columns=[reader.id_column], filter=reader.condition):
         rows, ids = rows + batch.num_rows, ids + id_bytes(batch[reader.id_column])

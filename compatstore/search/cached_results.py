@@ -1,4 +1,4 @@
-"""What a search of a cache reads and gives: the rows of one table version, and the Arrow table that is made of them."""
+"""Input and output of a cache's search: the rows of one table version, and the Arrow table made of them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class CacheState:
 
 
 class FoundRows(NamedTuple):
-    """What was found: places of rows, by query.
+    """Results of a search: places of rows, by query.
 
     Attributes:
         parts: (q, k) int64, the part that each row is of.

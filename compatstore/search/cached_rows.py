@@ -109,7 +109,7 @@ class CachedRows:
 
     @cached_property
     def in_graph(self) -> bool:
-        """Whether all rows count and are in the graph: then it answers alone."""
+        """True if all rows count and are in the graph: then it answers alone."""
         return len(self.tail) == 0 and self.everything.graph is None
 
     def at(self, wanted: Digests) -> Among:

@@ -66,7 +66,7 @@ class Cascade:
 
 @dataclass(frozen=True)
 class CascadePlan:
-    """How a query is answered by a cascade.
+    """The plan of a cascade.
 
     Attributes:
         k: Results wanted.

@@ -78,7 +78,7 @@ def as_queries(catalog: Catalog, registry: Registry, version: str, query: Any) -
 
 
 def is_vectors(query: Any, dim: int) -> bool:
-    """Whether a query is vectors of `dim` values; an array of two dimensions that are not (q, dim) may be an image."""
+    """True if a query is vectors of `dim` values; an array of two dimensions that are not (q, dim) may be an image."""
     shape = getattr(query, "shape", None)
     if not isinstance(shape, tuple):
         return isinstance(query, list | tuple)

@@ -41,7 +41,7 @@ ROUNDING, ROUNDING_OF_HALVES = 1e-5, 1e-3  # of Lance's distances, at the most; 
 
 @dataclass(frozen=True)
 class FusionPlan:
-    """How a query in two versions is answered from both columns.
+    """The plan of a search with a query in two versions, from both columns.
 
     Attributes:
         k: Results wanted.

@@ -104,7 +104,7 @@ def refused_condition(asked: str, where: str | None) -> Iterator[None]:
 
 
 def _result(table: ArrowTable, part: Part, k: int, columns: Sequence[str], *, exactly: bool) -> PartResult:
-    """What Lance returned for one query, as the part's own rows."""
+    """The part's own rows of a result of Lance for one query."""
     excluded_column = part.excluded_column
     if part.calibration is not None:  # mapped distances ascend as the distances did, rounded to float32 as well
         mapped = part.calibration.apply(table["_distance"].to_numpy().astype(np.float64))

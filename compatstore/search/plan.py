@@ -58,13 +58,13 @@ class Part:
 
     @property
     def index(self) -> str:
-        """How the index is used, as the end of a sentence; "" where that is left to Lance."""
+        """Settings of the index, as the end of a sentence; "" for those of Lance."""
         return f"; index: {self.settings}" if self.settings.options else ""
 
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """How a query in one version's space is answered.
+    """The plan of a search with a query in one version's space.
 
     Attributes:
         version: Version that the query belongs to.

@@ -1,4 +1,4 @@
-"""How a query is served: by one version, or by both versions of an upgrade as one."""
+"""Query routing: single-version or fused search."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def require_fingerprints(
 
 
 def way_of(plan: SearchPlan | FusionPlan) -> Literal["fused", "merged", "target"]:
-    """How a plan searches the upgrade to its version."""
+    """The way in which a plan searches the upgrade to its version."""
     if isinstance(plan, FusionPlan):
         return "fused"
     return "merged" if len(plan.parts) > 1 else "target"
@@ -182,8 +182,8 @@ def _run_as_one(
         name: Version of the query.
         query: The query, or a mapping that has it alone.
         fused: True if both versions are asked for.
-        named: Whether it is such a mapping.
-        decides: Whether what was chosen decides, as the search names no version.
+        named: True if it is such a mapping.
+        decides: True if what was chosen decides, as the search names no version.
 
     Raises:
         UpgradeError: Both are asked for, and no fusion was chosen.
@@ -235,19 +235,19 @@ def _fused_run(registry: Registry, name: str) -> RunRecord | None:
 
 
 def _chosen(registry: Registry, run: RunRecord) -> Fusion | Merge | None:
-    """How queries of both versions are answered: by a fusion, or without a hop by a merge; None without a choice."""
+    """The fusion of both versions, or the merge of an upgrade without a hop; None if none was chosen."""
     merge = registry.merge_of(run.target)
     return registry.fusion_of(run.target) or (merge if merge is not None and not merge.bridge else None)
 
 
 def _as_one(registry: Registry, run: RunRecord) -> bool:
-    """Whether searches that do not name a way ask both versions."""
+    """True if searches that do not name a way use both versions."""
     chosen = _chosen(registry, run)
     return chosen.worth if isinstance(chosen, Merge) else registry.fusion_served(run.target) is not None
 
 
 def _both_embed(catalog: Catalog, run: RunRecord) -> bool:
-    """Whether this program can embed a source by both versions of an upgrade."""
+    """True if this program can embed a source by both versions of an upgrade."""
     with suppress(Incompatible):
         return all(catalog.encoder(name) is not None for name in (run.source, run.target))
     return False

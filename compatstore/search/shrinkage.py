@@ -97,7 +97,7 @@ def shrink_cached(
 
 
 def _added_by(queries: FloatArray, metric: str) -> Doubles:
-    """What a query adds to the distances of `measure` in those of Lance: (q, dim) float32 -> (q,) float64."""
+    """Difference of Lance's distances to those of `measure`: (q, dim) float32 queries -> (q,) float64."""
     if metric != "l2":
         return np.ones(len(queries))
     lengths: Doubles = np.square(queries.astype(np.float64)).sum(axis=1)

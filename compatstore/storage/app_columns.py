@@ -17,7 +17,7 @@ import pyarrow as pa
 from compatstore import next_step
 from compatstore.arrays import ArrowSchema, ArrowTable, ArrowType
 from compatstore.errors import InvalidInput, TableChanged
-from compatstore.storage.failures import is_failure, told
+from compatstore.storage.failures import is_failure, text_of
 from compatstore.storage.location import Location
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot, lance
@@ -68,7 +68,7 @@ def require_storable(columns: ArrowTable, asked: str) -> None:
             raise InvalidInput(
                 asked,
                 expected="metadata of types that Lance can keep",
-                found=f"column {name!r} of type {one.schema[0].type}: {told(error)}",
+                found=f"column {name!r} of type {one.schema[0].type}: {text_of(error)}",
                 fix="Convert the column, to text for one, or leave it out.",
             ) from error
 
@@ -155,7 +155,7 @@ def refuse_distance(names: Sequence[str], location: Location) -> None:
 
 
 def renaming(name: str, location: Location) -> str:
-    """How to give a column of an app's a name that a gallery can read: a command where Lance can address the column."""
+    """The fix for the name of an app's column: a command that renames it."""
     plain = "".join(character for character in name if character.isalnum() or character == "_").strip("_") or "column"
     change = f'{{"path": "{name}", "name": "{plain}"}}'
     return f'Give it another name: lance.dataset("{location.uri}").alter_columns({change})'
@@ -164,7 +164,7 @@ def renaming(name: str, location: Location) -> str:
 def way_out(
     misfit: Misfit, others: Sequence[Misfit], registry: Registry, snapshot: Snapshot, location: Location
 ) -> str:
-    """What to do about a column that is gone: give it its name back, make it again, or restore the table."""
+    """The fix for a column that is gone: rename it back, make it again, or restore the table."""
     uri = location.uri
     if registry.adopted and overwritten_at(registry, snapshot) is not None:
         return f"The app has overwritten the table. Adopt it again, as it is now: {next_step.adopting(uri, again=True)}"
@@ -238,7 +238,7 @@ def _type_of(schema: ArrowSchema, name: str) -> ArrowType | None:
 
 
 def _same_type(found: ArrowType, expected: ArrowType) -> bool:
-    """Whether two Arrow types hold the same; the name of a list's item field does not count."""
+    """True if two Arrow types hold the same; the name of a list's item field does not count."""
     if type(found) is not type(expected):
         return False
     found, expected = stored_type(found), stored_type(expected)

@@ -311,7 +311,7 @@ class Catalog:
         return known[record.name]
 
     def _of_version(self, record: VersionRecord, encoder: Encoder, *, side: bool) -> Encoder:
-        """The encoder, if it is the version's; one whose model nobody has named is known by its vectors."""
+        """The encoder, if it is the version's; one without a named model is recognised by its vectors."""
         if side or not record.is_nameless or record.columns is None:
             return _require_model(record, encoder, side=side)
         if encoder.dim == record.dim and encoder.fingerprint not in (record.encoder_model, *self._recognised):
@@ -321,13 +321,13 @@ class Catalog:
         return _require_model(record, encoder, side=False, model=encoder.fingerprint)
 
     def can_embed(self, name: str) -> bool:
-        """Whether a version has an encoder, here or by its spec; nothing is built, and no code trusted."""
+        """True if a version has an encoder, here or by its spec; nothing is built, and no code trusted."""
         record = self.recorded().record(name)
         at_hand = self._at_hand(record.base_model or record.model)
         return bool(record.encoder or name in self._encoders or at_hand is not None)
 
     def can_ask_both(self, source: str, target: str) -> bool:
-        """Whether a search can ask two versions: by their encoders, or by vectors that the app makes of both itself.
+        """True if a search can ask two versions: by their encoders, or by vectors that the app makes of both itself.
 
         An app hands over vectors where not even the target's encoder reads what a search is given. An encoder that
         cannot be built here, as its code is not trusted, is taken for one that reads texts or images.
@@ -340,7 +340,7 @@ class Catalog:
         return False
 
     def give_encoder(self, name: str, encoder: Encoder) -> None:
-        """Store an encoder for a version that has none and whose model nobody has named.
+        """Store an encoder for a version that has none, and no named model.
 
         Raises:
             Incompatible: It gives other vectors than the version's.

@@ -2,8 +2,8 @@
 
 A LanceDB app whose search does not name a vector column must go on finding its own. LanceDB's Python library looks for
 plain fixed-size lists; so what an upgrade adds is stored as tensors. Its clients in Rust and TypeScript take tensors
-for lists and tell columns by their dimension; so beside an app's columns a vector is stored with zeros behind it where
-the column would have the width of another: neither l2, cosine nor dot changes.
+for lists and distinguish columns by their dimension; so beside an app's columns a vector is stored with zeros behind it
+where the column would have the width of another: neither l2, cosine nor dot changes.
 
 Apps that own an adopted table change items through plain LanceDB, which knows nothing of our columns: a new source
 vector can stand beside a target vector that was made from the previous one. Each target vector therefore carries a
@@ -122,7 +122,7 @@ BYTES_BESIDE_VECTOR = 8 + 4 + 12  # input hash, uncertainty, and origin with its
 
 @dataclass(frozen=True)
 class VersionColumns:
-    """Where the table keeps one embedding version.
+    """The columns of one embedding version.
 
     Args:
         vector: Column of the vectors.
@@ -137,7 +137,7 @@ class VersionColumns:
         side_dim: Values of the side-information, or None.
         side_dtype: "float32", or "bits": eight values to a byte.
         side_width: Values stored for float32 side-information: as many as `side_dim`, None, or more with zeros behind.
-        tensor: Whether vectors and float32 side-information are stored as tensors, as an upgrade adds them, in place of
+        tensor: True if vectors and float32 side-information are stored as tensors, as an upgrade adds them, in place of
             lists.
     """
 
@@ -248,7 +248,7 @@ class VersionColumns:
         return f"`{self.origin}` <> '{NATIVE}'" if self.origin else "FALSE"
 
     def origins(self, table: ArrowTable | ArrowBatch) -> ArrowArray:
-        """How each row's vector came about; an adopted column's vectors are all native."""
+        """The origin of each row's vector; vectors of an adopted column are all native."""
         return pa.repeat(NATIVE, table.num_rows) if self.origin is None else table[self.origin]
 
     @property
@@ -265,7 +265,7 @@ class VersionColumns:
 
         Args:
             table: The columns.
-            origins: Whether they hold the origin too; else it is left as of native vectors.
+            origins: True if they hold the origin too; else it is left as of native vectors.
         """
         return replace(self, origin=self.origin if origins else None, uncertainty=None, input_hash=None).decode(table)
 

@@ -44,7 +44,7 @@ class Piece:
         id: Its number.
         rows: Live rows.
         deleted: Deleted rows that its files still hold.
-        dropped: Whether its files still hold a column that was dropped.
+        dropped: True if its files still hold a column that was dropped.
     """
 
     id: int
@@ -192,7 +192,7 @@ MOST = 2 * KEPT
 
 @dataclass(frozen=True)
 class Freed:
-    """What went, or would go.
+    """Removed versions and files, or those to remove.
 
     Attributes:
         versions: Table versions.

@@ -66,7 +66,7 @@ def adopt_table(
 ) -> Store:
     """Make an existing table a gallery: an entry in its metadata, nothing else.
 
-    Where nobody names a model or an encoder, the embedding function that LanceDB's metadata name for the column is the
+    By default, the embedding function that LanceDB's metadata name for the column is the
     model, and the column that it embeds is the source.
 
     Its ids get no index: with one, a merge of the app's that names fewer columns than the table has would rewrite
@@ -104,7 +104,7 @@ def adoptable(
     """Make all checks of an adoption; read-only. See `adopt_table` for what it raises.
 
     Returns:
-        record: Of the version, with the model that LanceDB's metadata name, where nobody named another.
+        record: Of the version, with the model that LanceDB's metadata name, if no other is named.
         id_type: "string" or "int64".
         source: Column to re-embed from, or None.
     """
@@ -215,7 +215,7 @@ def _require_ids(store: Store, id_column: str, asked: str) -> str:
 
 
 def _texts_of(column: str, kind: Any) -> str:
-    """How to give a table ids that are texts."""
+    """The fix for ids of another type: a column of texts."""
     is_bytes = any(
         check(kind) for check in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
     )

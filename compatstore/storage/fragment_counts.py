@@ -57,7 +57,7 @@ class FragmentCounts:
             question: What was asked.
             fragment: As it was when it was read.
             count: Of its live rows.
-            whatever_is_deleted: Whether the count stays the same when rows are deleted, or come back.
+            whatever_is_deleted: True if the count stays the same when rows are deleted, or come back.
         """
         deleted = WHATEVER_IS_DELETED if whatever_is_deleted else fragment.deleted
         self._counts.setdefault(question, {})[str(fragment.id)] = (_digest(fragment), deleted, count)

@@ -49,11 +49,11 @@ class Fragment:
     deleted: str = ""
 
     def only_gained(self, before: Fragment, file: str) -> bool:
-        """Whether this fragment has the files of an earlier state and one more: a write of data adds files."""
+        """True if this fragment has the files of an earlier state and one more: a write of data adds files."""
         return self._paths - {file} <= before._paths
 
     def holds(self, file: str) -> bool:
-        """Whether values of this fragment are in a data file."""
+        """True if values of this fragment are in a data file."""
         return file in self._paths
 
     @property
@@ -273,6 +273,6 @@ def commit_columns(store: Store, written: Sequence[WrittenColumns]) -> None:
 
 
 def only_lost_rows(snapshot: Snapshot, before: Fragment) -> bool:
-    """Whether others did no more to a fragment than to delete rows, so that what was written for it is still good."""
+    """True if others have only deleted rows of a fragment: a file that was written for it is still good."""
     now = find_fragment(snapshot, before.id)
     return now is not None and now.files == before.files

@@ -1,4 +1,4 @@
-"""What is known of a version's index: its kind and size, the rows that it holds, and what was measured of it."""
+"""The state of a version's index: its kind and size, the rows that it holds, and its measured recall."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def index_status(store: Store, version: str, snapshot: Snapshot | None = None) -
 
 
 def compared_share(parts: list[dict[str, Any]], settings: SearchSettings | None) -> float | None:
-    """Share of the indexed vectors in the cells that a search reads, about; None where nobody says how many it reads.
+    """Share of the indexed vectors in the cells that a search reads, about; None if their number is not set.
 
     A query lies where items lie, so its own cell is one of s of n vectors with probability s / n, and holds
     sum s^2 / n vectors on average. The other cells that are read are taken to be as full.

@@ -35,7 +35,7 @@ Report = Callable[[str], None]  # called with the name of a stage that begins; w
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
 class SearchSettings:
-    """How a search uses the index of a version: what more it reads, to find more of the nearest.
+    """Settings of a search in an index: the more it reads, the more of the nearest it finds.
 
     Args:
         nprobes: Cells of the index whose rows are compared, >= 1; None for Lance's choice.
@@ -123,7 +123,7 @@ def require_enough(store: Store, column: str) -> None:
 
 
 def silent(stage: str) -> None:
-    """A report to nobody."""
+    """Report nothing."""
 
 
 def cells_for(rows: int, *, quantised: bool) -> int:
@@ -285,7 +285,7 @@ def names_on(store: Store, column: str) -> list[str]:
 
 
 def deltas_to_merge(rows: Sequence[int], new: int) -> int:
-    """How many of the last deltas are merged with the new rows: those no larger than all rows that follow them.
+    """The number of last deltas to merge with the new rows: those no larger than all rows that follow them.
 
     Args:
         rows: Rows of each delta, oldest first, as in (800, 200, 100).

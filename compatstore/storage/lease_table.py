@@ -1,4 +1,4 @@
-"""A few short records beside the table, changed by compare-and-swap: who works, and who asks them to stop.
+"""A few short records beside the table, changed by compare-and-swap: leases of workers, and requests to stop.
 
 They are configuration keys of a tiny Lance table of their own, so they work wherever Lance commits are atomic, object
 stores too. They are not in the gallery's table, because a worker renews its record every few seconds, and each time
@@ -133,7 +133,7 @@ class Records:
                 "read who works on the gallery",
                 expected="records that managers of upgrades wrote",
                 found=str(error),
-                fix=f"Remove them when nobody is at work: rm -r {shlex.quote(self.address)}",
+                fix=f"Remove them when no worker is active: rm -r {shlex.quote(self.address)}",
             ) from error
 
 

@@ -42,7 +42,7 @@ class Move:
 
     @property
     def rows(self) -> int:
-        """How many rows they are."""
+        """The number of rows."""
         return sum(len(offsets) for offsets in self.offsets.values())
 
 
@@ -129,7 +129,7 @@ _BATCH_ROWS = 8192
 
 @dataclass(frozen=True)
 class ChangedFragments:
-    """How the fragments of one table version differ from those of an earlier one, by their numbers.
+    """The differences between the fragments of two table versions, by their numbers.
 
     Attributes:
         left: Fragments whose rows, as they were read, count no more.

@@ -38,7 +38,7 @@ def find_nearest(
         queries: (q, dim) float32; of a column of bits their signs count.
         columns: Columns to return, `_distance` among them where it is wanted.
         condition: SQL condition that the rows fulfil, or None.
-        with_row_id: Whether to return `_rowid` too.
+        with_row_id: True if to return `_rowid` too.
 
     Returns:
         q Arrow tables, nearest row first.

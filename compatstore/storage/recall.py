@@ -46,7 +46,7 @@ CHANGED = 0.05  # of the rows: a change of less cannot lower the recall by more
 
 @dataclass(frozen=True, kw_only=True)
 class RefreshedIndex:
-    """What a refresh did.
+    """The result of a refresh.
 
     Attributes:
         added: Vectors that came into the index.
@@ -86,7 +86,7 @@ def refresh_index(store: Store, version: str, report: Report = silent, *, always
         store: The table.
         version: The version.
         report: Called as a stage begins; what it raises ends the call, and what is done by then stays.
-        always: Whether to measure where few vectors came since the last measurement too.
+        always: True if to measure where few vectors came since the last measurement too.
 
     Raises:
         NotFound: The gallery keeps no vectors of that version.
@@ -132,7 +132,7 @@ def _why_train(store: Store, record: VersionRecord, status: IndexStatus) -> str:
 
 QUERIES = 200
 GOAL = 0.97  # of the sample, so that 0.95 holds beyond it: 2,000 neighbours have a standard error of 0.004
-APART = 0.005  # recalls of two such samples that differ by less are not told apart
+APART = 0.005  # recalls of two such samples that differ by less count as equal
 REFINES = (None, 2, 5, 10, 20, 50, 100)
 SEED = 0
 FEWEST_CELLS = 4  # with 1 or 2 cells builds were seen that gave items 0.975 and queries from outside 0.946
@@ -140,7 +140,7 @@ FEWEST_CELLS = 4  # with 1 or 2 cells builds were seen that gave items 0.975 and
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredRecall:
-    """What an index finds.
+    """The recall of an index.
 
     Attributes:
         settings: The cheapest of the grid that reach the goal, or else the best.
@@ -183,7 +183,7 @@ def measure_index(store: Store, version: str, report: Report = silent) -> Measur
 
 
 def recall_now(store: Store, version: str) -> float | None:
-    """What a version's index finds by now with the settings that were chosen; read-only.
+    """Measure the present recall of a version's index with its settings; read-only.
 
     Returns:
         Share of the 10 nearest neighbours, in [0, 1]; None where no settings were chosen, or there are fewer than two
@@ -271,7 +271,7 @@ def _cells_to_search(cells: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found for an item: rows that are not the item itself, nearest first, and their distances."""
+    """The neighbours of an item, nearest first without the item itself, and their distances."""
 
     rows: tuple[int, ...]
     distances: tuple[float, ...]
@@ -284,11 +284,11 @@ class Found:
         return cls(tuple(row for row, _ in others), tuple(distance for _, distance in others))
 
     def hits(self, truth: Found, *, ties: bool) -> int:
-        """How many of these are among the nearest.
+        """The number of these that are among the nearest.
 
         Args:
             truth: What exact search finds.
-            ties: Whether another row that is as near as one of the nearest counts as one: of bits many are.
+            ties: True if another row that is as near as one of the nearest counts as one: of bits many are.
         """
         if not ties:
             return len(set(self.rows) & set(truth.rows))

@@ -138,7 +138,7 @@ class Registry:
 
     @property
     def contradictions(self) -> list[str]:
-        """What cannot be together, though each record can be read."""
+        """Contradictions between records."""
         wrong, active = [], self.versions.get(self.active)
         if active is None or active.columns is None:
             why = "is not registered" if active is None else "has no columns"
@@ -151,7 +151,7 @@ class Registry:
 
     @property
     def adopted(self) -> bool:
-        """Whether the table is an app's that was adopted; it stays the app's when the adopted version is retired."""
+        """True if the table is an app's that was adopted; it stays the app's when the adopted version is retired."""
         return any(record.adopted for record in self.versions.values())
 
     def unused(self, names: Sequence[str]) -> tuple[str, ...]:
@@ -185,7 +185,7 @@ class Registry:
         return replace(self, serving={**self.serving, serving.target: serving})
 
     def fusion_of(self, target: str) -> Fusion | None:
-        """How both versions of an open upgrade are searched as one; None where nothing was chosen for it."""
+        """The fusion of an open upgrade; None if none was chosen for it."""
         run, serving = self.runs.get(target), self.serving.get(target)
         if run is None or serving is None or not run.open or serving.began != run.identity:
             return None
@@ -209,7 +209,7 @@ class Registry:
         return replace(self, merging={**self.merging, merging.target: merging})
 
     def merge_of(self, target: str) -> Merge | None:
-        """How the two parts of an open upgrade are merged; None where nothing was chosen for them as they are."""
+        """The merge of the two parts of an open upgrade; None if none was chosen for them as they are."""
         run, merging = self.runs.get(target), self.merging.get(target)
         if run is None or merging is None or not run.open or run.path or merging.began != run.identity:
             return None
@@ -247,7 +247,7 @@ class Registry:
 
 
 def _new_version(name: str) -> str:
-    """How a version that is not registered comes to be."""
+    """The fix for a version that is not registered."""
     version = next_step.made("EmbeddingVersion", name, dim=next_step.DIM)
     register = f"register it: {next_step.call('register', version)}"
     upgrade = next_step.call("upgrade", name, encoder=next_step.ENCODER_IN_SHELL)
@@ -392,7 +392,7 @@ def bridge_to(registry: Registry, version: str) -> ArtifactRecord | None:
 
 
 def comparable(registry: Registry, bridge: ArtifactRecord) -> bool:
-    """Whether distances of rows of both versions can be ranked together.
+    """True if distances of rows of both versions can be ranked together.
 
     With Identity both are in one space. With Prefix a source row is as near as the first values of the query are to
     it, and a native row as near as the whole query: these compare where all of them have unit length, by themselves or

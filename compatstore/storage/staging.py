@@ -150,7 +150,7 @@ class Staging:
 
     @classmethod
     def of(cls, store: Store, registry: Registry, version: str, run: RunRecord | None) -> Staging:
-        """That of a version, under the lease that the table is written under.
+        """The staged natives of a version, under the lease that the table is written under.
 
         Args:
             store: The gallery's table.
@@ -268,7 +268,7 @@ class Staging:
         return len(set(files) - {file.path for fragment in table.get_fragments() for file in fragment.data_files()})
 
     def counts(self, name: str) -> bool:
-        """Whether the rows of a staging table count: not where its writer had lost the lease."""
+        """True if the rows of a staging table count; False if its writer had lost the lease."""
         return name in self._files.names(self._since)
 
     def tables(self) -> list[str]:
@@ -340,7 +340,7 @@ def require_unchanged(rows: ArrowTable, address: str) -> ArrowTable:
 
 
 def removal(address: str) -> str:
-    """How to be rid of staged rows that are damaged."""
+    """The fix for damaged staged rows."""
     return f"Remove them, and `upgrade` embeds these items again: rm -r {shlex.quote(address)}"
 
 

@@ -1,4 +1,4 @@
-"""How the vectors of a version are stored and compared: as Arrow columns, and which of them a search can find."""
+"""Storage of vectors as Arrow columns, their comparison, and the vectors that a search can find."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ LENGTH_TOLERANCE = 0.01  # of unit length: models in half precision and endpoint
 
 @dataclass(frozen=True)
 class VectorForm:
-    """How vectors are stored and compared.
+    """Storage and comparison of vectors.
 
     Args:
         dtype: "float32", "float16" or "bits".
         metric: "l2", "cosine" or "dot".
-        normalised: Whether all have unit length, as the version says; whatever ranks them relies on it.
+        normalised: True if all have unit length, as the version says; whatever ranks them relies on it.
     """
 
     dtype: DType
@@ -37,12 +37,12 @@ class VectorForm:
 
     @classmethod
     def of(cls, record: VersionRecord) -> VectorForm:
-        """That of a version; an adopted column has the type that its app gave it."""
+        """The form of a version's vectors; an adopted column has the type that its app gave it."""
         dtype = record.dtype if record.columns is None else record.columns.dtype
         return cls(dtype, record.metric, record.normalised)
 
     def stored(self, vectors: FloatArray) -> FloatArray:
-        """What is read back where vectors are written: (n, dim) float32; infinite where the type cannot hold a value.
+        """Vectors as they are read back: (n, dim) float32; infinite where the type cannot hold a value.
 
         Of bits that is -1 and 1, and what is not finite stays so.
 

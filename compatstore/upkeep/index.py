@@ -25,7 +25,7 @@ from compatstore.upkeep.optimize import tend
 
 @dataclass(frozen=True, kw_only=True)
 class DroppedIndex:
-    """What a drop did.
+    """The result of a drop.
 
     Attributes:
         version: The version.
@@ -78,7 +78,7 @@ class ManagedIndex:
         Raises:
             NotFound: The gallery keeps no vectors of that version.
             InvalidInput: There are too few vectors, the kind is unknown, or vectors cannot be divided into such parts.
-            LeaseHeld: Somebody else works on this index.
+            LeaseHeld: Another worker holds this index.
             Interrupted: `should_stop` said so.
 
         Examples:
@@ -97,7 +97,7 @@ class ManagedIndex:
         return index_status(store, record.name)
 
     def status(self) -> IndexStatus:
-        """What is known of it; read-only.
+        """The state of the index; read-only.
 
         Raises:
             NotFound: The gallery keeps no vectors of that version.
@@ -127,7 +127,7 @@ class ManagedIndex:
         Raises:
             NotFound: The gallery keeps no vectors of that version.
             InvalidInput: It has no index.
-            LeaseHeld: Somebody else works on this index.
+            LeaseHeld: Another worker holds this index.
             Interrupted: `should_stop` said so.
 
         Examples:
@@ -154,7 +154,7 @@ class ManagedIndex:
         Raises:
             NotFound: The gallery keeps no vectors of that version.
             UpgradeError: The column is an app's, and `adopted` is false.
-            LeaseHeld: Somebody works on this index.
+            LeaseHeld: A worker holds this index.
 
         Examples:
             >>> gallery.maintenance.index("v1").drop().dropped

@@ -70,12 +70,12 @@ def tend(catalog: Catalog, *, count: bool = False) -> None:
         ids.refresh_index(store, registry.id_column)
         take_in_late_rows(catalog, more_than=UNINDEXED_ROWS)
         look = count or merged or store.snapshot().version % LOOK_EVERY == 0
-        if look and not somebody_works(store):
+        if look and not has_active_lease(store):
             compaction.drop_all_but_the_latest(store)
 
 
-def somebody_works(store: Store) -> bool:
-    """Whether somebody holds a lease, and has not been silent for too long."""
+def has_active_lease(store: Store) -> bool:
+    """True if a worker holds a lease and renews it."""
     try:
         leases = leases_in(LeaseTable(store.location).read())
     except StorageError:  # a record that cannot be read may be anybody's
@@ -86,7 +86,7 @@ def somebody_works(store: Store) -> bool:
 def _merge_small(catalog: Catalog) -> int:
     """Merge fragments where that pays; returns by how many the number of fragments fell."""
     store = catalog.store
-    if not _worth_merging(groups(store.snapshot())) or somebody_works(store):
+    if not _worth_merging(groups(store.snapshot())) or has_active_lease(store):
         return 0
     table = store.writer()
     return sum(merge(store, table, chosen) for chosen in _worth_merging(groups(table)))
@@ -108,14 +108,14 @@ def _chosen(group: Group) -> tuple[Piece, ...]:
 GALLERY, VERB = "the gallery", "optimize"
 GRACE_SECONDS = 5.0
 LONGEST_GRACE = 100 * 365 * 86_400.0
-GRACE_ADOPTED = 7 * 86_400.0  # as LanceDB's own; its handles stay on a version until they are told
+GRACE_ADOPTED = 7 * 86_400.0  # as LanceDB's own; its handles stay on a version until they are moved on
 ABANDONED = timedelta(hours=1)  # no write of ours takes as long between a file and its commit
 ABANDONED_ADOPTED = timedelta(days=7)  # as Lance has it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How large a gallery is on its disk.
+    """Size of a gallery on its disk.
 
     Attributes:
         fragments: Fragments of the table.
@@ -134,7 +134,7 @@ class Size:
 
 @dataclass(frozen=True, kw_only=True)
 class Optimized:
-    """What an optimisation did, or would do.
+    """The result of an optimisation, or of a dry run.
 
     Attributes:
         before: The gallery as it was.
@@ -144,7 +144,7 @@ class Optimized:
         orphans: Files of the table that no version of it named.
         tags: Tags whose table versions are kept.
         left_alone: Why the table itself was not touched, "" where it was.
-        dry_run: Whether nothing was done.
+        dry_run: True if nothing was done.
     """
 
     before: Size
@@ -188,10 +188,10 @@ def optimize(
 
 
 def require_alone(store: Store) -> None:
-    """Refuse where somebody else works on the gallery.
+    """Refuse while another worker holds a lease on the gallery.
 
     Raises:
-        LeaseHeld: Somebody does; the error says who, and how to follow or stop them.
+        LeaseHeld: One does; the error names it, and how to follow or stop it.
     """
     for lease in leases_in(LeaseTable(store.location).read()):
         if lease.works and lease.target != GALLERY:
@@ -199,7 +199,7 @@ def require_alone(store: Store) -> None:
 
 
 def measure(store: Store) -> Size:
-    """How large a gallery is now."""
+    """The present size of a gallery."""
     table, leases = store.snapshot(), f"{FOLDER}/{LEASES}/"
     files = [file for file in all_files(store) if not file.path.startswith(leases)]
     return Size(
@@ -216,7 +216,7 @@ Upkeep = tuple[Size, Size, tuple[str, ...], list[Stored], list[Stored]]
 
 
 def _look(catalog: Catalog, whole: bool, grace: float, age: timedelta) -> Upkeep:
-    """What there is to do; read-only."""
+    """Plan an optimisation; read-only."""
     store, before = catalog.store, measure(catalog.store)
     table, dropped = store.snapshot(), catalog.registry().droppable(store.schema.names)
     unneeded = leftovers(catalog, all_files(store), age)
@@ -280,7 +280,7 @@ def leftovers(catalog: Catalog, files: list[Stored], age: timedelta) -> list[Sto
         age: How long ago blobs were written at least; one that is younger may be linked in a moment.
 
     Raises:
-        CorruptArtifact: A page of the history is gone, so that nobody knows which files are pages.
+        CorruptArtifact: A page of the history is gone, so it is unknown which files are pages.
     """
     registry, before = catalog.registry(), datetime.now(UTC) - age
     needed = {digest for state in (registry, *_pinned(catalog)) for digest in referenced(state, catalog.blobs)}

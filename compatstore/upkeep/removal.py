@@ -66,7 +66,7 @@ def unlink(catalog: Catalog, artifact: str) -> str:
 
 
 def _uses_of_version(registry: Registry, name: str) -> Iterator[tuple[str, str]]:
-    """What uses a version, each with how to end it."""
+    """Uses of a version, each with the command that ends it."""
     if registry.active == name:
         yield (
             f"{name} is what searches use",
@@ -89,7 +89,7 @@ def _uses_of_version(registry: Registry, name: str) -> Iterator[tuple[str, str]]
 
 
 def _uses_of_artifact(catalog: Catalog, registry: Registry, record: ArtifactRecord) -> Iterator[tuple[str, str]]:
-    """What uses an artifact, each with how to end it."""
+    """Uses of an artifact, each with the command that ends it."""
     for run in registry.runs.values():
         if run.open and record.id in (*run.path, run.given):
             yield f"the upgrade to {run.target} applies it", f"End it first: {next_step.call('retire', run.source)}"

@@ -9,7 +9,7 @@ from compatstore import next_step
 from compatstore.errors import CompatStoreError, NotFound
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.failures import answering, is_failure, of_orphans, told
+from compatstore.storage.failures import answering, is_failure, of_orphans, text_of
 from compatstore.storage.location import Location
 from compatstore.storage.registry import last_readable
 from compatstore.storage.store import Store, newest_manifest
@@ -48,7 +48,7 @@ def verify(catalog: Catalog, *, embed: bool = False) -> Verification:
 
     Args:
         catalog: The gallery.
-        embed: Whether a few items of each version are embedded again too, and compared with what is stored.
+        embed: True if a few items of each version are embedded again too, and compared with what is stored.
 
     Whatever is wrong becomes a finding; also a check that cannot be carried out, because a file is gone or unreadable.
     Where others wrote meanwhile, checks that found something wrong are made again of the latest version: files beside
@@ -95,13 +95,13 @@ def verify_at(location: Location) -> Verification:
 
 
 def _unopened(location: Location, error: CompatStoreError) -> Verification:
-    """What can be said of a table that does not open, or has a registry that cannot be read."""
+    """The one finding of a table that does not open, or has a registry that cannot be read."""
     finding = Finding(check="registry", severity="error", what=str(error), repair=_way_back(location) or error.fix)
     return Verification(gallery=location.uri, table_version=0, rows=0, checks=("registry",), findings=(finding,))
 
 
 def _way_back(location: Location) -> str:
-    """How to get the last registry that can be read, of this table version or one before it; "" where there is none."""
+    """The way back to the last registry that can be read, of this table version or an earlier one; "" for none."""
     try:
         with answering("open", location):
             store = Store.open(location)
@@ -127,7 +127,7 @@ def _carry_out(name: str, check: Check, context: CheckContext) -> Iterator[Findi
         kind, repair = f"{type(error).__name__}: ", ""
         if isinstance(error, CompatStoreError):
             kind, repair = "", error.fix
-        what = f"the check could not be carried out: {kind}{told(error)}"
+        what = f"the check could not be carried out: {kind}{text_of(error)}"
         if of_orphans(error):
             what = "an index is on a column that is gone, and Lance reads the table by no condition"
             repair = f"Any call drops it: {next_step.call('status')}"

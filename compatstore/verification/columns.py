@@ -42,7 +42,7 @@ def check_overwritten(context: CheckContext) -> Iterator[Observation]:
     version = overwritten_at(registry, context.snapshot) if registry.adopted else None
     if version is not None:
         after = f"the table was overwritten in version {version}, after it was adopted"
-        what = f"{after}: nothing tells of which model its vectors are"
+        what = f"{after}: the model of its vectors is unknown"
         yield "error", what, f"Adopt it again, as it is now: {next_step.adopting(uri, again=True)}"
 
 
@@ -58,7 +58,7 @@ def check_unused_columns(context: CheckContext) -> Iterator[Observation]:
 
 
 def _unused(context: CheckContext) -> tuple[str, ...]:
-    """Columns of ours that no version has, without those that somebody who works now is about to record."""
+    """Columns of ours that no version has, without those that an active worker is about to record."""
     names = context.snapshot.schema.names
     unused = context.registry.unused(names)
     held = unused and any(lease.held for lease in leases_in(LeaseTable(context.catalog.store.location).read()))
@@ -107,7 +107,7 @@ def _repeated_digests(context: CheckContext, part: int, parts: int) -> Digests:
     return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
 
 
-KEPT = 100  # distinct origins that are told apart; a sound gallery has a few
+KEPT = 100  # distinct origins that are counted; a sound gallery has a few
 
 
 def check_origins(context: CheckContext) -> Iterator[Observation]:
@@ -133,7 +133,7 @@ def _count(context: CheckContext, column: str) -> Counter[str]:
 
 
 def _objection(context: CheckContext, version: str, origin: str) -> str:
-    """What is wrong with an origin; "" where nothing is."""
+    """The fault of an origin; "" for none."""
     if origin == NATIVE:
         return ""
     chain = []
@@ -305,7 +305,7 @@ FLAWS = (
 
 
 def check_rows(context: CheckContext) -> Iterator[Observation]:
-    """What the table keeps of every item in every live version fits together."""
+    """The columns of every item in every live version fit together."""
     sound = {record.name: columns for record, columns in context.sound}
     for record, columns in context.sound:
         base = sound.get(record.input_version or "")

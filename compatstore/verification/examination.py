@@ -72,7 +72,7 @@ def optional_libraries() -> Iterator[Diagnosis]:
 
 
 def _requirements(extra: str) -> list[Requirement]:
-    """What the package needs, or what an extra adds to that."""
+    """Requirements of the package, or those that an extra adds."""
     found = []
     for requirement in map(Requirement, metadata.requires(PACKAGE) or []):
         marker = requirement.marker
@@ -118,7 +118,7 @@ def memory() -> Iterator[Diagnosis]:
     """A hop and a backfill have room."""
     available = _available_memory()
     if available is None:
-        yield Diagnosis("memory", "ok", "cannot be told on this system")
+        yield Diagnosis("memory", "ok", "unknown on this system")
         return
     what = f"{available / 2**30:.1f} GiB free"
     if available < MEMORY_NEEDED:

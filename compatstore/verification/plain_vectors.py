@@ -35,7 +35,7 @@ NAMED = 5
 
 @dataclass
 class VectorTally:
-    """What was counted in one column of vectors.
+    """Counts of one column of vectors.
 
     Attributes:
         rows: All rows.
@@ -186,7 +186,7 @@ def _column(
     *,
     several: bool,
 ) -> Iterator[Diagnosis]:
-    """What is wrong with one column."""
+    """Flaws of one column."""
     draw = np.random.default_rng(0).choice(len(plain), min(SAMPLE, len(plain)), replace=False)
     tally = VectorTally(sampled=np.sort(draw))
     keys = list[object]()
@@ -255,7 +255,7 @@ def _two_models(
     if not found.found:
         return Diagnosis(topic, "ok", f"no sign of them in {len(rows)} distinct vectors")
     what = (
-        f"a part of {found.share:.0%} of {name} is told from the rest by its spectrum: {found.told_apart:.1%} of rows "
+        f"a part of {found.share:.0%} of {name} differs from the rest by its spectrum: {found.told_apart:.1%} of rows "
         f"whose neighbours were not learned from, {TOLD_APART:.0%} are a sign of another model"
     )
     part = places[found.part][:NAMED]
@@ -279,7 +279,7 @@ def _sources(plain: PlainColumns, source: str, progress: Callable[[Progress], No
 
 
 def _adoption(plain: PlainColumns, vector: str, key: str | None, source: str | None) -> Diagnosis:
-    """What `adopt` would do, by the very checks that it makes."""
+    """The outcome of `adopt`, by its own checks."""
     topic, schema = "adoption", plain.schema
     dim = getattr(schema.field(vector).type, "list_size", 1)
     if plain.store is None:

@@ -12,7 +12,7 @@ from compatstore.artifacts import Artifact
 from compatstore.errors import CompatStoreError, CorruptArtifact, StorageError, first_offenders
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import read_head
-from compatstore.storage.failures import ends_whole, is_failure, told
+from compatstore.storage.failures import ends_whole, is_failure, text_of
 from compatstore.storage.files import FOLDER, Files, is_blob
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import ledger_of
@@ -82,7 +82,7 @@ def check_tags(context: CheckContext) -> Iterator[Observation]:
 
 
 def _tagging(context: CheckContext) -> str:
-    """How to tag the active version."""
+    """The command that tags the active version."""
     active, store = context.registry.active, context.catalog.store
     if context.run(active) is not None:
         return context.call("cutover", active)
@@ -120,7 +120,7 @@ def _staging(context: CheckContext, version: str) -> Staging:
 
 
 def _waiting(context: CheckContext, version: str) -> Iterator[Observation]:
-    """Whether natives of a version wait, and for what."""
+    """Staged natives of a version, and what they wait for."""
     rows = len(_staging(context, version))
     use, drop = context.call("upgrade", version), context.call("retire", version)
     if rows and context.run(version) is not None:
@@ -131,16 +131,16 @@ def _waiting(context: CheckContext, version: str) -> Iterator[Observation]:
 
 
 def _why(error: BaseException) -> str:
-    """What is wrong with what could not be read; anything but a failure to read it goes on."""
+    """The text of a failure to read; any other exception is raised again."""
     if isinstance(error, CompatStoreError):
         return error.found
     if not is_failure(error):
         raise error
-    return told(error)
+    return text_of(error)
 
 
 def check_accounts(context: CheckContext) -> Iterator[Observation]:
-    """What an upgrade has spent, and could not embed, can be read."""
+    """The ledger of each upgrade can be read."""
     for run in context.registry.runs.values():
         try:
             ledger_of(context.catalog, context.registry, run).load()
@@ -149,7 +149,7 @@ def check_accounts(context: CheckContext) -> Iterator[Observation]:
 
 
 def check_leases(context: CheckContext) -> Iterator[Observation]:
-    """Who works on the gallery, and who asks them to stop, can be read."""
+    """Leases of workers and requests to stop can be read."""
     location = context.catalog.store.location
     try:
         records = LeaseTable(location).read()
@@ -160,7 +160,7 @@ def check_leases(context: CheckContext) -> Iterator[Observation]:
         why = _why(error)
     if why:
         path = shlex.quote(location.child(FOLDER, "leases.lance"))
-        yield "error", f"who works cannot be read: {why}", f"Remove it when nobody is at work: rm -r {path}"
+        yield "error", f"leases of workers cannot be read: {why}", f"Remove them when no worker is active: rm -r {path}"
 
 
 def check_data_files(context: CheckContext) -> Iterator[Observation]:
@@ -195,7 +195,7 @@ def check_index_files(context: CheckContext) -> Iterator[Observation]:
 
 
 def _building(context: CheckContext, columns: list[str]) -> str:
-    """How to build the index on a column again."""
+    """The command that builds the index on a column again."""
     uri, registry = context.catalog.store.location.uri, context.registry
     if columns == [registry.id_column]:
         return f'lance.dataset("{uri}").create_scalar_index("{columns[0]}", "BTREE", replace=True)'
