@@ -19,7 +19,7 @@ from compatstore.arrays import ArrowSchema, ArrowTable, ArrowType
 from compatstore.errors import InvalidInput, TableChanged
 from compatstore.storage.failures import is_failure, text_of
 from compatstore.storage.location import Location
-from compatstore.storage.registry import Registry
+from compatstore.storage.registry import Registry, id_type_of
 from compatstore.storage.snapshot import Snapshot, lance
 from compatstore.storage.vector_form import stored_type
 
@@ -76,7 +76,6 @@ def require_storable(columns: ArrowTable, asked: str) -> None:
 DISTANCE = "_distance"
 TRANSACTIONS_LOOKED_AT = 1_000
 VERSIONS_LOOKED_AT = 200  # earlier table versions, to find what a column is called now
-_IDS = {"string": (pa.types.is_string, pa.types.is_large_string), "int64": (pa.types.is_integer,)}
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def misfits(registry: Registry, schema: ArrowSchema) -> tuple[Misfit, ...]:
 
 def _of_items(registry: Registry, schema: ArrowSchema) -> Iterator[Misfit]:
     found = _type_of(schema, registry.id_column)
-    if found is None or not any(fits(found) for fits in _IDS[registry.id_type]):
+    if found is None or id_type_of(found) != registry.id_type:
         yield Misfit(registry.id_column, None, registry.id_type, found)
     if registry.source_column is not None and _type_of(schema, registry.source_column) is None:
         yield Misfit(registry.source_column, None, "any type", None)

@@ -20,7 +20,7 @@ from compatstore.storage.lancedb_functions import LANCEDB, function_of, with_fun
 from compatstore.storage.location import Location
 from compatstore.storage.probe import require_conditional_writes
 from compatstore.storage.records import VersionRecord
-from compatstore.storage.registry import ID_TYPES, KEY, Registry, start
+from compatstore.storage.registry import ID_TYPES, KEY, Registry, id_type_of, start
 from compatstore.storage.store import PRIMARY_KEY, Store
 from compatstore.storage.vector_form import VectorForm, to_matrix
 from compatstore.versions import DType, EmbeddingVersion, require_usable_name
@@ -66,8 +66,8 @@ def adopt_table(
 ) -> Store:
     """Make an existing table a gallery: an entry in its metadata, nothing else.
 
-    By default, the embedding function that LanceDB's metadata name for the column is the
-    model, and the column that it embeds is the source.
+    By default, the embedding function that LanceDB's metadata name for the column is the model, and the column that it
+    embeds is the source.
 
     Its ids get no index: with one, a merge of the app's that names fewer columns than the table has would rewrite
     whole fragments and take them out of the app's vector index.
@@ -194,11 +194,8 @@ def _adopted_columns(store: Store, version: EmbeddingVersion, vector: str, asked
 
 def _require_ids(store: Store, id_column: str, asked: str) -> str:
     kind = _require_column(store, id_column, asked)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        id_type = "string"
-    elif pa.types.is_integer(kind):
-        id_type = "int64"
-    else:
+    id_type = id_type_of(kind)
+    if id_type is None:
         raise InvalidInput(
             asked,
             expected=f"column {id_column!r} of text or whole numbers",

@@ -42,6 +42,13 @@ KEY = "compatstore.registry"
 ID_TYPES: Mapping[str, ArrowType] = {"string": pa.string(), "int64": pa.int64()}
 
 
+def id_type_of(kind: ArrowType) -> str | None:
+    """The type of ids of an Arrow type, a key of `ID_TYPES`; None if ids have no such type."""
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "string"
+    return "int64" if pa.types.is_integer(kind) else None
+
+
 @dataclass(frozen=True)
 class Registry:
     """All that the table knows about itself, as of one commit.

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -18,12 +16,13 @@ from pyarrow.dataset import Dataset, InMemoryDataset, dataset
 from compatstore import next_step
 from compatstore.arrays import ArrowBatch, ArrowSchema, ArrowType
 from compatstore.boundary import foreign
+from compatstore.data_files import is_list, read_columns, readable
 from compatstore.errors import CompatStoreError, InvalidInput
 from compatstore.paths import is_file
 from compatstore.storage.create import require_new
 from compatstore.storage.lancedb_functions import function_of
 from compatstore.storage.location import Location, locate
-from compatstore.storage.registry import KEY
+from compatstore.storage.registry import KEY, id_type_of
 from compatstore.storage.store import Store, storage_errors
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.verification.context import BATCH_ROWS
@@ -65,7 +64,7 @@ class PlainColumns:
         monitor.begin()
         settings = {"batch_size": BATCH_ROWS, "batch_readahead": 2, "fragment_readahead": 1}
         reading = f"read {', '.join(columns)} of {self.name}"
-        with _readable(self.name) if self.store is None else storage_errors(reading):
+        with readable(Path(self.name), reading) if self.store is None else storage_errors(reading):
             for batch in self.rows.to_batches(columns=list(columns), **settings):
                 yield batch
                 monitor.advance(batch.num_rows)
@@ -84,7 +83,7 @@ def open_plain(gallery: object, storage_options: dict[str, str] | None) -> Plain
     if isinstance(gallery, np.ndarray) or hasattr(gallery, "detach"):
         return _of_arrays("the array", {MATRIX: _array(gallery)})
     if isinstance(gallery, str | os.PathLike) and Path(gallery).suffix in FORMATS and is_file(gallery):
-        with _readable(str(gallery)):
+        with readable(Path(gallery), f"examine {gallery}"):
             return _of_file(Path(gallery))
     try:
         store = Store.open(locate(gallery, storage_options))
@@ -97,22 +96,7 @@ def open_plain(gallery: object, storage_options: dict[str, str] | None) -> Plain
 def _of_file(path: Path) -> PlainColumns:
     if FORMATS[path.suffix]:
         return PlainColumns(name=str(path), rows=dataset(path, format=FORMATS[path.suffix]))
-    loaded = np.load(path, allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
-        return _of_arrays(str(path), {MATRIX: loaded})
-    with loaded:
-        return _of_arrays(str(path), {name: loaded[name] for name in loaded.files})
-
-
-@contextmanager
-def _readable(name: str) -> Iterator[None]:
-    """Raise `InvalidInput` for a file that a library cannot read."""
-    try:
-        yield
-    except CompatStoreError:
-        raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:  # Arrow's errors are ValueErrors
-        raise InvalidInput(f"examine {name}", expected="a readable file", found=f"{error!s:.200}") from error
+    return _of_arrays(str(path), read_columns(path, f"examine {path}")[0])
 
 
 def _array(values: object) -> npt.NDArray[np.generic]:
@@ -180,7 +164,8 @@ def usual_columns(
     vector = vector or _only_vectors(schema, asked, location.name)
     id = id or _usual_id(schema, asked, location.name)
     if source is None and function_of(schema, vector) is None:
-        source = next((name for name in SOURCES if name in _texts(schema) and name != id), None)
+        texts = [field.name for field in schema if id_type_of(field.type) == "string"]
+        source = next((name for name in SOURCES if name in texts and name != id), None)
     # `adopt` refuses a column that is not there.
     dim = getattr(schema.field(vector).type, "list_size", 1) if vector in schema.names else 1
     return UsualColumns(vector, dim, id, source)
@@ -210,15 +195,10 @@ def _usual_id(schema: ArrowSchema, asked: str, table: str) -> str:
 
 def first_id(schema: ArrowSchema) -> str | None:
     """The column of ids of a usual name, else the first of texts or whole numbers; None if there is none."""
-    fits = [*_texts(schema), *(str(field.name) for field in schema if pa.types.is_integer(field.type))]
+    fits = [str(field.name) for kind in ("string", "int64") for field in schema if id_type_of(field.type) == kind]
     return min(fits, key=lambda name: IDS.index(name) if name in IDS else len(IDS), default=None)
-
-
-def _texts(schema: ArrowSchema) -> list[str]:
-    return [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)]
 
 
 def is_vectors(kind: ArrowType) -> bool:
     """True for lists of floating-point numbers."""
-    lists = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    return bool(lists and pa.types.is_floating(kind.value_type))
+    return bool(is_list(kind) and pa.types.is_floating(kind.value_type))
