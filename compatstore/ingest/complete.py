@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, BoolArray, FloatArray, Positions
+from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, BoolArray
 from compatstore.digests import mix
 from compatstore.encoders import Encoder, encode_readable
 from compatstore.errors import InvalidInput
@@ -191,29 +191,15 @@ def _embed(
     values.vectors[good] = encoded.vectors
     values.valid[good] = True
     values.origin[good] = NATIVE
-    _embed_side(values, good, catalog, record, items.ids, sources)
+    side_encoder = catalog.side_encoder(record.name)
+    if side_encoder is not None and values.side is None and len(good):
+        inputs = encoder_inputs(side_encoder, items.ids, sources)
+        if inputs is not None:
+            side = encode_readable(side_encoder, [inputs[row] for row in good])
+            values.side = np.zeros((len(values.valid), side_encoder.dim), np.float32)
+            values.side[good[side.readable]] = side.vectors
+            values.side_valid[good[side.readable]] = True
     return {int(rows[position]): reason for position, reason in encoded.failures.items()}
-
-
-def _embed_side(
-    values: VersionValues,
-    rows: Positions,
-    catalog: Catalog,
-    record: VersionRecord,
-    ids: ArrowArray,
-    sources: ArrowArray | None,
-) -> None:
-    encoder = catalog.side_encoder(record.name)
-    if encoder is None or values.side is not None or not len(rows):
-        return
-    inputs = encoder_inputs(encoder, ids, sources)
-    if inputs is None:
-        return
-    encoded = encode_readable(encoder, [inputs[row] for row in rows])
-    side: FloatArray = np.zeros((len(values.valid), encoder.dim), np.float32)
-    side[rows[encoded.readable]] = encoded.vectors
-    values.side = side
-    values.side_valid[rows[encoded.readable]] = True
 
 
 def encoder_inputs(encoder: Encoder, ids: ArrowArray, sources: ArrowArray | None) -> list[Any] | None:

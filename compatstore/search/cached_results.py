@@ -10,12 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from compatstore.arrays import ArrowArray, ArrowTable, FloatArray, RowNumbers
+from compatstore.evaluation.distances import shrunk_distances
 from compatstore.search.cached_rows import Among, CachedRows
 from compatstore.search.parts import refused_condition
 from compatstore.search.plan import SearchPlan
 from compatstore.search.scan import result_columns, whole_columns, with_fields
-from compatstore.search.shrinkage import shrink_cached
+from compatstore.search.shrinkage import added_by
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.doubts import kept_cosines
 from compatstore.storage.ids import rows_at
 from compatstore.storage.moves import addresses
 from compatstore.storage.registry import Registry
@@ -100,9 +102,10 @@ def merge_parts(found: Sequence[tuple[FloatArray, RowNumbers]], plan: SearchPlan
 def by_shrunk_distance(catalog: Catalog, state: CacheState, found: FoundRows, queries: FloatArray, k: int) -> FoundRows:
     """Rank candidates by their shrunk distances, as `rank_shrunk` does, and keep k of each query."""
     (rows,), places = state.held, found.places
-    origins = np.array(rows.reader.names, object)[rows.origins[places]]
-    metric = rows.reader.part.metric
-    distances = shrink_cached(catalog, metric, found.distances, origins, rows.sigma2[places], queries)
+    origins, metric = np.array(rows.reader.names, object)[rows.origins[places]], rows.reader.part.metric
+    factors = kept_cosines(catalog, origins.ravel(), rows.sigma2[places].ravel()).reshape(places.shape)
+    added = added_by(queries, metric)[:, None]
+    distances = (shrunk_distances(found.distances - added, factors, metric) + added).astype(np.float32)
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]
     nearest = np.take_along_axis(places, order, axis=1)
     return FoundRows(found.parts[:, :k], nearest, np.take_along_axis(distances, order, axis=1))

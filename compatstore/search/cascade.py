@@ -22,7 +22,7 @@ from compatstore.arrays import ArrowTable, Doubles, FloatArray
 from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation.fusion import distances_to
-from compatstore.search.execute import execute, is_vectors, query_of_part
+from compatstore.search.execute import execute, is_vectors, query_of_part, require_as_many
 from compatstore.search.fusion import FusionPlan, search_fused
 from compatstore.search.plan import Part, SearchPlan, part_of
 from compatstore.search.serving import plan_serving, versions_of
@@ -226,9 +226,7 @@ def search_cascade(
             query has length 0, under cosine.
     """
     registry, target = catalog.recorded(snapshot), plan.target
-    if len({len(queries[name]) for name in plan.versions}) > 1:
-        found = ", ".join(f"{len(queries[name])} of {name}" for name in plan.versions)
-        raise InvalidInput("search by a cascade", expected="the same queries in each version", found=found)
+    require_as_many(queries, plan.versions)
     asked = query_of_part(catalog, target, queries[target.version])[:, : target.columns.dim]
     read = [registry.id_column, *plan.source.columns.hashed_names(registry.source_column), target.columns.vector]
     read += [target.columns.origin] if target.columns.origin else []

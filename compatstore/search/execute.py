@@ -152,7 +152,7 @@ def require_as_many(queries: Mapping[str, FloatArray], versions: Sequence[str]) 
     if len(set(counts)) > 1:
         raise InvalidInput(
             f"search {' and '.join(versions)} as one",
-            expected="the same queries in both versions",
+            expected="the same queries in each version",
             found=" and ".join(map(str, counts)),
         )
 

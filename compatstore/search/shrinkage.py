@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from compatstore.arrays import ArrowTable, Doubles, FloatArray
@@ -59,7 +58,7 @@ def rank_shrunk(
     part, origins = plan.parts[0], np.asarray(found["_origin"].to_pylist(), object)
     sigma2 = to_floats(found[str(part.columns.uncertainty)])
     numbers = found["_query"].to_numpy() if "_query" in found.column_names else np.zeros(found.num_rows, np.int64)
-    added = _added_by(queries[plan.version], part.metric)[numbers]
+    added = added_by(queries[plan.version], part.metric)[numbers]
     near = found["_distance"].to_numpy()
     distances = shrunk_distances(near - added, kept_cosines(catalog, origins, sigma2), part.metric) + added
     found = with_values(found, "_distance", distances.astype(np.float32))
@@ -69,34 +68,7 @@ def rank_shrunk(
     return found.take(pa.array(order[ranks < plan.k])).select(kept)
 
 
-def shrink_cached(
-    catalog: Catalog,
-    metric: str,
-    distances: FloatArray,
-    origins: npt.NDArray[np.object_],
-    sigma2: FloatArray,
-    queries: FloatArray,
-) -> FloatArray:
-    """Shrunk distances of candidates in memory.
-
-    Args:
-        catalog: The gallery.
-        metric: Of the distances.
-        distances: (q, n) float32.
-        origins: (q, n) object, `NATIVE` or ids of artifacts.
-        sigma2: (q, n) float32, NaN for native vectors.
-        queries: (q, dim) float32.
-
-    Returns:
-        (q, n) float32.
-    """
-    factors = kept_cosines(catalog, origins.ravel(), sigma2.ravel()).reshape(distances.shape)
-    added = _added_by(queries, metric)[:, None]
-    shrunk: FloatArray = (shrunk_distances(distances - added, factors, metric) + added).astype(np.float32)
-    return shrunk
-
-
-def _added_by(queries: FloatArray, metric: str) -> Doubles:
+def added_by(queries: FloatArray, metric: str) -> Doubles:
     """Difference of Lance's distances to those of `measure`: (q, dim) float32 queries -> (q,) float64."""
     if metric != "l2":
         return np.ones(len(queries))

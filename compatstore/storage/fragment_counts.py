@@ -68,7 +68,10 @@ class FragmentCounts:
         fragments = list_fragments(snapshot)
         unknown = [fragment for fragment in fragments if self.known(condition, fragment) is None]
         if unknown:
-            found = self._count(snapshot, unknown, condition)
+            with storage_errors(f"count rows of {self._store.location.name}", self._store.location):
+                held = addresses(snapshot, condition, [fragment.id for fragment in unknown]) >> np.uint64(32)
+            numbers, counts = np.unique(held, return_counts=True)
+            found = Counter(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
             for fragment in unknown:
                 rows = found[fragment.id]
                 self.note(condition, fragment, rows, whatever_is_deleted=not rows and not fragment.deleted)
@@ -87,13 +90,6 @@ class FragmentCounts:
         with contextlib.suppress(OSError):
             self._files.write(self._name, f"{_checksum(text)}\n{text}".encode())
             self._changed = False
-
-    def _count(self, snapshot: Snapshot, fragments: Sequence[Fragment], condition: str) -> Counter[int]:
-        """Rows by fragment."""
-        with storage_errors(f"count rows of {self._store.location.name}", self._store.location):
-            rows = addresses(snapshot, condition, [fragment.id for fragment in fragments])
-        numbers, counts = np.unique(rows >> np.uint64(32), return_counts=True)
-        return Counter(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
 
     def _load(self) -> dict[str, dict[str, Entry]]:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
