@@ -154,8 +154,7 @@ def plan_cascade(
     if not names and query is not None and is_vectors(query, registry.record(name).dim):
         known = (name,)
     run = _run_of(registry, known, name)
-    records = [registry.record(each) for each in (run.source, run.target)]
-    if not run.open or any(record.columns is None for record in records):
+    if not run.open or not {run.source, run.target} <= registry.stored.keys():
         return plan_serving(catalog, registry, query, k, version, where, None)
     found = plan_serving(catalog, registry, query, max(k, cascade.first), version, where, None)
     source, target = part_of(registry, run.source), part_of(registry, run.target)

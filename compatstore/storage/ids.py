@@ -96,9 +96,7 @@ def find(
 def known_among(snapshot: Snapshot, id_column: str, ids: Sequence[Id]) -> list[Id]:
     """Those of some ids that a table version has, each once: by the ids' index for few, by one scan for many."""
     if len(ids) <= CHUNK:
-        (condition,) = among(id_column, ids) if ids else ("FALSE",)
-        found: list[Id] = snapshot.to_table(columns=[id_column], filter=condition)[id_column].to_pylist()
-        return found
+        return list(_read(snapshot, [id_column], among(id_column, ids), addresses=False)[id_column].to_pylist())
     wanted = set(ids)
     batches = snapshot.to_batches(columns=[id_column])
     return [value for batch in batches for value in batch[id_column].to_pylist() if value in wanted]

@@ -292,7 +292,7 @@ def leftovers(catalog: Catalog, files: list[Stored], age: timedelta) -> list[Sto
         name = name.partition("/")[0]
         version = _OF_A_VERSION.fullmatch(name)
         unneeded = is_blob(name) and name not in needed and file.changed < before
-        if unneeded or (version and _without_vectors(registry, version[1])):
+        if unneeded or (version and version[1] not in registry.stored):
             found.append(file)
     return found
 
@@ -307,7 +307,3 @@ def _pinned(catalog: Catalog) -> list[Registry]:
         except (StorageError, ValueError, OSError):
             continue
     return found
-
-
-def _without_vectors(registry: Registry, version: str) -> bool:
-    return version not in registry.versions or registry.versions[version].columns is None
