@@ -146,9 +146,9 @@ class Registry:
     @property
     def contradictions(self) -> list[str]:
         """Contradictions between records."""
-        wrong, active = [], self.versions.get(self.active)
-        if active is None or active.columns is None:
-            why = "is not registered" if active is None else "has no columns"
+        wrong = []
+        if self.active not in self.stored:
+            why = "has no columns" if self.active in self.versions else "is not registered"
             wrong.append(f"the active version {self.active} {why}")
         for record in self.live:
             wrong += [f"the record of version {record.name} {why}" for why in record.contradictions]

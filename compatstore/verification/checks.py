@@ -107,8 +107,8 @@ def _way_back(location: Location) -> str:
             store = Store.open(location)
     except CompatStoreError:
         newest = newest_manifest(location)
-        back = f"the table is then as it was before its last commit: rm {newest}" if newest else ""
-        return f"Restore the table's files from a backup, or remove the file of the last commit; {back}" if back else ""
+        restored = "Restore the table's files from a backup, or remove the file of the last commit"
+        return f"{restored}; the table is then as it was before its last commit: rm {newest}" if newest else ""
     before = last_readable(store)
     if before is None:
         return ""
