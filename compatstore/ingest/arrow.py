@@ -49,7 +49,7 @@ def cast(values: ArrowArray, kind: ArrowType, name: str, asked: str) -> ArrowArr
         ) from error
 
 
-def cast_columns(columns: Mapping[str, Any], schema: ArrowSchema, asked: str) -> ArrowTable:
+def cast_columns(columns: Mapping[str, ArrowArray], schema: ArrowSchema, asked: str) -> ArrowTable:
     """An Arrow table of columns in the order and with the types of a schema, which may have more; raises as `cast`."""
     fields = [field for field in schema if field.name in columns]
     return pa.table([cast(columns[f.name], f.type, f.name, asked) for f in fields], schema=pa.schema(fields))

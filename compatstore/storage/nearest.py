@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -79,7 +78,7 @@ def _as_distances(table: ArrowTable, metric: str, dim: int) -> ArrowTable:
     return with_values(table, "_distance", distances.astype(np.float32))
 
 
-def with_values(table: ArrowTable, name: str, values: npt.NDArray[Any]) -> ArrowTable:
+def with_values(table: ArrowTable, name: str, values: npt.NDArray[np.generic]) -> ArrowTable:
     """The table with (n,) other values in one of its columns."""
     return table.set_column(table.schema.get_field_index(name), name, pa.chunked_array([values]))
 
