@@ -22,8 +22,10 @@ from pathlib import Path
 import numpy as np
 
 import compatstore as cs
-from compatstore import search as searching
 from compatstore.arrays import FloatArray
+from compatstore.search.execute import execute
+from compatstore.search.plan import SearchPlan
+from compatstore.search.serving import plan_serving
 from compatstore.storage import indexes
 from compatstore.storage.vector_form import to_matrix
 from compatstore.trainers import Pairs, Ridge
@@ -140,9 +142,9 @@ class Meter:
         catalog, queries = self.gallery._catalog, self.queries[version]
         snapshot = catalog.store.snapshot()
         registry = catalog.registry(snapshot)
-        plan = searching.plan_serving(catalog, registry, queries, NEAREST, version, None, None)
-        assert isinstance(plan, searching.SearchPlan)
-        found = searching.execute(catalog, snapshot, plan, {version: queries}, ["id"])["id"].to_pylist()
+        plan = plan_serving(catalog, registry, queries, NEAREST, version, None, None)
+        assert isinstance(plan, SearchPlan)
+        found = execute(catalog, snapshot, plan, {version: queries}, ["id"])["id"].to_pylist()
         columns = registry.columns(version)
         table = snapshot.to_table(columns=["id", columns.vector], filter=columns.present)
         matrix, _ = to_matrix(table[columns.vector], columns.width)

@@ -16,9 +16,10 @@ from compatstore.paths import exists
 from compatstore.shown import Table, table
 
 if TYPE_CHECKING:
+    from compatstore.evaluation.fusion import Serving
     from compatstore.gallery import Gallery
     from compatstore.ingest.write import Added
-    from compatstore.search import Cascade, QueryPlan, Serving
+    from compatstore.search.cascade import Cascade, QueryPlan
 
 
 FAILURES_SHOWN = 20
@@ -151,7 +152,7 @@ def search(
 
     Give one of --image, --text, --vector and --id. --first and --in-all are those of --serving cascade.
     """
-    from compatstore.search import COMPUTED
+    from compatstore.storage.app_columns import OF_RESULTS
     from compatstore.storage.indexes import SearchSettings
 
     forms = {"--image": image, "--text": text, "--vector": vector, "--id": id}
@@ -171,7 +172,7 @@ def search(
     query = image or text or (_vectors(vector) if vector is not None else _stored(opened, str(id), version, asked))
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
     found = opened.search(query, k, version, where, chosen, serving=asked, settings=settings)
-    if chosen is not None and not set(chosen).isdisjoint(COMPUTED):
+    if chosen is not None and not set(chosen).isdisjoint(OF_RESULTS):
         found = found.select([name for name in chosen if name in found.column_names])
     output.show(found, _found)
 

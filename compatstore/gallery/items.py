@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore import next_step
-from compatstore import search as searching
 from compatstore.arrays import ArrowSchema, ArrowTable, FloatArray
 from compatstore.boundary import shown
 from compatstore.errors import InvalidInput, NotFound, first_offenders
@@ -21,7 +20,8 @@ from compatstore.ingest import write
 from compatstore.ingest.complete import Unembedded
 from compatstore.ingest.items import Repeated
 from compatstore.ingest.write import Added
-from compatstore.search.scan import Scan
+from compatstore.search.condition import joined
+from compatstore.search.scan import Scan, require_columns, result_columns
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.ids import find, read_ids
 from compatstore.storage.vector_form import to_matrix
@@ -151,7 +151,7 @@ class ItemVerbs(GalleryCore):
         snapshot = self._catalog.store.snapshot()
         self._catalog.require(snapshot)
         schema = snapshot.schema
-        names = schema.names if columns is None else searching.require_columns(columns, schema)
+        names = schema.names if columns is None else require_columns(columns, schema)
         return self._read(snapshot, ids, names, missing)
 
     def scan(
@@ -188,8 +188,8 @@ class ItemVerbs(GalleryCore):
         if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
             raise InvalidInput("scan the gallery", expected="a limit that is a whole number >= 0", found=shown(limit))
         registry = self._catalog.recorded(snapshot)
-        wanted = searching.result_columns(registry, snapshot.schema, columns)
-        condition = searching.joined(where, "scan the gallery")
+        wanted = result_columns(registry, snapshot.schema, columns)
+        condition = joined(where, "scan the gallery")
         parts = [registry.columns(version).native for version in native] + ([condition] if condition else [])
         every = " AND ".join(f"({part})" for part in parts)
         return Scan(snapshot, self._catalog.store.location, wanted, every or None, limit)

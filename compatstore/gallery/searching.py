@@ -6,18 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compatstore import search as searching
 from compatstore.arrays import ArrowTable
+from compatstore.evaluation.fusion import Serving
 from compatstore.gallery.core import GalleryCore, verbs
-from compatstore.search import Cascade
 from compatstore.search.cache import Cache
+from compatstore.search.cascade import Cascade, CascadePlan, QueryPlan, plan_cascade, search_cascade
+from compatstore.search.execute import execute
+from compatstore.search.fusion import FusionPlan, search_fused
+from compatstore.search.plan import SearchPlan
+from compatstore.search.scan import require_count, result_columns, whole_columns, with_fields
+from compatstore.search.serving import plan_serving, read_served, require_fingerprints, way_of
 from compatstore.storage.app_columns import refuse_distance
 from compatstore.storage.indexes import SearchSettings
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import read_spent
 from compatstore.upgrade.estimates.below import warning_of
 
-_Served = searching.SearchPlan | searching.FusionPlan
+_Served = SearchPlan | FusionPlan
 
 
 @verbs()
@@ -33,7 +38,7 @@ class SearchVerbs(GalleryCore):
         columns: Sequence[str] | None = None,
         *,
         fingerprint: str | Mapping[str, str] | None = None,
-        serving: searching.Serving | Cascade | None = None,
+        serving: Serving | Cascade | None = None,
         settings: SearchSettings | None = None,
     ) -> ArrowTable:
         """Find the nearest items.
@@ -84,17 +89,17 @@ class SearchVerbs(GalleryCore):
         plan = self._plan_search(registry, query, k, version, where, serving, settings)
         self._catalog.require(snapshot, *(part.version for part in plan.parts))
         refuse_distance(snapshot.schema.names, self._catalog.store.location)
-        searching.require_fingerprints(registry, plan.versions, fingerprint)
-        queries = searching.read_served(self._catalog, registry, plan.versions, query)
-        named = searching.result_columns(registry, snapshot.schema, columns)
-        wanted = searching.whole_columns(named)
-        if isinstance(plan, searching.CascadePlan):
-            found = searching.search_cascade(self._catalog, snapshot, plan, queries, wanted)
-        elif isinstance(plan, searching.FusionPlan):
-            found = searching.search_fused(self._catalog, snapshot, plan, queries, wanted)
+        require_fingerprints(registry, plan.versions, fingerprint)
+        queries = read_served(self._catalog, registry, plan.versions, query)
+        named = result_columns(registry, snapshot.schema, columns)
+        wanted = whole_columns(named)
+        if isinstance(plan, CascadePlan):
+            found = search_cascade(self._catalog, snapshot, plan, queries, wanted)
+        elif isinstance(plan, FusionPlan):
+            found = search_fused(self._catalog, snapshot, plan, queries, wanted)
         else:
-            found = searching.execute(self._catalog, snapshot, plan, queries, wanted)
-        return searching.with_fields(found, named)
+            found = execute(self._catalog, snapshot, plan, queries, wanted)
+        return with_fields(found, named)
 
     def explain(
         self,
@@ -103,9 +108,9 @@ class SearchVerbs(GalleryCore):
         version: str | None = None,
         where: str | Sequence[str] | None = None,
         *,
-        serving: searching.Serving | Cascade | None = None,
+        serving: Serving | Cascade | None = None,
         settings: SearchSettings | None = None,
-    ) -> searching.QueryPlan:
+    ) -> QueryPlan:
         """How `search` with the same arguments would go about it; print it. Nothing is searched.
 
         Without a query it says how a source is served that every version can embed. It warns where what would be served
@@ -117,7 +122,7 @@ class SearchVerbs(GalleryCore):
         """
         registry = self._catalog.registry()
         plan = self._plan_search(registry, query, k, version, where, serving, settings)
-        if isinstance(plan, searching.CascadePlan):
+        if isinstance(plan, CascadePlan):
             spent = read_spent(self._catalog.store.location, plan.run).rows
             return replace(plan, candidates=self._warned(registry, plan.candidates), spent=spent)
         return self._warned(registry, plan)
@@ -155,7 +160,7 @@ class SearchVerbs(GalleryCore):
 
     def _warned(self, registry: Registry, plan: _Served) -> _Served:
         """The same plan, with what was measured to be below the status quo."""
-        return replace(plan, warning=warning_of(self._catalog, registry, plan.version, searching.way_of(plan)))
+        return replace(plan, warning=warning_of(self._catalog, registry, plan.version, way_of(plan)))
 
     def _plan_search(
         self,
@@ -164,13 +169,13 @@ class SearchVerbs(GalleryCore):
         k: int,
         version: str | None,
         where: str | Sequence[str] | None,
-        serving: searching.Serving | Cascade | None,
+        serving: Serving | Cascade | None,
         settings: SearchSettings | None,
-    ) -> searching.QueryPlan:
-        searching.require_count(k)
-        plan: searching.QueryPlan
+    ) -> QueryPlan:
+        require_count(k)
+        plan: QueryPlan
         if isinstance(serving, Cascade):
-            plan = searching.plan_cascade(self._catalog, registry, query, k, version, where, serving)
+            plan = plan_cascade(self._catalog, registry, query, k, version, where, serving)
         else:
-            plan = searching.plan_serving(self._catalog, registry, query, k, version, where, serving)
+            plan = plan_serving(self._catalog, registry, query, k, version, where, serving)
         return plan if settings is None else plan.using(settings)

@@ -1,1 +1,1 @@
-"""What users hand to `Gallery.add`, on its way to the table: read, check, complete, write."""
+"""Items of `Gallery.add` on their way to the table: read, check, complete, write."""

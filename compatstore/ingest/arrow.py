@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray, ArrowTable, ArrowType
+from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, ArrowType
 from compatstore.artifacts.matrix import to_numpy
 from compatstore.boundary import foreign, shown
 from compatstore.errors import InvalidInput
@@ -47,6 +47,12 @@ def cast(values: ArrowArray, kind: ArrowType, name: str, asked: str) -> ArrowArr
         raise InvalidInput(
             asked, expected=f"column {name!r} of type {kind}", found=f"{array.type} ({error})"
         ) from error
+
+
+def cast_columns(columns: Mapping[str, ArrowArray], schema: ArrowSchema, asked: str) -> ArrowTable:
+    """An Arrow table of columns in the order and with the types of a schema, which may have more; raises as `cast`."""
+    fields = [field for field in schema if field.name in columns]
+    return pa.table([cast(columns[f.name], f.type, f.name, asked) for f in fields], schema=pa.schema(fields))
 
 
 def read_stream(data: Any, asked: str) -> ArrowTable:

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, BoolArray, FloatArray, Positions
+from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, BoolArray
 from compatstore.digests import mix
 from compatstore.encoders import Encoder, encode_readable
 from compatstore.errors import InvalidInput
-from compatstore.ingest.arrow import cast
+from compatstore.ingest.arrow import cast_columns
 from compatstore.ingest.items import Items
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import NATIVE, InputHashes, VersionColumns, VersionValues, hash_values
+from compatstore.storage.columns import NATIVE, InputHashes, VersionValues, hash_values
 from compatstore.storage.ids import find
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry
@@ -49,7 +49,7 @@ def complete(
         sources: Arrow array of the n `source` values that the rows will have, or None.
         unembedded: What happens to rows for which there is neither a vector nor a way to embed; "keep" leaves them
             without a vector.
-        upsert: Whether rows are replaced: a native vector of a version that the caller did not give stays where the
+        upsert: True if rows are replaced: a native vector of a version that the caller did not give stays where the
             `source` value stays.
 
     Returns:
@@ -59,20 +59,16 @@ def complete(
     Raises:
         InvalidInput: There are such rows, and `unembedded` is "refuse".
     """
-    values: dict[str, VersionValues] = {}
     failures: dict[int, str] = {}
     primary = registry.record(version)
-    values[version] = _given_values(items, primary)
+    values = {record.name: _given_values(items, record) for record in registry.live}
     missing = ~values[version].valid
     if unembedded == "keep":
         missing &= _embeddable(items, catalog, primary, sources)
     if missing.any():
         failures = _embed(values[version], missing, items, catalog, primary, sources)
-    for record in registry.live:
-        if record.name != version:
-            values[record.name] = _given_values(items, record)
     for record in _bases_first(registry):
-        mine = values[record.name]
+        mine, transformed = values[record.name], np.zeros(len(items), bool)
         if record.name != version:
             if upsert and record.input_version is not None and sources is not None:
                 _keep_natives(mine, record, items, catalog, registry, sources)
@@ -80,8 +76,6 @@ def complete(
             todo = ~mine.valid
             if todo.any() and sources is not None and catalog.encoder(record.name) is not None:
                 _embed(mine, todo, items, catalog, record, sources)
-        else:
-            transformed = np.zeros(len(items), bool)
         if record.input_version is not None:
             base = values[record.input_version]
             now = InputHashes.of(base.vectors, base.valid, sources)
@@ -157,7 +151,7 @@ def _transform(
 
 
 def _given_values(items: Items, record: VersionRecord) -> VersionValues:
-    """What the user gave, as it will be stored; vectors that no search could find are refused."""
+    """Given vectors as they will be stored; vectors that no search could find are refused."""
     values = VersionValues.absent(len(items), record.dim)
     if record.name in items.vectors:
         matrix, valid = items.vectors[record.name]
@@ -197,33 +191,19 @@ def _embed(
     values.vectors[good] = encoded.vectors
     values.valid[good] = True
     values.origin[good] = NATIVE
-    _embed_side(values, good, catalog, record, items.ids, sources)
+    side_encoder = catalog.side_encoder(record.name)
+    if side_encoder is not None and values.side is None and len(good):
+        inputs = encoder_inputs(side_encoder, items.ids, sources)
+        if inputs is not None:
+            side = encode_readable(side_encoder, [inputs[row] for row in good])
+            values.side = np.zeros((len(values.valid), side_encoder.dim), np.float32)
+            values.side[good[side.readable]] = side.vectors
+            values.side_valid[good[side.readable]] = True
     return {int(rows[position]): reason for position, reason in encoded.failures.items()}
 
 
-def _embed_side(
-    values: VersionValues,
-    rows: Positions,
-    catalog: Catalog,
-    record: VersionRecord,
-    ids: ArrowArray,
-    sources: ArrowArray | None,
-) -> None:
-    encoder = catalog.side_encoder(record.name)
-    if encoder is None or values.side is not None or not len(rows):
-        return
-    inputs = encoder_inputs(encoder, ids, sources)
-    if inputs is None:
-        return
-    encoded = encode_readable(encoder, [inputs[row] for row in rows])
-    side: FloatArray = np.zeros((len(values.valid), encoder.dim), np.float32)
-    side[rows[encoded.readable]] = encoded.vectors
-    values.side = side
-    values.side_valid[rows[encoded.readable]] = True
-
-
 def encoder_inputs(encoder: Encoder, ids: ArrowArray, sources: ArrowArray | None) -> list[Any] | None:
-    """What an encoder reads of n rows: their ids, or their sources; None when it needs sources and there are none."""
+    """Inputs of an encoder for n rows: their ids, or their sources; None if it needs sources and there are none."""
     if encoder.reads == "id":
         return list(ids.to_pylist())
     return None if sources is None else list(sources.to_pylist())
@@ -235,10 +215,6 @@ def to_table(items: Items, values: dict[str, VersionValues], registry: Registry,
     if items.sources is not None and registry.source_column:
         columns[registry.source_column] = items.sources
     columns.update(items.metadata)
-    for record in registry.live:
-        kept: VersionColumns | None = record.columns
-        if kept is not None:
-            columns.update(kept.encode(values[record.name]))
-    names = [name for name in schema.names if name in columns]
-    arrays = [cast(columns[name], schema.field(name).type, name, items.asked) for name in names]
-    return pa.table(arrays, schema=pa.schema([schema.field(name) for name in names]))
+    for name, kept in registry.stored.items():
+        columns.update(kept.encode(values[name]))
+    return cast_columns(columns, schema, items.asked)

@@ -168,10 +168,9 @@ def _rename(columns: dict[str, Any], registry: Registry, version: str) -> None:
     for word, name in words.items():
         if word in columns and name and name not in columns:
             columns[name] = columns.pop(word)
-    for record in registry.live:  # the vectors of an adopted table are in a column of the app's
-        kept = record.columns
-        if kept is not None and record.name in columns and kept.vector not in columns:
-            columns[kept.vector] = columns.pop(record.name)
+    for name, kept in registry.stored.items():  # the vectors of an adopted table are in a column of the app's
+        if name in columns and kept.vector not in columns:
+            columns[kept.vector] = columns.pop(name)
 
 
 def _take_vectors(
@@ -179,28 +178,25 @@ def _take_vectors(
 ) -> tuple[dict[str, Given], dict[str, Given]]:
     vectors: dict[str, Given] = {}
     side: dict[str, Given] = {}
-    for record in registry.live:
-        kept = record.columns
-        if kept is None:
-            continue
+    for version, kept in registry.stored.items():
         if kept.vector in columns:
-            values, asked_of = columns.pop(kept.vector), f"{asked}, vectors of {record.name}"
+            values, asked_of = columns.pop(kept.vector), f"{asked}, vectors of {version}"
             try:
-                vectors[record.name] = given(values, kept.dim, kept.dtype, asked_of)
+                vectors[version] = given(values, kept.dim, kept.dtype, asked_of)
             except InvalidInput as error:
                 if error.dim is None:
                     raise
-                raise of_another_length(registry, record.name, error) from None
-        name = f"{record.name}__side"
+                raise of_another_length(registry, version, error) from None
+        name = f"{version}__side"
         if name in columns:
             if kept.side_dim is None:
                 raise InvalidInput(
                     asked,
-                    expected=f"no side-information: version {record.name} was made without",
+                    expected=f"no side-information: version {version} was made without",
                     found="some",
                     fix="Create or register the version with side_dim.",
                 )
-            side[record.name] = given_side(columns.pop(name), kept, f"{asked}, side-information of {record.name}")
+            side[version] = given_side(columns.pop(name), kept, f"{asked}, side-information of {version}")
     return vectors, side
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowField, ArrowSchema, ArrowType
 from compatstore.errors import CompatStoreError, InvalidInput, first_offenders
+from compatstore.ingest.arrow import JSON
 from compatstore.storage.app_columns import fault_of, require_storable
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.create import ID, SOURCE
@@ -35,7 +36,8 @@ def require_names(names: Iterable[str], registry: Registry, schema: ArrowSchema,
         InvalidInput: Names the first such column.
     """
     for name in names:
-        if name not in schema.names and _unfit(name):
+        control = any(unicodedata.category(character) == "Cc" for character in name)
+        if name not in schema.names and (fault_of(name) or name.startswith("_") or control):
             raise InvalidInput(
                 asked,
                 expected="metadata columns whose names do not start with an underscore and hold no dot, backtick, "
@@ -59,7 +61,7 @@ TYPES: Mapping[str, ArrowType] = {
     "bool": pa.bool_(),
     "timestamp": pa.timestamp("us"),
     "date": pa.date32(),
-    "json": pa.json_(pa.string()),
+    "json": JSON,
 }
 
 
@@ -98,10 +100,6 @@ def _schema(types: Mapping[str, str], asked: str) -> ArrowSchema:
     if unknown:
         raise InvalidInput(asked, expected=f"types of {', '.join(TYPES)}", found=first_offenders(unknown))
     return pa.schema([pa.field(name, TYPES[kind]) for name, kind in types.items()])
-
-
-def _unfit(name: str) -> bool:
-    return bool(fault_of(name)) or name.startswith("_") or any(unicodedata.category(c) == "Cc" for c in name)
 
 
 def new_fields(
@@ -144,7 +142,7 @@ def new_columns(store: Store) -> Iterator[Callable[[Sequence[ArrowField]], None]
     try:
         yield make
     except BaseException:
-        with suppress(CompatStoreError, OSError, ValueError, RuntimeError):  # what went wrong first is what is told
+        with suppress(CompatStoreError, OSError, ValueError, RuntimeError):  # the first error is reported
             there = [name for name in made if name in store.schema.names]
             store.drop_columns([n for n in there if not store.count(f"{column(n)} IS NOT NULL")])
         raise
@@ -171,14 +169,13 @@ def drop(catalog: Catalog, names: Sequence[str]) -> list[str]:
             fix=f"A version's columns go with it: {next_step.call('retire', 'VERSION')}. Ids and sources stay.",
         )
     for run in registry.runs.values():
-        ordered = [run.policy.removeprefix("column:")]
-        wanted = [name for name in names if run.open and name in ordered]
-        if wanted:
+        column_of_order = run.policy.removeprefix("column:")
+        if run.open and column_of_order in names:
             other = next_step.made("Backfill", order="random")
             raise InvalidInput(
                 asked,
                 expected="columns that no upgrade needs",
-                found=f"{wanted[0]!r}, which orders the backfill of the upgrade to {run.target}",
+                found=f"{column_of_order!r}, which orders the backfill of the upgrade to {run.target}",
                 fix=f"Finish it, or give it another order: {next_step.call('upgrade', run.target, backfill=other)}",
             )
     if names:
@@ -190,6 +187,6 @@ def drop(catalog: Catalog, names: Sequence[str]) -> list[str]:
 
 def own_columns(registry: Registry, schema: Sequence[str]) -> list[str]:
     """The user's metadata columns: not the id, not the source, no version's, and none that a killed retire left."""
-    ours = {name for record in registry.live if record.columns for name in record.columns.names}
+    ours = {name for columns in registry.stored.values() for name in columns.names}
     ours |= {registry.id_column, *registry.unused(schema)}
     return [name for name in schema if name not in ours and name != registry.source_column]

@@ -12,12 +12,11 @@ import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowTable, Id
 from compatstore.errors import InvalidInput, SourceError
-from compatstore.ingest.arrow import cast
+from compatstore.ingest.arrow import cast_columns
 from compatstore.ingest.complete import Unembedded, complete, to_table
 from compatstore.ingest.items import Items, Repeated, read_items
 from compatstore.ingest.metadata import new_columns, new_fields
 from compatstore.storage.catalog import Catalog, id_arrow_type
-from compatstore.storage.columns import VersionValues
 from compatstore.storage.failures import require_room
 from compatstore.storage.ids import among, find, known_among, read_ids, refuse_known, refuse_unknown
 from compatstore.storage.registry import Registry
@@ -28,7 +27,7 @@ from compatstore.upkeep.optimize import tend
 
 @dataclass(frozen=True)
 class Added:
-    """What an `add` did.
+    """The result of an `add`.
 
     Attributes:
         rows: Items written.
@@ -105,11 +104,13 @@ def _prepare(
     without = None if upsert else refuse_known(store, registry.id_column, items.ids, items.asked)
     sources = _stored_sources(catalog, registry, items, upsert)
     values, failed = complete(items, catalog, registry, version, sources, unembedded, upsert=upsert)
-    if unembedded == "keep":
-        ids = items.ids.to_pylist()
-        failures = tuple((ids[row], why) for row, why in sorted(failed.items()))
-    else:
-        items, values, failures = _without_failures(items, values, failed)
+    ids = items.ids.to_pylist()
+    failures = tuple((ids[row], why) for row, why in sorted(failed.items()))
+    if failed and unembedded != "keep":
+        if len(failed) == len(items):
+            raise SourceError(items.asked, failed, ids=ids, fix="Check the sources; nothing was written.")
+        keep = np.array([row not in failed for row in range(len(items))])
+        items, values = items.keep(keep), {name: whole.take(keep) for name, whole in values.items()}
     table = to_table(items, values, registry, pa.schema([*schema, *fields]))
     return _Prepared(registry, version, items, table, failures, fields, without)
 
@@ -130,11 +131,7 @@ def update(catalog: Catalog, data: Any) -> int:
         make(fields)
         writer = store.writer() if fields else writer
         refuse_unknown(store, registry.id_column, items.ids, asked)
-        schema = store.schema
-        named = {registry.id_column: items.ids, **items.metadata}
-        names = [name for name in schema.names if name in named]
-        arrays = [cast(named[name], schema.field(name).type, name, asked) for name in names]
-        table = pa.table(arrays, schema=pa.schema([schema.field(name) for name in names]))
+        table = cast_columns({registry.id_column: items.ids, **items.metadata}, store.schema, asked)
         merge = writer.merge_insert(registry.id_column).when_matched_update_all().conflict_retries(0)
         merge.execute(_with_kept_columns(store, writer, registry, table))
         return len(items)
@@ -234,17 +231,3 @@ def _stored_sources(catalog: Catalog, registry: Registry, items: Items, upsert: 
     kept = find(catalog.store, registry.id_column, items.ids.to_pylist(), [registry.id_column, column])
     known = dict(zip(kept.column(registry.id_column).to_pylist(), kept.column(column).to_pylist(), strict=True))
     return pa.array([known.get(i) for i in items.ids.to_pylist()], catalog.store.schema.field(column).type)
-
-
-def _without_failures(
-    items: Items, values: dict[str, VersionValues], failed: dict[int, str]
-) -> tuple[Items, dict[str, VersionValues], tuple[tuple[Id, str], ...]]:
-    """Leave out items whose source could not be embedded; refuse when none is left."""
-    if not failed:
-        return items, values, ()
-    ids = items.ids.to_pylist()
-    if len(failed) == len(items):
-        raise SourceError(items.asked, failed, ids=ids, fix="Check the sources; nothing was written.")
-    failures = tuple((ids[row], reason) for row, reason in sorted(failed.items()))
-    keep = np.array([row not in failed for row in range(len(items))])
-    return items.keep(keep), {name: whole.take(keep) for name, whole in values.items()}, failures

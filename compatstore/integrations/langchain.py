@@ -12,11 +12,11 @@ import numpy as np
 from compatstore.asynchronous import method_beside
 from compatstore.encoders import Function
 from compatstore.errors import InvalidInput, MissingExtra
+from compatstore.evaluation.fusion import Serving
 from compatstore.integrations.documents import Documents, refuse_unknown
 from compatstore.integrations.filter_languages import read_langchain
 from compatstore.integrations.models import FrameworkModel, model_of_framework
 from compatstore.integrations.serving import one_vector, serve
-from compatstore.search import Serving
 from compatstore.versions import Metric
 
 try:

@@ -22,7 +22,7 @@ from compatstore.errors import AlreadyExists, Incompatible, InvalidInput, NotFou
 from compatstore.gallery import Gallery
 from compatstore.integrations.documents import JSON_COLUMN, Documents
 from compatstore.integrations.models import FrameworkModel
-from compatstore.search import FusionPlan
+from compatstore.search.fusion import FusionPlan
 from compatstore.versions import EmbeddingVersion, Metric
 
 log = logging.getLogger("compatstore.integrations")

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from compatstore.arrays import ArrowTable, FloatArray
 from compatstore.boundary import bare, checked, fitted
@@ -24,7 +23,6 @@ from compatstore.in_memory.nearest import load_faiss
 from compatstore.search.cached_reading import (
     CachedIds,
     Reader,
-    as_ids,
     in_mebibytes,
     query_as_compared,
     size_of,
@@ -41,7 +39,7 @@ from compatstore.search.cached_rows import CachedRows
 from compatstore.search.condition import joined
 from compatstore.search.execute import as_queries
 from compatstore.search.plan import plan_search
-from compatstore.search.scan import require_count, with_fields
+from compatstore.search.scan import require_count
 from compatstore.search.serving import require_fingerprints
 from compatstore.search.shrinkage import FIRST, with_shrinkage
 from compatstore.storage.app_columns import refuse_distance
@@ -143,8 +141,7 @@ class Cache:
         queries = self._queries(query, k, fingerprint)
         state = self._enter()
         try:
-            wanted = state.wanted(columns)
-            return with_fields(as_table(state, self._find(state, queries, k, where, exact=exact), wanted), columns)
+            return as_table(state, self._find(state, queries, k, where, exact=exact), columns)
         finally:
             self._searching.leave()
 
@@ -206,14 +203,12 @@ class Cache:
         if where is None and not exact and len(state.held) == 1 and state.held[0].in_graph:
             rows = state.held[0]
             distances, places = rows.graph.search(query_as_compared(self._catalog, rows.reader, queries), k)
-            return FoundRows(None, places, distances)
+            return FoundRows(np.zeros_like(places), places, distances)
         among = rows_among(state, None if where is None else joined(where, f"search {self._version}"))
         found = []
         for rows, counted in zip(state.held, among, strict=True):
             form = query_as_compared(self._catalog, rows.reader, queries)
             found.append(rows.search(form, k, counted, exact=exact))
-        if len(found) == 1:
-            return FoundRows(None, places=found[0][1], distances=found[0][0])
         return merge_parts(found, state.plan, k)
 
     # ---- following the table
@@ -261,7 +256,7 @@ class Cache:
     def _put(self, number: int, rows: CachedRows) -> None:
         state = self._open()
         held = (*state.held[:number], rows, *state.held[number + 1 :])
-        self._state = replace(state, held=held, among={}, columns={})
+        self._state = replace(state, held=held, among={})
 
     def _follow(self) -> None:
         """Bring the state to the latest table version."""
@@ -288,8 +283,7 @@ class Cache:
             if rows is None:
                 size = size_of(reader, snapshot)
                 self._require(others, size.total)
-                ids = as_ids(pa.array([], snapshot.schema.field(registry.id_column).type))
-                held.append(CachedRows.empty(reader, ids, size.rows).built(snapshot))
+                held.append(CachedRows.read(reader, snapshot, size.rows))
             else:
                 held.append(rows.following(snapshot, partial(self._require, others)))
         return CacheState(

@@ -11,18 +11,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray, ArrowBatch, BoolArray, Digests, FloatArray
+from compatstore.arrays import ArrowArray, BoolArray, Digests, FloatArray
 from compatstore.in_memory.graph import graph_bytes
 from compatstore.in_memory.nearest import as_compared
 from compatstore.search.execute import query_of_part
 from compatstore.search.plan import Part, plan_search
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import NATIVE
 from compatstore.storage.ids import ADDRESS
 from compatstore.storage.moves import read_fragments
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm, to_floats, to_matrix
-from compatstore.versions import Metric
 
 CachedIds = npt.NDArray[Any]  # (n,) int64 or NumPy's texts of variable length
 OriginCodes = npt.NDArray[np.uint16]
@@ -55,14 +53,8 @@ class Rows:
     def take(self, rows: BoolArray) -> Rows:
         """Some of them."""
         share = self.id_bytes * int(np.count_nonzero(rows)) // max(len(rows), 1)
-        return Rows(
-            ids=self.ids[rows],
-            addresses=self.addresses[rows],
-            origins=self.origins[rows],
-            sigma2=self.sigma2[rows],
-            vectors=self.vectors[rows],
-            id_bytes=share,
-        )
+        arrays = {name: values[rows] for name, values in vars(self).items() if name != "id_bytes"}
+        return Rows(**arrays, id_bytes=share)
 
 
 @dataclass(frozen=True)
@@ -73,60 +65,45 @@ class Reader:
         part: Of the search plan.
         id_column: Column of the ids.
         names: Origins that were met; a row's code is the number of its origin here.
-        metric: Distance of the part.
     """
 
     part: Part
     id_column: str
     names: list[str] = field(default_factory=list)
-    metric: Metric = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "metric", self.part.metric)
 
     @property
     def columns(self) -> list[str]:
         """Columns that decide what is read."""
-        of_part = self.part.columns
-        found = [
-            name
-            for name in (self.id_column, of_part.vector, of_part.origin, of_part.uncertainty, self.part.excluded_column)
-            if name
-        ]
-        return list(dict.fromkeys(found))
+        part, columns = self.part, self.part.columns
+        names = (self.id_column, columns.vector, columns.origin, columns.uncertainty, part.excluded_column)
+        return list(dict.fromkeys(name for name in names if name))
 
     @property
     def condition(self) -> str:
         """SQL condition: the row belongs to the part."""
-        conditions = [self.part.columns.present, *([self.part.condition] if self.part.condition else [])]
-        return " AND ".join(conditions)
+        return " AND ".join(filter(None, (self.part.columns.present, self.part.condition)))
 
     def kept(self) -> tuple[Part, str]:
-        """What decides whether rows that were read for one plan serve another one."""
+        """Rows that were read for one plan serve another plan with an equal value."""
         return replace(self.part, settings=type(self.part.settings)(), calibration=None), self.id_column
 
     def read(self, snapshot: Snapshot, fragments: Sequence[int]) -> Iterator[Rows]:
         """The rows of some fragments that a search can find, a batch at a time."""
-        columns = self.part.columns
+        columns, uncertainty = self.part.columns, self.part.columns.uncertainty
         form = VectorForm(columns.dtype, self.part.metric)
         wanted = [name for name in self.columns if name != self.part.excluded_column]
         for batch in read_fragments(snapshot, fragments, wanted, self.condition):
             vectors, valid = to_matrix(batch[columns.vector], columns.dim)
             found = valid & form.searchable(vectors)
-            origins = batch[columns.origin] if columns.origin else pa.repeat(NATIVE, batch.num_rows)
             rows = Rows(
                 ids=as_ids(batch[self.id_column]),
                 addresses=batch[ADDRESS].to_numpy(),
-                origins=self._codes(origins),
-                sigma2=self._sigma2(batch),
-                vectors=as_compared(vectors, self.metric),
+                origins=self._codes(columns.origins(batch)),
+                sigma2=to_floats(batch[uncertainty]) if uncertainty else np.full(batch.num_rows, np.nan, np.float32),
+                vectors=as_compared(vectors, self.part.metric),
                 id_bytes=id_bytes(batch[self.id_column]),
             )
             yield rows if found.all() else rows.take(found)
-
-    def _sigma2(self, batch: ArrowBatch) -> FloatArray:
-        name = self.part.columns.uncertainty
-        return to_floats(batch[name]) if name else np.full(batch.num_rows, np.nan, np.float32)
 
     def _codes(self, origins: ArrowArray) -> OriginCodes:
         encoded = origins.dictionary_encode()
@@ -160,9 +137,9 @@ def query_as_compared(catalog: Catalog, reader: Reader, queries: FloatArray) -> 
             squares = np.einsum("qd,qd->q", queries, queries)
             fit = bool(((squares > _TINY) & (squares < np.inf)).all())
         if fit:  # nothing that `query_of_part` would refuse or change
-            return as_compared(queries, reader.metric)
+            return as_compared(queries, part.metric)
     form = query_of_part(catalog, part, queries)[:, : part.columns.dim]
-    return as_compared(VectorForm(part.columns.dtype, part.metric).stored(form), reader.metric)
+    return as_compared(VectorForm(part.columns.dtype, part.metric).stored(form), part.metric)
 
 
 def as_ids(column: ArrowArray) -> CachedIds:
@@ -184,7 +161,7 @@ def id_bytes(column: ArrowArray) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class CacheSize:
-    """What a cache takes in memory.
+    """The memory of a cache.
 
     Attributes:
         rows: Items.
@@ -217,7 +194,7 @@ class CacheSize:
 
 
 def cache_size(catalog: Catalog, version: str) -> CacheSize:
-    """What a cache of a version would take; reads the ids of the items, no vectors.
+    """The memory that a cache of a version needs; reads the ids of the items, no vectors.
 
     Raises:
         NotFound: There is no such version, or nothing to search with its queries.
@@ -232,7 +209,7 @@ def cache_size(catalog: Catalog, version: str) -> CacheSize:
 
 
 def size_of(reader: Reader, snapshot: Snapshot) -> CacheSize:
-    """What the rows of one part would take."""
+    """The memory that the rows of one part need."""
     rows = ids = 0
     for batch in snapshot.to_batches(columns=[reader.id_column], filter=reader.condition):
         rows, ids = rows + batch.num_rows, ids + id_bytes(batch[reader.id_column])

@@ -1,4 +1,4 @@
-"""What a search of a cache reads and gives: the rows of one table version, and the Arrow table that is made of them."""
+"""Input and output of a cache's search: the rows of one table version, and the Arrow table made of them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, FloatArray, RowNumbers
+from compatstore.arrays import ArrowArray, ArrowTable, FloatArray, RowNumbers
+from compatstore.evaluation.distances import shrunk_distances
 from compatstore.search.cached_rows import Among, CachedRows
 from compatstore.search.parts import refused_condition
 from compatstore.search.plan import SearchPlan
-from compatstore.search.scan import result_columns, whole_columns
-from compatstore.search.shrinkage import shrink_cached
+from compatstore.search.scan import result_columns, whole_columns, with_fields
+from compatstore.search.shrinkage import added_by
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.doubts import kept_cosines
 from compatstore.storage.ids import rows_at
 from compatstore.storage.moves import addresses
 from compatstore.storage.registry import Registry
@@ -38,7 +40,6 @@ class CacheState:
         dim: Values of a query.
         held: The rows of each part of the plan.
         among: Condition -> the rows that fulfil it, in each part.
-        columns: Columns that a search names -> those that it returns, and the schema of its result.
     """
 
     snapshot: Snapshot
@@ -48,24 +49,6 @@ class CacheState:
     dim: int
     held: tuple[CachedRows, ...]
     among: dict[str, tuple[Among, ...]] = field(default_factory=dict)
-    columns: dict[tuple[str, ...] | None, tuple[list[str], ArrowSchema]] = field(default_factory=dict)
-
-    def wanted(self, columns: Sequence[str] | None) -> tuple[list[str], ArrowSchema]:
-        """The columns of the table that a search reads, and the schema of what it reads for one query.
-
-        Raises:
-            InvalidInput: The table has no such column.
-        """
-        named = None if columns is None else tuple(columns)
-        if named not in self.columns:
-            schema = self.snapshot.schema
-            wanted = whole_columns(result_columns(self.registry, schema, columns))
-            fields = [pa.field(name, schema.field(name).type) for name in wanted]
-            result = pa.schema([*fields, *_COMPUTED], metadata={TABLE_VERSION: str(self.version)})
-            if len(self.columns) >= CONDITIONS:
-                self.columns.clear()
-            self.columns[named] = wanted, result
-        return self.columns[named]
 
     @property
     def bytes(self) -> int:
@@ -74,21 +57,21 @@ class CacheState:
 
 
 class FoundRows(NamedTuple):
-    """What was found: places of rows, by query.
+    """Results of a search: places of rows, by query.
 
     Attributes:
-        parts: (q, k) int64, the part that each row is of; None where there is only one.
+        parts: (q, k) int64, the part that each row is of.
         places: (q, k) int64, their places in it.
         distances: (q, k) float32.
     """
 
-    parts: RowNumbers | None
+    parts: RowNumbers
     places: RowNumbers
     distances: FloatArray
 
     def take(self, state: CacheState, name: str) -> Any:
         """An array of `CachedRows`, of the rows that were found: (q, k)."""
-        if self.parts is None:
+        if len(state.held) == 1:
             return getattr(state.held[0], name)[self.places]
         arrays = [getattr(rows, name) for rows in state.held]
         taken = np.empty(self.places.shape, arrays[0].dtype)
@@ -119,11 +102,13 @@ def merge_parts(found: Sequence[tuple[FloatArray, RowNumbers]], plan: SearchPlan
 def by_shrunk_distance(catalog: Catalog, state: CacheState, found: FoundRows, queries: FloatArray, k: int) -> FoundRows:
     """Rank candidates by their shrunk distances, as `rank_shrunk` does, and keep k of each query."""
     (rows,), places = state.held, found.places
-    origins = np.array(rows.reader.names, object)[rows.origins[places]]
-    metric = rows.reader.metric
-    distances = shrink_cached(catalog, metric, found.distances, origins, rows.sigma2[places], queries)
+    origins, metric = np.array(rows.reader.names, object)[rows.origins[places]], rows.reader.part.metric
+    factors = kept_cosines(catalog, origins.ravel(), rows.sigma2[places].ravel()).reshape(places.shape)
+    added = added_by(queries, metric)[:, None]
+    distances = (shrunk_distances(found.distances - added, factors, metric) + added).astype(np.float32)
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-    return FoundRows(None, np.take_along_axis(places, order, axis=1), np.take_along_axis(distances, order, axis=1))
+    nearest = np.take_along_axis(places, order, axis=1)
+    return FoundRows(found.parts[:, :k], nearest, np.take_along_axis(distances, order, axis=1))
 
 
 def rows_among(state: CacheState, condition: str | None) -> tuple[Among, ...]:
@@ -139,28 +124,30 @@ def rows_among(state: CacheState, condition: str | None) -> tuple[Among, ...]:
     return state.among[condition]
 
 
-def as_table(state: CacheState, found: FoundRows, wanted: tuple[list[str], ArrowSchema]) -> ArrowTable:
-    """What `Gallery.search` returns: `wanted` and what is computed, the rows of all queries one after the other."""
-    (columns, schema), id_column, (queries, k) = wanted, state.registry.id_column, found.places.shape
-    rest = [name for name in columns if name != id_column]
+def as_table(state: CacheState, found: FoundRows, columns: Sequence[str] | None) -> ArrowTable:
+    """The result of `Gallery.search`: columns and computed ones, the rows of all queries one after the other.
+
+    Raises:
+        InvalidInput: The table has no such column.
+    """
+    schema, id_column, (queries, k) = state.snapshot.schema, state.registry.id_column, found.places.shape
+    names = whole_columns(result_columns(state.registry, schema, columns))
+    rest = [name for name in names if name != id_column]
     read = rows_at(state.snapshot, found.take(state, "addresses").ravel(), rest) if rest else None
-    ids = found.take(state, "ids").ravel().tolist() if id_column in columns else []
-    arrays = [pa.array(ids, schema.field(n).type) if read is None or n == id_column else read[n] for n in columns]
+    ids = found.take(state, "ids").ravel().tolist() if id_column in names else []
+    arrays = [pa.array(ids, schema.field(n).type) if read is None or n == id_column else read[n] for n in names]
     arrays += [pa.array(found.distances.ravel()), *_names(state, found)]
+    fields = [*(pa.field(name, schema.field(name).type) for name in names), *_COMPUTED]
     if queries > 1:
         arrays.append(pa.array(np.repeat(np.arange(queries, dtype=np.int32), k)))
-        schema = schema.append(pa.field("_query", pa.int32()))
-    return pa.Table.from_arrays(arrays, schema=schema)
+        fields.append(pa.field("_query", pa.int32()))
+    metadata = {TABLE_VERSION: str(state.version)}
+    return with_fields(pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata)), columns)
 
 
 def _names(state: CacheState, found: FoundRows) -> tuple[ArrowArray, ArrowArray]:
     """Versions and origins of the n rows that were found: two arrays of n texts."""
-    held, n = state.held, found.places.size
-    codes = found.take(state, "origins").ravel()
-    if found.parts is None:
-        names = held[0].reader.names
-        return pa.repeat(held[0].reader.part.version, n), _texts(names, codes)
-    parts = found.parts.ravel()
+    held, parts, codes = state.held, found.parts.ravel(), found.take(state, "origins").ravel()
     versions = _texts([rows.reader.part.version for rows in held], parts)
     starts = np.cumsum([0, *(len(rows.reader.names) for rows in held)])
     return versions, _texts([name for rows in held for name in rows.reader.names], codes + starts[parts])

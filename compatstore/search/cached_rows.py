@@ -8,18 +8,20 @@ are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from compatstore.arrays import BoolArray, Digests, FloatArray, RowNumbers
 from compatstore.in_memory.graph import Chosen, Flat, Graph
-from compatstore.search.cached_reading import BESIDE, CachedIds, OriginCodes, Reader, Rows
+from compatstore.search.cached_reading import BESIDE, CachedIds, OriginCodes, Reader, Rows, as_ids
+from compatstore.storage.fragments import Fragment, list_fragments
 from compatstore.storage.indexes import NEIGHBOURS
-from compatstore.storage.moves import ChangedFragments, HeldFragment, addresses, held_fragments
+from compatstore.storage.moves import ChangedFragments, addresses
 from compatstore.storage.recall import GOAL, QUERIES
 from compatstore.storage.snapshot import Snapshot
 
@@ -52,7 +54,7 @@ class CachedRows:
     """
 
     reader: Reader
-    fragments: Mapping[int, HeldFragment]
+    fragments: Sequence[Fragment]
     ids: CachedIds
     addresses: Digests
     origins: OriginCodes
@@ -63,20 +65,31 @@ class CachedRows:
     id_bytes: int
 
     @classmethod
-    def empty(cls, reader: Reader, ids: CachedIds, rows: int) -> CachedRows:
-        """No rows yet, and memory for some in the graph."""
-        dim = reader.part.columns.dim
+    def read(cls, reader: Reader, snapshot: Snapshot, rows: int) -> CachedRows:
+        """All rows of a table version in a graph, whose recall is measured.
+
+        Args:
+            reader: Reads them.
+            snapshot: The table version.
+            rows: Rows that the graph gets memory for.
+        """
+        dim, metric = reader.part.columns.dim, reader.part.metric
+        fragments, graph = list_fragments(snapshot, reader.columns), Graph(dim, metric, rows)
+        none = pa.array([], snapshot.schema.field(reader.id_column).type)
+        empty = np.zeros(0, np.uint64), np.zeros(0, np.uint16), np.zeros(0, np.float32), np.zeros((0, dim), np.float32)
+        read = [Rows(as_ids(none), *empty, id_bytes=0)]
+        for part in reader.read(snapshot, [fragment.id for fragment in fragments]):
+            graph.add(part.vectors)
+            read.append(replace(part, vectors=part.vectors[:0].copy()))
+        graph.measure(min(QUERIES, len(graph)), NEIGHBOURS, GOAL)
         return cls(
             reader=reader,
-            fragments={},
-            ids=ids,
-            addresses=np.zeros(0, np.uint64),
-            origins=np.zeros(0, np.uint16),
-            sigma2=np.zeros(0, np.float32),
-            live=np.zeros(0, bool),
-            graph=Graph(dim, reader.metric, rows),
-            tail=Flat(np.zeros((0, dim), np.float32), reader.metric),
-            id_bytes=0,
+            fragments=fragments,
+            live=np.ones(sum(len(part.ids) for part in read), bool),
+            graph=graph,
+            tail=Flat(read[0].vectors, metric),
+            id_bytes=sum(part.id_bytes for part in read),
+            **_joined(read),
         )
 
     @property
@@ -96,7 +109,7 @@ class CachedRows:
 
     @cached_property
     def in_graph(self) -> bool:
-        """Whether all rows count and are in the graph: then it answers alone."""
+        """True if all rows count and are in the graph: then it answers alone."""
         return len(self.tail) == 0 and self.everything.graph is None
 
     def at(self, wanted: Digests) -> Among:
@@ -135,22 +148,6 @@ class CachedRows:
         order = np.lexsort((self.addresses[places], distances), axis=-1)[:, :k]
         return np.take_along_axis(distances, order, axis=1), np.take_along_axis(places, order, axis=1)
 
-    def built(self, snapshot: Snapshot) -> CachedRows:
-        """The same with all rows of a table version in the graph, whose recall is measured; it must be empty."""
-        fragments = held_fragments(snapshot, self.reader.columns)
-        read = []
-        for rows in self.reader.read(snapshot, sorted(fragments)):
-            self.graph.add(rows.vectors)
-            read.append(replace(rows, vectors=rows.vectors[:0].copy()))
-        self.graph.measure(min(QUERIES, len(self.graph)), NEIGHBOURS, GOAL)
-        return replace(
-            self,
-            fragments=fragments,
-            live=np.ones(sum(len(rows.ids) for rows in read), bool),
-            id_bytes=sum(rows.id_bytes for rows in read),
-            **self._of_rows(slice(None), read),
-        )
-
     def following(self, snapshot: Snapshot, require: Callable[[int], None]) -> CachedRows:
         """The same as of a later table version.
 
@@ -158,7 +155,7 @@ class CachedRows:
             snapshot: That version.
             require: Called with the memory that is needed; raises where that is too much.
         """
-        now = held_fragments(snapshot, self.reader.columns)
+        now = list_fragments(snapshot, self.reader.columns)
         changed = ChangedFragments.between(self.fragments, now)
         if not (changed.left or changed.shrunk or changed.fresh):
             return replace(self, fragments=now)
@@ -191,7 +188,7 @@ class CachedRows:
             gone |= np.isin(fragments, np.array(changed.shrunk, np.uint64)) & ~np.isin(self.addresses, there)
         return gone
 
-    def _with(self, fragments: Mapping[int, HeldFragment], live: BoolArray, fresh: Sequence[Rows]) -> CachedRows:
+    def _with(self, fragments: Sequence[Fragment], live: BoolArray, fresh: Sequence[Rows]) -> CachedRows:
         """The same with other rows that count, and new ones behind them."""
         g = len(self.graph)
         stays = live.copy()
@@ -201,17 +198,10 @@ class CachedRows:
             self,
             fragments=fragments,
             live=np.concatenate([live[stays], *(np.ones(len(rows.ids), bool) for rows in fresh)]),
-            tail=Flat(np.concatenate(tail), self.reader.metric),
+            tail=Flat(np.concatenate(tail), self.reader.part.metric),
             id_bytes=self.id_bytes + sum(rows.id_bytes for rows in fresh),
-            **self._of_rows(stays, fresh),
+            **_joined([self, *fresh], stays),
         )
-
-    def _of_rows(self, chosen: BoolArray | RowNumbers | slice, more: Sequence[Rows] = ()) -> dict[str, Any]:
-        """The fields that have a value for each row: of rows that are chosen of these, with more rows behind them."""
-        return {
-            name: np.concatenate([getattr(self, name)[chosen], *(getattr(rows, name) for rows in more)])
-            for name in ("ids", "addresses", "origins", "sigma2")
-        }
 
     def _vectors(self, places: RowNumbers) -> FloatArray:
         """Vectors at places: (n, dim) float32."""
@@ -226,12 +216,12 @@ class CachedRows:
         count = min(rows, len(self.tail))
         self.graph.add(self.tail.vectors(slice(count)))
         left = self.tail.vectors(slice(count, None))
-        return replace(self, tail=Flat(left if len(left) else left.copy(), self.reader.metric))
+        return replace(self, tail=Flat(left if len(left) else left.copy(), self.reader.part.metric))
 
     def rebuilt(self) -> CachedRows:
         """The same in a graph of its own that holds nothing but the rows that count."""
         places = np.flatnonzero(self.live)
-        graph = Graph(self.reader.part.columns.dim, self.reader.metric, len(places))
+        graph = Graph(self.reader.part.columns.dim, self.reader.part.metric, len(places))
         graph.breadth, graph.recall = self.graph.breadth, self.graph.recall
         for start in range(0, len(places), _AT_ONCE):
             graph.add(self._vectors(places[start : start + _AT_ONCE]))
@@ -239,7 +229,16 @@ class CachedRows:
             self,
             live=self.live[places],
             graph=graph,
-            tail=Flat(self.tail.vectors(slice(0)).copy(), self.reader.metric),
+            tail=Flat(self.tail.vectors(slice(0)).copy(), self.reader.part.metric),
             id_bytes=self.id_bytes * len(places) // max(len(self.ids), 1),
-            **self._of_rows(places),
+            **_joined([self], places),
         )
+
+
+def _joined(parts: Sequence[CachedRows | Rows], chosen: BoolArray | RowNumbers | slice = slice(None)) -> dict[str, Any]:
+    """The fields with a value for each row, of several parts one after the other; of the first its chosen rows."""
+    first, *others = parts
+    return {
+        name: np.concatenate([getattr(first, name)[chosen], *(getattr(part, name) for part in others)])
+        for name in ("ids", "addresses", "origins", "sigma2")
+    }

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from compatstore.arrays import ArrowTable, Doubles, FloatArray
 from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation.fusion import distances_to
-from compatstore.search.execute import execute, is_vectors, query_of_part
+from compatstore.search.execute import execute, is_vectors, query_of_part, require_as_many
 from compatstore.search.fusion import FusionPlan, search_fused
 from compatstore.search.plan import Part, SearchPlan, part_of
 from compatstore.search.serving import plan_serving, versions_of
@@ -66,7 +66,7 @@ class Cascade:
 
 @dataclass(frozen=True)
 class CascadePlan:
-    """How a query is answered by a cascade.
+    """The plan of a cascade.
 
     Attributes:
         k: Results wanted.
@@ -116,6 +116,9 @@ class CascadePlan:
         )
 
 
+QueryPlan: TypeAlias = SearchPlan | FusionPlan | CascadePlan
+
+
 def plan_cascade(
     catalog: Catalog,
     registry: Registry,
@@ -124,7 +127,7 @@ def plan_cascade(
     version: str | None,
     where: str | Sequence[str] | None,
     cascade: Cascade,
-) -> CascadePlan | SearchPlan | FusionPlan:
+) -> QueryPlan:
     """Plan a cascade; read-only.
 
     If the upgrade is over (retired, rolled back, aborted), it is the search without one: nothing can be written back
@@ -151,8 +154,7 @@ def plan_cascade(
     if not names and query is not None and is_vectors(query, registry.record(name).dim):
         known = (name,)
     run = _run_of(registry, known, name)
-    records = [registry.record(each) for each in (run.source, run.target)]
-    if not run.open or any(record.columns is None for record in records):
+    if not run.open or not {run.source, run.target} <= registry.stored.keys():
         return plan_serving(catalog, registry, query, k, version, where, None)
     found = plan_serving(catalog, registry, query, max(k, cascade.first), version, where, None)
     source, target = part_of(registry, run.source), part_of(registry, run.target)
@@ -223,9 +225,7 @@ def search_cascade(
             query has length 0, under cosine.
     """
     registry, target = catalog.recorded(snapshot), plan.target
-    if len({len(queries[name]) for name in plan.versions}) > 1:
-        found = ", ".join(f"{len(queries[name])} of {name}" for name in plan.versions)
-        raise InvalidInput("search by a cascade", expected="the same queries in each version", found=found)
+    require_as_many(queries, plan.versions)
     asked = query_of_part(catalog, target, queries[target.version])[:, : target.columns.dim]
     read = [registry.id_column, *plan.source.columns.hashed_names(registry.source_column), target.columns.vector]
     read += [target.columns.origin] if target.columns.origin else []

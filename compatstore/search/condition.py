@@ -127,12 +127,12 @@ def _compared_texts(condition: str) -> tuple[str, str]:
     """A text in quotes that is compared with no column, and what stands behind it; "" and "" where there is none."""
     tokens = [(kind, text) for kind, text, _ in _tokens(condition)]
     for place, (kind, text) in enumerate(tokens):
-        behind = [told for _, told in tokens[place + 1 : place + 4]]
+        behind = [other for _, other in tokens[place + 1 : place + 4]]
         if kind != "quoted" or text[0] not in "'\"" or not behind or behind[0].lower() not in _COMPARES:
             continue
         if place and tokens[place - 1][1].lower() in _COMPARES:
             continue  # it is the right side of another comparison
-        operand = next((told for told in behind[1:] if told != "(" and told.lower() not in _COMPARES), "")
+        operand = next((other for other in behind[1:] if other != "(" and other.lower() not in _COMPARES), "")
         if operand[:1] in ("'", '"') or operand[:1].isdigit() or operand.lower() == "null":
             return text, " ".join(behind[: behind.index(operand) + 1])
     return "", ""

@@ -78,7 +78,7 @@ def as_queries(catalog: Catalog, registry: Registry, version: str, query: Any) -
 
 
 def is_vectors(query: Any, dim: int) -> bool:
-    """Whether a query is vectors of `dim` values; an array of two dimensions that are not (q, dim) may be an image."""
+    """True if a query is vectors of `dim` values; an array of two dimensions that are not (q, dim) may be an image."""
     shape = getattr(query, "shape", None)
     if not isinstance(shape, tuple):
         return isinstance(query, list | tuple)
@@ -88,8 +88,6 @@ def is_vectors(query: Any, dim: int) -> bool:
 # Multiple of k that is fetched of a part whose rows are known only after the search. Twice is enough
 # where half of the neighbours belong to it, and wherever the other part's rows are the nearer ones.
 FETCHED = 2
-
-COMPUTED = ("_distance", "_version", "_origin", "_query")  # columns of a result that no table has
 
 
 def execute(
@@ -154,7 +152,7 @@ def require_as_many(queries: Mapping[str, FloatArray], versions: Sequence[str]) 
     if len(set(counts)) > 1:
         raise InvalidInput(
             f"search {' and '.join(versions)} as one",
-            expected="the same queries in both versions",
+            expected="the same queries in each version",
             found=" and ".join(map(str, counts)),
         )
 

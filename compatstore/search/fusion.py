@@ -16,19 +16,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray, ArrowTable, BoolArray, Doubles, FloatArray, Positions
+from compatstore.arrays import ArrowTable, BoolArray, Doubles, FloatArray, Positions
 from compatstore.evaluation.fusion import Fusion, Standardisation, distances_to
 from compatstore.search.condition import joined
 from compatstore.search.execute import query_of_part, require_as_many, side_by_side
 from compatstore.search.parts import PartResult, search_part
 from compatstore.search.plan import Part, SearchPlan, part_of, plan_search
-from compatstore.search.threshold import DEEPER, DEEPEST, ListFactors, RankedLists, first_depth
+from compatstore.search.threshold import DEEPER, DEEPEST, NO_FACTORS, ListFactors, RankedLists, first_depth
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.doubts import Doubt, kept_cosines
 from compatstore.storage.ids import ADDRESS, rows_at
 from compatstore.storage.indexes import NEIGHBOURS, SearchSettings, indexes_on
-from compatstore.storage.nearest import AT_ONCE
+from compatstore.storage.nearest import AT_ONCE, with_values
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm, to_floats, to_matrix, to_strings
@@ -41,7 +41,7 @@ ROUNDING, ROUNDING_OF_HALVES = 1e-5, 1e-3  # of Lance's distances, at the most; 
 
 @dataclass(frozen=True)
 class FusionPlan:
-    """How a query in two versions is answered from both columns.
+    """The plan of a search with a query in two versions, from both columns.
 
     Attributes:
         k: Results wanted.
@@ -202,15 +202,15 @@ def search_fused(
 def _of_queries(rows: ArrowTable, sure: BoolArray, asking: Positions) -> ArrowTable:
     """The rows of queries that are settled, by the numbers that these have in the search."""
     numbers = rows["_query"].to_numpy()
-    place = rows.schema.get_field_index("_query")
-    rows = rows.set_column(place, "_query", pa.chunked_array([asking[numbers].astype(np.int32)]))
+    rows = with_values(rows, "_query", asking[numbers].astype(np.int32))
     return rows if sure.all() else rows.filter(pa.array(sure[numbers]))
 
 
 def _lists(
     snapshot: Snapshot, plan: FusionPlan, queries: Sequence[FloatArray], depth: int, doubt: Doubt | None, *, exact: bool
 ) -> list[RankedLists]:
-    """For each query what is nearest in each column, without its vectors; with sigma^2 where that is to count."""
+    """The lists of both columns for each query, without vectors; with sigma^2 if distances are shrunk by it."""
+    complete = depth if exact else 0  # a shorter list holds all of its column; an index may give fewer rows than it has
 
     def find(number: int) -> list[PartResult]:
         part = plan.parts[number]
@@ -218,41 +218,28 @@ def _lists(
         columns = [ADDRESS, *([plan.uncertainty] if plan.uncertainty and part is plan.target else [])]
         return search_part(snapshot, alone, queries[number], depth, plan.where, columns, exactly=True)
 
+    def joined(number: int, results: Sequence[PartResult]) -> RankedLists:
+        lists, ends, errors, factors = [], [], [], NO_FACTORS
+        for part, result, form in zip(plan.parts, results, queries, strict=True):
+            rows, distances = result.rows[ADDRESS].to_numpy(), result.rows["_distance"].to_numpy().astype(np.float64)
+            held = ~np.isnan(distances)  # what has no direction has no distance
+            # From Lance's squared distance, or 1 less a cosine or product, to that of `distances_to`.
+            added = float(np.square(form[number].astype(np.float64)).sum()) if part.metric == "l2" else 1.0
+            rounding = ROUNDING_OF_HALVES if part.columns.dtype == "float16" else ROUNDING
+            errors.append(rounding * (added + float(np.abs(distances[held]).max(initial=0.0))))
+            distances -= added
+            whole = len(rows) < complete or (complete and not held.all())
+            ends.append(np.inf if whole else float(distances[-1]) if len(rows) else -np.inf)
+            lists.append((rows[held].astype(np.int64), distances[held]))
+            if doubt is not None and part is plan.target:
+                sigma2 = to_floats(result.rows[str(plan.uncertainty)])[held]
+                factors = ListFactors(part.metric, *doubt.bounds(sigma2), rest=doubt.range)
+        first = 0 if exact else plan.candidates
+        return RankedLists.of(plan.fusion, lists, (ends[0], ends[1]), (errors[0], errors[1]), first, factors)
+
     searches = [side_by_side().submit(find, number) for number in range(len(plan.parts))]
     found = zip(*(search.result() for search in searches), strict=True)
-    complete = depth if exact else 0  # an index may give fewer rows than there are
-    first = 0 if exact else plan.candidates
-    return [
-        _joined(plan, results, [form[number] for form in queries], complete, first, doubt)
-        for number, results in enumerate(found)
-    ]
-
-
-def _joined(
-    plan: FusionPlan,
-    results: Sequence[PartResult],
-    queries: Sequence[FloatArray],
-    complete: int,
-    first: int,
-    doubt: Doubt | None,
-) -> RankedLists:
-    """Both lists of a query; one of fewer than `complete` rows holds all that can be found in its column."""
-    lists, ends, errors, factors = [], [], [], None
-    for part, result, query in zip(plan.parts, results, queries, strict=True):
-        rows, distances = result.rows[ADDRESS].to_numpy(), result.rows["_distance"].to_numpy().astype(np.float64)
-        held = ~np.isnan(distances)  # what has no direction has no distance
-        # From Lance's squared distance, or 1 less a cosine or product, to that of `distances_to`.
-        added = float(np.square(query.astype(np.float64)).sum()) if part.metric == "l2" else 1.0
-        rounding = ROUNDING_OF_HALVES if part.columns.dtype == "float16" else ROUNDING
-        errors.append(rounding * (added + float(np.abs(distances[held]).max(initial=0.0))))
-        distances -= added
-        whole = len(rows) < complete or (complete and not held.all())
-        ends.append(np.inf if whole else float(distances[-1]) if len(rows) else -np.inf)
-        lists.append((rows[held].astype(np.int64), distances[held]))
-        if doubt is not None and plan.uncertainty is not None and part is plan.target:
-            sigma2 = to_floats(result.rows[plan.uncertainty])[held]
-            factors = ListFactors(part.metric, *doubt.bounds(sigma2), rest=doubt.range)
-    return RankedLists.of(plan.fusion, lists, (ends[0], ends[1]), (errors[0], errors[1]), first, factors)
+    return [joined(number, results) for number, results in enumerate(found)]
 
 
 def _nearest(
@@ -263,9 +250,9 @@ def _nearest(
     queries: Sequence[FloatArray],
     columns: Sequence[str],
 ) -> tuple[ArrowTable, Doubles]:
-    """The k nearest rows of what the lists of each query hold, compared by their vectors; and how far the last one is.
+    """The k nearest rows of each query's lists, compared by their vectors, and the fused distance of its last one.
 
-    Fewer than k rows: infinitely far.
+    The distance is infinite if there are fewer than k rows.
     """
     kept = [each.rows[each.near(plan.k)] for each in lists]
     asking = np.repeat(np.arange(len(kept)), [len(rows) for rows in kept])
@@ -273,39 +260,15 @@ def _nearest(
     held = [name for part in plan.parts for name in (part.columns.vector, part.columns.origin) if name]
     held += [plan.uncertainty] if plan.uncertainty else []
     rows = rows_at(snapshot, numbers, list(dict.fromkeys([*columns, plan.id_column, *held])))
-    return _ranked(catalog, plan, rows, places, asking, queries, columns)
-
-
-def _ranked(
-    catalog: Catalog,
-    plan: FusionPlan,
-    rows: ArrowTable,
-    places: Positions,
-    asking: Positions,
-    queries: Sequence[FloatArray],
-    columns: Sequence[str],
-) -> tuple[ArrowTable, Doubles]:
-    """The k nearest rows of each query, and the fused distance of the last one, infinite where there are fewer.
-
-    Args:
-        catalog: The gallery.
-        plan: Of the search.
-        rows: Rows that queries ask for.
-        places: (m,) the row of each pair of a row and a query.
-        asking: (m,) its query, ascending.
-        queries: Of each version.
-        columns: Columns to return.
-    """
     compared = [_compared(part, matrix[asking], rows, places) for part, matrix in zip(plan.parts, queries, strict=True)]
     (in_source, near), (in_target, far) = compared
-    origins = [_origins(part, rows) for part in plan.parts]
+    origins = [pa.array(part.columns.origins(rows)) for part in plan.parts]
     native = pc.equal(origins[1], NATIVE).fill_null(False).to_numpy(zero_copy_only=False)[places]
     if plan.uncertainty is not None:
-        factors = _factors(catalog, origins[1], to_floats(rows[plan.uncertainty]))[places]
-        far = plan.fusion.shrunk(far, factors, plan.target.metric)
+        factors = kept_cosines(catalog, to_strings(origins[1]), to_floats(rows[plan.uncertainty]))
+        far = plan.fusion.shrunk(far, factors[places], plan.target.metric)
     fused = plan.fusion.distances(near, far, native, in_source, in_target)
-    taken = pa.array(places)
-    keys = pa.table({"query": asking, "distance": fused, "id": rows[plan.id_column].take(taken)})
+    keys = pa.table({"query": asking, "distance": fused, "id": rows[plan.id_column].take(pa.array(places))})
     order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]).to_numpy()
     ranks = np.arange(len(order)) - np.searchsorted(asking[order], np.arange(len(queries[0])))[asking[order]]
     last = np.full(len(queries[0]), np.inf)
@@ -328,20 +291,6 @@ def _compared(part: Part, queries: FloatArray, rows: ArrowTable, places: Positio
     valid = valid & VectorForm(part.columns.dtype, part.metric).searchable(vectors)
     vectors = np.where(valid[:, None], vectors, np.float32(1))
     return valid[places], distances_to(queries[:, : part.columns.dim], vectors[places], part.metric)
-
-
-def _factors(catalog: Catalog, origins: ArrowArray, sigma2: FloatArray) -> Doubles:
-    """(n,) float64, what each row's product with a query is multiplied by, 1 where it has no vector."""
-    made, factors = origins.is_valid().to_numpy(zero_copy_only=False), np.ones(len(sigma2))
-    factors[made] = kept_cosines(catalog, to_strings(origins)[made], sigma2[made])
-    return factors
-
-
-def _origins(part: Part, rows: ArrowTable) -> ArrowArray:
-    """How each row's vector came about: an adopted column's vectors are all native."""
-    if part.columns.origin is None:
-        return pa.repeat(NATIVE, rows.num_rows)
-    return rows[part.columns.origin].combine_chunks()
 
 
 def _shown(kind: Standardisation) -> str:

@@ -14,11 +14,9 @@ import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowTable, FloatArray
 from compatstore.errors import InvalidInput, meant
-from compatstore.evaluation.merging import Calibration
 from compatstore.search.plan import Part, PartMerge
-from compatstore.storage.columns import NATIVE
 from compatstore.storage.failures import of_files
-from compatstore.storage.nearest import find_nearest
+from compatstore.storage.nearest import find_nearest, with_values
 from compatstore.storage.snapshot import Snapshot
 
 
@@ -106,27 +104,19 @@ def refused_condition(asked: str, where: str | None) -> Iterator[None]:
 
 
 def _result(table: ArrowTable, part: Part, k: int, columns: Sequence[str], *, exactly: bool) -> PartResult:
-    """What Lance returned for one query, as the part's own rows."""
-    origin, excluded_column = part.columns.origin, part.excluded_column
-    if part.calibration is not None:
-        table = _calibrated(table, part.calibration)
+    """The part's own rows of a result of Lance for one query."""
+    excluded_column = part.excluded_column
+    if part.calibration is not None:  # mapped distances ascend as the distances did, rounded to float32 as well
+        mapped = part.calibration.apply(table["_distance"].to_numpy().astype(np.float64))
+        table = with_values(table, "_distance", mapped.astype(np.float32))
     complete_below = table["_distance"][-1].as_py() if table.num_rows == k else None
     if excluded_column and not exactly:
         table = table.filter(table[excluded_column].is_null())
     # One table made of the columns at once: appending and dropping them one by one costs more than the merge.
-    n = table.num_rows
-    found = dict(zip(table.schema.names, table.columns, strict=True))
-    origins = found[origin] if origin else pa.repeat(NATIVE, n)
     names = [*columns, "_distance", "_version", "_origin"]
-    arrays = [*(found[name] for name in names[:-2]), pa.repeat(part.version, n), origins]
+    computed = [pa.repeat(part.version, table.num_rows), part.columns.origins(table)]
+    arrays = [*(table[name] for name in names[:-2]), *computed]
     return PartResult(pa.Table.from_arrays(arrays, names), complete_below)
-
-
-def _calibrated(table: ArrowTable, calibration: Calibration) -> ArrowTable:
-    """The rows with mapped distances: these ascend as the distances did, rounded to float32 as well."""
-    place = table.schema.get_field_index("_distance")
-    mapped = calibration.apply(table["_distance"].to_numpy().astype(np.float64)).astype(np.float32)
-    return table.set_column(place, "_distance", pa.chunked_array([mapped], pa.float32()))
 
 
 def with_numbers(tables: Sequence[ArrowTable]) -> ArrowTable:

@@ -13,6 +13,7 @@ from compatstore.search.condition import joined
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.indexes import SearchSettings
 from compatstore.storage.registry import Registry, bridge_to, comparable
+from compatstore.versions import Metric
 
 PartMerge = Literal["none", "distance", "calibrated", "reciprocal rank"]
 
@@ -42,7 +43,7 @@ class Part:
 
     version: str
     columns: VersionColumns
-    metric: str
+    metric: Metric
     artifact: str | None = None
     excluded_column: str | None = None
     form: str = ""
@@ -57,13 +58,13 @@ class Part:
 
     @property
     def index(self) -> str:
-        """How the index is used, as the end of a sentence; "" where that is left to Lance."""
+        """Settings of the index, as the end of a sentence; "" for those of Lance."""
         return f"; index: {self.settings}" if self.settings.options else ""
 
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """How a query in one version's space is answered.
+    """The plan of a search with a query in one version's space.
 
     Attributes:
         version: Version that the query belongs to.

@@ -151,10 +151,11 @@ def require_columns(columns: Sequence[str], schema: ArrowSchema) -> list[str]:
     Raises:
         InvalidInput: It lacks some.
     """
-    unknown = [name for name in columns if not _has(schema, name)]
+    known = _names(schema)
+    unknown = [name for name in columns if name not in known]
     if unknown:
         expected, found = f"some of {', '.join(schema.names)}", first_offenders(unknown)
-        raise InvalidInput("read columns", expected=expected, found=found, fix=meant(unknown[0], _names(schema)))
+        raise InvalidInput("read columns", expected=expected, found=found, fix=meant(unknown[0], known))
     return list(columns)
 
 
@@ -172,10 +173,6 @@ def with_fields(table: ArrowTable, columns: Sequence[str] | None) -> ArrowTable:
     parts = [name.split(".") for name in named]
     arrays = [pc.struct_field(table[first], inner) if inner else table[first] for first, *inner in parts]
     return pa.table(arrays, names=named).replace_schema_metadata(table.schema.metadata)
-
-
-def _has(schema: ArrowSchema, name: str) -> bool:
-    return name in schema.names or ("." in name and name in _names(schema))
 
 
 def _names(fields: Iterable[ArrowField], above: str = "") -> list[str]:

@@ -1,4 +1,4 @@
-"""How a query is served: by one version, or by both versions of an upgrade as one."""
+"""Query routing: single-version or fused search."""
 
 from __future__ import annotations
 
@@ -57,9 +57,13 @@ def plan_serving(
     elif len(names) == 2:
         plan = _plan_pair(registry, names, k, where, fused=serving == "fused")
     else:
-        name, fused = names[0] if names else version or registry.active, serving == "fused"
-        decides = version is None and not names
-        run = _run_as_one(catalog, registry, name, query, fused=fused, named=bool(names), decides=decides)
+        name, value = (names[0], query[names[0]]) if names else (version or registry.active, query)
+        run = _fused_run(registry, name)
+        is_source = value is None or not is_vectors(value, registry.record(name).dim)
+        if serving == "fused":
+            run = _required(run, name, has_both=is_source and not names)
+        elif names or version is not None or not is_source or not _answers_both(catalog, registry, run, name, value):
+            run = None
         plan = plan_search(registry, name, k, where) if run is None else _plan_run(registry, run, k, where)
     return with_shrinkage(catalog, registry, plan) if isinstance(plan, SearchPlan) else plan
 
@@ -129,7 +133,7 @@ def require_fingerprints(
 
 
 def way_of(plan: SearchPlan | FusionPlan) -> Literal["fused", "merged", "target"]:
-    """How a plan searches the upgrade to its version."""
+    """The way in which a plan searches the upgrade to its version."""
     if isinstance(plan, FusionPlan):
         return "fused"
     return "merged" if len(plan.parts) > 1 else "target"
@@ -171,41 +175,31 @@ def _plan_pair(
     return plan_search(registry, registry.active if registry.active in names else run.target, k, where)
 
 
-def _run_as_one(
-    catalog: Catalog, registry: Registry, name: str, query: Any, *, fused: bool, named: bool, decides: bool
-) -> RunRecord | None:
-    """The upgrade of a version whose both versions answer a query of one; None where the version does alone.
-
-    Args:
-        catalog: The gallery.
-        registry: Its state.
-        name: Version of the query.
-        query: The query, or a mapping that has it alone.
-        fused: True if both versions are asked for.
-        named: Whether it is such a mapping.
-        decides: Whether what was chosen decides, as the search names no version.
+def _required(run: RunRecord | None, name: str, *, has_both: bool) -> RunRecord:
+    """The upgrade for a fused search that the caller asks for.
 
     Raises:
-        UpgradeError: Both are asked for, and no fusion was chosen.
-        InvalidInput: Both are asked for, and one of them has no query.
+        UpgradeError: No fusion was chosen for an upgrade of the version.
+        InvalidInput: The query is one of the version alone.
     """
-    value, run = query[name] if named else query, _fused_run(registry, name)
-    source = value is None or not is_vectors(value, registry.record(name).dim)
-    if fused:
-        if run is None:
-            raise _unfused(name)
-        if not source or named:
-            raise InvalidInput(
-                f"search {run.source} and {run.target} as one",
-                expected="a query of each version, or a source that both embed",
-                found=f"a query of {name}",
-                fix=f"Hand both over: search({{'{run.source}': ..., '{run.target}': ...}}).",
-            )
-        return run
-    if not decides or not source or run is None or not _as_one(registry, run):
-        return None
+    if run is None:
+        raise _unfused(name)
+    if not has_both:
+        raise InvalidInput(
+            f"search {run.source} and {run.target} as one",
+            expected="a query of each version, or a source that both embed",
+            found=f"a query of {name}",
+            fix=f"Hand both over: search({{'{run.source}': ..., '{run.target}': ...}}).",
+        )
+    return run
+
+
+def _answers_both(catalog: Catalog, registry: Registry, run: RunRecord | None, name: str, value: Any) -> bool:
+    """True if both versions of an upgrade answer a source by default; warns if an encoder is missing for that."""
+    if run is None or not _as_one(registry, run):
+        return False
     if value is None or _both_embed(catalog, run):
-        return run
+        return True
     without = next((one for one in (run.source, run.target) if not catalog.can_embed(one)), None)
     if without is not None:
         given = next_step.either(shell=f"--encoder {without}=ENCODER", python=f"encoders={{{without!r}: ...}}")
@@ -216,7 +210,7 @@ def _run_as_one(
             CompatStoreWarning,
             stacklevel=2,
         )
-    return None
+    return False
 
 
 def _plan_run(registry: Registry, run: RunRecord, k: int, where: str | Sequence[str] | None) -> SearchPlan | FusionPlan:
@@ -235,19 +229,19 @@ def _fused_run(registry: Registry, name: str) -> RunRecord | None:
 
 
 def _chosen(registry: Registry, run: RunRecord) -> Fusion | Merge | None:
-    """How queries of both versions are answered: by a fusion, or without a hop by a merge; None without a choice."""
+    """The fusion of both versions, or the merge of an upgrade without a hop; None if none was chosen."""
     merge = registry.merge_of(run.target)
     return registry.fusion_of(run.target) or (merge if merge is not None and not merge.bridge else None)
 
 
 def _as_one(registry: Registry, run: RunRecord) -> bool:
-    """Whether searches that do not name a way ask both versions."""
+    """True if searches that do not name a way use both versions."""
     chosen = _chosen(registry, run)
     return chosen.worth if isinstance(chosen, Merge) else registry.fusion_served(run.target) is not None
 
 
 def _both_embed(catalog: Catalog, run: RunRecord) -> bool:
-    """Whether this program can embed a source by both versions of an upgrade."""
+    """True if this program can embed a source by both versions of an upgrade."""
     with suppress(Incompatible):
         return all(catalog.encoder(name) is not None for name in (run.source, run.target))
     return False

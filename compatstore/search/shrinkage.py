@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from compatstore.arrays import ArrowTable, Doubles, FloatArray
@@ -19,7 +18,8 @@ from compatstore.errors import CorruptArtifact
 from compatstore.evaluation.distances import shrunk_distances
 from compatstore.search.plan import SearchPlan
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.doubts import by_angle, kept_cosines, shrinkage_of
+from compatstore.storage.doubts import has_shrinkage, kept_cosines
+from compatstore.storage.nearest import with_values
 from compatstore.storage.registry import Registry
 from compatstore.storage.vector_form import to_floats
 
@@ -39,8 +39,7 @@ def with_shrinkage(catalog: Catalog, registry: Registry, plan: SearchPlan) -> Se
         return plan
     paths = {run.path for run in registry.runs.values() if run.target == plan.version and run.path}
     with suppress(CorruptArtifact):  # the vectors are there, and can be searched as they are
-        known = by_angle(record) and any(shrinkage_of(catalog, "+".join(path)) is not None for path in paths)
-        return replace(plan, shrinkage=known)
+        return replace(plan, shrinkage=any(has_shrinkage(catalog, record, path) for path in paths))
     return plan
 
 
@@ -59,46 +58,18 @@ def rank_shrunk(
     part, origins = plan.parts[0], np.asarray(found["_origin"].to_pylist(), object)
     sigma2 = to_floats(found[str(part.columns.uncertainty)])
     numbers = found["_query"].to_numpy() if "_query" in found.column_names else np.zeros(found.num_rows, np.int64)
-    added = _added_by(queries[plan.version], part.metric)[numbers]
+    added = added_by(queries[plan.version], part.metric)[numbers]
     near = found["_distance"].to_numpy()
     distances = shrunk_distances(near - added, kept_cosines(catalog, origins, sigma2), part.metric) + added
-    place = found.schema.get_field_index("_distance")
-    found = found.set_column(place, "_distance", pa.chunked_array([distances.astype(np.float32)], pa.float32()))
+    found = with_values(found, "_distance", distances.astype(np.float32))
     order = np.lexsort((distances, numbers))
     ranks = np.arange(len(order)) - np.searchsorted(numbers, numbers[order])
     kept = [name for name in found.column_names if name != part.columns.uncertainty or name in columns]
     return found.take(pa.array(order[ranks < plan.k])).select(kept)
 
 
-def shrink_cached(
-    catalog: Catalog,
-    metric: str,
-    distances: FloatArray,
-    origins: npt.NDArray[np.object_],
-    sigma2: FloatArray,
-    queries: FloatArray,
-) -> FloatArray:
-    """Shrunk distances of candidates in memory.
-
-    Args:
-        catalog: The gallery.
-        metric: Of the distances.
-        distances: (q, n) float32.
-        origins: (q, n) object, `NATIVE` or ids of artifacts.
-        sigma2: (q, n) float32, NaN for native vectors.
-        queries: (q, dim) float32.
-
-    Returns:
-        (q, n) float32.
-    """
-    factors = kept_cosines(catalog, origins.ravel(), sigma2.ravel()).reshape(distances.shape)
-    added = _added_by(queries, metric)[:, None]
-    shrunk: FloatArray = (shrunk_distances(distances - added, factors, metric) + added).astype(np.float32)
-    return shrunk
-
-
-def _added_by(queries: FloatArray, metric: str) -> Doubles:
-    """What a query adds to the distances of `measure` in those of Lance: (q, dim) float32 -> (q,) float64."""
+def added_by(queries: FloatArray, metric: str) -> Doubles:
+    """Difference of Lance's distances to those of `measure`: (q, dim) float32 queries -> (q,) float64."""
     if metric != "l2":
         return np.ones(len(queries))
     lengths: Doubles = np.square(queries.astype(np.float64)).sum(axis=1)

@@ -1,4 +1,4 @@
-"""How far two ranked lists have to be read, and which of their rows may be the nearest by both distances.
+"""Depths of two ranked lists, and their rows that may be the nearest by both distances.
 
 The threshold algorithm (Fagin, Lotem and Naor, "Optimal aggregation algorithms for middleware", 2003): what neither
 list holds is at least as far as the ends of both. So a few rows are compared by both vectors, and not all.
@@ -28,7 +28,7 @@ def first_depth(items: int, k: int) -> int:
 
 
 class ListFactors(NamedTuple):
-    """What the products of the target's list may have to be multiplied by (`shrunk_distances`).
+    """Bounds of the factors of the target's products (`shrunk_distances`).
 
     Attributes:
         metric: Of the target's distances.
@@ -43,9 +43,12 @@ class ListFactors(NamedTuple):
     rest: tuple[float, float]
 
 
+NO_FACTORS = ListFactors("dot", np.ones(1), np.ones(1), (1.0, 1.0))  # products as they are
+
+
 @dataclass(frozen=True, eq=False)
 class RankedLists:
-    """What the lists of both versions say of n rows, to one query.
+    """The lists of both versions for one query, of n rows.
 
     Args:
         fusion: Weight and constants.
@@ -80,7 +83,7 @@ class RankedLists:
         ends: tuple[float, float],
         errors: tuple[float, float] = (0.0, 0.0),
         first: int = 0,
-        factors: ListFactors | None = None,
+        factors: ListFactors = NO_FACTORS,
     ) -> RankedLists:
         """Put the source's and the target's list together, each as rows and their distances, nearest first.
 
@@ -90,15 +93,13 @@ class RankedLists:
             ends: As of the class.
             errors: As of the class.
             first: Rows of each list that are near in any case.
-            factors: Where the fusion is by expected distances.
+            factors: Of the fusion by shrunk distances.
         """
         rows, places = np.unique(np.concatenate([held for held, _ in lists]), return_inverse=True)
         distances, near = np.full((2, len(rows)), np.nan), np.zeros(len(rows), bool)
         for number, part in enumerate(np.split(places, [len(lists[0][0])])):
             distances[number, part] = lists[number][1]
             near[part[:first]] = True
-        if factors is None:
-            return cls(fusion, rows, distances[0], distances[1], ends, errors, near, np.ones((2, len(rows))))
         known = np.repeat(np.array(factors.rest)[:, None], len(rows), axis=1)
         known[:, places[len(lists[0][0]) :]] = factors.least, factors.most
         return cls(fusion, rows, distances[0], distances[1], ends, errors, near, known, factors.rest, factors.metric)
@@ -126,7 +127,7 @@ class RankedLists:
 
     @cached_property
     def _slack(self) -> float:
-        """How far a fused distance may be from the one by the vectors themselves: it is linear in both distances."""
+        """The largest error of a fused distance, which is linear in both distances."""
         near, far = (np.array([0.0, error]) for error in self.errors)
         made = (
             self._both(near, far, self._rest),
@@ -181,7 +182,7 @@ class RankedLists:
         )
 
     def _kinds(self, factors: Doubles) -> list[tuple[bool, Doubles | float]]:
-        """What a row's target vector may be, native or not, and its factor; one where that makes no difference.
+        """Kinds of a row's target vector, native or not, with their factors; one kind if there is no difference.
 
         A fused distance is linear in the factor: of all factors the least and the largest are enough.
         """

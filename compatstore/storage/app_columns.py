@@ -17,9 +17,9 @@ import pyarrow as pa
 from compatstore import next_step
 from compatstore.arrays import ArrowSchema, ArrowTable, ArrowType
 from compatstore.errors import InvalidInput, TableChanged
-from compatstore.storage.failures import is_panic, told
+from compatstore.storage.failures import is_failure, text_of
 from compatstore.storage.location import Location
-from compatstore.storage.registry import ID_TYPES, Registry
+from compatstore.storage.registry import Registry, id_type_of
 from compatstore.storage.snapshot import Snapshot, lance
 from compatstore.storage.vector_form import stored_type
 
@@ -63,12 +63,12 @@ def require_storable(columns: ArrowTable, asked: str) -> None:
         try:
             lance.write_dataset(sample, "memory://rehearsal").to_table()
         except BaseException as error:
-            if not isinstance(error, Exception) and not is_panic(error):
+            if not is_failure(error):
                 raise
             raise InvalidInput(
                 asked,
                 expected="metadata of types that Lance can keep",
-                found=f"column {name!r} of type {one.schema[0].type}: {told(error)}",
+                found=f"column {name!r} of type {one.schema[0].type}: {text_of(error)}",
                 fix="Convert the column, to text for one, or leave it out.",
             ) from error
 
@@ -76,7 +76,6 @@ def require_storable(columns: ArrowTable, asked: str) -> None:
 DISTANCE = "_distance"
 TRANSACTIONS_LOOKED_AT = 1_000
 VERSIONS_LOOKED_AT = 200  # earlier table versions, to find what a column is called now
-_IDS = {ID_TYPES[0]: (pa.types.is_string, pa.types.is_large_string), ID_TYPES[1]: (pa.types.is_integer,)}
 
 
 @dataclass(frozen=True)
@@ -104,10 +103,9 @@ class Misfit:
 def misfits(registry: Registry, schema: ArrowSchema) -> tuple[Misfit, ...]:
     """All columns that a registry names and an Arrow schema does not hold as they should be."""
     return tuple(_of_items(registry, schema)) + tuple(
-        Misfit(field.name, record.name, field.type, found)
-        for record in registry.live
-        if record.columns is not None
-        for field in record.columns.fields
+        Misfit(field.name, name, field.type, found)
+        for name, columns in registry.stored.items()
+        for field in columns.fields
         for found in [_type_of(schema, field.name)]
         if found is None or not _same_type(found, field.type)
     )
@@ -115,7 +113,7 @@ def misfits(registry: Registry, schema: ArrowSchema) -> tuple[Misfit, ...]:
 
 def _of_items(registry: Registry, schema: ArrowSchema) -> Iterator[Misfit]:
     found = _type_of(schema, registry.id_column)
-    if found is None or not any(fits(found) for fits in _IDS[registry.id_type]):
+    if found is None or id_type_of(found) != registry.id_type:
         yield Misfit(registry.id_column, None, registry.id_type, found)
     if registry.source_column is not None and _type_of(schema, registry.source_column) is None:
         yield Misfit(registry.source_column, None, "any type", None)
@@ -156,7 +154,7 @@ def refuse_distance(names: Sequence[str], location: Location) -> None:
 
 
 def renaming(name: str, location: Location) -> str:
-    """How to give a column of an app's a name that a gallery can read: a command where Lance can address the column."""
+    """The fix for the name of an app's column: a command that renames it."""
     plain = "".join(character for character in name if character.isalnum() or character == "_").strip("_") or "column"
     change = f'{{"path": "{name}", "name": "{plain}"}}'
     return f'Give it another name: lance.dataset("{location.uri}").alter_columns({change})'
@@ -165,7 +163,7 @@ def renaming(name: str, location: Location) -> str:
 def way_out(
     misfit: Misfit, others: Sequence[Misfit], registry: Registry, snapshot: Snapshot, location: Location
 ) -> str:
-    """What to do about a column that is gone: give it its name back, make it again, or restore the table."""
+    """The fix for a column that is gone: rename it back, make it again, or restore the table."""
     uri = location.uri
     if registry.adopted and overwritten_at(registry, snapshot) is not None:
         return f"The app has overwritten the table. Adopt it again, as it is now: {next_step.adopting(uri, again=True)}"
@@ -203,8 +201,8 @@ def overwritten_at(registry: Registry, snapshot: Snapshot) -> int | None:
 
 def _can_go_back(registry: Registry, lost: Set[str | None]) -> bool:
     run = registry.runs.get(registry.active)
-    whole = run is not None and run.open and run.previous not in lost and None not in lost
-    return whole and run is not None and run.previous in {record.name for record in registry.live}
+    back = "" if run is None or not run.open else run.previous
+    return back in registry.stored and not {back, None} & lost
 
 
 def _last_with(misfit: Misfit, snapshot: Snapshot) -> Snapshot | None:
@@ -239,7 +237,7 @@ def _type_of(schema: ArrowSchema, name: str) -> ArrowType | None:
 
 
 def _same_type(found: ArrowType, expected: ArrowType) -> bool:
-    """Whether two Arrow types hold the same; the name of a list's item field does not count."""
+    """True if two Arrow types hold the same; the name of a list's item field does not count."""
     if type(found) is not type(expected):
         return False
     found, expected = stored_type(found), stored_type(expected)

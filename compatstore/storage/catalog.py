@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 import safetensors.numpy
 
 from compatstore import next_step
@@ -24,7 +23,7 @@ from compatstore.storage.files import Blobs
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.lancedb_functions import LANCEDB, build_function
 from compatstore.storage.records import STORED, ArtifactRecord, VersionRecord
-from compatstore.storage.registry import Registry
+from compatstore.storage.registry import ID_TYPES, Registry, edit_version
 from compatstore.storage.same_model import require_same_vectors
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Fence, Store, is_same
@@ -115,7 +114,7 @@ class Catalog:
             TableChanged: It has not: another writer dropped, renamed or replaced some.
             CorruptArtifact: The records contradict each other.
         """
-        snapshot = snapshot or self.store.snapshot()
+        snapshot = self.store.snapshot() if snapshot is None else snapshot
         registry, found = self._look(snapshot)
         if registry.contradictions:
             raise CorruptArtifact(
@@ -130,11 +129,11 @@ class Catalog:
 
     def recorded(self, snapshot: Snapshot | None = None) -> Registry:
         """The registry alone, as of now or of an open snapshot, whatever columns the table has."""
-        return self._look(snapshot or self.store.snapshot())[0]
+        return self._look(self.store.snapshot() if snapshot is None else snapshot)[0]
 
     def misfits(self, snapshot: Snapshot | None = None) -> tuple[Misfit, ...]:
         """Columns that the registry names and the table has not, or has of another type."""
-        return self._look(snapshot or self.store.snapshot())[1]
+        return self._look(self.store.snapshot() if snapshot is None else snapshot)[1]
 
     def require(self, snapshot: Snapshot, *versions: str) -> None:
         """Require the columns that a read needs: those of the items, and those of some versions.
@@ -160,8 +159,11 @@ class Catalog:
         """Record a version, store its encoders and head where they can be stored, and keep its encoders at hand."""
         record = VersionRecord.of(version)
         if version.encoder is not None:
-            self._encoders[version.name] = version.encoder
-            record = self._with_encoder(record, version.encoder)
+            self._encoders[version.name] = encoder = version.encoder
+            if isinstance(encoder, Derived):  # its model is stored, and the steps from there
+                derivation, encoder = encoder.derivations, encoder.encoder
+                record = replace(record, base_model=encoder.fingerprint, derivation=derivation)
+            record = replace(record, encoder=self._keep(encoder))
         if version.side_encoder is not None:
             self._side_encoders[version.name] = version.side_encoder
             record = replace(record, side_encoder=self._keep(version.side_encoder))
@@ -174,22 +176,9 @@ class Catalog:
         """Store the encoders and head of a version that is registered already: the first one of a new gallery."""
         if version.encoder is None and version.side_encoder is None and version.head is None:
             return
-        kept = self.add_version(version)
-
-        def change(registry: Registry) -> Registry:
-            record = registry.record(version.name)
-            models = replace(
-                record,
-                encoder=kept.encoder,
-                side_encoder=kept.side_encoder,
-                head=kept.head,
-                head_loss=kept.head_loss or record.head_loss,
-                base_model=kept.base_model,
-                derivation=kept.derivation,
-            )
-            return registry.with_version(models)
-
-        registry_module.edit(self.store, change)
+        record = self.add_version(version)
+        models = ("encoder", "side_encoder", "head", "base_model", "derivation")
+        edit_version(self.store, version.name, **{name: getattr(record, name) for name in models})
 
     def require_new(self, name: str) -> None:
         """Refuse a version's name that is taken.
@@ -234,10 +223,8 @@ class Catalog:
 
     def head(self, name: str) -> FloatArray | None:
         """The frozen classifier head of a version, (classes, dim) float32, or None."""
-        digest = self.recorded().record(name).head
-        if digest is None:
-            return None
-        return read_head(self.blobs.get(digest), self.recorded().record(name).dim)
+        record = self.recorded().record(name)
+        return None if record.head is None else read_head(self.blobs.get(record.head), record.dim)
 
     def encoder(self, name: str) -> Encoder | None:
         """The encoder of a version: handed over, stored beside the table, or built from its spec; None without one.
@@ -308,13 +295,6 @@ class Catalog:
             )
         return found[0]
 
-    def _with_encoder(self, record: VersionRecord, encoder: Encoder) -> VersionRecord:
-        """The record with what builds the encoder again: of a derived one, its model and the steps."""
-        if not isinstance(encoder, Derived):
-            return replace(record, encoder=self._keep(encoder))
-        base, steps = encoder.encoder, encoder.derivations
-        return replace(record, encoder=self._keep(base), base_model=base.fingerprint, derivation=steps)
-
     def _keep(self, encoder: Encoder) -> str:
         to_bytes = getattr(encoder, "to_bytes", None)
         return f"{STORED}{self.blobs.put(to_bytes())}" if to_bytes is not None else encoder.spec
@@ -323,15 +303,15 @@ class Catalog:
         spec = record.side_encoder if side else record.encoder
         if record.name in known:
             return self._of_version(record, known[record.name], side=side)
-        base = None if side else self._at_hand(record.base_model or record.model)
-        if base is None and not spec:
+        built = None if side else self._at_hand(record.base_model or record.model)
+        if built is None and not spec:
             return None
-        built = self._build(record.name, spec) if base is None else base
+        built = built or self._build(record.name, spec)
         known[record.name] = self._of_version(record, built if side else _derived(record, built), side=side)
         return known[record.name]
 
     def _of_version(self, record: VersionRecord, encoder: Encoder, *, side: bool) -> Encoder:
-        """The encoder, if it is the version's; one whose model nobody has named is known by its vectors."""
+        """The encoder, if it is the version's; one without a named model is recognised by its vectors."""
         if side or not record.is_nameless or record.columns is None:
             return _require_model(record, encoder, side=side)
         if encoder.dim == record.dim and encoder.fingerprint not in (record.encoder_model, *self._recognised):
@@ -341,13 +321,13 @@ class Catalog:
         return _require_model(record, encoder, side=False, model=encoder.fingerprint)
 
     def can_embed(self, name: str) -> bool:
-        """Whether a version has an encoder, here or by its spec; nothing is built, and no code trusted."""
+        """True if a version has an encoder, here or by its spec; nothing is built, and no code trusted."""
         record = self.recorded().record(name)
         at_hand = self._at_hand(record.base_model or record.model)
         return bool(record.encoder or name in self._encoders or at_hand is not None)
 
     def can_ask_both(self, source: str, target: str) -> bool:
-        """Whether a search can ask two versions: by their encoders, or by vectors that the app makes of both itself.
+        """True if a search can ask two versions: by their encoders, or by vectors that the app makes of both itself.
 
         An app hands over vectors where not even the target's encoder reads what a search is given. An encoder that
         cannot be built here, as its code is not trusted, is taken for one that reads texts or images.
@@ -360,7 +340,7 @@ class Catalog:
         return False
 
     def give_encoder(self, name: str, encoder: Encoder) -> None:
-        """Store an encoder for a version that has none and whose model nobody has named.
+        """Store an encoder for a version that has none, and no named model.
 
         Raises:
             Incompatible: It gives other vectors than the version's.
@@ -368,13 +348,8 @@ class Catalog:
         self._of_version(self.recorded().record(name), encoder, side=False)
         spec = self._keep(encoder)
         self._encoders[name] = encoder
-
-        def change(registry: Registry) -> Registry:
-            record = replace(registry.record(name), encoder=spec, encoder_model=encoder.fingerprint)
-            return registry.with_version(record)
-
-        note = f"encoder {encoder.fingerprint}"
-        registry_module.edit(self.store, change, HistoryEntry("register", name, note=note))
+        entry = HistoryEntry("register", name, note=f"encoder {encoder.fingerprint}")
+        edit_version(self.store, name, entry, encoder=spec, encoder_model=encoder.fingerprint)
 
     def _at_hand(self, model: str) -> Encoder | None:
         """The encoder of a model, where it is there for another version: the one that a version was derived of."""
@@ -440,7 +415,7 @@ def read_head(data: bytes, dim: int) -> FloatArray:
 
 def id_arrow_type(registry: Registry) -> ArrowType:
     """Arrow type of the gallery's ids."""
-    return pa.int64() if registry.id_type == "int64" else pa.string()
+    return ID_TYPES[registry.id_type]
 
 
 def require_unregistered(registry: Registry, name: str) -> None:

@@ -2,8 +2,8 @@
 
 A LanceDB app whose search does not name a vector column must go on finding its own. LanceDB's Python library looks for
 plain fixed-size lists; so what an upgrade adds is stored as tensors. Its clients in Rust and TypeScript take tensors
-for lists and tell columns by their dimension; so beside an app's columns a vector is stored with zeros behind it where
-the column would have the width of another: neither l2, cosine nor dot changes.
+for lists and distinguish columns by their dimension; so beside an app's columns a vector is stored with zeros behind it
+where the column would have the width of another: neither l2, cosine nor dot changes.
 
 Apps that own an adopted table change items through plain LanceDB, which knows nothing of our columns: a new source
 vector can stand beside a target vector that was made from the previous one. Each target vector therefore carries a
@@ -122,7 +122,7 @@ BYTES_BESIDE_VECTOR = 8 + 4 + 12  # input hash, uncertainty, and origin with its
 
 @dataclass(frozen=True)
 class VersionColumns:
-    """Where the table keeps one embedding version.
+    """The columns of one embedding version.
 
     Args:
         vector: Column of the vectors.
@@ -137,7 +137,7 @@ class VersionColumns:
         side_dim: Values of the side-information, or None.
         side_dtype: "float32", or "bits": eight values to a byte.
         side_width: Values stored for float32 side-information: as many as `side_dim`, None, or more with zeros behind.
-        tensor: Whether vectors and float32 side-information are stored as tensors, as an upgrade adds them, in place of
+        tensor: True if vectors and float32 side-information are stored as tensors, as an upgrade adds them, in place of
             lists.
     """
 
@@ -247,6 +247,10 @@ class VersionColumns:
         """SQL condition: the row has a vector that an artifact has made."""
         return f"`{self.origin}` <> '{NATIVE}'" if self.origin else "FALSE"
 
+    def origins(self, table: ArrowTable | ArrowBatch) -> ArrowArray:
+        """The origin of each row's vector; vectors of an adopted column are all native."""
+        return pa.repeat(NATIVE, table.num_rows) if self.origin is None else table[self.origin]
+
     @property
     def item_names(self) -> list[str]:
         """Columns of what the version holds of an item: its vector, and its side-information where there is any."""
@@ -261,7 +265,7 @@ class VersionColumns:
 
         Args:
             table: The columns.
-            origins: Whether they hold the origin too; else it is left as of native vectors.
+            origins: True if they hold the origin too; else it is left as of native vectors.
         """
         return replace(self, origin=self.origin if origins else None, uncertainty=None, input_hash=None).decode(table)
 
@@ -353,24 +357,16 @@ class VersionValues:
 
     def take(self, rows: BoolArray | npt.NDArray[np.int64]) -> VersionValues:
         """Chosen rows, as a copy."""
-        return VersionValues(
-            vectors=self.vectors[rows],
-            valid=self.valid[rows],
-            origin=self.origin[rows],
-            uncertainty=self.uncertainty[rows],
-            input_hash=self.input_hash[rows],
-            side=None if self.side is None else self.side[rows],
-            side_valid=self.side_valid[rows],
-        )
+        chosen = {name: values[rows] for name, values in vars(self).items() if values is not None}
+        return replace(self, **chosen)
 
     def put(self, rows: BoolArray | npt.NDArray[np.int64], other: VersionValues) -> None:
         """Replace chosen rows, in place, by all the rows of another."""
-        for name in ("vectors", "valid", "origin", "uncertainty", "input_hash", "side_valid"):
-            self._writable(name)[rows] = getattr(other, name)
         if other.side is not None:
-            if self.side is None:
-                self.side = np.zeros((len(self.valid), other.side.shape[1]), np.float32)
-            self._writable("side")[rows] = other.side
+            self.side = self.side_matrix(other.side.shape[1])
+        for name, values in vars(other).items():
+            if values is not None:
+                self._writable(name)[rows] = values
 
     def clear(self, rows: BoolArray) -> None:
         """Mark the vectors and the side-information of chosen rows as missing, in place."""

@@ -44,7 +44,7 @@ class Piece:
         id: Its number.
         rows: Live rows.
         deleted: Deleted rows that its files still hold.
-        dropped: Whether its files still hold a column that was dropped.
+        dropped: True if its files still hold a column that was dropped.
     """
 
     id: int
@@ -192,7 +192,7 @@ MOST = 2 * KEPT
 
 @dataclass(frozen=True)
 class Freed:
-    """What went, or would go.
+    """Removed versions and files, or those to remove.
 
     Attributes:
         versions: Table versions.
@@ -227,10 +227,9 @@ def drop_older(store: Store, age: timedelta, *, dry_run: bool = False) -> Freed:
         dry_run: Remove nothing.
     """
     table = store.writer()
+    clean_up = table.explain_cleanup_old_versions if dry_run else table.cleanup_old_versions
     with storage_errors(f"remove old versions of {store.location.name}", store.location):
-        if not dry_run:
-            return _freed(table.cleanup_old_versions(older_than=age, error_if_tagged_old_versions=False))
-        return _freed(table.explain_cleanup_old_versions(older_than=age, error_if_tagged_old_versions=False))
+        return _freed(clean_up(older_than=age, error_if_tagged_old_versions=False))
 
 
 def _freed(stats: Any) -> Freed:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore import next_step
-from compatstore.arrays import ArrowArray, ArrowField
+from compatstore.arrays import ArrowField
 from compatstore.errors import InvalidInput, first_offenders, meant
 from compatstore.storage.app_columns import fault_of, renaming
 from compatstore.storage.columns import VersionColumns
@@ -20,14 +20,13 @@ from compatstore.storage.lancedb_functions import LANCEDB, function_of, with_fun
 from compatstore.storage.location import Location
 from compatstore.storage.probe import require_conditional_writes
 from compatstore.storage.records import VersionRecord
-from compatstore.storage.registry import KEY, Registry, start
+from compatstore.storage.registry import ID_TYPES, KEY, Registry, id_type_of, start
 from compatstore.storage.store import PRIMARY_KEY, Store
 from compatstore.storage.vector_form import VectorForm, to_matrix
 from compatstore.versions import DType, EmbeddingVersion, require_usable_name
 
 ID, SOURCE = "id", "source"
 LOOKED_AT = 4_096  # vectors whose lengths an adoption looks at
-_ID_TYPES = {"string": pa.string, "int64": pa.int64}
 
 
 def create_table(
@@ -41,12 +40,12 @@ def create_table(
         StorageError: The place cannot be written, or is an object store without conditional writes.
     """
     asked = f"create a gallery at {location.uri}"
-    if id_type not in _ID_TYPES:
-        raise InvalidInput(asked, expected=f"id_type of {', '.join(_ID_TYPES)}", found=repr(id_type))
+    if id_type not in ID_TYPES:
+        raise InvalidInput(asked, expected=f"id_type of {', '.join(ID_TYPES)}", found=repr(id_type))
     require_usable_name(version.name, asked)
     columns = VersionColumns.of(version)
     # Lance keeps two concurrent inserts of one id apart only where the id is declared as the key.
-    key = pa.field(ID, _ID_TYPES[id_type](), nullable=False, metadata=PRIMARY_KEY)
+    key = pa.field(ID, ID_TYPES[id_type], nullable=False, metadata=PRIMARY_KEY)
     store = Store.create(location, pa.schema([key, pa.field(SOURCE, pa.string()), *metadata, *columns.fields]))
     record = VersionRecord.of(version, columns=columns)
     registry = Registry(ID, id_type, SOURCE, version.name, {version.name: record})
@@ -67,8 +66,8 @@ def adopt_table(
 ) -> Store:
     """Make an existing table a gallery: an entry in its metadata, nothing else.
 
-    Where nobody names a model or an encoder, the embedding function that LanceDB's metadata name for the column is the
-    model, and the column that it embeds is the source.
+    By default, the embedding function that LanceDB's metadata name for the column is the model, and the column that it
+    embeds is the source.
 
     Its ids get no index: with one, a merge of the app's that names fewer columns than the table has would rewrite
     whole fragments and take them out of the app's vector index.
@@ -105,7 +104,7 @@ def adoptable(
     """Make all checks of an adoption; read-only. See `adopt_table` for what it raises.
 
     Returns:
-        record: Of the version, with the model that LanceDB's metadata name, where nobody named another.
+        record: Of the version, with the model that LanceDB's metadata name, if no other is named.
         id_type: "string" or "int64".
         source: Column to re-embed from, or None.
     """
@@ -195,11 +194,8 @@ def _adopted_columns(store: Store, version: EmbeddingVersion, vector: str, asked
 
 def _require_ids(store: Store, id_column: str, asked: str) -> str:
     kind = _require_column(store, id_column, asked)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        id_type = "string"
-    elif pa.types.is_integer(kind):
-        id_type = "int64"
-    else:
+    id_type = id_type_of(kind)
+    if id_type is None:
         raise InvalidInput(
             asked,
             expected=f"column {id_column!r} of text or whole numbers",
@@ -207,12 +203,16 @@ def _require_ids(store: Store, id_column: str, asked: str) -> str:
             fix=_texts_of(id_column, kind),
         )
     ids = store.snapshot().to_table(columns=[id_column]).column(id_column)
-    refuse_repeats(_as_ids(ids, id_column, id_type, asked), asked)
+    try:
+        refuse_repeats(pc.cast(ids, ID_TYPES[id_type]), asked)
+    except pa.ArrowInvalid as error:
+        expected = "ids that are whole numbers of 64 bits, signed"
+        raise InvalidInput(asked, expected=expected, found=str(error), fix=_texts_of(id_column, kind)) from error
     return id_type
 
 
 def _texts_of(column: str, kind: Any) -> str:
-    """How to give a table ids that are texts."""
+    """The fix for ids of another type: a column of texts."""
     is_bytes = any(
         check(kind) for check in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
     )
@@ -221,15 +221,3 @@ def _texts_of(column: str, kind: Any) -> str:
         f'Add a column of texts, with LanceDB: table.add_columns({{"id": "{made}"}}); and name it: '
         + next_step.option("id", "id")
     )
-
-
-def _as_ids(column: ArrowArray, name: str, id_type: str, asked: str) -> ArrowArray:
-    try:
-        return pc.cast(column, _ID_TYPES[id_type]())
-    except pa.ArrowInvalid as error:
-        raise InvalidInput(
-            asked,
-            expected="ids that are whole numbers of 64 bits, signed",
-            found=str(error),
-            fix=_texts_of(name, column.type),
-        ) from error

@@ -1,4 +1,4 @@
-"""What artifacts say of vectors that they made: how much of its cosine each is expected to keep."""
+"""Shrinkage factors of the cosines of transformed vectors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from compatstore.storage.records import VersionRecord
 
 
 def shrinkage_of(catalog: Catalog, origin: str) -> Shrinkage | None:
-    """What was measured of the artifact that an origin names; None of several: sigma^2 is of the last one's error."""
+    """The shrinkage of the artifact that an origin names; None of several: sigma^2 is of the last one's error."""
     return None if "+" in origin else Shrinkage.of(catalog.manifest(origin).figures)
 
 
@@ -28,23 +28,23 @@ def has_shrinkage(catalog: Catalog, record: VersionRecord, path: Sequence[str]) 
 
 
 def by_angle(record: VersionRecord) -> bool:
-    """Whether angles alone rank the vectors of a version."""
+    """True if angles alone rank the vectors of a version."""
     return (record.metric == "cosine" or record.normalised) and record.dtype != "bits"
 
 
 def kept_cosines(catalog: Catalog, origins: npt.NDArray[np.object_], sigma2: FloatArray) -> Doubles:
-    """What the cosine of a query with each vector is multiplied by, to be what is expected of its native vector.
+    """Factors by which cosines of transformed vectors become the expected ones of native vectors.
 
     Args:
         catalog: The gallery's.
-        origins: (n,) object, `NATIVE` or ids of artifacts.
+        origins: (n,) object, `NATIVE`, ids of artifacts, or "" where there is no vector.
         sigma2: (n,) float32, NaN where it is not known.
 
     Returns:
         (n,) float64, 0 or more; 1 of native vectors, and of those of artifacts that were not measured.
     """
     factors = np.ones(len(sigma2))
-    for origin in set(origins) - {NATIVE}:
+    for origin in set(origins) - {NATIVE, ""}:
         shrinkage = shrinkage_of(catalog, origin)
         if shrinkage is not None:
             rows = origins == origin
@@ -54,11 +54,11 @@ def kept_cosines(catalog: Catalog, origins: npt.NDArray[np.object_], sigma2: Flo
 
 @dataclass(frozen=True)
 class Doubt:
-    """What the factors of a version's vectors can be, as far as their sigma^2 tells it, whichever artifact made them.
+    """Bounds of the shrinkage factors of a version's vectors by their sigma^2, whichever artifact made them.
 
     Args:
         shrinkages: Of the artifacts that lead to the version and were measured.
-        unmeasured: Whether other artifacts, or chains of several, may have made some: their factor is 1.
+        unmeasured: True if other artifacts, or chains of several, may have made some: their factor is 1.
     """
 
     shrinkages: tuple[Shrinkage, ...]
@@ -66,7 +66,7 @@ class Doubt:
 
     @classmethod
     def of(cls, catalog: Catalog, version: str) -> Doubt:
-        """That of a version as its gallery knows artifacts now."""
+        """The bounds for a version, with the artifacts that are linked now."""
         records = catalog.recorded().artifacts.values()
         leading = [record for record in records if record.target == version]
         found = list[Shrinkage | None]()

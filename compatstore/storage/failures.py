@@ -76,7 +76,7 @@ def _answered(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def of_orphans(error: BaseException) -> bool:
-    """Whether an error is that of an index whose column is gone."""
+    """True if an error is that of an index whose column is gone."""
     return any(sign in f"{error} {error.__cause__}" for sign in _OF_ORPHANS)
 
 
@@ -124,7 +124,7 @@ def storage_failure(error: BaseException, asked: str, location: Location) -> Sto
     """The `CompatStoreError` for an error that storage raised; None for an error of something else."""
     if not (_by_lance(error) or _in_gallery(error, location)):
         return None
-    found = told(error)
+    found = text_of(error)
     if lost_race(error):
         fix = "Nothing of this call was written; run it again."
         return StorageError(asked, expected="a moment without other writers", found=found, fix=fix)
@@ -141,24 +141,29 @@ def storage_failure(error: BaseException, asked: str, location: Location) -> Sto
 
 
 def of_files(error: BaseException) -> bool:
-    """Whether an error is about the files of the table, and not about the caller's request."""
+    """True if an error is about the files of the table, and not about the caller's request."""
     text = str(error)
     return is_panic(error) or any(sign in text for sign in _OF_FILES)
 
 
 def lost_race(error: BaseException) -> bool:
-    """Whether Lance refused a commit because another writer was faster."""
+    """True if Lance refused a commit because another writer was faster."""
     text = str(error)
     named = type(error).__name__ == "CommitConflictError"
     return named or "Too many concurrent writers" in text or "ommit conflict" in text
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether an error is a panic of Lance's Rust code, which is not an `Exception`."""
+    """True if an error is a panic of Lance's Rust code, which is not an `Exception`."""
     return type(error).__name__ == "PanicException"
 
 
-def told(error: BaseException) -> str:
+def is_failure(error: BaseException) -> bool:
+    """True if an error says that something failed, a panic of Lance included; not of an interrupt or an exit."""
+    return isinstance(error, Exception) or is_panic(error)
+
+
+def text_of(error: BaseException) -> str:
     """Text of an error without the positions in Lance's sources; a panic is named as such."""
     text = str(error).split(", /home/")[0].strip()
     return f"Lance cannot make sense of a file: {text}" if is_panic(error) else text or type(error).__name__
@@ -247,7 +252,7 @@ def require_whole(location: Location, path: str) -> None:
 
 
 def ends_whole(files: Files, name: str, size: int | None = None) -> bool:
-    """Whether a Lance file is there to its end.
+    """True if a Lance file is there to its end.
 
     Args:
         files: Its folder.

@@ -41,7 +41,7 @@ class Files:
         return f"{self._uri}/{name}"
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """True if there is such a file."""
         if self._location.is_local:
             return Path(self.address(name)).is_file()
         return bool(self._session.contains(name))
@@ -84,7 +84,7 @@ class Files:
             return
         target = Path(self.address(name))
         target.parent.mkdir(exist_ok=True)
-        # Not by `tempfile`, whose files nobody but their owner may read: the umask says who reads a gallery.
+        # Not by `tempfile`, whose files only their owner may read: the umask decides who reads a gallery.
         temporary = target.with_name(f"tmp{uuid.uuid4().hex}")
         with temporary.open("xb") as file:
             file.write(data)
@@ -117,7 +117,7 @@ class Files:
         return sorted(path.rstrip("/") for path in [*found.common_prefixes, *found.objects])
 
     def has_folder(self, name: str) -> bool:
-        """Whether there is a folder with anything in it."""
+        """True if there is a folder with anything in it."""
         if self._location.is_local:
             folder = Path(self.address(name))
             return folder.is_dir() and any(folder.iterdir())
@@ -126,7 +126,7 @@ class Files:
 
     @cached_property
     def _session(self) -> Any:
-        return LanceFileSession(self._uri, storage_options=self._location.storage_options or None)
+        return LanceFileSession(self._uri, storage_options=self._location.options)
 
 
 @contextmanager

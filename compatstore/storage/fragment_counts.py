@@ -17,6 +17,7 @@ import numpy as np
 
 from compatstore.storage.files import FOLDER, Files
 from compatstore.storage.fragments import Fragment, field_ids, list_fragments
+from compatstore.storage.moves import addresses
 from compatstore.storage.registry import Registry, bridge_to
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store, storage_errors
@@ -56,7 +57,7 @@ class FragmentCounts:
             question: What was asked.
             fragment: As it was when it was read.
             count: Of its live rows.
-            whatever_is_deleted: Whether the count stays the same when rows are deleted, or come back.
+            whatever_is_deleted: True if the count stays the same when rows are deleted, or come back.
         """
         deleted = WHATEVER_IS_DELETED if whatever_is_deleted else fragment.deleted
         self._counts.setdefault(question, {})[str(fragment.id)] = (_digest(fragment), deleted, count)
@@ -67,7 +68,10 @@ class FragmentCounts:
         fragments = list_fragments(snapshot)
         unknown = [fragment for fragment in fragments if self.known(condition, fragment) is None]
         if unknown:
-            found = self._count(snapshot, unknown, condition)
+            with storage_errors(f"count rows of {self._store.location.name}", self._store.location):
+                held = addresses(snapshot, condition, [fragment.id for fragment in unknown]) >> np.uint64(32)
+            numbers, counts = np.unique(held, return_counts=True)
+            found = Counter(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
             for fragment in unknown:
                 rows = found[fragment.id]
                 self.note(condition, fragment, rows, whatever_is_deleted=not rows and not fragment.deleted)
@@ -86,23 +90,6 @@ class FragmentCounts:
         with contextlib.suppress(OSError):
             self._files.write(self._name, f"{_checksum(text)}\n{text}".encode())
             self._changed = False
-
-    def _count(self, snapshot: Snapshot, fragments: Sequence[Fragment], condition: str) -> Counter[int]:
-        """Rows by fragment."""
-        found: Counter[int] = Counter()
-        with storage_errors(f"count rows of {self._store.location.name}", self._store.location):
-            scanner = snapshot.scanner(
-                fragments=[snapshot.get_fragment(fragment.id) for fragment in fragments],
-                columns=[],
-                filter=condition,
-                with_row_address=True,
-            )
-            for batch in scanner.to_batches():
-                numbers = batch["_rowaddr"].to_numpy() >> np.uint64(32)
-                found.update(
-                    dict(zip(*(part.tolist() for part in np.unique(numbers, return_counts=True)), strict=True))
-                )
-        return found
 
     def _load(self) -> dict[str, dict[str, Entry]]:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -8,7 +8,7 @@ and a shorter file makes the column unreadable. So rows are always read with the
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +16,13 @@ from typing import Any
 import pyarrow as pa
 
 from compatstore import next_step
-from compatstore.arrays import ArrowArray, ArrowBatch, ArrowSchema
+from compatstore.arrays import ArrowArray, ArrowBatch, ArrowTable
 from compatstore.errors import StorageError
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.failures import lost_race, require_whole
 from compatstore.storage.files import Files
-from compatstore.storage.snapshot import DataFile, LanceFileWriter, Snapshot, lance
+from compatstore.storage.location import Location
+from compatstore.storage.snapshot import DataFile, LanceFileWriter, Snapshot, lance, write_fragments
 from compatstore.storage.store import ATTEMPTS, Store
 
 BATCH_ROWS = 4096
@@ -48,11 +49,11 @@ class Fragment:
     deleted: str = ""
 
     def only_gained(self, before: Fragment, file: str) -> bool:
-        """Whether this fragment has the files of an earlier state and one more: a write of data adds files."""
+        """True if this fragment has the files of an earlier state and one more: a write of data adds files."""
         return self._paths - {file} <= before._paths
 
     def holds(self, file: str) -> bool:
-        """Whether values of this fragment are in a data file."""
+        """True if values of this fragment are in a data file."""
         return file in self._paths
 
     @property
@@ -77,9 +78,16 @@ class WrittenColumns:
     version: int
 
 
-def list_fragments(snapshot: Snapshot) -> list[Fragment]:
-    """All fragments of a table version, in order; `find_fragment` finds one without looking at all."""
-    return [_describe(fragment) for fragment in snapshot.get_fragments()]
+def list_fragments(snapshot: Snapshot, columns: Iterable[str] | None = None) -> list[Fragment]:
+    """All fragments of a table version, in order; `find_fragment` finds one without a look at the others.
+
+    Args:
+        snapshot: The table version.
+        columns: Columns whose files are listed; None for those of all columns.
+    """
+    ids = field_ids(snapshot)
+    fields = None if columns is None else {ids[name] for name in columns}
+    return [_describe(fragment, fields) for fragment in snapshot.get_fragments()]
 
 
 def find_fragment(snapshot: Snapshot, fragment_id: int) -> Fragment | None:
@@ -104,17 +112,27 @@ def in_waves(fragments: Iterable[Fragment], rows: int) -> Iterator[list[Fragment
         yield wave
 
 
-def _describe(fragment: Any) -> Fragment:
+def _describe(fragment: Any, wanted: Set[int] | None = None) -> Fragment:
     metadata = fragment.metadata
     fields = frozenset(field for file in metadata.files for field in file.fields if field >= 0)
     marks = metadata.deletion_file
     deleted = "" if marks is None else f"{marks.read_version}-{marks.id}"
-    return Fragment(fragment.fragment_id, metadata.physical_rows, file_names(metadata), fields, deleted)
+    return Fragment(fragment.fragment_id, metadata.physical_rows, file_names(metadata, wanted), fields, deleted)
 
 
-def file_names(metadata: Any) -> tuple[str, ...]:
-    """Data files of a fragment, by Lance's metadata of it, each with the fields that are read from it."""
-    return tuple(f"{file.path}:{','.join(map(str, file.fields))}" for file in metadata.files)
+def file_names(metadata: Any, wanted: Set[int] | None = None) -> tuple[str, ...]:
+    """Files of a fragment, by Lance's metadata of it, each with the fields that are read from it.
+
+    Args:
+        metadata: Lance's.
+        wanted: Fields whose files are listed; None for all.
+    """
+    read = [(file.path, [n for n in file.fields if wanted is None or n in wanted]) for file in metadata.files]
+    overlays = getattr(metadata, "overlays", None) or ()
+    return (
+        *(f"{path}:{','.join(map(str, fields))}" for path, fields in read if fields),
+        *(f"overlay:{overlay!r}" for overlay in overlays),
+    )
 
 
 def field_ids(snapshot: Snapshot) -> dict[str, int]:
@@ -164,8 +182,12 @@ def write_columns(
         StorageError: The batches do not hold exactly the fragment's physical rows, or the disk is full.
     """
     name = name or new_file()
-    path = store.location.child("data", name)
-    rows = _write_file(store, snapshot, path, pa.schema(columns.fields), batches)
+    schema, version, rows = pa.schema(columns.fields), snapshot.data_storage_version, 0
+    path, options = store.location.child("data", name), store.location.options
+    with LanceFileWriter(path, schema, version=version, storage_options=options) as writer:
+        for arrays in batches:
+            writer.write_batch(pa.record_batch([arrays[column] for column in schema.names], schema=schema))
+            rows += len(arrays[columns.vector])
     require_whole(store.location, f"data/{name}")
     if rows != fragment.rows:
         raise StorageError(
@@ -175,11 +197,32 @@ def write_columns(
             fix=f"Nothing was committed; give {next_step.same()} again.",
         )
     ids = field_ids(snapshot)
-    major, minor = (int(part) for part in snapshot.data_storage_version.split("."))
+    major, minor = (int(part) for part in version.split("."))
     size = Files(store.location, "data").size(name)
-    names = columns.names
-    file = DataFile(name, [ids[n] for n in names], list(range(len(names))), major, minor, size)
+    file = DataFile(name, [ids[n] for n in schema.names], list(range(len(schema))), major, minor, size)
     return WrittenColumns(fragment, name, file, snapshot.version)
+
+
+def write_whole(location: Location, folder: str, rows: ArrowTable, into: Any, **settings: Any) -> list[Any]:
+    """Write rows as fragments that no table version refers to yet.
+
+    Args:
+        location: The gallery.
+        folder: Where the data files will lie, from the gallery's own folder.
+        rows: Arrow table.
+        into: Table or address, as Lance takes it.
+        settings: Lance's.
+
+    Returns:
+        Lance's metadata of the fragments.
+
+    Raises:
+        StorageError: The disk is full.
+    """
+    written: list[Any] = write_fragments(rows, into, storage_options=location.options, **settings)
+    for file in (file for fragment in written for file in fragment.files):
+        require_whole(location, f"{folder}/{file.path}")
+    return written
 
 
 def new_file() -> str:
@@ -230,19 +273,6 @@ def commit_columns(store: Store, written: Sequence[WrittenColumns]) -> None:
 
 
 def only_lost_rows(snapshot: Snapshot, before: Fragment) -> bool:
-    """Whether others did no more to a fragment than to delete rows, so that what was written for it is still good."""
+    """True if others have only deleted rows of a fragment: a file that was written for it is still good."""
     now = find_fragment(snapshot, before.id)
     return now is not None and now.files == before.files
-
-
-def _write_file(
-    store: Store, snapshot: Snapshot, path: str, schema: ArrowSchema, batches: Iterable[dict[str, ArrowArray]]
-) -> int:
-    rows = 0
-    options = store.location.storage_options or None
-    with LanceFileWriter(path, schema, version=snapshot.data_storage_version, storage_options=options) as writer:
-        for arrays in batches:
-            batch = pa.record_batch([arrays[name] for name in schema.names], schema=schema)
-            writer.write_batch(batch)
-            rows += batch.num_rows
-    return rows

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -95,9 +95,8 @@ def read_entries(blobs: Blobs, config: Mapping[str, str], last_page: str) -> lis
         CorruptArtifact: A page is gone or was changed.
     """
     texts = [config[key] for key in _keys(config)]
-    while last_page:
-        page = _read_page(blobs, last_page)
-        texts, last_page = [*page.entries, *texts], page.previous
+    for _, page in _pages(blobs, last_page):
+        texts = [*page.entries, *texts]
     try:
         return [read_record(HistoryEntry, parse(text), "a step") for text in texts]
     except Malformed as error:
@@ -129,11 +128,7 @@ def turn_page(blobs: Blobs, config: Mapping[str, str], last_page: str) -> tuple[
 
 def pages(blobs: Blobs, last_page: str) -> list[str]:
     """SHA-256 of every page, the last one first."""
-    found = []
-    while last_page:
-        found.append(last_page)
-        last_page = _read_page(blobs, last_page).previous
-    return found
+    return [digest for digest, _ in _pages(blobs, last_page)]
 
 
 def now() -> str:
@@ -145,13 +140,17 @@ def _keys(config: Mapping[str, str]) -> list[str]:
     return sorted(key for key in config if key.startswith(PREFIX))
 
 
-def _read_page(blobs: Blobs, digest: str) -> Page:
-    try:
-        return read_record(Page, parse(blobs.get(digest)), "a page")
-    except (CorruptArtifact, Malformed) as error:
-        raise CorruptArtifact(
-            "read the history",
-            expected=f"the page {digest[:12]} beside the table, as it was written",
-            found=error.found if isinstance(error, CorruptArtifact) else str(error),
-            fix="Restore that file from a backup; nothing that searches or upgrades need is lost.",
-        ) from error
+def _pages(blobs: Blobs, digest: str) -> Iterator[tuple[str, Page]]:
+    """Every page with its digest, the last one first."""
+    while digest:
+        try:
+            page = read_record(Page, parse(blobs.get(digest)), "a page")
+        except (CorruptArtifact, Malformed) as error:
+            raise CorruptArtifact(
+                "read the history",
+                expected=f"the page {digest[:12]} beside the table, as it was written",
+                found=error.found if isinstance(error, CorruptArtifact) else str(error),
+                fix="Restore that file from a backup; nothing that searches or upgrades need is lost.",
+            ) from error
+        yield digest, page
+        digest = page.previous

@@ -90,17 +90,13 @@ def find(
     store: Store, id_column: str, ids: Sequence[Id], columns: Sequence[str], snapshot: Snapshot | None = None
 ) -> ArrowTable:
     """Rows of those ids, in any order, as an Arrow table; from the latest table version where no snapshot is given."""
-    snapshot = store.snapshot() if snapshot is None else snapshot
-    parts = [snapshot.to_table(columns=list(columns), filter=condition) for condition in among(id_column, ids)]
-    return pa.concat_tables(parts) if parts else snapshot.to_table(columns=list(columns), limit=0)
+    return _read(store.snapshot() if snapshot is None else snapshot, columns, among(id_column, ids), addresses=False)
 
 
 def known_among(snapshot: Snapshot, id_column: str, ids: Sequence[Id]) -> list[Id]:
     """Those of some ids that a table version has, each once: by the ids' index for few, by one scan for many."""
     if len(ids) <= CHUNK:
-        (condition,) = among(id_column, ids) if ids else ("FALSE",)
-        found: list[Id] = snapshot.to_table(columns=[id_column], filter=condition)[id_column].to_pylist()
-        return found
+        return list(_read(snapshot, [id_column], among(id_column, ids), addresses=False)[id_column].to_pylist())
     wanted = set(ids)
     batches = snapshot.to_batches(columns=[id_column])
     return [value for batch in batches for value in batch[id_column].to_pylist() if value in wanted]
@@ -205,13 +201,12 @@ def _index_name(store: Store, id_column: str) -> str | None:
 
 ADDRESS = "_rowaddr"  # Lance's column of the address of a row
 UNKNOWN = -1  # address of a row that is to be found by its id
-_CHUNK = 5_000
 
 
 def at_addresses(rows: Sequence[int]) -> Iterator[str]:
     """SQL conditions that together select the rows at these addresses, a few thousand each."""
-    for start in range(0, len(rows), _CHUNK):
-        yield f"{ADDRESS} IN ({','.join(map(str, rows[start : start + _CHUNK]))})"
+    for start in range(0, len(rows), CHUNK):
+        yield f"{ADDRESS} IN ({','.join(map(str, rows[start : start + CHUNK]))})"
 
 
 def rows_at(snapshot: Snapshot, rows: RowNumbers, columns: Sequence[str]) -> ArrowTable:
@@ -260,7 +255,9 @@ def read_rows(
     return pa.concat_tables([there, elsewhere.filter(new)])
 
 
-def _read(snapshot: Snapshot, columns: Sequence[str] | None, conditions: Iterator[str]) -> ArrowTable:
-    chosen = None if columns is None else list(columns)
-    parts = [snapshot.to_table(columns=chosen, filter=one, with_row_address=True) for one in conditions]
-    return pa.concat_tables(parts) if parts else snapshot.to_table(columns=chosen, limit=0, with_row_address=True)
+def _read(
+    snapshot: Snapshot, columns: Sequence[str] | None, conditions: Iterator[str], *, addresses: bool = True
+) -> ArrowTable:
+    settings = {"columns": None if columns is None else list(columns), "with_row_address": addresses}
+    parts = [snapshot.to_table(filter=condition, **settings) for condition in conditions]
+    return pa.concat_tables(parts) if parts else snapshot.to_table(limit=0, **settings)

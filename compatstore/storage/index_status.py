@@ -1,4 +1,4 @@
-"""What is known of a version's index: its kind and size, the rows that it holds, and what was measured of it."""
+"""The state of a version's index: its kind and size, the rows that it holds, and its measured recall."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from compatstore.storage.columns import VersionColumns
 from compatstore.storage.indexes import SearchSettings, VectorIndex, fragments_outside, indexes_on
+from compatstore.storage.moves import addresses
 from compatstore.storage.nearest import HAMMING
 from compatstore.storage.registry import read
 from compatstore.storage.snapshot import Snapshot
@@ -58,7 +58,7 @@ def index_status(store: Store, version: str, snapshot: Snapshot | None = None) -
     Raises:
         NotFound: The gallery keeps no vectors of that version.
     """
-    snapshot = snapshot or store.snapshot()
+    snapshot = store.snapshot() if snapshot is None else snapshot
     registry = read(snapshot, store.location.uri)
     record, columns = registry.record(version), registry.columns(version)
     vectors = int(snapshot.count_rows(columns.present))
@@ -68,7 +68,8 @@ def index_status(store: Store, version: str, snapshot: Snapshot | None = None) -
     statistics = snapshot.stats.index_stats(found.name)
     parts: list[dict[str, Any]] = statistics["indices"]
     first = parts[0] if parts else {}
-    outside = _vectors_outside(snapshot, found, columns)
+    fragments = [fragment.id for fragment in fragments_outside(snapshot, found)]
+    outside = len(addresses(snapshot, columns.present, fragments)) if fragments else 0
     return IndexStatus(
         version=version,
         kind=str(statistics["index_type"]),
@@ -88,7 +89,7 @@ def index_status(store: Store, version: str, snapshot: Snapshot | None = None) -
 
 
 def compared_share(parts: list[dict[str, Any]], settings: SearchSettings | None) -> float | None:
-    """Share of the indexed vectors in the cells that a search reads, about; None where nobody says how many it reads.
+    """Share of the indexed vectors in the cells that a search reads, about; None if their number is not set.
 
     A query lies where items lie, so its own cell is one of s of n vectors with probability s / n, and holds
     sum s^2 / n vectors on average. The other cells that are read are taken to be as full.
@@ -105,14 +106,6 @@ def compared_share(parts: list[dict[str, Any]], settings: SearchSettings | None)
     if settings is None or settings.nprobes is None or not rows:
         return None
     return min(1.0, settings.nprobes * sum(size * size for size in sizes) / rows**2)
-
-
-def _vectors_outside(snapshot: Snapshot, index: Any, columns: VersionColumns) -> int:
-    outside = fragments_outside(snapshot, index)
-    if not outside:
-        return 0
-    among = [snapshot.get_fragment(number) for number in outside]
-    return int(snapshot.scanner(columns=[], with_row_id=True, filter=columns.present, fragments=among).count_rows())
 
 
 def _share_since(index: Any, statistics: dict[str, Any], measured_at: str) -> float:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from compatstore import next_step
 from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.storage.columns import VersionColumns
@@ -36,7 +35,7 @@ Report = Callable[[str], None]  # called with the name of a stage that begins; w
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
 class SearchSettings:
-    """How a search uses the index of a version: what more it reads, to find more of the nearest.
+    """Settings of a search in an index: the more it reads, the more of the nearest it finds.
 
     Args:
         nprobes: Cells of the index whose rows are compared, >= 1; None for Lance's choice.
@@ -124,7 +123,7 @@ def require_enough(store: Store, column: str) -> None:
 
 
 def silent(stage: str) -> None:
-    """A report to nobody."""
+    """Report nothing."""
 
 
 def cells_for(rows: int, *, quantised: bool) -> int:
@@ -206,9 +205,17 @@ def indexes_on(snapshot: Snapshot, column: str) -> list[Any]:
 def describe(store: Store, column: str) -> VectorIndex | None:
     """The index on a column, or None."""
     snapshot = store.snapshot()
-    for found in indexes_on(snapshot, column):
-        return _read(snapshot.stats.index_stats(found.name))
-    return None
+    found = next(iter(indexes_on(snapshot, column)), None)
+    statistics: dict[str, Any] = {} if found is None else snapshot.stats.index_stats(found.name)
+    if statistics.get("index_type") not in KINDS or not statistics["indices"]:
+        return None
+    part = statistics["indices"][0]
+    return VectorIndex(
+        kind=statistics["index_type"],
+        metric=part["metric_type"],
+        num_partitions=part["num_partitions"],
+        num_sub_vectors=part.get("sub_index", {}).get("num_sub_vectors"),
+    )
 
 
 def mirrored(store: Store, source: str, target: VersionColumns, metric: str) -> VectorIndex | None:
@@ -222,38 +229,12 @@ def mirrored(store: Store, source: str, target: VersionColumns, metric: str) -> 
     return VectorIndex(index.kind, metric, index.num_partitions, parts)
 
 
-def require_kind(kind: str, dtype: str, asked: str) -> None:
-    """Refuse a kind of index that Lance cannot build on vectors of a type.
-
-    Raises:
-        InvalidInput: The vectors are bits, and it is another kind than IVF_FLAT.
-    """
-    if dtype == "bits" and kind != OF_BITS:
-        raise InvalidInput(
-            asked, expected=f"{OF_BITS}, for bits", found=kind, fix=f"Build that: {next_step.option('kind', OF_BITS)}"
-        )
-
-
 def sub_vectors(width: int, at_least: int) -> int:
     """Parts of product quantisation that divide vectors of `width` values, no fewer than asked for.
 
     Rounding down could leave next to none: 1544 values, divided into 96 at the most, would be 8 parts.
     """
     return next(parts for parts in range(max(1, min(at_least, width)), width + 1) if width % parts == 0)
-
-
-def _read(statistics: dict[str, Any]) -> VectorIndex | None:
-    kind = statistics["index_type"]
-    if kind not in KINDS or not statistics["indices"]:
-        return None
-    part = statistics["indices"][0]
-    quantiser = part.get("sub_index", {})
-    return VectorIndex(
-        kind=kind,
-        metric=part["metric_type"],
-        num_partitions=part["num_partitions"],
-        num_sub_vectors=quantiser.get("num_sub_vectors"),
-    )
 
 
 LARGEST_ROWS = 2_000_000  # of a delta that is merged, so that no write waits long for it
@@ -271,8 +252,13 @@ def update_index(store: Store, names: Sequence[str] | None = None, *, more_than:
     """
     snapshot = store.snapshot()
     for name in late_indexes(snapshot, more_than):
-        if names is None or name in names:
-            _take_in(store, snapshot, name)
+        if names is not None and name not in names:
+            continue
+        statistics = snapshot.stats.index_stats(name)
+        waiting = int(statistics["num_unindexed_rows"])
+        if waiting:
+            merged = deltas_to_merge([int(rows) for rows in statistics.get("num_indexed_rows_per_delta", [])], waiting)
+            _optimise(store, name, merged)
 
 
 def late_indexes(snapshot: Snapshot, more_than: int) -> list[str]:
@@ -280,7 +266,7 @@ def late_indexes(snapshot: Snapshot, more_than: int) -> list[str]:
     return [
         str(index.name)
         for index in snapshot.describe_indices()
-        if sum(fragment.rows for fragment in _outside(snapshot, index)) > more_than
+        if sum(fragment.rows for fragment in fragments_outside(snapshot, index)) > more_than
     ]
 
 
@@ -298,13 +284,8 @@ def names_on(store: Store, column: str) -> list[str]:
     return [index.name for index in indexes_on(store.snapshot(), column)]
 
 
-def fragments_outside(snapshot: Snapshot, index: Any) -> list[int]:
-    """Numbers of the fragments whose rows no delta of an index holds, by the index as Lance describes it."""
-    return [fragment.id for fragment in _outside(snapshot, index)]
-
-
 def deltas_to_merge(rows: Sequence[int], new: int) -> int:
-    """How many of the last deltas are merged with the new rows: those no larger than all rows that follow them.
+    """The number of last deltas to merge with the new rows: those no larger than all rows that follow them.
 
     Args:
         rows: Rows of each delta, oldest first, as in (800, 200, 100).
@@ -318,17 +299,10 @@ def deltas_to_merge(rows: Sequence[int], new: int) -> int:
     return len(rows)
 
 
-def _outside(snapshot: Snapshot, index: Any) -> list[Fragment]:
+def fragments_outside(snapshot: Snapshot, index: Any) -> list[Fragment]:
+    """Fragments whose rows no delta of an index holds, by the index as Lance describes it."""
     held = {number for delta in index.segments for number in delta.fragment_ids}
     return [fragment for fragment in list_fragments(snapshot) if fragment.id not in held]
-
-
-def _take_in(store: Store, snapshot: Snapshot, name: str) -> None:
-    statistics = snapshot.stats.index_stats(name)
-    waiting = int(statistics["num_unindexed_rows"])
-    if waiting:
-        merged = deltas_to_merge([int(rows) for rows in statistics.get("num_indexed_rows_per_delta", [])], waiting)
-        _optimise(store, name, merged)
 
 
 def _optimise(store: Store, name: str, merged: int) -> None:

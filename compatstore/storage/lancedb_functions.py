@@ -1,4 +1,4 @@
-"""What a LanceDB table says of the functions that embed its rows: in its schema's metadata, a JSON list.
+"""The embedding functions of a LanceDB table, a JSON list in its schema's metadata.
 
 The identity of a column's model is read from there without any code of LanceDB's. The function itself is built only
 where the gallery's code is trusted: its name chooses a class, and its arguments choose where texts are sent.
@@ -52,7 +52,7 @@ def function_of(schema: ArrowSchema, vector: str) -> DeclaredFunction | None:
 
 
 def with_function(version: EmbeddingVersion, declared: DeclaredFunction | None) -> EmbeddingVersion:
-    """The version with the identity that its table declares, where nobody named another."""
+    """The version with the identity that its table declares, if no other is named."""
     if declared is None or version.encoder is not None or version.model:
         return version
     return replace(version, model=identity_of(declared.name, declared.arguments))

@@ -1,4 +1,4 @@
-"""A few short records beside the table, changed by compare-and-swap: who works, and who asks them to stop.
+"""A few short records beside the table, changed by compare-and-swap: leases of workers, and requests to stop.
 
 They are configuration keys of a tiny Lance table of their own, so they work wherever Lance commits are atomic, object
 stores too. They are not in the gallery's table, because a worker renews its record every few seconds, and each time
@@ -133,7 +133,7 @@ class Records:
                 "read who works on the gallery",
                 expected="records that managers of upgrades wrote",
                 found=str(error),
-                fix=f"Remove them when nobody is at work: rm -r {shlex.quote(self.address)}",
+                fix=f"Remove them when no worker is active: rm -r {shlex.quote(self.address)}",
             ) from error
 
 
@@ -147,7 +147,6 @@ class LeaseTable:
     def __init__(self, location: Location) -> None:
         self._location = location
         self._uri = location.child(FOLDER, LEASES)
-        self._options = location.storage_options or None
 
     def read(self) -> Records:
         """All records as of now; read-only."""
@@ -155,7 +154,7 @@ class LeaseTable:
             return Records()
         with storage_errors(f"read who works on {self._location.name}"):
             try:
-                dataset = lance.dataset(self._uri, storage_options=self._options)
+                dataset = lance.dataset(self._uri, storage_options=self._location.options)
             except ValueError as error:
                 if "was not found" not in str(error):
                     raise
@@ -183,7 +182,7 @@ class LeaseTable:
                     self._uri,
                     lance.LanceOperation.UpdateConfig(config_updates=update),
                     read_version=seen or self._create(),
-                    storage_options=self._options,
+                    storage_options=self._location.options,
                 )
         except Conflict:
             return False
@@ -195,13 +194,14 @@ class LeaseTable:
     def tidy(self) -> None:
         """Drop all but the latest commits of this small table."""
         with storage_errors(f"tidy who works on {self._location.name}"):
-            lance.dataset(self._uri, storage_options=self._options).cleanup_old_versions(retain_versions=VERSIONS_KEPT)
+            records = lance.dataset(self._uri, storage_options=self._location.options)
+            records.cleanup_old_versions(retain_versions=VERSIONS_KEPT)
 
     def _create(self) -> int:
         """Make the table, unless it is there; its first commit is the one that all who found nothing have seen."""
         try:
             empty = pa.table({"unused": pa.array([], pa.int8())})
-            lance.write_dataset(empty, self._uri, mode="create", storage_options=self._options)
+            lance.write_dataset(empty, self._uri, mode="create", storage_options=self._location.options)
         except OSError as error:
             if "already exists" not in str(error):
                 raise

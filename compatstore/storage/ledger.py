@@ -5,7 +5,7 @@ served gets no table version for it.
 
 Each lease has a ledger of its own, which begins with what the one before it says; that of the latest lease counts. A
 manager charges a batch to its ledger, looks at its lease, and stores the batch. So whatever a manager stored, its
-successor has read of; and what a manager writes after it lost its lease is read by nobody.
+successor has read of; and no manager reads what another writes after it lost its lease.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SEAL = 32  # bytes of a SHA-256
 
 @dataclass(frozen=True)
 class Spent:
-    """What a backfill has used of its budget, over all calls.
+    """The used part of a backfill's budget, over all calls.
 
     Attributes:
         rows: Items that were embedded.
@@ -58,7 +58,7 @@ class Ledger:
         location: The gallery.
         target: Name of the version.
         id_type: Arrow type of the ids.
-        run: What tells this run from an earlier one to the same target, which is forgotten.
+        run: Identity of this run; the ledger of an earlier one to the same target is forgotten.
         fence: The lease that is written under; None for those who only read.
     """
 
@@ -70,7 +70,7 @@ class Ledger:
         self._schema = pa.schema([("id", id_type), ("input_hash", pa.uint64()), ("reason", pa.string())])
 
     def load(self) -> tuple[Spent, ArrowTable]:
-        """What was spent, and the items that could not be embedded: Arrow table of id, input_hash, reason.
+        """The used budget, and the items that could not be embedded: Arrow table of id, input_hash, reason.
 
         The input hash is that of the item as it was tried. Nothing where no backfill of this run has been.
 
@@ -135,10 +135,8 @@ class Ledger:
 
     def rows(self, ids: Sequence[Id], input_hash: Digests, reasons: Sequence[str]) -> ArrowTable:
         """Items that could not be embedded, as an Arrow table of id, input_hash, reason."""
-        columns = [pa.array(list(ids), self._schema.field("id").type), pa.array(input_hash), pa.array(list(reasons))]
-        return pa.table(
-            [column.cast(field.type) for column, field in zip(columns, self._schema, strict=True)], self._schema
-        )
+        columns = {"id": list(ids), "input_hash": input_hash, "reason": list(reasons)}
+        return pa.table(columns, schema=self._schema)
 
 
 def sealed(content: bytes) -> bytes:
@@ -164,6 +162,6 @@ def without(failed: ArrowTable, ids: Sequence[Id]) -> ArrowTable:
 
 
 def ledger_of(catalog: Catalog, registry: Registry, run: RunRecord) -> Ledger:
-    """Where a run's account is kept."""
+    """The ledger of a run."""
     store = catalog.store
     return Ledger(store.location, run.target, id_arrow_type(registry), run.identity, store.fence_of(run.target))

@@ -1,4 +1,4 @@
-"""Where a gallery lives: a path, an object-store URI, `database#table`, or a LanceDB table object."""
+"""The location of a gallery: a path, an object-store URI, `database#table`, or a LanceDB table object."""
 
 from __future__ import annotations
 
@@ -30,12 +30,17 @@ class Location:
 
     @property
     def is_local(self) -> bool:
-        """Whether the table lies on this machine's file system."""
+        """True if the table lies on this machine's file system."""
         return "://" not in self.uri
 
     @property
+    def options(self) -> dict[str, str] | None:
+        """`storage_options` as Lance takes them: None for none."""
+        return self.storage_options or None
+
+    @property
     def name(self) -> str:
-        """What messages call it: what the user did."""
+        """Name for messages, as the user gave it."""
         return self.given or self.uri
 
     def child(self, *parts: str) -> str:
@@ -67,7 +72,7 @@ def locate(gallery: Any, storage_options: dict[str, str] | None = None) -> Locat
 
 
 def is_pattern(gallery: str) -> bool:
-    """Whether an address stands for several tables of a database: `DATABASE#photos_*`."""
+    """True if an address stands for several tables of a database: `DATABASE#photos_*`."""
     database, _, table = gallery.rpartition("#")
     return bool(database) and any(mark in table for mark in "*?[")
 

@@ -10,7 +10,7 @@ values, and one with other marks has lost rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import ArrowBatch, ArrowTable, Digests
-from compatstore.storage.failures import require_whole
-from compatstore.storage.fragments import field_ids, file_names
+from compatstore.storage.fragments import Fragment, file_names, write_whole
 from compatstore.storage.ids import ADDRESS
-from compatstore.storage.snapshot import Snapshot, lance, write_fragments
+from compatstore.storage.snapshot import Snapshot, lance
 from compatstore.storage.store import Store
 
 SAMPLE_ROWS = 256
@@ -43,7 +42,7 @@ class Move:
 
     @property
     def rows(self) -> int:
-        """How many rows they are."""
+        """The number of rows."""
         return sum(len(offsets) for offsets in self.offsets.values())
 
 
@@ -79,15 +78,8 @@ def write_rows(store: Store, snapshot: Snapshot, rows: ArrowTable) -> Move:
     """
     addresses = rows.column(ADDRESS).to_numpy().astype(np.int64)
     fragments, offsets = addresses >> 32, addresses & 0xFFFFFFFF
-    written = write_fragments(
-        rows.select(snapshot.schema.names),
-        snapshot,
-        mode="append",
-        schema=snapshot.schema,
-        storage_options=store.location.storage_options or None,
-    )
-    for file in (file for fragment in written for file in fragment.files):
-        require_whole(store.location, f"data/{file.path}")
+    schema = snapshot.schema
+    written = write_whole(store.location, "data", rows.select(schema.names), snapshot, mode="append", schema=schema)
     touched = [int(fragment) for fragment in np.unique(fragments)]
     return Move(
         written=written,
@@ -136,36 +128,8 @@ _BATCH_ROWS = 8192
 
 
 @dataclass(frozen=True)
-class HeldFragment:
-    """What was read of a fragment.
-
-    Attributes:
-        files: Which file holds which of the columns.
-        deleted: Names its deleted rows.
-    """
-
-    files: frozenset[str]
-    deleted: str
-
-
-def held_fragments(snapshot: Snapshot, columns: Iterable[str]) -> dict[int, HeldFragment]:
-    """The fragments of a table version, by their numbers, as what some columns of them are read from."""
-    wanted, numbers = frozenset(columns), field_ids(snapshot)
-    fields = {numbers[name] for name in wanted}
-    held = {}
-    for fragment in snapshot.get_fragments():
-        metadata = fragment.metadata
-        files = {f"{file.path}:{field}" for file in metadata.files for field in file.fields if field in fields}
-        files |= {f"overlay:{overlay!r}" for overlay in getattr(metadata, "overlays", None) or ()}
-        marks = metadata.deletion_file
-        deleted = "" if marks is None else f"{marks.read_version}-{marks.id}"
-        held[fragment.fragment_id] = HeldFragment(frozenset(files), deleted)
-    return held
-
-
-@dataclass(frozen=True)
 class ChangedFragments:
-    """How the fragments of one table version differ from those of an earlier one, by their numbers.
+    """The differences between the fragments of two table versions, by their numbers.
 
     Attributes:
         left: Fragments whose rows, as they were read, count no more.
@@ -178,13 +142,14 @@ class ChangedFragments:
     fresh: tuple[int, ...]
 
     @classmethod
-    def between(cls, before: Mapping[int, HeldFragment], now: Mapping[int, HeldFragment]) -> ChangedFragments:
-        """Compare two states of `held_fragments`."""
-        kept = {number for number, held in before.items() if number in now and now[number].files == held.files}
+    def between(cls, before: Sequence[Fragment], now: Sequence[Fragment]) -> ChangedFragments:
+        """Compare two lists of the fragments of the same columns."""
+        former, present = ({fragment.id: fragment for fragment in state} for state in (before, now))
+        kept = {n for n, fragment in former.items() if n in present and present[n].files == fragment.files}
         return cls(
-            left=tuple(before.keys() - kept),
-            shrunk=tuple(number for number in sorted(kept) if now[number].deleted != before[number].deleted),
-            fresh=tuple(sorted(now.keys() - kept)),
+            left=tuple(former.keys() - kept),
+            shrunk=tuple(n for n in sorted(kept) if present[n].deleted != former[n].deleted),
+            fresh=tuple(sorted(present.keys() - kept)),
         )
 
 

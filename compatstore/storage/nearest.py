@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from compatstore.arrays import ArrowTable, FloatArray, pack
@@ -36,7 +37,7 @@ def find_nearest(
         queries: (q, dim) float32; of a column of bits their signs count.
         columns: Columns to return, `_distance` among them where it is wanted.
         condition: SQL condition that the rows fulfil, or None.
-        with_row_id: Whether to return `_rowid` too.
+        with_row_id: True if to return `_rowid` too.
 
     Returns:
         q Arrow tables, nearest row first.
@@ -70,12 +71,16 @@ def find_nearest(
 
 def _as_distances(table: ArrowTable, metric: str, dim: int) -> ArrowTable:
     """The rows with the distances between vectors of -1 and 1, of which Lance gives how many values differ."""
-    place = table.schema.get_field_index("_distance")
-    if place < 0:
+    if "_distance" not in table.schema.names:
         return table
     differ = table["_distance"].to_numpy()
     distances = {"l2": 4 * differ, "cosine": 2 * differ / dim, "dot": 1 - dim + 2 * differ}[metric]
-    return table.set_column(place, "_distance", pa.chunked_array([distances.astype(np.float32)], pa.float32()))
+    return with_values(table, "_distance", distances.astype(np.float32))
+
+
+def with_values(table: ArrowTable, name: str, values: npt.NDArray[np.generic]) -> ArrowTable:
+    """The table with (n,) other values in one of its columns."""
+    return table.set_column(table.schema.get_field_index(name), name, pa.chunked_array([values]))
 
 
 def _by_query(table: ArrowTable, queries: int) -> list[ArrowTable]:

@@ -70,7 +70,7 @@ def require_conditional_writes(location: Location, asked: str) -> None:
         raise StorageError(
             asked,
             expected="an object store that writes an object on the condition that there is none (If-None-Match: *), "
-            "so that of two writers who commit at once one is told",
+            "so that one of two concurrent writers gets a conflict",
             found="a store that wrote one object twice on that condition: it would lose commits without an error",
             fix="Use a store with conditional writes, as Amazon S3, Google Cloud Storage and Azure Blob Storage are, "
             "or a local disk.",
@@ -78,7 +78,7 @@ def require_conditional_writes(location: Location, asked: str) -> None:
 
 
 def _commits_twice(uri: str, storage_options: dict[str, str]) -> bool:
-    """Whether the same version of a new table can be committed twice."""
+    """True if the same version of a new table can be committed twice."""
     schema = pa.schema([pa.field("probe", pa.int8())])
     options = storage_options or None
     lance.write_dataset(schema.empty_table(), uri, storage_options=options)

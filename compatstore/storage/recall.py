@@ -32,7 +32,8 @@ from compatstore.storage.columns import VersionColumns
 from compatstore.storage.index_status import IndexStatus, compared_share, index_status
 from compatstore.storage.indexes import NEIGHBOURS, Report, SearchSettings, VectorIndex, names_on, silent, update_index
 from compatstore.storage.nearest import find_nearest
-from compatstore.storage.registry import Registry, edit, read
+from compatstore.storage.records import VersionRecord
+from compatstore.storage.registry import Registry, edit, edit_version, read
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 from compatstore.storage.vector_form import to_matrix
@@ -45,7 +46,7 @@ CHANGED = 0.05  # of the rows: a change of less cannot lower the recall by more
 
 @dataclass(frozen=True, kw_only=True)
 class RefreshedIndex:
-    """What a refresh did.
+    """The result of a refresh.
 
     Attributes:
         added: Vectors that came into the index.
@@ -74,7 +75,7 @@ def build_index(store: Store, version: str, index: VectorIndex, report: Report =
     indexes.build(store, column, index, report)
     built = indexes.describe(store, column)
     cells = None if built is None else built.num_partitions  # product quantisation has one for 256 rows at the most
-    edit(store, lambda state: state.with_version(replace(state.record(version), cells=cells)))
+    edit_version(store, version, cells=cells)
     measure_index(store, version, report)
 
 
@@ -85,13 +86,13 @@ def refresh_index(store: Store, version: str, report: Report = silent, *, always
         store: The table.
         version: The version.
         report: Called as a stage begins; what it raises ends the call, and what is done by then stays.
-        always: Whether to measure where few vectors came since the last measurement too.
+        always: True if to measure where few vectors came since the last measurement too.
 
     Raises:
         NotFound: The gallery keeps no vectors of that version.
         InvalidInput: It has no index.
     """
-    before = index_status(store, version)
+    before, registry = index_status(store, version), read(store.snapshot(), store.location.uri)
     if not before.kind:
         raise InvalidInput(
             f"refresh the index of {version}",
@@ -99,7 +100,7 @@ def refresh_index(store: Store, version: str, report: Report = silent, *, always
             found="none",
             fix=f"Build one: {next_step.call('index create', version)}",
         )
-    column = read(store.snapshot(), store.location.uri).columns(version).vector
+    record, column = registry.record(version), registry.columns(version).vector
     if before.unindexed_rows:
         report("add rows")
         update_index(store, names_on(store, column))
@@ -107,19 +108,17 @@ def refresh_index(store: Store, version: str, report: Report = silent, *, always
     if not always and status.changed <= CHANGED:
         return RefreshedIndex(added=before.unindexed_rows, retrained="", status=status)
     report("measure recall")
-    why, index = _why_train(store, status), indexes.describe(store, column)
+    why, index = _why_train(store, record, status), indexes.describe(store, column)
     if why and index is not None and status.indexed_rows >= indexes.MINIMUM_ROWS:
-        cells = read(store.snapshot(), store.location.uri).record(version).cells
-        build_index(store, version, replace(index, num_partitions=cells or index.num_partitions), report)
+        build_index(store, version, replace(index, num_partitions=record.cells or index.num_partitions), report)
     else:
         why = ""
         measure_index(store, version, report)
     return RefreshedIndex(added=before.unindexed_rows, retrained=why, status=index_status(store, version))
 
 
-def _why_train(store: Store, status: IndexStatus) -> str:
-    """Why an index is to be trained again, "" where it is not."""
-    record = read(store.snapshot(), store.location.uri).record(status.version)
+def _why_train(store: Store, record: VersionRecord, status: IndexStatus) -> str:
+    """The reason to train an index again; "" for none."""
     if record.cells is not None and JOINED * status.cells <= record.cells:
         return f"its {record.cells} cells were joined to {status.cells}"
     compared = record.compared
@@ -133,7 +132,7 @@ def _why_train(store: Store, status: IndexStatus) -> str:
 
 QUERIES = 200
 GOAL = 0.97  # of the sample, so that 0.95 holds beyond it: 2,000 neighbours have a standard error of 0.004
-APART = 0.005  # recalls of two such samples that differ by less are not told apart
+APART = 0.005  # recalls of two such samples that differ by less count as equal
 REFINES = (None, 2, 5, 10, 20, 50, 100)
 SEED = 0
 FEWEST_CELLS = 4  # with 1 or 2 cells builds were seen that gave items 0.975 and queries from outside 0.946
@@ -141,7 +140,7 @@ FEWEST_CELLS = 4  # with 1 or 2 cells builds were seen that gave items 0.975 and
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredRecall:
-    """What an index finds.
+    """The recall of an index.
 
     Attributes:
         settings: The cheapest of the grid that reach the goal, or else the best.
@@ -169,22 +168,22 @@ def measure_index(store: Store, version: str, report: Report = silent) -> Measur
     columns, metric = registry.columns(version), registry.record(version).metric
     index, goal = indexes.describe(store, columns.vector), goal_of(registry, version)
     measured = None if index is None else choose_settings(snapshot, columns, metric, index.num_partitions, goal)
-    compared = None if measured is None else _compared(snapshot, columns, measured.settings)
-
-    def change(state: Registry) -> Registry:
-        record = state.record(version)
-        if measured is None:
-            return state.with_version(record.without_index())
-        at = datetime.now(UTC).isoformat(timespec="microseconds")
-        found = replace(record, search=measured.settings, recall=round(measured.recall, 4))
-        return state.with_version(replace(found, recall_at=at, compared=compared))
-
-    edit(store, change)
+    if measured is None:
+        edit(store, lambda state: state.with_version(state.record(version).without_index()))
+        return None
+    edit_version(
+        store,
+        version,
+        search=measured.settings,
+        recall=round(measured.recall, 4),
+        recall_at=datetime.now(UTC).isoformat(timespec="microseconds"),
+        compared=_compared(snapshot, columns, measured.settings),
+    )
     return measured
 
 
 def recall_now(store: Store, version: str) -> float | None:
-    """What a version's index finds by now with the settings that were chosen; read-only.
+    """Measure the present recall of a version's index with its settings; read-only.
 
     Returns:
         Share of the 10 nearest neighbours, in [0, 1]; None where no settings were chosen, or there are fewer than two
@@ -272,7 +271,7 @@ def _cells_to_search(cells: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found for an item: rows that are not the item itself, nearest first, and their distances."""
+    """The neighbours of an item, nearest first without the item itself, and their distances."""
 
     rows: tuple[int, ...]
     distances: tuple[float, ...]
@@ -285,11 +284,11 @@ class Found:
         return cls(tuple(row for row, _ in others), tuple(distance for _, distance in others))
 
     def hits(self, truth: Found, *, ties: bool) -> int:
-        """How many of these are among the nearest.
+        """The number of these that are among the nearest.
 
         Args:
             truth: What exact search finds.
-            ties: Whether another row that is as near as one of the nearest counts as one: of bits many are.
+            ties: True if another row that is as near as one of the nearest counts as one: of bits many are.
         """
         if not ties:
             return len(set(self.rows) & set(truth.rows))

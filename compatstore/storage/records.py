@@ -1,4 +1,4 @@
-"""What the registry keeps of a version, an artifact and an upgrade: plain records, read back from JSON."""
+"""Records of versions, artifacts and upgrades in the registry, read back from JSON."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ STORED = "stored:"  # begins the spec of a model that is kept beside the table; 
 
 @dataclass(frozen=True)
 class VersionRecord:
-    """What the table knows of an embedding version; see `EmbeddingVersion` for the fields of the same name.
+    """The record of an embedding version; see `EmbeddingVersion` for the fields of the same name.
 
     Attributes:
         model: Identity of the model, the encoder's fingerprint where it has one.
         encoder: Spec that builds the encoder, or "".
-        encoder_model: Fingerprint of an encoder that was given to a version whose model nobody had named, and that
+        encoder_model: Fingerprint of an encoder that was given to a version without a named model, and that
             gives the vectors that it has; else "".
         side_encoder: Spec that builds the side-information encoder, or "".
         head: SHA-256 of the stored classifier head, or None.
         head_loss: As of the version.
         columns: Where its vectors are, or None while it is only registered.
-        adopted: Whether the vector column belongs to the app whose table was adopted.
-        retired: Whether its columns were dropped.
-        reserved: Whether an upgrade is about to add its columns; until it has, nobody drops them as unused.
+        adopted: True if the vector column belongs to the app whose table was adopted.
+        retired: True if its columns were dropped.
+        reserved: True if an upgrade is about to add its columns; until it has, they are not dropped as unused.
         input_version: The version whose vectors its input hashes digest, or None.
         search: How searches use its index, as was measured when the index was built, or None.
         recall: Share of the 10 nearest neighbours that such a search found then, in [0, 1], or None.
@@ -78,12 +78,12 @@ class VersionRecord:
 
     @property
     def is_nameless(self) -> bool:
-        """Whether nobody has named the version's model."""
+        """True if the version's model has no name."""
         return self.model == f"{OUTSIDE}{self.name}"
 
     @property
     def contradictions(self) -> list[str]:
-        """What its columns keep that is not what it says."""
+        """Differences between the record and its columns."""
         columns = self.columns
         if columns is None:
             return []
@@ -143,8 +143,8 @@ class ArtifactRecord:
         target: Name of its target version in this gallery.
         manifest: SHA-256 of its manifest file's bytes, which lie beside the table under that name.
         weights: SHA-256 of its weights' bytes, which lie beside the table under that name.
-        reads_side: Whether it reads side-information.
-        writes_side: Whether it writes side-information for the next hop.
+        reads_side: True if it reads side-information.
+        writes_side: True if it writes side-information for the next hop.
     """
 
     id: str
@@ -186,7 +186,7 @@ class RunRecord:
         lease: Number of the first lease whose staged natives count: that under which the target's columns were made, or
             which last folded what was staged.
         reads: What the backfill's encoder embeds items from: their "source" or their "id"; "" before any backfill.
-        teaches: Whether it learns its transform from what it embeds.
+        teaches: True if it learns its transform from what it embeds.
         learned_at: Native items at its last lesson.
         served_at: Native items at the last lesson that searches follow: they do once all is hopped by what it learned.
         full_backfill: Of an upgrade that teaches itself: "open" if its limits allow everything to be embedded instead,
@@ -219,20 +219,20 @@ class RunRecord:
 
     @property
     def open(self) -> bool:
-        """Whether the target's vectors are being kept up to date."""
+        """True if the target's vectors are kept up to date."""
         return self.state not in ("rolled-back", "retired", "aborted")
 
     @property
     def identity(self) -> str:
-        """What tells the upgrade from an earlier one to the same target, which may have begun in the same second."""
+        """Identity of the upgrade: an earlier one to the same target may have begun in the same second."""
         return f"{self.started_at}, lease {self.begun}"
 
 
 @dataclass(frozen=True)
 class ServingRecord:
-    """How the gallery is served by both versions of an upgrade.
+    """The fused search of an upgrade.
 
-    It is no part of the upgrade's own record, which whoever works on the upgrade writes as it was when that work began.
+    It is no part of the upgrade's own record, which a worker writes as it was when its work began.
 
     Attributes:
         target: Version upgraded to.
@@ -251,7 +251,7 @@ class ServingRecord:
 
 @dataclass(frozen=True)
 class MergeRecord:
-    """How the two parts of an upgrade without a hop are merged; apart from the upgrade's record as `ServingRecord` is.
+    """The merge of the two parts of an upgrade without a hop; apart from the upgrade's record as `ServingRecord` is.
 
     Attributes:
         target: Version upgraded to.

@@ -11,8 +11,12 @@ import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
 
 from compatstore import next_step
+from compatstore.arrays import ArrowType
 from compatstore.artifacts.kinds import kind_named
 from compatstore.documents import Malformed, parse, read_record, to_document
 from compatstore.errors import (
@@ -35,7 +39,14 @@ from compatstore.storage.store import Store
 
 FORMAT = 1
 KEY = "compatstore.registry"
-ID_TYPES = ("string", "int64")
+ID_TYPES: Mapping[str, ArrowType] = {"string": pa.string(), "int64": pa.int64()}
+
+
+def id_type_of(kind: ArrowType) -> str | None:
+    """The type of ids of an Arrow type, a key of `ID_TYPES`; None if ids have no such type."""
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "string"
+    return "int64" if pa.types.is_integer(kind) else None
 
 
 @dataclass(frozen=True)
@@ -76,11 +87,10 @@ class Registry:
 
     def __post_init__(self) -> None:
         """Refuse names that contradict each other: they become names of columns and of files beside the table."""
+        by_target = (self.runs, self.serving, self.merging)
         names = [(name, record.name) for name, record in self.versions.items()]
         names += [(name, artifact.id) for name, artifact in self.artifacts.items()]
-        names += [(name, run.target) for name, run in self.runs.items()]
-        names += [(name, serving.target) for name, serving in self.serving.items()]
-        names += [(name, merging.target) for name, merging in self.merging.items()]
+        names += [(name, record.target) for records in by_target for name, record in records.items()]
         misnamed = [f"{name!r} names itself {own!r}" for name, own in names if name != own]
         unregistered = [
             f"an upgrade to {name!r}, which is no version" for name in self.runs if name not in self.versions
@@ -129,27 +139,31 @@ class Registry:
         return [record for record in self.versions.values() if record.columns is not None]
 
     @property
+    def stored(self) -> dict[str, VersionColumns]:
+        """Columns of the versions whose vectors the table keeps, by name."""
+        return {name: record.columns for name, record in self.versions.items() if record.columns is not None}
+
+    @property
     def contradictions(self) -> list[str]:
-        """What cannot be together, though each record can be read."""
-        wrong, active = [], self.versions.get(self.active)
-        if active is None or active.columns is None:
-            why = "is not registered" if active is None else "has no columns"
+        """Contradictions between records."""
+        wrong = []
+        if self.active not in self.stored:
+            why = "has no columns" if self.active in self.versions else "is not registered"
             wrong.append(f"the active version {self.active} {why}")
-        there = {record.name for record in self.live}
         for record in self.live:
             wrong += [f"the record of version {record.name} {why}" for why in record.contradictions]
-            if record.input_version is not None and record.input_version not in there:
+            if record.input_version is not None and record.input_version not in self.stored:
                 wrong.append(f"version {record.name} has vectors made from {record.input_version}, which has none")
         return wrong
 
     @property
     def adopted(self) -> bool:
-        """Whether the table is an app's that was adopted; it stays the app's when the adopted version is retired."""
+        """True if the table is an app's that was adopted; it stays the app's when the adopted version is retired."""
         return any(record.adopted for record in self.versions.values())
 
     def unused(self, names: Sequence[str]) -> tuple[str, ...]:
         """Those columns of a table that are ours and no version's any more, as a killed retire leaves them."""
-        used = {column for record in self.live if record.columns for column in record.columns.names}
+        used = {column for columns in self.stored.values() for column in columns.names}
         ours = {column for record in self.versions.values() if not record.adopted for column in _names(record)}
         return tuple(name for name in names if name in ours - used)
 
@@ -178,7 +192,7 @@ class Registry:
         return replace(self, serving={**self.serving, serving.target: serving})
 
     def fusion_of(self, target: str) -> Fusion | None:
-        """How both versions of an open upgrade are searched as one; None where nothing was chosen for it."""
+        """The fusion of an open upgrade; None if none was chosen for it."""
         run, serving = self.runs.get(target), self.serving.get(target)
         if run is None or serving is None or not run.open or serving.began != run.identity:
             return None
@@ -202,7 +216,7 @@ class Registry:
         return replace(self, merging={**self.merging, merging.target: merging})
 
     def merge_of(self, target: str) -> Merge | None:
-        """How the two parts of an open upgrade are merged; None where nothing was chosen for them as they are."""
+        """The merge of the two parts of an open upgrade; None if none was chosen for them as they are."""
         run, merging = self.runs.get(target), self.merging.get(target)
         if run is None or merging is None or not run.open or run.path or merging.began != run.identity:
             return None
@@ -240,7 +254,7 @@ class Registry:
 
 
 def _new_version(name: str) -> str:
-    """How a version that is not registered comes to be."""
+    """The fix for a version that is not registered."""
     version = next_step.made("EmbeddingVersion", name, dim=next_step.DIM)
     register = f"register it: {next_step.call('register', version)}"
     upgrade = next_step.call("upgrade", name, encoder=next_step.ENCODER_IN_SHELL)
@@ -287,7 +301,7 @@ def history(store: Store, snapshot: Snapshot | None = None) -> list[HistoryEntry
     Raises:
         CorruptArtifact: A part of it is gone or was changed.
     """
-    snapshot = snapshot or store.snapshot()
+    snapshot = store.snapshot() if snapshot is None else snapshot
     return read_entries(Blobs(store.location), snapshot.config(), read(snapshot, store.location.uri).history_page)
 
 
@@ -321,7 +335,9 @@ def drop_unused(store: Store) -> tuple[str, ...]:
     return store.drop_columns(lambda table: read(table, store.location.uri).droppable(table.schema.names))
 
 
-def edit(store: Store, change: Callable[[Registry], Registry], entry: HistoryEntry | None = None) -> Registry:
+def edit(
+    store: Store, change: Callable[[Registry], Registry], entry: HistoryEntry | None = None, *, always: bool = False
+) -> Registry:
     """Change the registry atomically.
 
     Args:
@@ -329,6 +345,7 @@ def edit(store: Store, change: Callable[[Registry], Registry], entry: HistoryEnt
         change: Makes the new state from the one that it finds; runs again when another writer was faster, and
             raises to refuse.
         entry: Step for the history, written in the same commit.
+        always: Commit an unchanged registry too, so that every edit that was made ready before is refused.
 
     Returns:
         The new state.
@@ -338,7 +355,7 @@ def edit(store: Store, change: Callable[[Registry], Registry], entry: HistoryEnt
         snapshot = store.snapshot()
         before = read(snapshot, store.location.uri)
         after = change(before)
-        if after == before and entry is None:
+        if after == before and entry is None and not always:
             return before
         return _swap(store, snapshot, after, entry)
 
@@ -346,14 +363,9 @@ def edit(store: Store, change: Callable[[Registry], Registry], entry: HistoryEnt
     return changed
 
 
-def touch(store: Store) -> None:
-    """Commit the registry as it is, so that every edit of it that was made ready before is refused."""
-
-    def commit() -> None:
-        snapshot = store.snapshot()
-        _swap(store, snapshot, read(snapshot, store.location.uri), None)
-
-    store.retry("take an upgrade over", commit)
+def edit_version(store: Store, name: str, entry: HistoryEntry | None = None, **fields: Any) -> None:
+    """Change fields of a version's record, as `edit` does."""
+    edit(store, lambda state: state.with_version(replace(state.record(name), **fields)), entry)
 
 
 def _swap(
@@ -364,19 +376,17 @@ def _swap(
     if entry is not None:
         page, moved = turn_page(Blobs(store.location), {} if anew else config, registry.history_page)
         registry = replace(registry, history=registry.history + 1, history_page=page)
-        signed = _with_identities(entry, registry).signed(registry.history)
+        record, run = registry.versions.get(entry.version), registry.runs.get(entry.version)
+        signed = replace(
+            entry.signed(registry.history),
+            fingerprint=record.version().fingerprint if record is not None else "",
+            source=entry.source or (run.source if run is not None else ""),
+        )
         updates = {**updates, **moved, f"{PREFIX}{registry.history:06d}": signed.dumps()}
     updates[KEY] = registry.dumps()
     update = lance.LanceOperation.UpdateMap(updates, replace=False)
     store.commit(lance.LanceOperation.UpdateConfig(config_updates=update), snapshot.version)
     return registry
-
-
-def _with_identities(entry: HistoryEntry, registry: Registry) -> HistoryEntry:
-    """A step with the model that its version stood for, and the source of its upgrade, as the registry knows them."""
-    record, run = registry.versions.get(entry.version), registry.runs.get(entry.version)
-    fingerprint = record.version().fingerprint if record is not None else ""
-    return replace(entry, fingerprint=fingerprint, source=entry.source or (run.source if run is not None else ""))
 
 
 def bridge_to(registry: Registry, version: str) -> ArtifactRecord | None:
@@ -389,7 +399,7 @@ def bridge_to(registry: Registry, version: str) -> ArtifactRecord | None:
 
 
 def comparable(registry: Registry, bridge: ArtifactRecord) -> bool:
-    """Whether distances of rows of both versions can be ranked together.
+    """True if distances of rows of both versions can be ranked together.
 
     With Identity both are in one space. With Prefix a source row is as near as the first values of the query are to
     it, and a native row as near as the whole query: these compare where all of them have unit length, by themselves or

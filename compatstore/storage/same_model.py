@@ -38,7 +38,7 @@ class Recognition:
 
     @property
     def is_same(self) -> bool:
-        """Whether the vectors are the encoder's."""
+        """True if the vectors are the encoder's."""
         return self.same > FEW * self.items
 
 
@@ -61,7 +61,7 @@ def compare(snapshot: Snapshot, registry: Registry, columns: VersionColumns, enc
     encoded = encode_readable(encoder, sources) if sources else None
     if encoded is None or not len(encoded.readable):
         raise InvalidInput(
-            f"tell whether vectors of {columns.vector} are those of a model",
+            f"compare vectors of {columns.vector} with those of a model",
             expected="an item that the encoder can embed again, and a column of sources if it reads them",
             found="none",
             fix=f"An adopted table names that column: {next_step.option('source', next_step.COLUMN)}.",
@@ -115,7 +115,7 @@ def of_another_length(registry: Registry, version: str, error: InvalidInput) -> 
 
 
 def of_fingerprint(registry: Registry, version: str, fingerprint: str) -> str:
-    """What to do about vectors of a model that is not a version's."""
+    """The fix for vectors of a model that is not a version's."""
     same = [name for name, r in registry.versions.items() if r.version().fingerprint == fingerprint]
     usable = [name for name in same if _searchable(registry, name)]
     if not usable:

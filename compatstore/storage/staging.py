@@ -26,14 +26,14 @@ from compatstore.digests import hash_rows, mix
 from compatstore.errors import StorageError
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import hash_values
-from compatstore.storage.failures import require_whole
 from compatstore.storage.files import FOLDER, Files
+from compatstore.storage.fragments import write_whole
 from compatstore.storage.ids import UNKNOWN
 from compatstore.storage.lease_table import STAGED, LeaseFiles, target_of
 from compatstore.storage.location import Location
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
-from compatstore.storage.snapshot import lance, write_fragments
+from compatstore.storage.snapshot import lance
 from compatstore.storage.store import Fence, Store, storage_errors
 from compatstore.storage.vector_form import stored_type, to_matrix, to_vectors
 
@@ -142,16 +142,15 @@ class Staging:
     ) -> None:
         self._location, self._since = location, since
         self._files = LeaseFiles(location, STAGED, target, fence)
-        self._dim, self._side_dim = dim, side_dim
-        lists = {"vector": dim} | ({} if side_dim is None else {"side": side_dim})
-        vectors = [pa.field(name, pa.list_(pa.float32(), size)) for name, size in lists.items()]
+        self._dims = {"vector": dim} | ({} if side_dim is None else {"side": side_dim})
+        vectors = [pa.field(name, pa.list_(pa.float32(), size)) for name, size in self._dims.items()]
         keys = [pa.field("id", id_type), pa.field("input_hash", pa.uint64()), pa.field(ADDRESS, pa.int64())]
         self._schema = pa.schema([*keys, *vectors])
         self._stored = self._schema.append(pa.field(CHECK, pa.uint64()))
 
     @classmethod
     def of(cls, store: Store, registry: Registry, version: str, run: RunRecord | None) -> Staging:
-        """That of a version, under the lease that the table is written under.
+        """The staged natives of a version, under the lease that the table is written under.
 
         Args:
             store: The gallery's table.
@@ -192,13 +191,14 @@ class Staging:
             pa.array(list(ids), self._schema.field("id").type),
             pa.array(input_hash, pa.uint64()),
             pa.array(np.full(len(input_hash), UNKNOWN) if addresses is None else addresses, pa.int64()),
-            to_vectors(vectors, self._dim, "float32"),
+            to_vectors(vectors, self._dims["vector"], "float32"),
         ]
-        if self._side_dim is not None:
-            none = np.full((len(input_hash), self._side_dim), np.nan, np.float32)
-            columns.append(to_vectors(none if side is None else side, self._side_dim, "float32"))
+        if (side_dim := self._dims.get("side")) is not None:
+            none = np.full((len(input_hash), side_dim), np.nan, np.float32)
+            columns.append(to_vectors(none if side is None else side, side_dim, "float32"))
         with storage_errors(f"stage {len(input_hash)} vectors beside {self._location.name}"):
-            self._commit(checked(pa.table(columns, schema=self._schema)))
+            rows = pa.table(columns, schema=self._schema)
+            self._commit(rows.append_column(self._stored.field(CHECK), pa.array(_digests(rows), pa.uint64())))
         return len(ids)
 
     def _commit(self, table: ArrowTable) -> None:
@@ -206,14 +206,12 @@ class Staging:
         name = self._files.own
         before = self._open(name) if self._is_table(name) else None
         uri, mode = self._files.files.address(name), "create" if before is None else "append"
-        written = write_fragments(table, uri, mode=mode, storage_options=self._options)
-        for file in (file for fragment in written for file in fragment.files):
-            require_whole(self._location, f"{FOLDER}/{name}/data/{file.path}")
+        written = write_whole(self._location, f"{FOLDER}/{name}/data", table, uri, mode=mode)
         operations = lance.LanceOperation
         operation = operations.Overwrite(self._stored, written) if before is None else operations.Append(written)
         read_version = None if before is None else before.version
         self._files.require_entitled()
-        lance.LanceDataset.commit(uri, operation, read_version=read_version, storage_options=self._options)
+        lance.LanceDataset.commit(uri, operation, read_version=read_version, storage_options=self._location.options)
 
     def __len__(self) -> int:
         """Staged rows; they are counted, not read."""
@@ -235,17 +233,15 @@ class Staging:
         Raises:
             StorageError: They cannot be read, or are not what was staged.
         """
-        dims = {"vector": self._dim} | ({} if self._side_dim is None else {"side": self._side_dim})
-        values: dict[str, FloatArray] = {n: np.full((len(rows), dim), np.nan, np.float32) for n, dim in dims.items()}
-        first = 0
+        values, first = {n: np.full((len(rows), dim), np.nan, np.float32) for n, dim in self._dims.items()}, 0
         for name, table in opened.items():
             with storage_errors(f"read vectors staged beside {self._location.name}"):
                 end = first + int(table.count_rows())
                 mine = np.flatnonzero((rows >= first) & (rows < end))
                 if len(mine):
                     taken = require_unchanged(table.take((rows[mine] - first).tolist()), self.address(name))
-                    for column in dims:
-                        values[column][mine] = to_matrix(taken[column], dims[column])[0]
+                    for column, dim in self._dims.items():
+                        values[column][mine] = to_matrix(taken[column], dim)[0]
             first = end
         return values["vector"], values.get("side")
 
@@ -272,7 +268,7 @@ class Staging:
         return len(set(files) - {file.path for fragment in table.get_fragments() for file in fragment.data_files()})
 
     def counts(self, name: str) -> bool:
-        """Whether the rows of a staging table count: not where its writer had lost the lease."""
+        """True if the rows of a staging table count; False if its writer had lost the lease."""
         return name in self._files.names(self._since)
 
     def tables(self) -> list[str]:
@@ -306,11 +302,7 @@ class Staging:
 
     def _open(self, name: str) -> Any:
         with storage_errors(f"read vectors staged beside {self._location.name}"):
-            return lance.dataset(self._files.files.address(name), storage_options=self._options)
-
-    @property
-    def _options(self) -> dict[str, str] | None:
-        return self._location.storage_options or None
+            return lance.dataset(self._files.files.address(name), storage_options=self._location.options)
 
     def _is_table(self, name: str) -> bool:
         return self._files.files.has_folder(f"{name}/_versions")
@@ -324,13 +316,8 @@ def staged_version(name: str) -> str | None:
 CHECK = "check"
 
 
-def checked(rows: ArrowTable) -> ArrowTable:
-    """Staged rows (`id`, `input_hash`, `vector`, perhaps `side`) with their digests in a column."""
-    return rows.append_column(pa.field(CHECK, pa.uint64()), pa.array(_digests(rows), pa.uint64()))
-
-
 def require_unchanged(rows: ArrowTable, address: str) -> ArrowTable:
-    """Rows that were read, once each is what `checked` was given.
+    """Rows that were read, once each has the digest that `Staging.store` wrote.
 
     Args:
         rows: An Arrow table.
@@ -353,7 +340,7 @@ def require_unchanged(rows: ArrowTable, address: str) -> ArrowTable:
 
 
 def removal(address: str) -> str:
-    """How to be rid of staged rows that are damaged."""
+    """The fix for damaged staged rows."""
     return f"Remove them, and `upgrade` embeds these items again: rm -r {shlex.quote(address)}"
 
 

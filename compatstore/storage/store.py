@@ -19,7 +19,7 @@ import pyarrow as pa
 from compatstore import next_step
 from compatstore.arrays import ArrowField, ArrowSchema
 from compatstore.errors import AlreadyExists, CompatStoreError, NotFound, StorageError, first_offenders
-from compatstore.storage.failures import WRITABLE, denied_at, is_panic, lost_race, told
+from compatstore.storage.failures import WRITABLE, denied_at, is_panic, lost_race, text_of
 from compatstore.storage.files import Files
 from compatstore.storage.location import Location, locate
 from compatstore.storage.probe import require_conditional_writes
@@ -85,7 +85,7 @@ class Store:
         require_conditional_writes(location, asked)
         empty = pa.Table.from_batches([], schema)
         with storage_errors(asked, location):
-            dataset = lance.write_dataset(empty, location.uri, storage_options=location.storage_options or None)
+            dataset = lance.write_dataset(empty, location.uri, storage_options=location.options)
         return cls(location, dataset)
 
     @classmethod
@@ -106,7 +106,7 @@ class Store:
                     fix=_instead(location),
                     kind="gallery",
                 )
-            return cls(location, lance.dataset(location.uri, storage_options=location.storage_options or None))
+            return cls(location, lance.dataset(location.uri, storage_options=location.options))
 
     def fenced(self, fence: Fence) -> Store:
         """Another handle of the same table, whose commits are refused once the fence's lease is lost."""
@@ -135,7 +135,7 @@ class Store:
             return self._snapshot
 
     def _versions_changed(self) -> int:
-        """When a version was last added, in nanoseconds; -2, which is never settled, where nothing tells.
+        """When a version was last added, in nanoseconds; -2, which is never settled, if it is unknown.
 
         A commit adds a file to the table's folder of versions and so changes that folder's time, which costs far less
         to ask for than the list of versions. File systems keep that time to some milliseconds only: a recent change
@@ -208,7 +208,7 @@ class Store:
             self.location.uri,
             operation,
             read_version=read_version,
-            storage_options=self.location.storage_options or None,
+            storage_options=self.location.options,
         )
 
     def _require_entitled(self) -> None:
@@ -239,7 +239,7 @@ class Store:
         return {name: int(tag["version"]) for name, tag in self.snapshot().tags.list().items()}
 
     def has_version(self, version: int) -> bool:
-        """Whether a table version can still be read."""
+        """True if a table version can still be read."""
         try:
             self.snapshot().checkout_version(version)
         except (ValueError, OSError):
@@ -263,10 +263,10 @@ class Store:
 
 
 def is_same(one: Snapshot, other: Snapshot) -> bool:
-    """Whether two open tables are one version of one table.
+    """True if two open tables are one version of one table.
 
-    A table that was removed and made again may have as many versions; the registry in its config tells it from the
-    former one.
+    A table that was removed and made again may have as many versions; the registry in its config distinguishes it
+    from the former one.
     """
     return bool(one.version == other.version and one.config() == other.config())
 
@@ -275,7 +275,7 @@ class _RemoteVersions:
     """Asks an object store whether there is a version after one, by the name of its file, instead of for a list of all.
 
     A request for one name costs a twelfth of one for a list, and its answer does not grow with the table's history.
-    The name alone does not tell where the next version was removed already, as a clean-up does after its time of
+    The name alone is not enough if the next version was removed already, as a clean-up does after its time of
     grace; so a list is relied on for half a second only.
 
     Args:
@@ -289,7 +289,7 @@ class _RemoteVersions:
         self._listed = -math.inf
 
     def is_newest(self, version: int) -> bool:
-        """Whether no version comes after this one; False where a list has to tell, which is then counted on."""
+        """True if no version comes after this one; False if a list is needed, which is relied on from then."""
         now = time.monotonic()
         if now - self._listed > LISTED_SECONDS:
             self._listed = now
@@ -327,14 +327,14 @@ def storage_errors(asked: str, location: Location | None = None) -> Iterator[Non
             raise Conflict(text) from error
         lost = isinstance(error, ValueError) and (text.startswith("Not found") or "LanceError(IO)" in text)
         if lost or is_panic(error) or (isinstance(error, OSError) and not isinstance(error, CompatStoreError)):
-            found = told(error) + denied_at(error, location)
+            found = text_of(error) + denied_at(error, location)
             expected = "a table that can be read and written"
             raise StorageError(asked, expected=expected, found=found, fix=WRITABLE) from error
         raise
 
 
 def _instead(location: Location) -> str:
-    """What to do where no table is: make one; or name another of the database, where DATABASE#TABLE was asked for."""
+    """The fix where there is no table: make one, or name another of the database in DATABASE#TABLE."""
     database, mark, _ = location.given.rpartition("#")
     if not mark:
         place = Path(location.uri)
@@ -357,7 +357,7 @@ def _exists(location: Location) -> bool:
         path = Path(location.uri)
         return path.exists() and (not path.is_dir() or any(path.iterdir()))
     try:
-        lance.dataset(location.uri, storage_options=location.storage_options or None)
+        lance.dataset(location.uri, storage_options=location.options)
     except (ValueError, OSError):
         return False
     return True

@@ -1,4 +1,4 @@
-"""How the vectors of a version are stored and compared: as Arrow columns, and which of them a search can find."""
+"""Storage of vectors as Arrow columns, their comparison, and the vectors that a search can find."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ LENGTH_TOLERANCE = 0.01  # of unit length: models in half precision and endpoint
 
 @dataclass(frozen=True)
 class VectorForm:
-    """How vectors are stored and compared.
+    """Storage and comparison of vectors.
 
     Args:
         dtype: "float32", "float16" or "bits".
         metric: "l2", "cosine" or "dot".
-        normalised: Whether all have unit length, as the version says; whatever ranks them relies on it.
+        normalised: True if all have unit length, as the version says; whatever ranks them relies on it.
     """
 
     dtype: DType
@@ -37,12 +37,12 @@ class VectorForm:
 
     @classmethod
     def of(cls, record: VersionRecord) -> VectorForm:
-        """That of a version; an adopted column has the type that its app gave it."""
+        """The form of a version's vectors; an adopted column has the type that its app gave it."""
         dtype = record.dtype if record.columns is None else record.columns.dtype
         return cls(dtype, record.metric, record.normalised)
 
     def stored(self, vectors: FloatArray) -> FloatArray:
-        """What is read back where vectors are written: (n, dim) float32; infinite where the type cannot hold a value.
+        """Vectors as they are read back: (n, dim) float32; infinite where the type cannot hold a value.
 
         Of bits that is -1 and 1, and what is not finite stays so.
 
@@ -56,14 +56,12 @@ class VectorForm:
 
         All values must be finite. Under cosine a vector must have a direction: a length that float32 can tell from 0.
         """
-        return np.asarray(np.isfinite(vectors).all(axis=1) & self._has_direction(vectors), bool)
-
-    def _has_direction(self, vectors: FloatArray) -> BoolArray:
-        if self.metric != "cosine":
-            return np.ones(len(vectors), bool)
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            squares = np.einsum("ij,ij->i", vectors, vectors)
-        return np.asarray((squares > np.finfo(np.float32).tiny) & np.isfinite(squares), bool)
+        found = np.isfinite(vectors).all(axis=1)
+        if self.metric == "cosine":
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                squares = np.einsum("ij,ij->i", vectors, vectors)
+            found &= (squares > np.finfo(np.float32).tiny) & np.isfinite(squares)
+        return np.asarray(found, bool)
 
     def flaw(self, vector: FloatArray) -> str:
         """Why a search cannot find a vector: (dim,) float32, as `stored` gives it."""
@@ -125,13 +123,9 @@ class VectorForm:
         raise InvalidInput(
             asked,
             expected=f"finite values that {self.dtype} can hold" if infinite else "vectors of a length above 0",
-            found=f"{self.flaw(vectors[first[0]])}, for {first_offenders([_named(names[int(row)]) for row in first])}",
+            found=f"{self.flaw(vectors[first[0]])}, for {first_offenders([names[int(row)] for row in first])}",
             fix="" if infinite else "Cosine compares directions. Leave these out, or give the version another metric.",
         )
-
-
-def _named(name: Any) -> Any:
-    return name.as_py() if hasattr(name, "as_py") else name
 
 
 VECTOR_TYPES = {"float32": pa.float32, "float16": pa.float16, "bits": pa.uint8}  # eight bits to a byte

@@ -25,7 +25,7 @@ from compatstore.upkeep.optimize import tend
 
 @dataclass(frozen=True, kw_only=True)
 class DroppedIndex:
-    """What a drop did.
+    """The result of a drop.
 
     Attributes:
         version: The version.
@@ -78,7 +78,7 @@ class ManagedIndex:
         Raises:
             NotFound: The gallery keeps no vectors of that version.
             InvalidInput: There are too few vectors, the kind is unknown, or vectors cannot be divided into such parts.
-            LeaseHeld: Somebody else works on this index.
+            LeaseHeld: Another worker holds this index.
             Interrupted: `should_stop` said so.
 
         Examples:
@@ -97,7 +97,7 @@ class ManagedIndex:
         return index_status(store, record.name)
 
     def status(self) -> IndexStatus:
-        """What is known of it; read-only.
+        """The state of the index; read-only.
 
         Raises:
             NotFound: The gallery keeps no vectors of that version.
@@ -127,7 +127,7 @@ class ManagedIndex:
         Raises:
             NotFound: The gallery keeps no vectors of that version.
             InvalidInput: It has no index.
-            LeaseHeld: Somebody else works on this index.
+            LeaseHeld: Another worker holds this index.
             Interrupted: `should_stop` said so.
 
         Examples:
@@ -154,7 +154,7 @@ class ManagedIndex:
         Raises:
             NotFound: The gallery keeps no vectors of that version.
             UpgradeError: The column is an app's, and `adopted` is false.
-            LeaseHeld: Somebody works on this index.
+            LeaseHeld: A worker holds this index.
 
         Examples:
             >>> gallery.maintenance.index("v1").drop().dropped
@@ -189,13 +189,16 @@ def _settings(
     num_partitions: int | None,
     num_sub_vectors: int | None,
 ) -> VectorIndex:
-    indexes.require_kind(kind, columns.dtype, f"index {record.name}")
+    asked = f"index {record.name}"
+    if columns.dtype == "bits" and kind != indexes.OF_BITS:
+        fix = f"Build that: {next_step.option('kind', indexes.OF_BITS)}"
+        raise InvalidInput(asked, expected=f"{indexes.OF_BITS}, for bits", found=kind, fix=fix)
     quantised, width = kind.endswith("PQ"), columns.width
     cells = indexes.cells_for(rows, quantised=quantised) if num_partitions is None else num_partitions
     parts = indexes.sub_vectors(width, width // 8) if num_sub_vectors is None else num_sub_vectors
     metric = HAMMING if columns.dtype == "bits" else record.metric
     index = VectorIndex(kind, metric, cells, parts if quantised else None)
     if quantised and width % parts:
-        asked, expected = f"index {record.name}", f"num_sub_vectors that divides {width}, the values of a stored vector"
+        expected = f"num_sub_vectors that divides {width}, the values of a stored vector"
         raise InvalidInput(asked, expected=expected, found=f"{parts}", fix=f"{indexes.sub_vectors(width, parts)} does.")
     return index

@@ -70,12 +70,12 @@ def tend(catalog: Catalog, *, count: bool = False) -> None:
         ids.refresh_index(store, registry.id_column)
         take_in_late_rows(catalog, more_than=UNINDEXED_ROWS)
         look = count or merged or store.snapshot().version % LOOK_EVERY == 0
-        if look and not somebody_works(store):
+        if look and not has_active_lease(store):
             compaction.drop_all_but_the_latest(store)
 
 
-def somebody_works(store: Store) -> bool:
-    """Whether somebody holds a lease, and has not been silent for too long."""
+def has_active_lease(store: Store) -> bool:
+    """True if a worker holds a lease and renews it."""
     try:
         leases = leases_in(LeaseTable(store.location).read())
     except StorageError:  # a record that cannot be read may be anybody's
@@ -86,7 +86,7 @@ def somebody_works(store: Store) -> bool:
 def _merge_small(catalog: Catalog) -> int:
     """Merge fragments where that pays; returns by how many the number of fragments fell."""
     store = catalog.store
-    if not _worth_merging(groups(store.snapshot())) or somebody_works(store):
+    if not _worth_merging(groups(store.snapshot())) or has_active_lease(store):
         return 0
     table = store.writer()
     return sum(merge(store, table, chosen) for chosen in _worth_merging(groups(table)))
@@ -108,14 +108,14 @@ def _chosen(group: Group) -> tuple[Piece, ...]:
 GALLERY, VERB = "the gallery", "optimize"
 GRACE_SECONDS = 5.0
 LONGEST_GRACE = 100 * 365 * 86_400.0
-GRACE_ADOPTED = 7 * 86_400.0  # as LanceDB's own; its handles stay on a version until they are told
+GRACE_ADOPTED = 7 * 86_400.0  # as LanceDB's own; its handles stay on a version until they are moved on
 ABANDONED = timedelta(hours=1)  # no write of ours takes as long between a file and its commit
 ABANDONED_ADOPTED = timedelta(days=7)  # as Lance has it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How large a gallery is on its disk.
+    """Size of a gallery on its disk.
 
     Attributes:
         fragments: Fragments of the table.
@@ -134,7 +134,7 @@ class Size:
 
 @dataclass(frozen=True, kw_only=True)
 class Optimized:
-    """What an optimisation did, or would do.
+    """The result of an optimisation, or of a dry run.
 
     Attributes:
         before: The gallery as it was.
@@ -144,7 +144,7 @@ class Optimized:
         orphans: Files of the table that no version of it named.
         tags: Tags whose table versions are kept.
         left_alone: Why the table itself was not touched, "" where it was.
-        dry_run: Whether nothing was done.
+        dry_run: True if nothing was done.
     """
 
     before: Size
@@ -165,20 +165,33 @@ def optimize(
         raise InvalidInput(
             f"{VERB} {GALLERY}", expected=f"a grace from 0 to {LONGEST_GRACE:,.0f} seconds", found=f"{grace:g}"
         )
-    whole = adopted or not catalog.registry().adopted
-    seconds = grace if grace is not None else GRACE_ADOPTED if catalog.registry().adopted else GRACE_SECONDS
+    of_app = catalog.registry().adopted
+    whole, age = adopted or not of_app, ABANDONED_ADOPTED if of_app else ABANDONED
+    seconds = grace if grace is not None else GRACE_ADOPTED if of_app else GRACE_SECONDS
     if dry_run:
-        return _look(catalog, whole, seconds)
-    require_alone(catalog.store)
-    with hold_lease(catalog, GALLERY, VERB) as work:
-        return _carry_out(work.catalog, whole, seconds)
+        before, after, dropped, unneeded, lost = _look(catalog, whole, seconds, age)
+    else:
+        require_alone(catalog.store)
+        with hold_lease(catalog, GALLERY, VERB) as work:
+            before, after, dropped, unneeded, lost = _carry_out(work.catalog, whole, seconds, age)
+    also = next_step.option("adopted", True)
+    return Optimized(
+        before=before,
+        after=after,
+        dropped=dropped,
+        leftovers=tuple(file.path for file in unneeded),
+        orphans=len(lost),
+        tags=tuple(catalog.store.tags()),
+        left_alone="" if whole else f"the table is an app's; with {also} it is optimised too",
+        dry_run=dry_run,
+    )
 
 
 def require_alone(store: Store) -> None:
-    """Refuse where somebody else works on the gallery.
+    """Refuse while another worker holds a lease on the gallery.
 
     Raises:
-        LeaseHeld: Somebody does; the error says who, and how to follow or stop them.
+        LeaseHeld: One does; the error names it, and how to follow or stop it.
     """
     for lease in leases_in(LeaseTable(store.location).read()):
         if lease.works and lease.target != GALLERY:
@@ -186,7 +199,7 @@ def require_alone(store: Store) -> None:
 
 
 def measure(store: Store) -> Size:
-    """How large a gallery is now."""
+    """The present size of a gallery."""
     table, leases = store.snapshot(), f"{FOLDER}/{LEASES}/"
     files = [file for file in all_files(store) if not file.path.startswith(leases)]
     return Size(
@@ -198,12 +211,16 @@ def measure(store: Store) -> Size:
     )
 
 
-def _look(catalog: Catalog, whole: bool, grace: float) -> Optimized:
-    """What there is to do; read-only."""
-    store, registry = catalog.store, catalog.registry()
-    before, table = measure(store), store.snapshot()
-    unneeded = leftovers(catalog, all_files(store), _age(catalog))
-    lost = orphans(store, _age(catalog)) if whole else []
+# Size before and after; columns, files beside the table and files of the table that went.
+Upkeep = tuple[Size, Size, tuple[str, ...], list[Stored], list[Stored]]
+
+
+def _look(catalog: Catalog, whole: bool, grace: float, age: timedelta) -> Upkeep:
+    """Plan an optimisation; read-only."""
+    store, before = catalog.store, measure(catalog.store)
+    table, dropped = store.snapshot(), catalog.registry().droppable(store.schema.names)
+    unneeded = leftovers(catalog, all_files(store), age)
+    lost = orphans(store, age) if whole else []
     gone = [*unneeded, *lost]
     after = replace(before, files=before.files - len(gone), bytes=before.bytes - sum(file.bytes for file in gone))
     if whole:
@@ -217,27 +234,10 @@ def _look(catalog: Catalog, whole: bool, grace: float) -> Optimized:
             files=after.files - freed.files,
             bytes=after.bytes - freed.bytes,
         )
-    return Optimized(
-        before=before,
-        after=after,
-        dropped=registry.droppable(table.schema.names),
-        leftovers=tuple(file.path for file in unneeded),
-        orphans=len(lost),
-        tags=tuple(store.tags()),
-        left_alone=_why_not(whole),
-        dry_run=True,
-    )
+    return before, after, dropped, unneeded, lost
 
 
-def _why_not(whole: bool) -> str:
-    return "" if whole else f"the table is an app's; with {next_step.option('adopted', True)} it is optimised too"
-
-
-def _age(catalog: Catalog) -> timedelta:
-    return ABANDONED_ADOPTED if catalog.registry().adopted else ABANDONED
-
-
-def _carry_out(catalog: Catalog, whole: bool, grace: float) -> Optimized:
+def _carry_out(catalog: Catalog, whole: bool, grace: float, age: timedelta) -> Upkeep:
     """Do all that is left to do; each step leaves the gallery whole, so it can end after any of them."""
     store, before = catalog.store, measure(catalog.store)
     dropped = registry_module.drop_unused(store)
@@ -245,25 +245,16 @@ def _carry_out(catalog: Catalog, whole: bool, grace: float) -> Optimized:
     if whole:
         merge_deltas(store)
         _merge_all(store)
-        if grace <= 60.0:  # whoever reads the version before the last merge has the time of grace
+        if grace <= 60.0:  # a reader of the version before the last merge has the time of grace
             time.sleep(grace)
         require_alone(store)
         drop_older(store, timedelta(seconds=grace))
-        lost = orphans(store, _age(catalog))
+        lost = orphans(store, age)
         remove(store, lost)
-    unneeded = leftovers(catalog, all_files(store), _age(catalog))
+    unneeded = leftovers(catalog, all_files(store), age)
     remove(store, unneeded)
     LeaseTable(store.location).tidy()
-    return Optimized(
-        before=before,
-        after=measure(store),
-        dropped=dropped,
-        leftovers=tuple(file.path for file in unneeded),
-        orphans=len(lost),
-        tags=tuple(store.tags()),
-        left_alone=_why_not(whole),
-        dry_run=False,
-    )
+    return before, measure(store), dropped, unneeded, lost
 
 
 def _merge_all(store: Store) -> None:
@@ -289,7 +280,7 @@ def leftovers(catalog: Catalog, files: list[Stored], age: timedelta) -> list[Sto
         age: How long ago blobs were written at least; one that is younger may be linked in a moment.
 
     Raises:
-        CorruptArtifact: A page of the history is gone, so that nobody knows which files are pages.
+        CorruptArtifact: A page of the history is gone, so it is unknown which files are pages.
     """
     registry, before = catalog.registry(), datetime.now(UTC) - age
     needed = {digest for state in (registry, *_pinned(catalog)) for digest in referenced(state, catalog.blobs)}
@@ -301,7 +292,7 @@ def leftovers(catalog: Catalog, files: list[Stored], age: timedelta) -> list[Sto
         name = name.partition("/")[0]
         version = _OF_A_VERSION.fullmatch(name)
         unneeded = is_blob(name) and name not in needed and file.changed < before
-        if unneeded or (version and _without_vectors(registry, version[1])):
+        if unneeded or (version and version[1] not in registry.stored):
             found.append(file)
     return found
 
@@ -316,7 +307,3 @@ def _pinned(catalog: Catalog) -> list[Registry]:
         except (StorageError, ValueError, OSError):
             continue
     return found
-
-
-def _without_vectors(registry: Registry, version: str) -> bool:
-    return version not in registry.versions or registry.versions[version].columns is None

@@ -66,7 +66,7 @@ def unlink(catalog: Catalog, artifact: str) -> str:
 
 
 def _uses_of_version(registry: Registry, name: str) -> Iterator[tuple[str, str]]:
-    """What uses a version, each with how to end it."""
+    """Uses of a version, each with the command that ends it."""
     if registry.active == name:
         yield (
             f"{name} is what searches use",
@@ -89,20 +89,18 @@ def _uses_of_version(registry: Registry, name: str) -> Iterator[tuple[str, str]]
 
 
 def _uses_of_artifact(catalog: Catalog, registry: Registry, record: ArtifactRecord) -> Iterator[tuple[str, str]]:
-    """What uses an artifact, each with how to end it."""
+    """Uses of an artifact, each with the command that ends it."""
     for run in registry.runs.values():
         if run.open and record.id in (*run.path, run.given):
             yield f"the upgrade to {run.target} applies it", f"End it first: {next_step.call('retire', run.source)}"
-    for version in registry.live:
-        columns = version.columns
-        if columns is None or columns.origin is None:
-            continue
-        made = catalog.store.count(f"`{columns.origin}` LIKE '%{record.id[:12]}%'")
+    for version, columns in registry.stored.items():
+        by_it = f"`{columns.origin}` LIKE '%{record.id[:12]}%'"
+        made = catalog.store.count(by_it) if columns.origin is not None else 0
         if made:
             yield (
-                f"{made} vectors of {version.name} were made by it",
-                f"Embed these items: {next_step.call('upgrade', version.name, backfill=1.0)}; "
-                f"or drop the version: {next_step.call('retire', version.name)}",
+                f"{made} vectors of {version} were made by it",
+                f"Embed these items: {next_step.call('upgrade', version, backfill=1.0)}; "
+                f"or drop the version: {next_step.call('retire', version)}",
             )
     bridge = bridge_to(registry, record.target)
     if bridge is not None and bridge.id == record.id:

@@ -1,4 +1,4 @@
-"""Whether a gallery is sound, and whether this machine is fit to work on it."""
+"""Verification of a gallery, and examination of the machine that works on it."""
 
 from compatstore.verification.checks import verify, verify_at
 from compatstore.verification.context import Diagnosis, Examination, Finding, Verification

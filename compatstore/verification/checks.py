@@ -9,61 +9,37 @@ from compatstore import next_step
 from compatstore.errors import CompatStoreError, NotFound
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.failures import answering, is_panic, of_orphans, told
+from compatstore.storage.failures import answering, is_failure, of_orphans, text_of
 from compatstore.storage.location import Location
 from compatstore.storage.registry import last_readable
 from compatstore.storage.store import Store, newest_manifest
-from compatstore.verification.columns import (
-    check_columns,
-    check_ids,
-    check_indexes,
-    check_missing,
-    check_origins,
-    check_overwritten,
-    check_rows,
-    check_unused_columns,
-    check_vectors,
-)
+from compatstore.verification import columns, records
 from compatstore.verification.context import CheckContext, Finding, Observation, Verification
-from compatstore.verification.records import (
-    check_accounts,
-    check_artifacts,
-    check_data_files,
-    check_history,
-    check_index_files,
-    check_leases,
-    check_leftovers,
-    check_models,
-    check_runs,
-    check_staged,
-    check_tags,
-    check_versions,
-)
 
 ATTEMPTS = 5
 Check = Callable[[CheckContext], Iterable[Observation]]
 
 CHECKS: dict[str, Check] = {
-    "versions": check_versions,
-    "columns": check_columns,
-    "overwritten": check_overwritten,
-    "unused columns": check_unused_columns,
-    "data files": check_data_files,
-    "index files": check_index_files,
-    "ids": check_ids,
-    "rows": check_rows,
-    "missing": check_missing,
-    "origins": check_origins,
-    "artifacts": check_artifacts,
-    "models": check_models,
-    "upgrades": check_runs,
-    "staged natives": check_staged,
-    "accounts": check_accounts,
-    "leases": check_leases,
-    "history": check_history,
-    "tags": check_tags,
-    "indexes": check_indexes,
-    "files beside the table": check_leftovers,
+    "versions": records.check_versions,
+    "columns": columns.check_columns,
+    "overwritten": columns.check_overwritten,
+    "unused columns": columns.check_unused_columns,
+    "data files": records.check_data_files,
+    "index files": records.check_index_files,
+    "ids": columns.check_ids,
+    "rows": columns.check_rows,
+    "missing": columns.check_missing,
+    "origins": columns.check_origins,
+    "artifacts": records.check_artifacts,
+    "models": records.check_models,
+    "upgrades": records.check_runs,
+    "staged natives": records.check_staged,
+    "accounts": records.check_accounts,
+    "leases": records.check_leases,
+    "history": records.check_history,
+    "tags": records.check_tags,
+    "indexes": columns.check_indexes,
+    "files beside the table": records.check_leftovers,
 }
 
 
@@ -72,13 +48,13 @@ def verify(catalog: Catalog, *, embed: bool = False) -> Verification:
 
     Args:
         catalog: The gallery.
-        embed: Whether a few items of each version are embedded again too, and compared with what is stored.
+        embed: True if a few items of each version are embedded again too, and compared with what is stored.
 
     Whatever is wrong becomes a finding; also a check that cannot be carried out, because a file is gone or unreadable.
     Where others wrote meanwhile, checks that found something wrong are made again of the latest version: files beside
     the table, and those of an old version that a clean-up removed, may be gone for a good reason.
     """
-    checks = CHECKS | ({"vectors": check_vectors} if embed else {})
+    checks = CHECKS | ({"vectors": columns.check_vectors} if embed else {})
     try:
         context = CheckContext.of(catalog)
         found = {name: tuple(_carry_out(name, check, context)) for name, check in checks.items()}
@@ -119,20 +95,20 @@ def verify_at(location: Location) -> Verification:
 
 
 def _unopened(location: Location, error: CompatStoreError) -> Verification:
-    """What can be said of a table that does not open, or has a registry that cannot be read."""
+    """The one finding of a table that does not open, or has a registry that cannot be read."""
     finding = Finding(check="registry", severity="error", what=str(error), repair=_way_back(location) or error.fix)
     return Verification(gallery=location.uri, table_version=0, rows=0, checks=("registry",), findings=(finding,))
 
 
 def _way_back(location: Location) -> str:
-    """How to get the last registry that can be read, of this table version or one before it; "" where there is none."""
+    """The way back to the last registry that can be read, of this table version or an earlier one; "" for none."""
     try:
         with answering("open", location):
             store = Store.open(location)
     except CompatStoreError:
         newest = newest_manifest(location)
-        back = f"the table is then as it was before its last commit: rm {newest}" if newest else ""
-        return f"Restore the table's files from a backup, or remove the file of the last commit; {back}" if back else ""
+        restored = "Restore the table's files from a backup, or remove the file of the last commit"
+        return f"{restored}; the table is then as it was before its last commit: rm {newest}" if newest else ""
     before = last_readable(store)
     if before is None:
         return ""
@@ -145,18 +121,15 @@ def _carry_out(name: str, check: Check, context: CheckContext) -> Iterator[Findi
     try:
         for severity, what, repair in check(context):
             yield Finding(check=name, severity=severity, what=what, repair=repair)
-    except CompatStoreError as error:
-        yield _unreadable(name, error, error.fix)
-    except BaseException as error:  # what Lance and Arrow raise for files they cannot read, panics among it
-        if not isinstance(error, Exception) and not is_panic(error):
+    except BaseException as error:
+        if not is_failure(error):
             raise
-        yield _unreadable(name, error, "")
-
-
-def _unreadable(name: str, error: BaseException, fix: str) -> Finding:
-    if of_orphans(error):
-        what = "an index is on a column that is gone, and Lance reads the table by no condition"
-        return Finding(check=name, severity="error", what=what, repair=f"Any call drops it: {next_step.call('status')}")
-    kind = "" if isinstance(error, CompatStoreError) else f"{type(error).__name__}: "
-    what = f"the check could not be carried out: {kind}{told(error)}"
-    return Finding(check=name, severity="error", what=what, repair=fix or "Restore the table's files from a backup.")
+        kind, repair = f"{type(error).__name__}: ", ""
+        if isinstance(error, CompatStoreError):
+            kind, repair = "", error.fix
+        what = f"the check could not be carried out: {kind}{text_of(error)}"
+        if of_orphans(error):
+            what = "an index is on a column that is gone, and Lance reads the table by no condition"
+            repair = f"Any call drops it: {next_step.call('status')}"
+        repair = repair or "Restore the table's files from a backup."
+        yield Finding(check=name, severity="error", what=what, repair=repair)

@@ -17,6 +17,7 @@ from compatstore.errors import Incompatible, InvalidInput, first_offenders
 from compatstore.storage import indexes
 from compatstore.storage.app_columns import overwritten_at, way_out
 from compatstore.storage.columns import NATIVE, VersionColumns, hash_values
+from compatstore.storage.ids import NAMED, named
 from compatstore.storage.index_status import index_status
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.records import VersionRecord
@@ -41,7 +42,7 @@ def check_overwritten(context: CheckContext) -> Iterator[Observation]:
     version = overwritten_at(registry, context.snapshot) if registry.adopted else None
     if version is not None:
         after = f"the table was overwritten in version {version}, after it was adopted"
-        what = f"{after}: nothing tells of which model its vectors are"
+        what = f"{after}: the model of its vectors is unknown"
         yield "error", what, f"Adopt it again, as it is now: {next_step.adopting(uri, again=True)}"
 
 
@@ -57,7 +58,7 @@ def check_unused_columns(context: CheckContext) -> Iterator[Observation]:
 
 
 def _unused(context: CheckContext) -> tuple[str, ...]:
-    """Columns of ours that no version has, without those that somebody who works now is about to record."""
+    """Columns of ours that no version has, without those that an active worker is about to record."""
     names = context.snapshot.schema.names
     unused = context.registry.unused(names)
     held = unused and any(lease.held for lease in leases_in(LeaseTable(context.catalog.store.location).read()))
@@ -74,9 +75,9 @@ def check_ids(context: CheckContext) -> Iterator[Observation]:
         yield "error", f"{nulls} items have no id", "Remove them, or give them ids, where the table is written."
     repeated = _repeated(context)
     if repeated:
-        named = first_offenders(sorted(repeated, key=str))
-        repair = f"Keep one of each: delete the id with Gallery.delete, then {context.call('add', next_step.FILE)}"
-        yield "error", f"{len(repeated)} ids occur more than once: {named}", repair
+        what = f"{len(repeated)} ids occur more than once: {first_offenders(sorted(repeated, key=str))}"
+        again = context.call("add", next_step.FILE)
+        yield "error", what, f"Keep one of each: delete the id with Gallery.delete, then {again}"
 
 
 def _repeated(context: CheckContext) -> list[object]:
@@ -106,7 +107,7 @@ def _repeated_digests(context: CheckContext, part: int, parts: int) -> Digests:
     return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
 
 
-KEPT = 100  # distinct origins that are told apart; a sound gallery has a few
+KEPT = 100  # distinct origins that are counted; a sound gallery has a few
 
 
 def check_origins(context: CheckContext) -> Iterator[Observation]:
@@ -132,7 +133,7 @@ def _count(context: CheckContext, column: str) -> Counter[str]:
 
 
 def _objection(context: CheckContext, version: str, origin: str) -> str:
-    """What is wrong with an origin; "" where nothing is."""
+    """The fault of an origin; "" for none."""
     if origin == NATIVE:
         return ""
     chain = []
@@ -165,17 +166,15 @@ def check_indexes(context: CheckContext) -> Iterator[Observation]:
 
 
 def _lacks_index(context: CheckContext, version: str, columns: VersionColumns) -> bool:
-    store, run = context.catalog.store, context.run(version)
-    if run is None or run.state != CUTOVER:  # before its cutover, that builds it
+    run = context.run(version)
+    if run is None or run.state != CUTOVER:  # the cutover builds it
         return False
     source = context.registry.record(run.source).columns
-    if source is None or indexes.describe(store, columns.vector) is not None:
-        return False
-    return indexes.describe(store, source.vector) is not None
+    own, its = (each and indexes.describe(context.catalog.store, each.vector) for each in (columns, source))
+    return own is None and its is not None
 
 
 NORM_TOLERANCE = {"float32": 1e-3, "float16": 5e-3}
-NAMED = 5
 
 
 @dataclass
@@ -192,8 +191,7 @@ class Tally:
             self.first += ids.take(np.flatnonzero(flawed)[: NAMED - len(self.first)]).to_pylist()
 
     def __str__(self) -> str:
-        more = [""] * (self.rows - len(self.first))
-        return f"{self.rows} items ({first_offenders([*self.first, *more], NAMED)})"
+        return f"{self.rows} items ({named(self.first, self.rows)})"
 
 
 @dataclass(frozen=True)
@@ -226,11 +224,11 @@ class VersionRows:
         The input hash of a version that was made from no other says nothing, and apps leave it out.
         """
         present = self.has(self.columns.vector)
-        wrong = np.zeros(len(present), bool)
+        wrong = self.has(self.columns.uncertainty) & ~present
         for column in (self.columns.origin, self.columns.input_hash if self.base else None):
             if column is not None:
                 wrong |= present != self.has(column)
-        return wrong | (self.has(self.columns.uncertainty) & ~present)
+        return wrong
 
     def uncertain_natives(self) -> BoolArray:
         """An uncertainty where nothing was transformed."""
@@ -307,7 +305,7 @@ FLAWS = (
 
 
 def check_rows(context: CheckContext) -> Iterator[Observation]:
-    """What the table keeps of every item in every live version fits together."""
+    """The columns of every item in every live version fit together."""
     sound = {record.name: columns for record, columns in context.sound}
     for record, columns in context.sound:
         base = sound.get(record.input_version or "")
@@ -353,21 +351,17 @@ def check_vectors(context: CheckContext) -> Iterator[Observation]:
     for record, columns in context.sound:
         try:
             encoder = context.catalog.encoder(record.name)
-        except Incompatible as error:  # code that is not trusted
+            found = None if encoder is None else compare(context.snapshot, context.registry, columns, encoder)
+        except (Incompatible, InvalidInput) as error:  # code that is not trusted; no item that can be embedded again
             yield "note", f"{record.name}: {error}", error.fix
             continue
-        if encoder is None:
+        if found is None:
             what = f"{record.name} has no encoder here; its vectors were not compared with its model"
             model = next_step.either(
                 shell=f"--encoder {record.name}=ENCODER",
                 python=f"Gallery.open(..., encoders={{'{record.name}': ...}})",
             )
             yield "note", what, f"Name its model: {model}, and give {next_step.same()} again."
-            continue
-        try:
-            found = compare(context.snapshot, context.registry, columns, encoder)
-        except InvalidInput as error:  # no item that can be embedded again
-            yield "note", f"{record.name}: {error}", error.fix
             continue
         if found.same < found.items:
             others = f"{found.items - found.same} of {found.items} items of {record.name}"

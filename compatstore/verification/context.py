@@ -1,4 +1,4 @@
-"""What checks read and give: one table version with the registry in it and the files beside it; and findings."""
+"""Input and output of checks: one table version with its registry and the files beside it; findings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What was found in a gallery, as of one table version.
+    """The findings in a gallery, as of one table version.
 
     Attributes:
         gallery: Its address.
@@ -58,7 +58,7 @@ class Verification:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was found but notes."""
+        """True if all findings are notes."""
         return all(finding.severity == "note" for finding in self.findings)
 
 
@@ -90,7 +90,7 @@ class Examination:
 
     @property
     def fit(self) -> bool:
-        """Whether there is no problem."""
+        """True if there is no problem."""
         return all(diagnosis.level != "problem" for diagnosis in self.diagnoses)
 
 
@@ -99,7 +99,7 @@ BATCH_ROWS = 4096
 
 @dataclass(frozen=True)
 class CheckContext:
-    """What every check reads; nothing of it writes.
+    """The input of every check; nothing of it writes.
 
     Attributes:
         catalog: The gallery.
@@ -121,8 +121,8 @@ class CheckContext:
     def sound(self) -> list[tuple[VersionRecord, VersionColumns]]:
         """Live versions whose columns are all there and can be read as what they should be."""
         lost = {misfit.version for misfit in self.misfits}
-        live = [(record, record.columns) for record in self.registry.live if record.columns is not None]
-        return [(record, columns) for record, columns in live if record.name not in lost]
+        stored = self.registry.stored.items()
+        return [(self.registry.record(name), columns) for name, columns in stored if name not in lost]
 
     @property
     def misfits(self) -> tuple[Misfit, ...]:

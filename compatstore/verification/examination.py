@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,7 +28,7 @@ from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.states import CUTOVER, READY, run_of
 from compatstore.verification.context import Diagnosis, Examination
 from compatstore.verification.plain_columns import open_plain
-from compatstore.verification.plain_vectors import NamedColumns, look_at_vectors
+from compatstore.verification.plain_vectors import look_at_vectors
 
 PACKAGE = "compatstore"
 FOR_DEVELOPERS = "dev"
@@ -57,25 +57,22 @@ def needed_libraries() -> Iterator[Diagnosis]:
 def optional_libraries() -> Iterator[Diagnosis]:
     """Extras: what is not installed, and what is in a version that is not supported."""
     for extra in metadata.metadata(PACKAGE).get_all("Provides-Extra") or []:
-        if extra != FOR_DEVELOPERS:
-            yield _extra(extra, [r for r in _requirements(extra) if r.name != PACKAGE])
-
-
-def _extra(extra: str, requirements: Iterable[Requirement]) -> Diagnosis:
-    found = [(requirement, _version(requirement.name)) for requirement in requirements]
-    missing = [str(requirement) for requirement, version in found if version is None]
-    other = [f"{r.name} {version}" for r, version in found if version is not None and version not in r.specifier]
-    fix = f'Run: pip install "{PACKAGE}[{extra}]"'
-    topic = f"extra {extra}"
-    if missing:
-        return Diagnosis(topic, "ok", f"not installed: {', '.join(missing)}", fix)
-    if other:
-        return Diagnosis(topic, "warning", f"unsupported versions: {', '.join(other)}", fix)
-    return Diagnosis(topic, "ok", "installed")
+        if extra == FOR_DEVELOPERS:
+            continue
+        found = [(r, _version(r.name)) for r in _requirements(extra) if r.name != PACKAGE]
+        missing = [str(requirement) for requirement, version in found if version is None]
+        other = [f"{r.name} {version}" for r, version in found if version is not None and version not in r.specifier]
+        topic, fix = f"extra {extra}", f'Run: pip install "{PACKAGE}[{extra}]"'
+        if missing:
+            yield Diagnosis(topic, "ok", f"not installed: {', '.join(missing)}", fix)
+        elif other:
+            yield Diagnosis(topic, "warning", f"unsupported versions: {', '.join(other)}", fix)
+        else:
+            yield Diagnosis(topic, "ok", "installed")
 
 
 def _requirements(extra: str) -> list[Requirement]:
-    """What the package needs, or what an extra adds to that."""
+    """Requirements of the package, or those that an extra adds."""
     found = []
     for requirement in map(Requirement, metadata.requires(PACKAGE) or []):
         marker = requirement.marker
@@ -121,7 +118,7 @@ def memory() -> Iterator[Diagnosis]:
     """A hop and a backfill have room."""
     available = _available_memory()
     if available is None:
-        yield Diagnosis("memory", "ok", "cannot be told on this system")
+        yield Diagnosis("memory", "ok", "unknown on this system")
         return
     what = f"{available / 2**30:.1f} GiB free"
     if available < MEMORY_NEEDED:
@@ -199,12 +196,12 @@ def doctor(
         monitor.advance(1)
     if gallery is None:
         return Examination(diagnoses=tuple(diagnoses))
-    named = NamedColumns(vector=vector, id=id, source=source)
+    named = {"vector": vector, "id": id, "source": source}
     plain = open_plain(gallery, storage_options)
     if plain is not None:
         diagnoses += look_at_vectors(plain, named, progress)
     else:
-        if named != NamedColumns():
+        if any(named.values()):
             expected = "columns named of what is no gallery yet"
             raise InvalidInput(f"examine {gallery!s:.200}", expected=expected, found="a gallery, or nothing there")
         Monitor("place of the gallery", 0, progress).begin()
@@ -228,41 +225,34 @@ def gallery_place(gallery: object, storage_options: dict[str, str] | None) -> It
         return
     yield Diagnosis("gallery", "ok", f"{location.uri}: {rows} items")
     yield from _writing(location)
-    if not location.is_local:
-        yield _conditional_writes(location)
-    else:
+    if location.is_local:
         yield _room(location, _bytes_to_come(catalog.recorded(), rows))
+        return
+    try:
+        require_conditional_writes(location, f"examine {location.name}")
+        yield Diagnosis("conditional writes", "ok", "an object that was there was not written again")
+    except StorageError as error:
+        yield Diagnosis("conditional writes", "problem", error.found, error.fix)
 
 
 def _writing(location: Location) -> Iterator[Diagnosis]:
-    """Whether the place can be written, and how far its clock is from this machine's."""
+    """Write a few bytes, and compare the clock of the place with this machine's."""
+    before = time.time()
     try:
-        before = time.time()
-        written = probe(location)
-        after = time.time()
+        written, after = probe(location), time.time()
     except StorageError as error:
         yield Diagnosis("writing", "warning", f"read-only: {error.found}", error.fix)
         return
     yield Diagnosis("writing", "ok", "a file of a few bytes was written there and removed")
     if written is None:
         return
-    apart = max(before - written, written - after, 0.0)
+    apart = max(before - written, written - after)
     if apart > CLOCKS_APART:
         what = f"{apart:.0f} s between this machine's and that of the gallery's storage"
         fix = "Synchronise them (NTP): times in the history and in leases are by this machine's."
         yield Diagnosis("clocks", "warning", what, fix)
     else:
         yield Diagnosis("clocks", "ok", "this machine's and that of the gallery's storage agree")
-
-
-def _conditional_writes(location: Location) -> Diagnosis:
-    """Whether the object store keeps two writers apart."""
-    topic = "conditional writes"
-    try:
-        require_conditional_writes(location, f"examine {location.name}")
-    except StorageError as error:
-        return Diagnosis(topic, "problem", error.found, error.fix)
-    return Diagnosis(topic, "ok", "an object that was there was not written again")
 
 
 def _bytes_to_come(registry: Registry, rows: int) -> int:

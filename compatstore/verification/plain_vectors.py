@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore import next_step
-from compatstore.arrays import ArrowArray, ArrowBatch, ArrowSchema, ArrowType, BoolArray, Digests, FloatArray
+from compatstore.arrays import ArrowArray, ArrowSchema, BoolArray, Digests, FloatArray, RowNumbers
 from compatstore.digests import digest_half
 from compatstore.errors import CompatStoreError, InvalidInput
 from compatstore.storage.create import adoptable
 from compatstore.storage.lancedb_functions import function_of
 from compatstore.storage.vector_form import VectorForm
-from compatstore.upgrade.progress import Monitor, Progress
+from compatstore.upgrade.progress import Progress
 from compatstore.verification.context import Diagnosis, Level
-from compatstore.verification.plain_columns import IDS, PlainColumns
+from compatstore.verification.plain_columns import PlainColumns, first_id, is_vectors
 from compatstore.verification.two_models import SAMPLE, TOLD_APART, distinct, find_mixture
 from compatstore.versions import EmbeddingVersion
 
@@ -34,18 +33,9 @@ UNIT = 1e-3  # how far a length may be from 1
 NAMED = 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class NamedColumns:
-    """Columns that a caller names; see `doctor`."""
-
-    vector: str | None = None
-    id: str | None = None
-    source: str | None = None
-
-
 @dataclass
 class VectorTally:
-    """What was counted in one column of vectors.
+    """Counts of one column of vectors.
 
     Attributes:
         rows: All rows.
@@ -61,7 +51,7 @@ class VectorTally:
         sampled: Positions of the sample, ascending.
     """
 
-    sampled: npt.NDArray[np.int64]
+    sampled: RowNumbers
     rows: int = 0
     empty: int = 0
     broken: int = 0
@@ -73,8 +63,7 @@ class VectorTally:
     lengths: Counter[int] = field(default_factory=Counter)
     first: dict[str, list[int]] = field(default_factory=dict)
     _digests: list[Digests] = field(default_factory=list)
-    _sample: list[FloatArray] = field(default_factory=list)
-    _places: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    _sample: list[tuple[FloatArray, RowNumbers]] = field(default_factory=list)
 
     def add(self, column: ArrowArray) -> None:
         """Count a batch."""
@@ -85,7 +74,7 @@ class VectorTally:
         lengths = np.asarray(pc.list_value_length(column).fill_null(-1))
         sizes, counts = np.unique(lengths[valid], return_counts=True)
         self.lengths.update(dict(zip(sizes.tolist(), counts.tolist(), strict=True)))
-        dim = self.lengths.most_common(1)[0][0] if self.lengths else 0
+        dim = self.dim
         places = np.flatnonzero(valid & (lengths == dim))
         if not len(places) or not dim:
             return
@@ -95,7 +84,7 @@ class VectorTally:
             rows = values.fill_null(0).to_numpy(zero_copy_only=False).reshape(-1, dim).astype(np.float32)
         self._flaws(rows, nulls, start + places)
 
-    def _flaws(self, rows: FloatArray, nulls: BoolArray, places: npt.NDArray[np.int64]) -> None:
+    def _flaws(self, rows: FloatArray, nulls: BoolArray, places: RowNumbers) -> None:
         finite = np.isfinite(rows).all(axis=1) & ~nulls
         self._note("broken", places[~finite])
         self.broken += int((~finite).sum())
@@ -115,10 +104,9 @@ class VectorTally:
             self.kept *= 2
             self._digests = [part[part % np.uint64(self.kept) == 0] for part in self._digests]
         chosen = np.isin(places, self.sampled, assume_unique=True)
-        self._sample.append(rows[chosen])
-        self._places.append(places[chosen])
+        self._sample.append((rows[chosen], places[chosen]))
 
-    def _note(self, flaw: str, places: npt.NDArray[np.int64]) -> None:
+    def _note(self, flaw: str, places: RowNumbers) -> None:
         known = self.first.setdefault(flaw, [])
         known += places[: NAMED - len(known)].tolist()
 
@@ -138,84 +126,56 @@ class VectorTally:
         digests = np.concatenate([np.zeros(0, np.uint64), *self._digests])
         return self.kept * (len(digests) - len(np.unique(digests)))
 
-    def sample(self) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+    def sample(self) -> tuple[FloatArray, RowNumbers]:
         """Distinct sound rows of the sample, and their positions."""
-        rows = np.concatenate(
-            [np.zeros((0, self.dim), np.float32), *(r for r in self._sample if r.shape[1] == self.dim)]
-        )
-        places = np.concatenate(
-            [
-                np.zeros(0, np.int64),
-                *(p for p, r in zip(self._places, self._sample, strict=True) if r.shape[1] == self.dim),
-            ]
-        )
+        parts = [(np.zeros((0, self.dim), np.float32), np.zeros(0, np.int64)), *self._sample]
+        rows, places = map(np.concatenate, zip(*(part for part in parts if part[0].shape[1] == self.dim), strict=True))
         kept = distinct(rows)
         return rows[kept], places[kept]
 
 
 def look_at_vectors(
-    plain: PlainColumns, named: NamedColumns, progress: Callable[[Progress], None] | None = None
+    plain: PlainColumns, named: Mapping[str, str | None], progress: Callable[[Progress], None] | None = None
 ) -> Iterator[Diagnosis]:
     """Look at each column of vectors, at ids and sources, and say what an adoption would do.
+
+    Args:
+        plain: The vectors.
+        named: The columns "vector", "id" and "source" as the caller names them; see `doctor`.
+        progress: Called as rows are read and parts compared.
 
     Raises:
         InvalidInput: A column is named that is not there, or holds no lists of numbers.
     """
-    plain, schema = _followed(plain, progress), plain.schema
+    schema = plain.schema
     _require_named(plain, named)
-    vectors = [named.vector] if named.vector else [f.name for f in schema if _is_vectors(f.type)]
+    vector, key, source = named["vector"], named["id"] or first_id(schema), named["source"]
+    vectors = [vector] if vector else [f.name for f in schema if is_vectors(f.type)]
     widths = {name: getattr(schema.field(name).type, "list_size", None) for name in vectors}
-    what = f"{plain.name}: {plain.rows} rows, no gallery yet; columns of vectors: "
+    what = f"{plain.name}: {len(plain)} rows, no gallery yet; columns of vectors: "
     listed = ", ".join(f"{name} ({width or 'lists of any length'})" for name, width in widths.items())
     if not vectors:
         fix = f"Name a column of lists of float32 or float16: {next_step.option('vector', next_step.COLUMN)}."
         yield Diagnosis("vectors", "problem", f"{what}none of {', '.join(schema.names)}", fix)
         return
     yield Diagnosis("vectors", "ok", what + listed)
-    key = named.id or _key(schema)
     for name in vectors:
         yield from _column(plain, name, key, progress, several=len(vectors) > 1)
-    if named.source is not None:
-        yield _sources(plain, named.source)
+    if source is not None:
+        yield _sources(plain, source, progress)
     for name in vectors:
-        yield _adoption(plain, name, key, named.source)
+        yield _adoption(plain, name, key, source)
 
 
-def _require_named(plain: PlainColumns, named: NamedColumns) -> None:
-    for option in ("vector", "id", "source"):
-        name = getattr(named, option)
+def _require_named(plain: PlainColumns, named: Mapping[str, str | None]) -> None:
+    for option, name in named.items():
         if name is not None and name not in plain.schema.names:
             expected = f"{next_step.option(option)} of {', '.join(plain.schema.names)}"
             raise InvalidInput(f"examine {plain.name}", expected=expected, found=repr(name))
-    if named.vector is not None and not _is_vectors(plain.schema.field(named.vector).type):
-        found = f"{named.vector!r} of type {plain.schema.field(named.vector).type}"
-        raise InvalidInput(
-            f"examine {plain.name}", expected=f"{next_step.option('vector')} of lists of numbers", found=found
-        )
-
-
-def _is_vectors(kind: ArrowType) -> bool:
-    lists = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    return bool(lists and pa.types.is_floating(kind.value_type))
-
-
-def _key(schema: ArrowSchema) -> str | None:
-    fits = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
-    fits += [f.name for f in schema if pa.types.is_integer(f.type)]
-    return next((name for name in IDS if name in fits), fits[0] if fits else None)
-
-
-def _followed(plain: PlainColumns, progress: Callable[[Progress], None] | None) -> PlainColumns:
-    """The same with progress while columns are read."""
-
-    def read(columns: Sequence[str]) -> Iterator[ArrowBatch]:
-        monitor = Monitor(f"read {', '.join(columns)}", plain.rows, progress)
-        monitor.begin()
-        for batch in plain.read(columns):
-            yield batch
-            monitor.advance(batch.num_rows)
-
-    return replace(plain, read=read)
+    vector = named["vector"]
+    if vector is not None and not is_vectors(kind := plain.schema.field(vector).type):
+        expected = f"{next_step.option('vector')} of lists of numbers"
+        raise InvalidInput(f"examine {plain.name}", expected=expected, found=f"{vector!r} of type {kind}")
 
 
 def _column(
@@ -226,11 +186,11 @@ def _column(
     *,
     several: bool,
 ) -> Iterator[Diagnosis]:
-    """What is wrong with one column."""
-    draw = np.random.default_rng(0).choice(plain.rows, min(SAMPLE, plain.rows), replace=False)
+    """Flaws of one column."""
+    draw = np.random.default_rng(0).choice(len(plain), min(SAMPLE, len(plain)), replace=False)
     tally = VectorTally(sampled=np.sort(draw))
     keys = list[object]()
-    for batch in plain.read(list(dict.fromkeys([name, *([key] if key else [])]))):
+    for batch in plain.read(list(dict.fromkeys([name, *([key] if key else [])])), progress):
         start = tally.rows
         tally.add(batch.column(name))
         if key is not None:
@@ -260,15 +220,11 @@ def _flaws(tally: VectorTally, name: str, of: str) -> Iterator[Diagnosis]:
     yield said("zero vectors", tally.zero, "are zero", again, "zero")
     if tally.sound:
         yield _length(tally, of)
-        about = "about " if tally.kept > 1 else ""
+        repeats, about = tally.repeats, "about " if tally.kept > 1 else ""
+        level: Level = "warning" if repeats > tally.sound // 100 else "ok"
+        what = f"{about}{repeats} rows repeat the vector of another one" if repeats else "none"
         fix = "Harmless where items are the same; else the encoder has failed on some of them in one way."
-        repeats = tally.repeats
-        if repeats:
-            what = f"{about}{repeats} rows repeat the vector of another one"
-            level: Level = "warning" if repeats > tally.sound // 100 else "ok"
-            yield Diagnosis(f"repeated vectors{of}", level, what, fix)
-        else:
-            yield Diagnosis(f"repeated vectors{of}", "ok", "none")
+        yield Diagnosis(f"repeated vectors{of}", level, what, fix if repeats else "")
 
 
 def _length(tally: VectorTally, of: str) -> Diagnosis:
@@ -278,8 +234,7 @@ def _length(tally: VectorTally, of: str) -> Diagnosis:
         return Diagnosis(topic, "ok", "all vectors have it", fix)
     what = f"{tally.unit} of {tally.sound} vectors have it; lengths from {tally.shortest:.3g} to {tally.longest:.3g}"
     if not tally.unit:
-        fix = "Choose the metric with care: l2 and dot count lengths, cosine does not."
-        return Diagnosis(topic, "ok", what, fix)
+        return Diagnosis(topic, "ok", what, "Choose the metric with care: l2 and dot count lengths, cosine does not.")
     fix = "Find out why some have it: an app that began to normalise ranks both kinds together under l2 and dot."
     return Diagnosis(topic, "warning", what, fix)
 
@@ -300,7 +255,7 @@ def _two_models(
     if not found.found:
         return Diagnosis(topic, "ok", f"no sign of them in {len(rows)} distinct vectors")
     what = (
-        f"a part of {found.share:.0%} of {name} is told from the rest by its spectrum: {found.told_apart:.1%} of rows "
+        f"a part of {found.share:.0%} of {name} differs from the rest by its spectrum: {found.told_apart:.1%} of rows "
         f"whose neighbours were not learned from, {TOLD_APART:.0%} are a sign of another model"
     )
     part = places[found.part][:NAMED]
@@ -310,22 +265,21 @@ def _two_models(
     return Diagnosis(topic, "problem", what, fix)
 
 
-def _sources(plain: PlainColumns, source: str) -> Diagnosis:
-    missing = total = 0
-    for batch in plain.read([source]):
+def _sources(plain: PlainColumns, source: str, progress: Callable[[Progress], None] | None) -> Diagnosis:
+    kind = plain.schema.field(source).type
+    texts, missing = pa.types.is_string(kind) or pa.types.is_large_string(kind), 0
+    for batch in plain.read([source], progress):
         column = batch.column(source)
-        texts = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-        empty = pc.equal(pc.utf8_trim_whitespace(column), "") if texts else column.is_null()
-        missing += int(pc.sum(pc.or_kleene(column.is_null(), empty).fill_null(True)).as_py() or 0)
-        total += len(column)
+        empty = pc.equal(pc.utf8_trim_whitespace(column), "").fill_null(True) if texts else column.is_null()
+        missing += empty.true_count
     if not missing:
         return Diagnosis("sources", "ok", f"each row has its {source}")
     fix = "An upgrade cannot embed these natively: they keep what a transform makes of their vectors."
-    return Diagnosis("sources", "warning", f"{missing} of {total} rows have no {source}", fix)
+    return Diagnosis("sources", "warning", f"{missing} of {len(plain)} rows have no {source}", fix)
 
 
 def _adoption(plain: PlainColumns, vector: str, key: str | None, source: str | None) -> Diagnosis:
-    """What `adopt` would do, by the very checks that it makes."""
+    """The outcome of `adopt`, by its own checks."""
     topic, schema = "adoption", plain.schema
     dim = getattr(schema.field(vector).type, "list_size", 1)
     if plain.store is None:
@@ -343,12 +297,14 @@ def _adoption(plain: PlainColumns, vector: str, key: str | None, source: str | N
     except CompatStoreError as error:
         what = f"refused: {vector} as vectors and {key} as ids; expected {error.expected}; found {error.found}"
         return Diagnosis(topic, "problem", what, error.fix or "Name other columns.")
+    found = plain.store.snapshot().describe_indices()
+    indexes = ", ".join(f"{index.name} on {', '.join(index.field_names)}" for index in found)
     kept = [each for each in schema.names if each not in (vector, key, sources)]
     what = (
         f"{vector} becomes the vectors of {version} ({dim} values, {VectorForm.of(record).dtype}), {key} the ids"
         + (f", {sources} the sources" if sources else ", no column the sources: none can be embedded again")
         + (f"; {', '.join(kept)} stay metadata" if kept else "")
-        + f"; no data is rewritten; indexes: {_indexes(plain) or 'none'}"
+        + f"; no data is rewritten; indexes: {indexes or 'none'}"
     )
     declared = function_of(schema, vector)
     if declared is not None:
@@ -361,10 +317,3 @@ def _adoption(plain: PlainColumns, vector: str, key: str | None, source: str | N
 def _free_version(schema: ArrowSchema) -> str:
     numbers = iter(range(1, len(schema.names) + 2))
     return next(f"v{number}" for number in numbers if not any(n.split("__")[0] == f"v{number}" for n in schema.names))
-
-
-def _indexes(plain: PlainColumns) -> str:
-    if plain.store is None:
-        return ""
-    found = plain.store.snapshot().describe_indices()
-    return ", ".join(f"{index.name} on {', '.join(index.field_names)}" for index in found)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 from compatstore import next_step
 from compatstore.artifacts import Artifact
 from compatstore.errors import CompatStoreError, CorruptArtifact, StorageError, first_offenders
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import read_head
-from compatstore.storage.failures import ends_whole, is_panic, told
+from compatstore.storage.failures import ends_whole, is_failure, text_of
 from compatstore.storage.files import FOLDER, Files, is_blob
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import ledger_of
@@ -82,7 +82,7 @@ def check_tags(context: CheckContext) -> Iterator[Observation]:
 
 
 def _tagging(context: CheckContext) -> str:
-    """How to tag the active version."""
+    """The command that tags the active version."""
     active, store = context.registry.active, context.catalog.store
     if context.run(active) is not None:
         return context.call("cutover", active)
@@ -91,10 +91,9 @@ def _tagging(context: CheckContext) -> str:
 
 def check_staged(context: CheckContext) -> Iterator[Observation]:
     """Natives that wait to be folded into the table can be read, are what was staged, and belong to an open upgrade."""
-    names = [name for name in context.catalog.blobs.names() if staged_version(name)]
-    sound = set(names)
-    for name in names:
-        version = str(staged_version(name))
+    names = {name: version for name in context.catalog.blobs.names() if (version := staged_version(name))}
+    unsound = set[str]()
+    for name, version in names.items():
         staging = _staging(context, version)
         if not staging.counts(name):
             what = f"{name} was written by a manager that had lost its lease to {version}; nothing reads it"
@@ -105,14 +104,14 @@ def check_staged(context: CheckContext) -> Iterator[Observation]:
         except BaseException as error:
             lost, why = 0, _why(error)
         if why:
-            sound.remove(name)
+            unsound.add(version)
             what = f"natives of {version} in {name} cannot be used: {why}"
             yield "error", what, removal(staging.address(name))
         elif lost:
             what = f"{lost} data files of natives of {version} in {name} belong to no batch that was finished"
             yield "note", what, removal(staging.address(name))
-    for version in dict.fromkeys(str(staged_version(name)) for name in names):
-        if all(name in sound for name in names if staged_version(name) == version):
+    for version in dict.fromkeys(names.values()):
+        if version not in unsound:
             yield from _waiting(context, version)
 
 
@@ -121,7 +120,7 @@ def _staging(context: CheckContext, version: str) -> Staging:
 
 
 def _waiting(context: CheckContext, version: str) -> Iterator[Observation]:
-    """Whether natives of a version wait, and for what."""
+    """Staged natives of a version, and what they wait for."""
     rows = len(_staging(context, version))
     use, drop = context.call("upgrade", version), context.call("retire", version)
     if rows and context.run(version) is not None:
@@ -132,16 +131,16 @@ def _waiting(context: CheckContext, version: str) -> Iterator[Observation]:
 
 
 def _why(error: BaseException) -> str:
-    """What is wrong with what could not be read; anything but a failure to read it goes on."""
+    """The text of a failure to read; any other exception is raised again."""
     if isinstance(error, CompatStoreError):
         return error.found
-    if not isinstance(error, Exception) and not is_panic(error):
+    if not is_failure(error):
         raise error
-    return told(error)
+    return text_of(error)
 
 
 def check_accounts(context: CheckContext) -> Iterator[Observation]:
-    """What an upgrade has spent, and could not embed, can be read."""
+    """The ledger of each upgrade can be read."""
     for run in context.registry.runs.values():
         try:
             ledger_of(context.catalog, context.registry, run).load()
@@ -150,41 +149,33 @@ def check_accounts(context: CheckContext) -> Iterator[Observation]:
 
 
 def check_leases(context: CheckContext) -> Iterator[Observation]:
-    """Who works on the gallery, and who asks them to stop, can be read."""
+    """Leases of workers and requests to stop can be read."""
     location = context.catalog.store.location
     try:
         records = LeaseTable(location).read()
-        misnamed = [lease.target for lease in leases_in(records) if lease_in(records, lease.target) != lease]
         requests_in(records)
+        misnamed = [lease.target for lease in leases_in(records) if lease_in(records, lease.target) != lease]
         why = f"records of {first_offenders(misnamed)} under other names" if misnamed else ""
     except BaseException as error:
         why = _why(error)
     if why:
         path = shlex.quote(location.child(FOLDER, "leases.lance"))
-        yield "error", f"who works cannot be read: {why}", f"Remove it when nobody is at work: rm -r {path}"
+        yield "error", f"leases of workers cannot be read: {why}", f"Remove them when no worker is active: rm -r {path}"
 
 
 def check_data_files(context: CheckContext) -> Iterator[Observation]:
     """No data file is gone or cut short."""
-    wrong: dict[str, list[str]] = {}
-    for fragment in context.snapshot.get_fragments():
-        for file in fragment.metadata.files:
-            found = _objection(context, file)
-            if found:
-                wrong.setdefault(found, []).append(file.path)
+    wrong, files = defaultdict[str, list[str]](list), Files(context.catalog.store.location, "data")
+    for file in (file for fragment in context.snapshot.get_fragments() for file in fragment.metadata.files):
+        if getattr(file, "base_id", None) is not None:  # it lies with another table, which this one was cloned from
+            continue
+        if not files.exists(file.path):
+            wrong["gone"].append(file.path)
+        elif not ends_whole(files, file.path, file.file_size_bytes):
+            wrong["cut short"].append(file.path)
     repair = f"Put them back from a backup, or restore a table version before {context.snapshot.version}."
     for found, names in wrong.items():
         yield "error", f"{len(names)} data files are {found}: {first_offenders(names)}", repair
-
-
-def _objection(context: CheckContext, file: Any) -> str:
-    """What is wrong with a file, by Lance's metadata of it; "" where nothing is."""
-    if getattr(file, "base_id", None) is not None:  # it lies with another table, which this one was cloned from
-        return ""
-    files = Files(context.catalog.store.location, "data")
-    if not files.exists(file.path):
-        return "gone"
-    return "" if ends_whole(files, file.path, file.file_size_bytes) else "cut short"
 
 
 def check_index_files(context: CheckContext) -> Iterator[Observation]:
@@ -195,23 +186,22 @@ def check_index_files(context: CheckContext) -> Iterator[Observation]:
             if getattr(segment, "base_id", None) is not None:
                 continue
             files = Files(store.location, "_indices", str(segment.uuid))
-            sizes = [files.size(name) for name in files.names()]
-            kept = sum(size for size in sizes if size is not None)
-            short = [name for name in files.names() if not ends_whole(files, name)]
-            lacking = None not in sizes and segment.size_bytes is not None and kept != segment.size_bytes
-            if short or lacking or not sizes:
+            sizes = {name: files.size(name) for name in files.names()}
+            short = [name for name in sizes if not ends_whole(files, name)]
+            known = segment.size_bytes is not None and None not in sizes.values()
+            if short or not sizes or (known and sum(size or 0 for size in sizes.values()) != segment.size_bytes):
                 what = f"files of the index {index.name} are gone or cut short: {first_offenders(short)}"
                 yield "error", what, f"Build it again: {_building(context, list(index.field_names))}"
 
 
 def _building(context: CheckContext, columns: list[str]) -> str:
-    """How to build the index on a column again."""
+    """The command that builds the index on a column again."""
     uri, registry = context.catalog.store.location.uri, context.registry
     if columns == [registry.id_column]:
         return f'lance.dataset("{uri}").create_scalar_index("{columns[0]}", "BTREE", replace=True)'
-    for record in registry.live:
-        if record.columns is not None and columns == [record.columns.vector]:
-            return context.call("index create", record.name)
+    for name, stored in registry.stored.items():
+        if columns == [stored.vector]:
+            return context.call("index create", name)
     return f'as it was built: lance.dataset("{uri}").create_index("{columns[0]}", ..., replace=True)'
 
 

@@ -225,7 +225,7 @@ def _held_out(rows: FloatArray, places: Positions, chosen: BoolArray, rng: np.ra
 
 
 def _outside(rows: FloatArray, places: Positions, chosen: BoolArray, rng: np.random.Generator) -> float:
-    """How far the part is outside the spectrum of one half of the rest, over how far the other half is.
+    """Distance of the part from the spectrum of one half of the rest, over that of the other half.
 
     Of the part the nearest neighbourhoods count, of the rest the farthest.
     """

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import compatstore as cs
 from compatstore.errors import Incompatible, InvalidInput
-from compatstore.search import FusionPlan
+from compatstore.search.fusion import FusionPlan
 from compatstore.trainers import Pairs, Procrustes
 from lazily import Lazy
 from properties import examples

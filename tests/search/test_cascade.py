@@ -15,7 +15,8 @@ import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.errors import SourceError
 from compatstore.evaluation.fusion import Fusion, Standardisation
-from compatstore.search import CascadePlan, SearchPlan
+from compatstore.search.cascade import CascadePlan
+from compatstore.search.plan import SearchPlan
 from compatstore.storage.records import ServingRecord
 from compatstore.storage.registry import edit
 from properties import examples

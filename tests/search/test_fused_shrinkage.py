@@ -15,9 +15,8 @@ import compatstore as cs
 from compatstore.errors import CorruptArtifact
 from compatstore.evaluation.fusion import Fusion, Standardisation
 from compatstore.evaluation.whole import FusedWay, WholeSearch
-from compatstore.search import FusionPlan
 from compatstore.search import fusion as fusion_module
-from compatstore.search.fusion import plan_fused, search_fused
+from compatstore.search.fusion import FusionPlan, plan_fused, search_fused
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.passing import read_gallery
 from lazily import Lazy

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.evaluation import Calibration, Estimate, Merge
-from compatstore.search import execute, plan_search
-from compatstore.search.plan import plan_merged
+from compatstore.search.execute import execute
+from compatstore.search.plan import plan_merged, plan_search
 from compatstore.storage.records import MergeRecord
 from lazily import Lazy
 from properties import examples

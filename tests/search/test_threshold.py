@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compatstore.evaluation.distances import shrunk_distances
 from compatstore.evaluation.fusion import Fusion, Standardisation
-from compatstore.search.threshold import FEWEST, ListFactors, RankedLists, first_depth
+from compatstore.search.threshold import FEWEST, NO_FACTORS, ListFactors, RankedLists, first_depth
 
 FUSION = Fusion(
     weight=0.4,
@@ -50,7 +50,7 @@ def test_what_lists_leave_out_is_no_nearer(seed, depth, weight, per_origin, corr
     listed = [np.flatnonzero(held)[np.argsort(one[held])][:depth] for one, held in zip(distances, has, strict=True)]
     ends = [np.inf if len(rows) < depth else one[rows[-1]] for one, rows in zip(distances, listed, strict=True)]
     held = [(rows, one[rows]) for one, rows in zip(distances, listed, strict=True)]
-    told = ListFactors(metric, *known[:, listed[1]], (low, high)) if factors else None
+    told = ListFactors(metric, *known[:, listed[1]], (low, high)) if factors else NO_FACTORS
     lists = RankedLists.of(fusion, held, tuple(ends), factors=told)
     assert lists.unseen() <= np.delete(fused, lists.rows).min(initial=np.inf) + 1e-9
     near = lists.rows[lists.near(k)]

@@ -7,7 +7,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.errors import NotFound
-from compatstore.search import FusionPlan
+from compatstore.search.fusion import FusionPlan
 
 N = 240
 LABELS = np.arange(N) % 6

@@ -94,7 +94,7 @@ def test_a_source_is_embedded_by_both_models(world, half):
     half.evaluate("v2", labels="label", sample=ITEMS, weight="best")
     one = {name: queries[3] for name, queries in world.both().items()}
     assert half.search(IDS[3], 7).equals(half.search(one, 7))
-    with pytest.raises(cs.errors.InvalidInput, match="the same queries in both versions"):
+    with pytest.raises(cs.errors.InvalidInput, match="the same queries in each version"):
         half.search({"v1": world.v1[:2], "v2": world.v2[:3]}, 5)
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import compatstore as cs
 from compatstore.cli.app import app
 from compatstore.errors import CompatStoreWarning, Incompatible
-from compatstore.search import FusionPlan
+from compatstore.search.fusion import FusionPlan
 from compatstore.storage.registry import edit
 
 WORDS = [f"w{number}" for number in range(40)]

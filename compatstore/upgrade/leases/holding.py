@@ -18,7 +18,7 @@ from compatstore.errors import Interrupted, LeaseLost, StorageError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry, now
 from compatstore.storage.lease_table import LeaseTable, last_number
-from compatstore.storage.registry import edit, touch
+from compatstore.storage.registry import edit
 from compatstore.storage.store import Fence
 from compatstore.upgrade.leases.lease import (
     BEATS_PER_TERM,
@@ -196,7 +196,7 @@ def hold_lease(
     try:
         if before is not None and before.held:
             if not before.holder.is_gone():
-                touch(catalog.store)  # it may be about to commit an edit
+                edit(catalog.store, lambda state: state, always=True)  # it may be about to commit an edit
             _record(catalog, before, "interrupted", f"{before.holder} gave no sign of life")
         yield Work(catalog, observe, stop)
         outcome = DONE
