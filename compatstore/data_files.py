@@ -50,7 +50,7 @@ def readable(
         raise refused(asked, file, error) from error
     except UnicodeDecodeError as error:
         raise damaged(asked, expected="text in UTF-8", found=f"byte {error.start} is none") from error
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, csv.Error) as error:
+    except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, csv.Error) as error:
         raise damaged(asked, expected="a readable file", found=str(error)) from error
 
 
