@@ -49,8 +49,8 @@ SHELLS = ("bash", "zsh", "fish")
 def completion(output: Output, shell: str) -> None:
     """Print the script that completes words in a shell.
 
-    It completes verbs, options, and names that are in the gallery on the line: versions, columns, artifacts, tables. A
-    new shell reads it where the examples write it. For the shell at hand: eval "$(compatstore completion bash)".
+    It completes verbs, methods, options, choices and paths. A new shell reads it where the examples write it. For the
+    shell at hand: eval "$(compatstore completion bash)".
     """
     made = get_completion_class(shell)
     assert made is not None

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compatstore.cli.exit_codes import end_on_signals
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.verb import gallery_argument, verb
 from compatstore.errors import InvalidInput
@@ -38,9 +37,7 @@ def demo(output: Output, directory: Path, seed: int) -> None:
     """
     from compatstore.demo import run_demo
 
-    with end_on_signals():
-        report = run_demo(directory, seed=seed, say=output.note)
-    output.show(report, demo_view)
+    output.show(run_demo(directory, seed=seed, say=output.note), demo_view)
 
 
 @verb(

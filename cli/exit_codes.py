@@ -107,24 +107,6 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
         _answer(before)
 
 
-@contextmanager
-def end_on_signals() -> Iterator[None]:
-    """Let the first signal end the block by KeyboardInterrupt, and the program: further ones disturb no tidying up."""
-    meta, before = click.get_current_context().meta, _handlers()
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        _answer(dict.fromkeys(before, signal.SIG_IGN))
-        meta[_META] = STOPPED + number
-        raise KeyboardInterrupt
-
-    _answer(dict.fromkeys(before, stop))
-    try:
-        yield
-    finally:
-        if _META not in meta:
-            _answer(before)
-
-
 def _handlers() -> dict[signal.Signals, Any]:
     """The handlers of the signals that end a command, without signals that are ignored, as SIGHUP is under `nohup`."""
     found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, *HANGUP)}

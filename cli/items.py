@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from compatstore.cli.output import Output, pass_output
+from compatstore.cli.output import Output, pass_output, rows_view
 from compatstore.cli.progress import progress_bars
 from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
 from compatstore.errors import CompatStoreError, InvalidInput, SourceError
 from compatstore.paths import exists
-from compatstore.shown import Table, table
 
 if TYPE_CHECKING:
     from compatstore.gallery import Gallery
-    from compatstore.ingest.write import Added
-    from compatstore.search import Cascade, QueryPlan, Serving
+    from compatstore.search import Cascade, Serving
 
 
 FAILURES_SHOWN = 20
@@ -77,7 +75,8 @@ def add(
         reasons = {position: f"{item}: {reason}" for position, (item, reason) in enumerate(failures)}
         raise SourceError(f"add {total} items", reasons, fix="Check the paths; nothing was written.")
     _note_failures(failures, output)
-    output.show(Added(rows, version or opened.active, tuple(failures)), _added)
+    added = Added(rows, version or opened.active, tuple(failures))
+    output.show(added, lambda _: [f"{added.rows} items added in {added.version}"])
 
 
 @verb("drop-columns", examples=("drop-columns photos.lance caption camera",))
@@ -90,7 +89,8 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
     Ids, sources and the columns of versions stay; a version's columns go with `retire`.
     """
     left = open_gallery(gallery, trust_code=False).maintenance.drop_columns(names)
-    output.show({"dropped": list(names), "left": left}, _dropped_columns)
+    said = f"dropped {', '.join(names)}; left: {', '.join(left) or 'none'}"
+    output.show({"dropped": list(names), "left": left}, lambda _: [said])
 
 
 @verb(
@@ -166,14 +166,14 @@ def search(
     settings = SearchSettings(nprobes=nprobes, refine=refine) if named else None
     if explain:
         plan = opened.explain(k=k, version=version, where=where, serving=asked, settings=settings)
-        output.show(plan, _search_plan)
+        output.show(plan, lambda _: str(plan).splitlines())
         return
     query = image or text or (_vectors(vector) if vector is not None else _stored(opened, str(id), version, asked))
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
     found = opened.search(query, k, version, where, chosen, serving=asked, settings=settings)
     if chosen is not None and not set(chosen).isdisjoint(COMPUTED):
         found = found.select([name for name in chosen if name in found.column_names])
-    output.show(found, _found)
+    output.show(found, rows_view)
 
 
 def _note_failures(failures: Sequence[tuple[Any, str]], output: Output) -> None:
@@ -225,23 +225,3 @@ def _stored_vector(gallery: Gallery, item: str, version: str | None) -> Any:
             fix=f"Give it one: compatstore upgrade GALLERY {name}",
         )
     return vector
-
-
-def _added(result: Added) -> Iterator[str | Table]:
-    """What an add did."""
-    yield f"{result.rows} items added in {result.version}"
-
-
-def _dropped_columns(result: Mapping[str, Sequence[str]]) -> Iterator[str | Table]:
-    """Metadata columns that were dropped, and those that are left."""
-    yield f"dropped {', '.join(result['dropped'])}; left: {', '.join(result['left']) or 'none'}"
-
-
-def _search_plan(result: QueryPlan) -> Iterator[str | Table]:
-    """How a search would go."""
-    yield from str(result).splitlines()
-
-
-def _found(result: Any) -> Iterator[str | Table]:
-    """What a search found, an Arrow table."""
-    yield table(result.column_names, [row.values() for row in result.to_pylist()])

@@ -23,11 +23,10 @@ import click
 from compatstore.cli.logs import Log, LogLevel
 from compatstore.errors import CompatStoreError, CompatStoreWarning
 from compatstore.html import visible
+from compatstore.shown import Table, table
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-
-    from compatstore.shown import Table
 
 T = TypeVar("T")
 _COMMAND = re.compile(r"(compatstore (?:[a-z-]+ )+)GALLERY\b")
@@ -175,6 +174,11 @@ def fitted(part: str | Table, width: int) -> RenderableType:
     for row in part.rows:
         grid.add_row(*map(Text, row))
     return grid if least <= width else _records(part)
+
+
+def rows_view(result: Any) -> Iterator[Table]:
+    """An Arrow table, a line for each row."""
+    yield table(result.column_names, [row.values() for row in result.to_pylist()])
 
 
 def _records(table: Table) -> RenderableType:

@@ -18,7 +18,7 @@ from compatstore.encoders import FilesById
 from compatstore.encoders.specs import join_spec
 from compatstore.errors import InvalidInput, first_offenders
 from compatstore.gallery import Gallery
-from compatstore.shown import Table, table
+from compatstore.shown import Table, figures, table
 from compatstore.trainers import Augmentation, Images, Pairs, Refreshed, TrainedModel, images_of_items
 from compatstore.trainers.images.trained_model import require_free
 from compatstore.trainers.pairs.sources import from_file, from_gallery, labels_of, match_pairs
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from compatstore.arrays import FloatArray
     from compatstore.trainers import BT2, Independent
     from compatstore.trainers.images.compatible import CompatibleTraining
+    from compatstore.trainers.pairs.trainer import PairTrainer
     from compatstore.trainers.side import SideTrainer
     from compatstore.trainers.training import EpochProgress
     from compatstore.versions import EmbeddingVersion
@@ -104,6 +105,20 @@ def read_pairs(
     if gallery is not None:
         say(matched)
     return found
+
+
+def train_on_pairs(output: Output, trainer: PairTrainer, out: str, overwrite: bool, given: dict[str, Any]) -> None:
+    """Train a transform on the pairs that the options `given` name."""
+    pairs = read_pairs(output.note, **given)
+    with progress_bars("train") as bars:
+        artifact = trainer.fit(pairs, _onto(bars))
+    artifact.save(out, overwrite=overwrite)
+    manifest = artifact.manifest
+    lines = [
+        f"{artifact.id[:12]}  {manifest.method}  {manifest.source.dim} -> {manifest.target.dim} values, in {out}",
+        *figures(manifest.figures),
+    ]
+    output.show({"id": artifact.id, "out": out, "manifest": manifest}, lambda _: lines)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,8 +267,13 @@ def _by_id(folder: str, weights: str, suffix: str) -> str:
 
 
 def _onto(bars: Bars) -> Callable[[EpochProgress], None]:
-    """What shows a training's epochs on a bar."""
-    return lambda at: bars.update("train, epochs", at.epoch, at.epochs, f"loss {at.loss:.4g}")
+    """Show a training's epochs on a bar."""
+
+    def update(at: EpochProgress) -> None:
+        loss = at.loss if at.held_out_loss is None else at.held_out_loss
+        bars.update(f"train {at.network}, epochs", at.epoch, at.epochs, f"loss {loss:.4g}")
+
+    return update
 
 
 def _save(output: Output, model: TrainedModel, request: Request, metric: str | None, encoder: str) -> None:

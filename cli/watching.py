@@ -7,12 +7,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from compatstore.cli.exit_codes import STOPPED, exit_code
-from compatstore.cli.output import Output, console, fitted, is_terminal, pass_output
+from compatstore.cli.output import Output, console, fitted, is_terminal, pass_output, rows_view
 from compatstore.cli.switching import is_pattern, open_shards
 from compatstore.cli.verb import gallery_argument, open_gallery, verb
 from compatstore.errors import InvalidInput, UpgradeError
@@ -123,7 +123,7 @@ def history(output: Output, gallery: str) -> None:
 @pass_output
 def unbackfillable(output: Output, gallery: str, target: str) -> None:
     """List items that TARGET's encoder cannot embed, and why."""
-    output.show(open_gallery(gallery, trust_code=False).maintenance.unbackfillable(target), _unbackfillable)
+    output.show(open_gallery(gallery, trust_code=False).maintenance.unbackfillable(target), rows_view)
 
 
 def _history(result: Sequence[HistoryEntry]) -> Iterator[str | Table]:
@@ -132,11 +132,6 @@ def _history(result: Sequence[HistoryEntry]) -> Iterator[str | Table]:
         ("#", "at", "step", "version", "artifact", "rows", "seconds", "who", "note"),
         [(h.number, h.at, h.step, h.version, h.artifact[:12], h.rows, h.seconds, h.who, h.note) for h in result],
     )
-
-
-def _unbackfillable(result: Any) -> Iterator[str | Table]:
-    """Items that could not be embedded natively, an Arrow table."""
-    yield table(result.column_names, [row.values() for row in result.to_pylist()])
 
 
 @verb(
@@ -167,8 +162,16 @@ def metrics(output: Output, galleries: tuple[str, ...], listen: str | None) -> N
         text = exposition(*opened)
         output.show(_samples(opened) if output.as_json else text, lambda _: text.splitlines())
         return
-    host, port = _address(listen)
-    _serve(opened, host, port, output)
+    from compatstore.integrations.prometheus import listening
+
+    host, _, port = listen.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise InvalidInput("listen", expected="[HOST:]PORT with a port from 0 to 65535", found=repr(listen))
+    host = host or "localhost"
+    with listening(*opened, host=host, port=int(port)) as open_port:
+        output.note(f"metrics at http://{host}:{open_port}/metrics; Ctrl-C ends")
+        while True:
+            time.sleep(3600)
 
 
 def _samples(galleries: list[Gallery]) -> list[dict[str, object]]:
@@ -179,20 +182,3 @@ def _samples(galleries: list[Gallery]) -> list[dict[str, object]]:
         for family in GalleryCollector(*galleries).collect()
         for sample in family.samples
     ]
-
-
-def _serve(galleries: list[Gallery], host: str, port: int, output: Output) -> None:
-    from compatstore.integrations.prometheus import listening
-
-    with listening(*galleries, host=host, port=port) as taken:
-        output.note(f"metrics at http://{host}:{taken}/metrics; Ctrl-C ends")
-        while True:
-            time.sleep(3600)
-
-
-def _address(listen: str) -> tuple[str, int]:
-    """Host and port of an option's value."""
-    host, _, port = listen.rpartition(":")
-    if not port.isdecimal() or int(port) > 65535:
-        raise InvalidInput("listen", expected="[HOST:]PORT with a port from 0 to 65535", found=repr(listen))
-    return host or "localhost", int(port)

@@ -11,10 +11,12 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
-from compatstore import boundary
-from compatstore.boundary import Unfit, shown
+from compatstore.boundary import Malformed as Malformed
+from compatstore.boundary import Record as Record
+from compatstore.boundary import read_record as read_record
+from compatstore.boundary import shown
 
 LARGEST = 8 << 20  # bytes; parsed, a document takes some thirty times as much
 DEEPEST = 32
@@ -22,13 +24,6 @@ WIDEST = 1 << 20  # values of a vector or of a layer
 
 _ODD = re.compile(r"\\u[dD]|\d{19}")  # what half a surrogate pair and a whole number beyond 64 bits begin with
 _TEXTS, _BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"'), re.compile(r"[\[\]{}]")
-
-
-Record = TypeVar("Record")
-
-
-class Malformed(ValueError):  # noqa: N818  (a signal to the reader of a document, who names what is damaged)
-    """A document is not what it should be; whoever reads it says what was read, and what to do."""
 
 
 def parse(content: bytes | str, largest: int = LARGEST) -> Any:
@@ -60,25 +55,6 @@ def _depth(text: str) -> int:
         depth += 1 if bracket in "[{" else -1
         deepest = max(deepest, depth)
     return deepest + 1
-
-
-def read_record(kind: type[Record], values: Any, name: str, made: Mapping[str, Any] | None = None) -> Record:
-    """Make a dataclass of a JSON object, and of the objects within it.
-
-    Args:
-        kind: A dataclass whose fields are text, numbers, truth values, `None`, `Literal`s, dataclasses, tuples and
-            mappings of these, or one of several of these.
-        values: The object.
-        name: What to call it in messages.
-        made: Fields that are no JSON any more, by their names; of any type.
-
-    Raises:
-        Malformed: A field is missing, unknown or of another type, or the dataclass refuses its values.
-    """
-    try:
-        return boundary.read_record(kind, values, name, made)
-    except Unfit as unfit:
-        raise Malformed(f"{unfit}") from unfit
 
 
 def to_document(value: Any) -> Any:
