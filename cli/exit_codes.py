@@ -11,23 +11,8 @@ from typing import Any
 
 import click
 
+from compatstore import errors
 from compatstore.cli.output import Output
-from compatstore.errors import (
-    AlreadyExists,
-    CompatStoreError,
-    CorruptArtifact,
-    GateFailed,
-    Incompatible,
-    Interrupted,
-    InvalidInput,
-    LeaseHeld,
-    LeaseLost,
-    MissingExtra,
-    NotFound,
-    SourceError,
-    StorageError,
-    UpgradeError,
-)
 
 UNEXPECTED = 1
 USAGE = 2
@@ -39,20 +24,20 @@ STOPPED = 128  # plus the number of the signal, as shells count
 HANGUP = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []  # the terminal has gone; Windows has none
 _META = "compatstore.stopped_by"
 
-_CODES: dict[type[CompatStoreError], int] = {
-    InvalidInput: USAGE,
-    NotFound: 3,
-    AlreadyExists: 4,
-    Incompatible: 4,
-    CorruptArtifact: 5,
-    StorageError: 6,
-    SourceError: 6,
-    UpgradeError: 7,
-    GateFailed: GATE_FAILED,
-    LeaseHeld: BUSY,
-    LeaseLost: BUSY,
-    MissingExtra: 8,
-    Interrupted: STOPPED + signal.SIGINT,
+_CODES: dict[type[errors.CompatStoreError], int] = {
+    errors.InvalidInput: USAGE,
+    errors.NotFound: 3,
+    errors.AlreadyExists: 4,
+    errors.Incompatible: 4,
+    errors.CorruptArtifact: 5,
+    errors.StorageError: 6,
+    errors.SourceError: 6,
+    errors.UpgradeError: 7,
+    errors.GateFailed: GATE_FAILED,
+    errors.LeaseHeld: BUSY,
+    errors.LeaseLost: BUSY,
+    errors.MissingExtra: 8,
+    errors.Interrupted: STOPPED + signal.SIGINT,
 }
 
 EXPLANATION = """\b
@@ -72,7 +57,7 @@ Exit codes:
   130  stopped by Ctrl-C   143  stopped by SIGTERM   141  nobody reads the output"""
 
 
-def exit_code(error: CompatStoreError) -> int:
+def exit_code(error: errors.CompatStoreError) -> int:
     """The code of the nearest class of the error that has one."""
     return next((_CODES[kind] for kind in type(error).__mro__ if kind in _CODES), UNEXPECTED)
 
@@ -87,7 +72,8 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
     output = click.get_current_context().find_object(Output)
     log = None if output is None else output.log
     received: list[int] = []
-    before = _handlers()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, *HANGUP)}
+    before = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}  # as by `nohup`
 
     def ask(number: int, _frame: FrameType | None) -> None:
         received.append(number)
@@ -99,18 +85,12 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
     _answer(dict.fromkeys(before, ask))
     try:
         yield lambda: bool(received)
-    except Interrupted:
+    except errors.Interrupted:
         if received:  # it may be another process that asked
             click.get_current_context().meta[_META] = STOPPED + received[0]
         raise
     finally:
         _answer(before)
-
-
-def _handlers() -> dict[signal.Signals, Any]:
-    """The handlers of the signals that end a command, without signals that are ignored, as SIGHUP is under `nohup`."""
-    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, *HANGUP)}
-    return {number: handler for number, handler in found.items() if handler != signal.SIG_IGN}
 
 
 def _answer(handlers: Mapping[signal.Signals, Any]) -> None:

@@ -91,16 +91,12 @@ class Log:
             code = error.exit_code
             raise
         except Exception as error:
-            self.write("failed", {**failure(error), "traceback": traceback.format_exc()}, "error")
+            fields = {"error": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
+            self.write("failed", fields, "error")
             raise click.exceptions.Exit(code) from error
         finally:
             root.removeHandler(handler)
             self.end(code)
-
-
-def failure(error: BaseException) -> dict[str, str]:
-    """Fields of an error that nobody expected."""
-    return {"error": type(error).__name__, "message": str(error)}
 
 
 def brief(value: object) -> object:

@@ -183,28 +183,20 @@ def progress_bars(doing: str, interval: float = INTERVAL) -> Iterator[Bars]:
     output = None if context is None else context.find_object(Output)
     drawn = console(stderr=True)
     log = None if output is None else output.log
-    if log is not None or not drawn.is_terminal:
-        with _lines(doing, interval, log) as lines:
-            yield lines
+    if log is None and drawn.is_terminal:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=drawn) as progress:
+            yield DrawnBars(progress, doing)
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=drawn) as progress:
-        yield DrawnBars(progress, doing)
-
-
-@contextmanager
-def _lines(doing: str, interval: float, log: Log | None) -> Iterator[Lines]:
-    """Lines on stderr, with a thread that makes one when it is time."""
-    over = threading.Event()
-    lines = Lines(_write, doing, log=log)
+    over, lines = threading.Event(), Lines(_write, doing, log=log)
 
     def tick() -> None:
         while not over.wait(interval):

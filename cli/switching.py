@@ -72,7 +72,7 @@ def cutover(
     """
     if is_pattern(gallery):
         if check or serving is not None:
-            require_one(gallery, "--check" if check else "--serving")
+            raise of_one_gallery("--check" if check else "--serving", gallery)
         cut_over_shards(output, open_shards(gallery, trust_code=trust_code), target, force=force)
         return
     opened = open_gallery(gallery, trust_code=trust_code)
@@ -178,14 +178,9 @@ def open_shards(pattern: str, *, trust_code: bool, target: str | None = None) ->
     return Shards.open(pattern, encoders=encoders, trust_code=trust_code)
 
 
-def require_one(gallery: str, what: str) -> None:
-    """Refuse a pattern where only one gallery will do.
-
-    Raises:
-        UsageError: It is one.
-    """
-    if is_pattern(gallery):
-        raise click.UsageError(f"{what} is of one gallery: name one of the tables that {gallery} stands for.")
+def of_one_gallery(what: str, pattern: str) -> click.UsageError:
+    """The error of an option that takes no pattern."""
+    return click.UsageError(f"{what} is of one gallery: name one of the tables that {pattern} stands for.")
 
 
 def cut_over_shards(output: Output, shards: Shards, target: str, *, force: bool = False) -> None:

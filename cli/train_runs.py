@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from compatstore.artifacts import Artifact
 from compatstore.cli.files import read_array
 from compatstore.cli.output import Output
 from compatstore.cli.progress import Bars, progress_bars
@@ -31,12 +32,6 @@ if TYPE_CHECKING:
     from compatstore.trainers.side import SideTrainer
     from compatstore.trainers.training import EpochProgress
     from compatstore.versions import EmbeddingVersion
-
-
-_WAYS = (
-    "Vectors come from files (--pairs FILE FILE), or from a gallery: with --gallery each of the two is a version of "
-    "it, a column of it, or a file with ids."
-)
 
 
 def read_pairs(
@@ -78,7 +73,13 @@ def read_pairs(
     source, target = (given or name for given, name in zip(pairs, names, strict=True))
     if source is None or target is None:
         wanted = "--pairs SOURCE TARGET" + ("" if gallery is None else ", or --from and --to")
-        raise InvalidInput("train on pairs", expected=wanted, found="no pairs", fix=_WAYS)
+        raise InvalidInput(
+            "train on pairs",
+            expected=wanted,
+            found="no pairs",
+            fix="Vectors come from files (--pairs FILE FILE), or from a gallery: with --gallery each of the two is a "
+            "version of it, a column of it, or a file with ids.",
+        )
     if gallery is None and any(names):
         raise InvalidInput("train with --from and --to", expected="--gallery too", found="none")
     head = None if target_head is None else read_array(target_head, "head")
@@ -168,7 +169,11 @@ def train_on_images(output: Output, trainer: Independent | CompatibleTraining, r
     found = request.read(trainer, output)
     kept, measured = (found, None) if request.held_out is None else found.split(request.held_out, seed=trainer.seed)
     models: tuple[Any, ...] = (kept,) if source is None else (kept, source)
-    further = {"refreshed": [_refreshed(*one) for one in request.refreshed]} if request.refreshed else {}
+    refreshed = [
+        Refreshed(TrainedModel.load(model), [Artifact.load(path) for path in adaptations.split(",")])
+        for model, adaptations in request.refreshed
+    ]
+    further = {"refreshed": refreshed} if refreshed else {}
     fit: Any = request.adapt(trainer).fit
     with progress_bars("train") as bars:
         model = fit(*models, held_out=measured, progress=_onto(bars), checkpoint=request.checkpoint, **further)
@@ -204,7 +209,8 @@ def train_across(output: Output, trainer: BT2, request: Request) -> None:
                 fix="Leave these images out: --drop-missing.",
             )
         given.append((items.images, items.vectors))
-        encoder = _by_id(request.images, f"{request.out}/encoder.safetensors", items.suffix)
+        settings = {"encoder": f"network:{Path(request.out).absolute()}/encoder.safetensors", "suffix": items.suffix}
+        encoder = join_spec("files", [str(Path(request.images).absolute())], FilesById, settings)
     measured = given[1] if len(given) > 1 else (None, None)
     with progress_bars("train") as bars:
         model = request.adapt(trainer).fit_across(
@@ -243,13 +249,6 @@ def train_side(output: Output, trainer: SideTrainer, request: Request) -> None:
     output.show(result, lambda _: lines)
 
 
-def _refreshed(model: str, adaptations: str) -> Refreshed:
-    """Read how a gallery was refreshed: a model, and artifacts with commas between them."""
-    from compatstore.artifacts import Artifact
-
-    return Refreshed(TrainedModel.load(model), [Artifact.load(path) for path in adaptations.split(",")])
-
-
 def _embed_names(version: EmbeddingVersion, images: Images) -> FloatArray:
     """(n, dim) float32: the vector of the name of each image's class."""
     if version.encoder is None:
@@ -258,12 +257,6 @@ def _embed_names(version: EmbeddingVersion, images: Images) -> FloatArray:
         raise InvalidInput("train against class names", expected=expected, found="none", fix=fix)
     vectors: FloatArray = version.encoder.encode(list(images.class_names))[np.asarray(images.labels)]
     return vectors
-
-
-def _by_id(folder: str, weights: str, suffix: str) -> str:
-    """ENCODER of the images of items, which `register` takes."""
-    settings = {"encoder": f"network:{Path(weights).absolute()}", "suffix": suffix}
-    return join_spec("files", [str(Path(folder).absolute())], FilesById, settings)
 
 
 def _onto(bars: Bars) -> Callable[[EpochProgress], None]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import click
 
@@ -15,13 +15,7 @@ from compatstore.cli.logs import printed_aside
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.settings import SHARE, read_settings, settings_table
-from compatstore.cli.switching import (
-    cut_over_shards,
-    is_pattern,
-    open_shards,
-    require_one,
-    switched_view,
-)
+from compatstore.cli.switching import cut_over_shards, is_pattern, of_one_gallery, open_shards, switched_view
 from compatstore.cli.verb import (
     Verb,
     gallery_argument,
@@ -165,7 +159,7 @@ def upgrade(
 
     if is_pattern(gallery):
         if dry_run:
-            require_one(gallery, "--dry-run")
+            raise of_one_gallery("--dry-run", gallery)
         shards = open_shards(gallery, trust_code=trust_code, target=target)
         linked = transform
         for address in shards.addresses:
@@ -198,7 +192,10 @@ def upgrade(
         return
     with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
         switched = opened.cutover(target, progress=onto(bars), should_stop=should_stop)
-    output.show({"upgrade": report, "cutover": switched}, _result_and_cutover)
+    from compatstore.upgrade.views import done_view
+
+    parts = [*done_view(report), *switched_view(switched)]
+    output.show({"upgrade": report, "cutover": switched}, lambda _: parts)
 
 
 @verb(
@@ -260,14 +257,6 @@ def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) 
         gallery.artifacts.link(artifact, source, target)
         output.note(f"Linked {via} as {artifact.short_id}.")
     return artifact.id
-
-
-def _result_and_cutover(result: Mapping[str, Any]) -> Iterator[str | Table]:
-    """What an upgrade and its cutover did."""
-    from compatstore.upgrade.views import done_view
-
-    yield from done_view(result["upgrade"])
-    yield from switched_view(result["cutover"])
 
 
 def _paused(result: Paused) -> Iterator[str | Table]:

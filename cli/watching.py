@@ -32,18 +32,6 @@ _CODES = {
 }
 
 
-def activities(found: Status | ShardsStatus) -> list[str]:
-    """What goes on in each upgrade, or in each shard: running, waiting, paused, failed, ..."""
-    if hasattr(found, "shards"):
-        return [shard.doing for shard in found.shards]
-    return [run.activity.doing for run in found.upgrades]
-
-
-def code_of(doing: Sequence[str]) -> int:
-    """The exit code that says why no upgrade runs: that of the first that did not end well, or 0."""
-    return next((_CODES[one] for one in doing if one in _CODES), 0)
-
-
 @contextmanager
 def following(output: Output) -> Iterator[Callable[[Status | ShardsStatus], None]]:
     """Give a function that shows a look: in place on a terminal, else one below the other, or a line of JSON each."""
@@ -97,9 +85,10 @@ def status(ctx: click.Context, output: Output, gallery: str, watch: float | None
         while True:
             found = opened.status()
             show(found)
-            doing = activities(found)
+            parts = found.shards if hasattr(found, "shards") else [run.activity for run in found.upgrades]
+            doing = [part.doing for part in parts]
             if "running" not in doing:
-                ctx.exit(code_of(doing))
+                ctx.exit(next((_CODES[activity] for activity in doing if activity in _CODES), 0))
             time.sleep(watch)
 
 

@@ -7,10 +7,8 @@ dataclass declares, before anything is made of it.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from compatstore.boundary import Malformed as Malformed
@@ -55,15 +53,6 @@ def _depth(text: str) -> int:
         depth += 1 if bracket in "[{" else -1
         deepest = max(deepest, depth)
     return deepest + 1
-
-
-def to_document(value: Any) -> Any:
-    """A dataclass as `read_record` reads it back: dictionaries, lists and plain values."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_document(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {key: to_document(item) for key, item in value.items()}
-    return [to_document(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _require_plain(value: Any, name: str, levels: int) -> None:

@@ -167,12 +167,7 @@ class UpgradeVerbs(VersionVerbs):
             hold_lease(self._catalog, target, "upgrade", progress, should_stop) as work,
         ):
             controls = Controls(
-                work.progress,
-                work.should_stop,
-                settings=settings,
-                engine=engine,
-                learner=learn,
-                gates=asked,
+                work.progress, work.should_stop, settings=settings, engine=engine, learner=learn, gates=asked
             )
             if estimate is not None:
                 save_estimate(work.catalog, target, estimate)

@@ -169,7 +169,11 @@ class VersionVerbs(GalleryCore):
 
     def _register_derived(self, source: VersionRecord, record: VersionRecord) -> None:
         """Record a version and the artifact that derives it, in one commit."""
-        artifact = derivation_artifact(source, record)
+        spaces = Space.of(source.version()), Space.of(record.version())
+        method, before = described(*spaces), VectorForm.of(source).dtype
+        if record.dtype != before:
+            method += f", stored as {record.dtype} in place of {before}"
+        artifact = Artifact.create(DerivationKind.name, method=method, source=spaces[0], target=spaces[1])
         linked = self._catalog.add_artifact(artifact, source.name, record.name)
 
         def change(registry: Registry) -> Registry:
@@ -305,15 +309,6 @@ def derive_version(
     steps = (*source.derivation, *([step] if step.changes(source.dim) else []))
     base = (source.base_model or source.model) if steps else ""
     return replace(record, model=_model(source, record), base_model=base, derivation=steps)
-
-
-def derivation_artifact(source: VersionRecord, target: VersionRecord) -> Artifact:
-    """The artifact that derives the target's vectors of the source's."""
-    spaces = Space.of(source.version()), Space.of(target.version())
-    method, before = described(*spaces), VectorForm.of(source).dtype
-    if target.dtype != before:
-        method += f", stored as {target.dtype} in place of {before}"
-    return Artifact.create(DerivationKind.name, method=method, source=spaces[0], target=spaces[1])
 
 
 def source_of(registry: Registry, target: VersionRecord) -> VersionRecord | None:

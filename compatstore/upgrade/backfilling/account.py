@@ -53,7 +53,7 @@ class Account:
         budget: What may be spent.
         spent: What was, so far.
         failed: Arrow table of id, input_hash, reason: items that could not be embedded.
-        proven: Says whether the target has native vectors already; asked where it matters.
+        proven: Returns True if the target has native vectors already.
 
     Attributes:
         spent: What was spent, this call's part included.
@@ -61,13 +61,7 @@ class Account:
     """
 
     def __init__(
-        self,
-        ledger: Ledger,
-        budget: Budget,
-        spent: Spent,
-        failed: ArrowTable,
-        *,
-        proven: Callable[[], bool],
+        self, ledger: Ledger, budget: Budget, spent: Spent, failed: ArrowTable, proven: Callable[[], bool]
     ) -> None:
         self._proven, self._billed = proven, spent.tokens > 0
         self._ledger, self.budget, self.spent, self.failed = ledger, budget, spent, failed
@@ -229,11 +223,8 @@ class Account:
 def open_account(context: UpgradeContext) -> Account:
     """The account of a run; failures of items that changed since, or are native or gone, are left out."""
     spent, failed = read_account(context)
-
-    def proven() -> bool:
-        return context.store.count(context.target.native) > 0
-
-    return Account(context.ledger, Budget.of(context.run), spent, failed, proven=proven)
+    budget = Budget.of(context.run)
+    return Account(context.ledger, budget, spent, failed, lambda: context.store.count(context.target.native) > 0)
 
 
 def read_account(context: UpgradeContext) -> tuple[Spent, ArrowTable]:
@@ -355,24 +346,23 @@ def read_spent(location: Location, run: RunRecord) -> SpentBySearches:
     return _spent_in(LeaseTable(location).read(), run)
 
 
-def charge(location: Location, run: RunRecord, rows: int, in_all: int, price: float | None = None) -> int:
+def charge(location: Location, run: RunRecord, rows: int, in_all: int, each: float = 0.0) -> int:
     """Charge items before they are embedded, or give back (`rows` < 0) those that could not be.
 
     Args:
         location: The gallery.
-        run: The upgrade, and its price of an item.
+        run: The upgrade.
         rows: Items to embed.
         in_all: The limit of all searches.
-        price: Money that an item costs, where that is known better than by the upgrade.
+        each: Money that an item costs.
 
     Returns:
-        How many of them the limit allows; they are charged.
+        The items that the limit allows; they are charged.
 
     Raises:
         StorageError: Others wrote beside the table each time; nothing was charged. The record cannot be read or
             written.
     """
-    each = price or run.price_per_item or 0.0
 
     def change(spent: SpentBySearches) -> tuple[int, SpentBySearches]:
         allowed = min(rows, max(in_all - spent.rows, 0))
@@ -381,14 +371,14 @@ def charge(location: Location, run: RunRecord, rows: int, in_all: int, price: fl
     return _change(location, run, change)
 
 
-def correct(location: Location, run: RunRecord, cost: float) -> None:
-    """Charge what an encoder was billed beyond what was charged before (`cost` < 0 gives back).
+def settle(location: Location, run: RunRecord, rows: int, cost: float) -> None:
+    """Charge items and money beyond those that `charge` charged; give them back where they are below 0.
 
     Raises:
         StorageError: Others wrote beside the table each time; nothing was charged. The record cannot be read or
             written.
     """
-    _change(location, run, lambda spent: (0, replace(spent, cost=spent.cost + cost)))
+    _change(location, run, lambda spent: (rows, replace(spent, rows=spent.rows + rows, cost=spent.cost + cost)))
 
 
 def _change(

@@ -5,7 +5,7 @@ Items without a source are counted in the table and not listed beside it: there 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from compatstore.encoders import Bill, Encoder, Metered
 from compatstore.storage.ids import ADDRESS, column, find, read_rows
 from compatstore.storage.ledger import Spent
 from compatstore.storage.snapshot import Snapshot
-from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
+from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch, embedder_of
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.requests.backfill import Budget
@@ -127,14 +127,21 @@ def probe_embeddable(
     """
     counted, ids = ask_embeddable(context, refused)
     encoder = context.catalog.encoder(context.run.target)
-    if encoder is not None and isinstance(encoder, Metered):
+    if encoder is None:
+        return counted
+    if isinstance(encoder, Metered):
         return replace(counted, price=expected_price(context, encoder, ids))
-    picked = np.random.default_rng(context.run.seed).permutation(len(ids))[:MOST_PROBED]
-    made, monitor = list[Embedded](), Monitor("probe", len(picked), progress)
+    ids = ids.take(pa.array(np.random.default_rng(context.run.seed).permutation(len(ids))[:MOST_PROBED]))
+    embedder, monitor = embedder_of(context, RunSettings(retries=0)), Monitor("probe", len(ids), progress)
+    made, seconds = list[Embedded](), 0.0
     monitor.begin()  # the first batch may load the model
-    for each in _embed(context, ids.take(pa.array(picked))):
-        made.append(each)
-        monitor.advance(len(each.batch.ids))
+    for start in range(0, len(ids), PROBE_BATCH):
+        batch = read_batch(context, context.snapshot, embedder, ids.slice(start, PROBE_BATCH).to_pylist())
+        made.append(embedder.embed(batch))
+        monitor.advance(len(made[-1].batch.ids))
+        seconds += made[-1].seconds if start else 0.0  # many models are loaded by their first batch
+        if seconds > PROBE_SECONDS:
+            break
     if not made:
         return counted
     last = made[-1]
@@ -213,24 +220,6 @@ def _untried(context: UpgradeContext, refused: ArrowArray) -> ArrowArray:
     found = context.snapshot.to_table(columns=[context.registry.id_column], filter=condition)
     ids = found.column(0).combine_chunks()
     return ids.filter(pc.invert(pc.is_in(ids, value_set=refused.cast(ids.type))))
-
-
-def _embed(context: UpgradeContext, ids: ArrowArray) -> Iterator[Embedded]:
-    """Embed items as a backfill would, for a while."""
-    catalog, target = context.catalog, context.run.target
-    encoder, side_encoder = catalog.encoder(target), catalog.side_encoder(target)
-    if encoder is None:
-        return
-    settings = RunSettings(retries=0)
-    embedder = Embedder(encoder, target, settings, lambda _: None, side_encoder=side_encoder)
-    seconds = 0.0
-    for start in range(0, len(ids), PROBE_BATCH):
-        some = ids.slice(start, PROBE_BATCH).to_pylist()
-        made = embedder.embed(read_batch(context, context.snapshot, embedder, some))
-        yield made
-        seconds += made.seconds if start else 0.0  # many models are loaded by their first batch, which tells no pace
-        if seconds > PROBE_SECONDS:
-            return
 
 
 @dataclass(frozen=True)

@@ -67,11 +67,10 @@ class NativesPlan:
         return self.rows_bytes if self.mode == "move_rows" else self.columns_bytes
 
     def __str__(self) -> str:
-        stored, other, written = "columns", "rows", self.rows_bytes
-        if self.mode == "move_rows":
-            stored, other, written = "rows", "columns", self.columns_bytes
-        against = f", against {_megabytes(written)} by {other}" if written else ""
-        return f"stored by {stored} ({self.why}), {_megabytes(self.bytes)}{against}"
+        costs = [("columns", self.columns_bytes), ("rows", self.rows_bytes)]
+        (stored, written), (other, instead) = reversed(costs) if self.mode == "move_rows" else costs
+        against = f", against {instead / 1e6:,.1f} MB by {other}" if instead else ""
+        return f"stored by {stored} ({self.why}), {written / 1e6:,.1f} MB{against}"
 
 
 def plan_natives(context: UpgradeContext, target: VersionColumns, natives: int) -> NativesPlan:
@@ -100,20 +99,18 @@ def plan_natives(context: UpgradeContext, target: VersionColumns, natives: int) 
             found=obstacle,
             fix=f"Rewrite columns instead: {next_step.option('write_mode', 'rewrite_columns', within='Backfill')}.",
         )
+    mode: ChosenMode = "rewrite_columns"
     if setting != "auto":
-        return NativesPlan(setting, natives, rows, columns, "as asked")
-    if obstacle:
-        return NativesPlan("rewrite_columns", natives, rows, columns, obstacle)
-    if context.registry.adopted:
-        return NativesPlan("rewrite_columns", natives, rows, columns, "the app's rows stay where they are")
-    own = natives * vector_bytes(target.dim, target.dtype)
-    if columns <= max(rows, LITTLE * own):
-        return NativesPlan("rewrite_columns", natives, rows, columns, "no row moves")
-    return NativesPlan("move_rows", natives, rows, columns, "it writes less")
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB"
+        mode, why = setting, "as requested"
+    elif obstacle:
+        why = obstacle
+    elif context.registry.adopted:
+        why = "the app's rows stay where they are"
+    elif columns <= max(rows, LITTLE * natives * vector_bytes(target.dim, target.dtype)):
+        why = "no row moves"
+    else:
+        mode, why = "move_rows", "it writes less"
+    return NativesPlan(mode, natives, rows, columns, why)
 
 
 def _bytes_by_rows(snapshot: Snapshot, target: VersionColumns, natives: int) -> int:

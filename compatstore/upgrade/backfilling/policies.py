@@ -195,14 +195,12 @@ class Choice:
         failed = pc.is_in(self._chosen.ids, value_set=failing.cast(self._rows.id_type)).to_numpy(zero_copy_only=False)
         self._out[self._round[failed]] = True
         self._native[self._round[~failed]] = True
-        self._round = self._urgent(min(self.lacking, ROUND_ROWS)) if len(self) else self._round[:0]
-        self._chosen = (
-            ChosenItems(*self._rows.named_at(self._round)) if len(self._round) else ChosenItems.of(self._rows.none())
-        )
+        self._round, self._chosen = self._round[:0], ChosenItems.of(self._rows.none())
+        if len(self):
+            count, free = min(self.lacking, ROUND_ROWS), ~(self._native | self._out)
+            self._round = earliest(self._run.policy, self._rows, self._run.seed, count, free)
+            self._chosen = ChosenItems(*self._rows.named_at(self._round))
         return self._chosen
-
-    def _urgent(self, count: int) -> Positions:
-        return earliest(self._run.policy, self._rows, self._run.seed, count, ~(self._native | self._out))
 
     def _among(self, ids: ArrowArray) -> BoolArray:
         if not len(ids):

@@ -159,11 +159,9 @@ class NativeRows:
             there = self._target.decode(rows)
             positions[(there.origin == NATIVE) & (there.input_hash == batch.input_hash[positions])] = -1
         chosen = np.flatnonzero(positions >= 0)
-        return self._with_natives(rows.take(pa.array(chosen)), batch, positions[chosen])
-
-    def _with_natives(self, rows: ArrowTable, batch: NativeBatch, positions: RowNumbers) -> ArrowTable:
+        rows = rows.take(pa.array(chosen))
         target = self._target.decode(rows)
-        put_natives(target, np.arange(len(positions)), batch, positions)
+        put_natives(target, np.arange(len(chosen)), batch, positions[chosen])
         for name, array in self._target.encode(target).items():
             rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), array)
         return rows

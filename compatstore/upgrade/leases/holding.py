@@ -99,9 +99,9 @@ class LeaseRenewer:
         self._over = True
         self._news.set()
         self._thread.join()
-        kept = self.lease if outcome != "done" else replace(self.lease, error="", error_at="")
-        ended = replace(kept, outcome=outcome, error=error, error_at=now()) if outcome == FAILED else kept
-        ended = replace(ended, outcome=outcome)
+        ended = replace(self.lease, outcome=outcome)
+        if outcome != PAUSED:
+            ended = replace(ended, error=error, error_at=now() if error else "")
         try:
             # A stop request or another upgrade's renewal may come first, any number of times.
             while not self._write(ended):

@@ -169,14 +169,8 @@ class Lease:
 
     def refusal(self, asked: str) -> LeaseHeld:
         """The error of work that waits for the holder of this lease."""
-        return LeaseHeld(
-            asked,
-            target=self.target,
-            holder=str(self.holder),
-            verb=self.verb,
-            since=self.since,
-            expires=self.expires,
-        )
+        holder, since, expires = str(self.holder), self.since, self.expires
+        return LeaseHeld(asked, target=self.target, holder=holder, verb=self.verb, since=since, expires=expires)
 
     def dumps(self) -> str:
         """JSON text."""
@@ -358,9 +352,6 @@ def _key(target: str) -> str:
     return f"stop.{target}"
 
 
-WAIT_SECONDS = 60.0
-
-
 @dataclass(frozen=True)
 class Paused:
     """What a pause did.
@@ -376,7 +367,7 @@ class Paused:
     stopped: bool
 
 
-def pause(catalog: Catalog, target: str, *, wait: float = WAIT_SECONDS) -> Paused:
+def pause(catalog: Catalog, target: str, *, wait: float = 60.0) -> Paused:
     """Stop an upgrade where it is; the next `upgrade` goes on from there.
 
     Args:
