@@ -1,4 +1,4 @@
-"""How a command ends: an exit code for each branch of the tree of errors, and a stop by Ctrl-C or SIGTERM."""
+"""The end of a command: an exit code for each branch of the tree of errors, and a stop by Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Exit codes:
     9  verify found errors or warnings, or doctor a problem
    10  another process works on the upgrade
    11  the estimate of the upgrade is not sure to pass a gate
-  130  stopped by Ctrl-C   143  stopped by SIGTERM   141  nobody reads the output"""
+  130  stopped by Ctrl-C   143  stopped by SIGTERM   141  the reader of the output is gone"""
 
 
 def exit_code(error: errors.CompatStoreError) -> int:
@@ -64,10 +64,10 @@ def exit_code(error: errors.CompatStoreError) -> int:
 
 @contextmanager
 def stop_on_signals() -> Iterator[Callable[[], bool]]:
-    """Give a function that says whether a stop was asked for.
+    """Give a function that returns True once a stop is requested.
 
-    The first signal asks; a second one ends the program at once, as it would without this block. Nothing is lost then
-    either: what is written is written in whole commits.
+    The first signal requests it; a second one ends the program at once, as it would without this block. Nothing is lost
+    then either: every write is a whole commit.
     """
     output = click.get_current_context().find_object(Output)
     log = None if output is None else output.log
@@ -86,7 +86,7 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
     try:
         yield lambda: bool(received)
     except errors.Interrupted:
-        if received:  # it may be another process that asked
+        if received:  # else another process requested the stop
             click.get_current_context().meta[_META] = STOPPED + received[0]
         raise
     finally:

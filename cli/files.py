@@ -1,4 +1,4 @@
-"""What files named on a command line hold: one array, or items to add (images, folders, vectors) in batches."""
+"""Contents of files that a command line names: one array, or items to add (images, folders, vectors) in batches."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def _vectors(path: str) -> list[Any]:
 
 
 def _stored(gallery: Gallery, item: str, version: str | None, serving: Serving | Cascade | None) -> Any:
-    """The vector of an item, or its vectors in all versions that the search asks in."""
+    """The vector of an item, or its vectors in all versions that are searched."""
     if serving is None:
         return _stored_vector(gallery, item, version)
     versions = gallery.explain(version=version, serving=serving).versions

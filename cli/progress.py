@@ -60,7 +60,7 @@ class DrawnBars:
 
 @dataclass(frozen=True)
 class Reached:
-    """Where a step is; `cost` is the money used so far.
+    """Progress of a step; `cost` is the money used so far.
 
     `total` is None if unknown, and so is `cost`.
     """
@@ -157,7 +157,7 @@ def _sentence(now: Reached, seconds: float, rate: float | None, eta: float | Non
 
 
 def onto(bars: Bars) -> Callable[[Step], None]:
-    """What an upgrade calls after each batch, shown: where its step is, and what it has found, once."""
+    """A function that shows the progress of a step, and what the step has found, once."""
     said = ""
 
     def show(progress: Step) -> None:
@@ -213,5 +213,5 @@ def progress_bars(doing: str, interval: float = INTERVAL) -> Iterator[Bars]:
 
 
 def _write(line: str) -> None:
-    with suppress(OSError):  # whoever read this has gone; what is worked on goes on
+    with suppress(OSError):  # the reader is gone; the work goes on
         click.echo(visible(line), err=True)

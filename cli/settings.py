@@ -289,7 +289,7 @@ def _dataclasses_in(hint: Any) -> list[type]:
 
 
 def _text(default: Any) -> str:
-    """How a default appears in the help; "" where it does not."""
+    """A default as the help shows it; "" if the help leaves it out."""
     if default in (None, "", ()):
         return ""
     if isinstance(default, tuple):

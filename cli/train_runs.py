@@ -1,4 +1,4 @@
-"""What `train METHOD` runs: on pairs, on images alone or against a source, and of side-information."""
+"""Runs of `train METHOD`: on pairs, on images alone or against a source, and of side-information."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read_pairs(
     """Read the pairs that the options of `train` name, from files or from a gallery.
 
     Args:
-        say: Told how many items were matched.
+        say: Called with the number of items that were matched.
         pairs: Files of source and target vectors; with a gallery also a version or a column of it, by default the two
             versions.
         side: File of side-information of the source, or None for the column `side` of the source's file.
@@ -158,7 +158,7 @@ class Request:
         return kept
 
     def adapt(self, trainer: Any) -> Any:
-        """A trainer that trains on random views where that is asked for."""
+        """The trainer, on random views if --augment is given."""
         return replace(trainer, augmentation=Augmentation()) if self.augment else trainer
 
 

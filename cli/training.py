@@ -19,7 +19,7 @@ Inputs = Literal["pairs", "images", "compatible", "side"]
 
 @dataclass(frozen=True)
 class Method:
-    """What `train` can train by.
+    """A method of `train`.
 
     Args:
         trainer: Its class in `compatstore.trainers`. Torch loads when a method is chosen and not before.

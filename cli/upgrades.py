@@ -43,7 +43,7 @@ _ARTIFACT_ID = re.compile(r"[0-9a-f]+")
 
 @dataclass(frozen=True, kw_only=True)
 class Learning:
-    """What an upgrade learns.
+    """Learning of an upgrade.
 
     Args:
         learn: waves: where no artifact leads to TARGET, learn a transform from what is embedded, wave by wave; improve:
@@ -54,7 +54,7 @@ class Learning:
     learn: Literal["waves", "improve", "none"] = "waves"
 
     def learner(self) -> Learn | None:
-        """What stands for it in Python."""
+        """The same as Python's argument."""
         if self.learn == "none":
             return None
         from compatstore.trainers.pairs.learn import Learn
@@ -139,7 +139,7 @@ def upgrade(
     learning.
 
     With --dry-run nothing is written, but for an artifact that --transform names by its path: it is linked. Where
-    something is required, the plan says what to expect: a sample is embedded with the target's model and not kept.
+    something is required, the plan gives an estimate: a sample is embedded with the target's model and not kept.
     """
     own = {"share": backfill, "max_cost": max_cost, "price_per_item": price_per_item}
     asked = read_settings(
@@ -153,7 +153,7 @@ def upgrade(
     arguments["learn"] = asked[""].learner()
 
     def run(upgrading: Callable[..., Ended], via: str | None) -> Ended:
-        aside = printed_aside(output.log)  # Ray tells on stdout of workers that were lost
+        aside = printed_aside(output.log)  # Ray prints the loss of workers on stdout
         with aside, progress_bars("upgrade") as bars, stop_on_signals() as should_stop, output.noting_warnings():
             return upgrading(target, transform=via, **arguments, progress=onto(bars), should_stop=should_stop)
 
@@ -163,7 +163,7 @@ def upgrade(
         shards = open_shards(gallery, trust_code=trust_code, target=target)
         linked = transform
         for address in shards.addresses:
-            with suppress(CompatStoreError):  # the upgrade tells of a shard that fails
+            with suppress(CompatStoreError):  # the upgrade reports a shard that fails
                 shard = open_gallery(address, trust_code=False)
                 _register_first(shard, target, output)
                 linked = _link_first(shard, transform, target, output)
@@ -260,10 +260,10 @@ def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) 
 
 
 def _paused(result: Paused) -> Iterator[str | Table]:
-    """What a pause did."""
+    """Result of a pause."""
     if not result.holder:
-        yield f"nobody works on {result.target}"
+        yield f"no process works on {result.target}"
     elif result.stopped:
         yield f"{result.holder} has stopped; go on: compatstore upgrade GALLERY {result.target}"
     else:
-        yield f"{result.holder} was asked to stop, and has not yet"
+        yield f"{result.holder} has been requested to stop, and still runs"

@@ -112,7 +112,7 @@ def doctor(
 def optimize(output: Output, gallery: str, dry_run: bool, adopted: bool, grace: float | None) -> None:
     """Merge fragments and indexes; remove what nothing needs.
 
-    Refused while somebody works on an upgrade or an index; safe beside apps that search and write. What tags pin is
+    Refused while a process works on an upgrade or an index; safe beside apps that search and write. What tags pin is
     kept. Galleries of our own merge small fragments by themselves; this does the rest at once.
     """
     opened = open_gallery(gallery, trust_code=False)
@@ -131,7 +131,7 @@ def _findings(result: Verification) -> Iterator[str | Table]:
 
 
 def _optimized(result: Optimized) -> Iterator[str | Table]:
-    """What an optimisation did, or would do."""
+    """Result of an optimisation, or its plan."""
     names = ("fragments", "index parts", "table versions", "files", "MB")
     before, after = (
         (size.fragments, size.index_parts, size.versions, size.files, f"{size.bytes / 1e6:,.1f}")
@@ -275,7 +275,7 @@ def _statuses(result: Sequence[IndexStatus]) -> Iterator[str | Table]:
 
 
 def _refreshed(result: RefreshedIndex) -> Iterator[str | Table]:
-    """What a refresh did."""
+    """Result of a refresh."""
     yield f"{result.added} vectors came into the index of {result.status.version}"
     if result.retrained:
         yield f"it was trained again: {result.retrained}"

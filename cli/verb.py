@@ -1,4 +1,4 @@
-"""What all verbs share: `--json` and `--log`, examples in the help, options made of dataclasses, opening a gallery."""
+"""Parts of all verbs: `--json` and `--log`, examples in the help, options made of dataclasses, opening a gallery."""
 
 from __future__ import annotations
 
@@ -231,10 +231,14 @@ def open_gallery(gallery: str, *, trust_code: bool, target: str | None = None) -
     """
     from compatstore.gallery import Gallery
 
+    return Gallery.open(gallery, encoders=named_encoders(trust_code, target), trust_code=trust_code)
+
+
+def named_encoders(trust_code: bool, target: str | None) -> dict[str, Encoder] | None:
+    """The encoders that the command line names, by their versions; arguments as of `open_gallery`."""
     if trust_code:
         _import_from_here()
     context = click.get_current_context(silent=True)
     named = {} if context is None else context.meta.get(_ENCODERS, {})
     wanted = {name or target: spec for name, spec in named.items()}
-    every = {name: build_encoder(spec) for name, spec in wanted.items() if name is not None}
-    return Gallery.open(gallery, encoders=every or None, trust_code=trust_code)
+    return {name: build_encoder(spec) for name, spec in wanted.items() if name is not None} or None

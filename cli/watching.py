@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import time
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from compatstore.cli.exit_codes import STOPPED, exit_code
-from compatstore.cli.output import Output, console, fitted, is_terminal, pass_output, rows_view
+from compatstore.cli.output import Output, console, fitted, is_terminal, pass_output, plain, rows_view
 from compatstore.cli.switching import is_pattern, open_shards
 from compatstore.cli.verb import gallery_argument, open_gallery, verb
 from compatstore.errors import InvalidInput, UpgradeError
@@ -36,7 +37,7 @@ _CODES = {
 def following(output: Output) -> Iterator[Callable[[Status | ShardsStatus], None]]:
     """Give a function that shows a look: in place on a terminal, else one below the other, or a line of JSON each."""
     if output.as_json:
-        yield output.show_line
+        yield lambda status: click.echo(json.dumps(plain(status)))
     elif is_terminal(sys.stdout):
         from rich.console import Group
         from rich.live import Live
@@ -67,8 +68,8 @@ def following(output: Output) -> Iterator[Callable[[Status | ShardsStatus], None
     flag_value=2.0,
     type=click.FloatRange(min=0, min_open=True),
     metavar="[SECONDS]",
-    help="Look again and again, every 2 seconds by default, until nobody works on an upgrade any more. The exit code "
-    "says why: 0 all is ready or over, 7 one failed or was interrupted, 130 one is paused.",
+    help="Look again and again, every 2 seconds by default, until no process works on an upgrade. The exit code "
+    "gives the reason: 0 all is ready or over, 7 one failed or was interrupted, 130 one is paused.",
 )
 @pass_output
 @click.pass_context

@@ -1,4 +1,4 @@
-"""The boundary: what callers hand to the public API is held against the types that its signatures declare.
+"""Validation at the boundary: arguments of the public API against the types that its signatures declare.
 
 `checked` wraps a function or a class of verbs, `checked_fields` a dataclass of settings. A value of
 another type is refused there with one error, before any code of ours works with it; NumPy's scalars become Python's.
@@ -48,12 +48,12 @@ def _marked(*, inside: bool) -> Iterator[None]:
 
 
 def from_outside() -> AbstractContextManager[None]:
-    """Within it what is made is checked, also inside a public function: what a file or a table says may be anything."""
+    """Check what is made within, also inside a public function: a file or a table may hold anything."""
     return _marked(inside=False)
 
 
 class Unfit(Exception):  # noqa: N818  (a signal from a checker, never seen by users)
-    """A value is of another type; the message says what was expected."""
+    """A value is of another type; the message is the type that was expected."""
 
 
 class Malformed(Unfit, ValueError):  # noqa: N818  (a signal to the reader of a document)
@@ -82,7 +82,7 @@ def bare(method: Checked) -> Checked:
 
 
 def takes_no_wrapper(member: Any) -> bool:
-    """Whether a member of a class of verbs is `bare`."""
+    """True if a member of a class of verbs is `bare`."""
     return hasattr(member, _BARE)
 
 
@@ -98,7 +98,7 @@ def fitted(method: Callable[..., Any], **values: Any) -> list[Any]:
 
 
 def _otherwise(made: type) -> str:
-    """What to call where a class cannot be made of what it was given: its public class methods."""
+    """The fix for a class that is made by its public class methods."""
     members = [each for base in made.__mro__ for each in vars(base).items()]
     made_by = [name for name, member in members if isinstance(member, classmethod) and name[0] != "_"]
     return f"Another way to make one: {' or '.join(f'{made.__name__}.{name}' for name in made_by)}." if made_by else ""
@@ -119,7 +119,7 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
             _require_known(options, function, signature)
         try:
             bound = signature.bind(*args, **options)
-        except TypeError:  # the call itself says what is missing
+        except TypeError:  # the call itself names what is missing
             return function(*args, **options)
         made = type(args[0]) if makes and args else None
         for name, checker in _checkers(function).items():
@@ -174,7 +174,7 @@ def _require_known(options: Mapping[str, Any], function: Callable[..., Any], sig
 
 @dataclass(frozen=True)
 class Rule:
-    """What a field has to fulfil unless it is None, as a part of its type: `Annotated[int, Rule(">= 1", ...)]`.
+    """Condition on a field unless it is None, as a part of its type: `Annotated[int, Rule(">= 1", ...)]`.
 
     Args:
         text: What is expected, after the name of the field: ">= 1".
@@ -368,7 +368,7 @@ def _resolved(annotation: Any, scope: Mapping[str, Any]) -> Any:
 
 
 def _checker(hint: Any, *, of_json: bool = False) -> Checker | None:
-    """What checks values of a type; None for types that are open, or that whoever reads the value checks.
+    """The checker of a type's values; None for types that are open, or that the reader of the value checks.
 
     Args:
         hint: The type.
@@ -457,7 +457,7 @@ def _truth(value: Any) -> bool:
 
 
 def _any_of(checkers: Sequence[Checker | None], hints: Sequence[Any]) -> Checker | None:
-    """What a union takes; paths, where it takes them, hold no NUL."""
+    """The checker of a union; its paths hold no NUL."""
     closed = [checker for checker in dict.fromkeys(checkers) if checker is not None]
     arrays = any(str(getattr(get_origin(hint) or hint, "__module__", "")).startswith("numpy") for hint in hints)
     if arrays or None in checkers:
@@ -506,7 +506,7 @@ def _sequence(value: Any) -> Any:
         raise Unfit("a list, tuple or array")
     if hasattr(kind, "ndim") and not value.ndim:  # an array of whatever library
         raise Unfit("a list, tuple or array of one dimension or more")
-    if isinstance(value, range) and len(value) > MOST_ITEMS:  # whoever counts its items would fill the memory
+    if isinstance(value, range) and len(value) > MOST_ITEMS:  # a list of its items would fill the memory
         raise Unfit(f"a range of {MOST_ITEMS} items at most")
     return value
 

@@ -1,4 +1,4 @@
-"""What an upgrade gains: measured on a sample, chosen by it, and reported."""
+"""Gains of an upgrade: measured on a sample, chosen by it, and reported."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class MeasuringVerbs(SearchVerbs):
         details: Details | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> UpgradeReport:
-        """All there is to say of an upgrade, with what was estimated beside what is measured; read-only.
+        """Report on an upgrade: history, estimates and measurements; read-only.
 
         The measurement is made on items that the estimate has not seen; those that are not native are embedded, and
         not kept.

@@ -1,9 +1,8 @@
 """The account of a backfill: what it has spent over all calls, and which items could not be embedded, and why.
 
-What searches have embedded is a short record of its own beside the table, changed by compare-and-swap: searches hold no
-lease, and the backfill's account belongs to whoever does. A search charges its items before they are embedded, so that
-no limit is exceeded by processes that search at the same time; a process that is killed in between has paid for what it
-did not embed.
+Searches have a short record of their own beside the table, changed by compare-and-swap: they hold no lease, and the
+backfill's account belongs to the holder of one. A search charges its items before they are embedded: processes that
+search at the same time exceed no limit. A process that is killed in between has paid for items that it did not embed.
 """
 
 from __future__ import annotations
@@ -83,15 +82,15 @@ class Account:
 
     @property
     def money_left(self) -> float:
-        """What may still be spent; infinite without a limit of money."""
+        """Money that may still be spent; infinite without a limit."""
         return inf if self.budget.max_cost is None else max(self.budget.max_cost - self.spent.cost, 0.0)
 
     def affordable(self, rows: int, bill_of: Callable[[int], Bill]) -> int:
-        """How many of the next items the money that is left pays for; where that is not all, nothing follows them.
+        """Number of the next items that the money left pays for; if that is not all, nothing follows them.
 
         Args:
             rows: The next items.
-            bill_of: Says what the first rows of them will cost, by their number.
+            bill_of: Returns the cost of the first rows of them, by their number.
         """
         if (bill_of(rows).cost or 0.0) <= self.money_left:
             return rows
@@ -107,16 +106,16 @@ class Account:
 
     @property
     def knows_price(self) -> bool:
-        """Whether money is no limit, or this call was billed before: an encoder's estimate is good after an answer."""
+        """True if money is no limit, or this call was billed before: an encoder's estimate is good after an answer."""
         return self._knows_price or self.budget.max_cost is None
 
     @property
     def _price(self) -> float | None:
-        """What an item costs, as it was billed so far; None where the encoder does not say what it was billed."""
+        """Cost of an item, as billed so far; None if the encoder reports no bill."""
         return self.spent.cost / self.spent.rows if self._billed and self.spent.rows else None
 
     def promise(self, bill: Bill) -> None:
-        """Write down what the next call will cost, about, before it is made: whoever kills this process pays for it.
+        """Write down the estimated cost of the next call before it is made; a process that is killed then has paid.
 
         Raises:
             LeaseLost: The lease is lost; nothing was written.
@@ -190,7 +189,7 @@ class Account:
         return pa.concat_tables([self.failed, self._doubtful])["id"].combine_chunks()
 
     def statement(self) -> tuple[Spent, ArrowTable]:
-        """What there is to save, as of now."""
+        """Contents to save, as of now."""
         return self.spent, self.failed
 
     def save(self, spent: Spent, failed: ArrowTable) -> None:
@@ -228,7 +227,7 @@ def open_account(context: UpgradeContext) -> Account:
 
 
 def read_account(context: UpgradeContext) -> tuple[Spent, ArrowTable]:
-    """What a run has spent, and the items that it tried in vain: Arrow table of id, input_hash, reason; read-only.
+    """Budget spent by a run, and the items that it tried in vain: Arrow table of id, input_hash, reason; read-only.
 
     Items without a source are not among them: nothing is tried with them.
     """
@@ -324,10 +323,10 @@ ATTEMPTS = 20
 
 @dataclass(frozen=True)
 class SpentBySearches:
-    """What searches have used for one upgrade.
+    """Budget spent by searches for one upgrade.
 
     Attributes:
-        run: What tells the upgrade from an earlier one to the same target.
+        run: Identity of the upgrade, which an earlier one to the same target has not.
         rows: Items that were embedded.
         cost: Money, at the prices of the time.
     """
@@ -338,7 +337,7 @@ class SpentBySearches:
 
 
 def read_spent(location: Location, run: RunRecord) -> SpentBySearches:
-    """What searches have used for an upgrade so far; read-only.
+    """Budget spent by searches for an upgrade so far; read-only.
 
     Raises:
         StorageError: The record is damaged.

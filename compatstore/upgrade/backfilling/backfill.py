@@ -51,10 +51,10 @@ def overlap(
 
     `take` and `begin` run in the caller's thread, `read` and `write` in one thread each. A batch is written before the
     one after the next is waited for. When anything raises, or the caller stops, what was worked on is written first;
-    when `begin` raises, as it does where a stop is asked for, also what is under way.
+    when `begin` raises, as it does once a stop is requested, also what is under way.
 
     Args:
-        take: Names the next batch, or None where there is none now; asked once more after the batch at hand.
+        take: Names the next batch, or None if there is none now; called once more after the current batch.
         read: Reads it.
         begin: Has what was read worked on; what it returns waits for the result, and may do the work itself.
         write: Writes what came out.
@@ -127,7 +127,7 @@ class Backfiller:
         return allowed if self._upto is None or not items else min(allowed, self._upto / items)
 
     def choice(self) -> Choice:
-        """What is still to be embedded; read-only.
+        """Items still to be embedded; read-only.
 
         What was tried in vain is left out, unless the settings say otherwise, and so are items without a source.
         """
@@ -143,7 +143,7 @@ class Backfiller:
         return choice
 
     def allowed(self, items: int) -> int:
-        """How many of `items` the limits of items and money allow."""
+        """Number of `items` that the limits of items and money allow."""
         left = self.account.rows_left
         return items if left is None else min(items, left)
 
@@ -169,7 +169,7 @@ class Backfiller:
             Native vectors that came into the table, those of a call that was stopped before included.
 
         Raises:
-            Interrupted: A stop was asked for; finished batches stay.
+            Interrupted: A stop was requested; finished batches stay.
             UpgradeError: The target version has no encoder. A batch lost its worker again and again.
             EncoderFailed: The encoder hangs, or embeds nothing at all.
             InvalidInput: The encoder gave vectors that cannot be used; nothing of that batch is stored.

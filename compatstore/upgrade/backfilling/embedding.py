@@ -59,7 +59,7 @@ class ItemBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class Embedded:
-    """What became of a batch. Items that are neither embedded nor failed were not tried to the end, for want of money.
+    """Result of a batch. Items that are neither embedded nor failed were not tried to the end, for want of money.
 
     Args:
         batch: The items.
@@ -93,8 +93,7 @@ class Embedder:
         encoder: The target's model.
         target: Name of the version, for messages.
         settings: Retries and time limit.
-        rest: Waits the given seconds; raises where a stop is asked for.
-        rng: Of the waits between tries.
+        rest: Waits the given seconds; raises once a stop is requested.
         side_encoder: The target's side-information model, or None.
         form: How the target keeps vectors; items whose vector it cannot keep fail.
     """
@@ -103,7 +102,6 @@ class Embedder:
     target: str
     settings: RunSettings
     rest: Callable[[float], None]
-    rng: random.Random = field(default_factory=random.Random)
     side_encoder: Encoder | None = None
     form: VectorForm = field(default_factory=lambda: VectorForm("float32", "dot"))
 
@@ -130,7 +128,7 @@ class Embedder:
                 number, length or type; ids are named.
         """
         attempt = _Attempt(self, batch)
-        delays = backoff(self.settings.retries, self.rng)
+        delays = backoff(self.settings.retries, random.Random())
         try:
             try:
                 with_retries(lambda: attempt.encode(attempt.usable), delays, self.rest)
@@ -146,8 +144,7 @@ class Embedder:
     def embed_once(self, batch: ItemBatch) -> Embedded:
         """Embed a batch by one call of the encoder; one more where it reports sources that it cannot read.
 
-        Vectors with NaN or infinite values are failures of their items: whoever waits for a search is no judge of the
-        encoder.
+        Vectors with NaN or infinite values are failures of their items: a search does not judge the encoder.
 
         Raises:
             Exception: Whatever the encoder raises.
@@ -194,7 +191,7 @@ def require_encoder(catalog: Catalog, target: str) -> Encoder:
 class _EmbedderElsewhere:
     """An embedder that was sent to another process, where its models are loaded with the first batch.
 
-    It cannot ask whether a stop was asked for, so it waits for retries as they come.
+    It does not see requests to stop, so it waits for retries as they come.
     """
 
     encoder: PortableEncoder
@@ -301,7 +298,7 @@ class _Attempt:
                 waiting += _halves(part)
 
     def result(self) -> Embedded:
-        """What became of the batch."""
+        """The result of the batch."""
         encoder, side_encoder = self._embedder.encoder, self._embedder.side_encoder
         side = None
         if side_encoder is not None:

@@ -44,7 +44,7 @@ MARKED = 64
 
 @dataclass(frozen=True)
 class NativesPlan:
-    """How the natives of an upgrade will be stored.
+    """Storage of an upgrade's natives.
 
     Attributes:
         mode: "move_rows": rows are written again, with the natives in them. "rewrite_columns": the target's columns
@@ -63,7 +63,7 @@ class NativesPlan:
 
     @property
     def bytes(self) -> int:
-        """What will be written, about."""
+        """Bytes that will be written, about."""
         return self.rows_bytes if self.mode == "move_rows" else self.columns_bytes
 
     def __str__(self) -> str:
@@ -77,16 +77,16 @@ def plan_natives(context: UpgradeContext, target: VersionColumns, natives: int) 
     """Choose a write mode, and say what each would write; read-only.
 
     Rows that move leave marks behind them, which slow searches down until the table is compacted. So they move only
-    where leaving them writes more than `LITTLE`. In an adopted table they stay unless the user says otherwise: its app
-    knows them by their addresses and keeps an index of its own on them.
+    where leaving them writes more than `LITTLE`. In an adopted table they stay unless the user sets the mode: its app
+    may hold their addresses and keeps an index of its own on them.
 
     Args:
-        context: The upgrade; its run says what the user asked for.
+        context: The upgrade; its run has the mode that the user requested.
         target: Columns of the version that is upgraded to; they need not be in the table yet.
         natives: How many vectors there will be.
 
     Raises:
-        InvalidInput: Rows were asked for, and rows of this table cannot be moved.
+        InvalidInput: Rows were requested, and rows of this table cannot be moved.
     """
     snapshot, setting = context.snapshot, context.run.write_mode
     obstacle = unmovable(snapshot)
@@ -131,7 +131,7 @@ def _bytes_by_columns(snapshot: Snapshot, target: VersionColumns, natives: int) 
 
 
 def _in_waves(snapshot: Snapshot, natives: int, batch_rows: int) -> bool:
-    """Whether rows move many batches at a time, and not a batch at a time."""
+    """True if rows move many batches at a time, and not a batch at a time."""
     return natives >= FEWEST * batch_rows and len(snapshot.get_fragments()) > MARKED
 
 
@@ -140,7 +140,7 @@ def _bytes_staged(target: VersionColumns, natives: int) -> int:
 
 
 def staging_of(context: UpgradeContext) -> Staging:
-    """Where the natives of an upgrade are staged."""
+    """The staging of an upgrade's natives."""
     run = context.registry.runs[context.run.target]
     return Staging.of(context.store, context.registry, run.target, run)
 
@@ -214,7 +214,7 @@ class Natives:
 
     @property
     def wave_rows(self) -> int:
-        """How many natives may wait before a fold: all, where that costs the same for few and many."""
+        """Number of natives that may wait before a fold: all, if that costs the same for few and many."""
         by_waves = self._by_rows and not self._at_once
         return self._rows.wave_rows if by_waves else max(self.context.count(), 1)
 
@@ -254,7 +254,7 @@ class Natives:
 
     @cached_property
     def _plan(self) -> NativesPlan:
-        """How this call stores natives; those that earlier calls staged count, as they are folded with its own."""
+        """The plan of this call for natives; those that earlier calls staged count, as they are folded with its own."""
         context, budget = self.context, Budget.of(self.context.run)
         todo = budget.share_left(context.count(), context.count(context.target.native))
         limit = budget.rows_left(context.ledger.load()[0])

@@ -66,8 +66,8 @@ def embed_candidates(
     try:
         _embed(context, rows, native, in_all, vectors)
     except Exception as error:
-        told = f"a search embeds nothing in {run.target}: {type(error).__name__}: {error}"
-        warnings.warn(told, CompatStoreWarning, stacklevel=2)
+        message = f"a search embeds nothing in {run.target}: {type(error).__name__}: {error}"
+        warnings.warn(message, CompatStoreWarning, stacklevel=2)
     return vectors
 
 

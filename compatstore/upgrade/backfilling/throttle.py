@@ -1,4 +1,4 @@
-"""What keeps a backfill within bounds: sizes of batches, its pace, and calls that are tried again or given up on."""
+"""Bounds of a backfill: sizes of batches, its pace, and retries and time limits of calls."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class BatchSize:
 
 
 class Pace:
-    """Says how long to wait before the next batch.
+    """Waits before the next batch.
 
     Two reasons to wait add no time to each other; the longer one counts.
 
@@ -123,7 +123,7 @@ def backoff(retries: int, rng: random.Random) -> Iterator[float]:
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether trying again can help: not where compatstore itself refused, else the fault may have passed."""
+    """True if another try can help: not if compatstore itself refused, else the fault may have passed."""
     return isinstance(error, SourceError) or not isinstance(error, CompatStoreError)
 
 
@@ -139,7 +139,7 @@ def with_retries(call: Callable[[], T], delays: Iterator[float], rest: Callable[
         rest(delay)
 
 
-class Hangs(Exception):  # noqa: N818  (a signal to the caller, who knows what it was that hangs)
+class Hangs(Exception):  # noqa: N818  (a signal to the caller, who names the call)
     """The call did not return in time."""
 
 
@@ -148,7 +148,7 @@ def within(seconds: float | None, call: Callable[[], T]) -> T:
 
     A limited call runs in a thread of its own, because Python cannot end a call from outside. A call that does not
     return runs on in that thread until the process ends; the thread does not keep the process from ending. The time
-    that the call rests, as a rate limit asks for, is given to it in addition.
+    that the call rests for a rate limit is given to it in addition.
 
     Raises:
         Hangs: It did not return.

@@ -209,7 +209,7 @@ class NativeColumns:
     def _find(
         self, snapshot: Snapshot, fragments: Sequence[Fragment], natives: NativeBatch
     ) -> tuple[Counter[int], RowNumbers]:
-        """How many rows of each fragment have a native, by its number, and the positions of all these natives."""
+        """Number of rows with a native by the fragment's number, and the positions of these natives."""
         found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
         for batch in read_fragments(snapshot, [fragment.id for fragment in fragments], self._keys):
             positions = self._positions(batch, natives)
