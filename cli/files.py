@@ -102,10 +102,11 @@ def _open(path: Path, id_type: str) -> Feed:
     if not exists(path):
         raise NotFound(operation, expected="a file or a folder", found="nothing", fix="Check the path.")
     require_file(path, operation, (*sorted(IMAGES), *VECTORS))
+    kind = path.suffix.lower()
     with readable(path, operation):
-        if path.suffix == ".parquet":
+        if kind == ".parquet":
             return _parquet_feed(path)
-        if path.suffix in (".arrow", ".feather"):
+        if kind in (".arrow", ".feather"):
             table = feather.read_table(path, memory_map=False)
             return _sliced(table.num_rows, VECTOR_BATCH, table.slice)
         return _array_feed(path, id_type)
@@ -139,7 +140,7 @@ def _array_feed(path: Path, id_type: str) -> Feed:
     """Arrays of an .npz by their names, or the vectors of an .npy with their numbers as ids."""
     arrays, _ = read_columns(path, f"add {path}")
     columns = {_SINGULAR.get(name, name): array for name, array in arrays.items()}
-    if path.suffix == ".npy":
+    if path.suffix.lower() == ".npy":
         rows = np.arange(len(columns["vector"]))
         columns["id"] = rows.astype(str) if id_type == "string" else rows
     lengths = {name: values.shape[:1] for name, values in columns.items()}

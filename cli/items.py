@@ -206,22 +206,21 @@ def _vectors(path: str) -> list[Any]:
 
 
 def _stored(gallery: Gallery, item: str, version: str | None, serving: Serving | Cascade | None) -> Any:
-    """The vector of an item, or its vectors in all versions that are searched."""
-    if serving is None:
-        return _stored_vector(gallery, item, version)
-    versions = gallery.explain(version=version, serving=serving).versions
-    return {name: _stored_vector(gallery, item, name) for name in versions}
+    """The vector of an item, or its vectors in all versions that are searched.
 
-
-def _stored_vector(gallery: Gallery, item: str, version: str | None) -> Any:
+    Raises:
+        InvalidInput: It has no vector in one of them.
+    """
     key = int(item) if gallery.columns.id_type == "int64" and item.lstrip("-").isdecimal() else item
-    (vector,) = gallery.vectors([key], version)
-    if vector[0] != vector[0]:
-        name = version or gallery.active
+    plan = None if serving is None else gallery.explain(version=version, serving=serving)
+    names = (version or gallery.active,) if plan is None else plan.versions
+    vectors = {name: gallery.vectors([key], name)[0] for name in names}
+    lacking = next((name for name, vector in vectors.items() if vector[0] != vector[0]), None)
+    if lacking is not None:
         raise InvalidInput(
             f"search with item {item}",
-            expected=f"an item with a vector in {name}",
+            expected=f"an item with a vector in {lacking}",
             found="one without",
-            fix=f"Give it one: compatstore upgrade GALLERY {name}",
+            fix=f"Give it one: compatstore upgrade GALLERY {lacking}",
         )
-    return vector
+    return vectors[names[0]] if plan is None else vectors
