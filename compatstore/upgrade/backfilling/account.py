@@ -48,26 +48,22 @@ class Account:
     Items that have nothing to embed are entered at once: they say nothing of the encoder.
 
     Args:
-        ledger: Where it is kept.
-        budget: What may be spent.
-        spent: What was, so far.
-        failed: Arrow table of id, input_hash, reason: items that could not be embedded.
-        proven: Returns True if the target has native vectors already.
+        context: The upgrade; failures of items that changed since, or are native or gone, are left out.
 
     Attributes:
-        spent: What was spent, this call's part included.
-        failed: Items that could not be embedded.
+        budget: The limits of the run.
+        spent: Budget spent so far, this call's part included.
+        failed: Arrow table of id, input_hash, reason: items that could not be embedded.
     """
 
-    def __init__(
-        self, ledger: Ledger, budget: Budget, spent: Spent, failed: ArrowTable, proven: Callable[[], bool]
-    ) -> None:
-        self._proven, self._billed = proven, spent.tokens > 0
-        self._ledger, self.budget, self.spent, self.failed = ledger, budget, spent, failed
+    def __init__(self, context: UpgradeContext) -> None:
+        self._context, self._ledger, self.budget = context, context.ledger, Budget.of(context.run)
+        self.spent, self.failed = read_account(context)
+        self._billed = self.spent.tokens > 0
         self._tried: set[Id] = set()
-        self._listed: set[Id] = set(failed["id"].to_pylist())
-        self._doubtful = failed.schema.empty_table()
-        self._seconds_before, self._started = spent.seconds, time.monotonic()
+        self._listed: set[Id] = set(self.failed["id"].to_pylist())
+        self._doubtful = self.failed.schema.empty_table()
+        self._seconds_before, self._started = self.spent.seconds, time.monotonic()
         self._next_too_dear, self._knows_price = False, False
 
     @property
@@ -177,7 +173,8 @@ class Account:
         Raises:
             EncoderFailed: Items failed, and none was ever embedded.
         """
-        if self._doubtful.num_rows and not self.spent.rows and not self._proven():
+        natives = self._context.target.native
+        if self._doubtful.num_rows and not self.spent.rows and not self._context.store.count(natives):
             raise self._embeds_nothing()
         self._clear_doubt()
         self.tick()
@@ -217,13 +214,6 @@ class Account:
             fix="Check that the sources can be reached from here. None of these items is listed as unbackfillable; "
             f"{next_step.same()} goes on from here.",
         )
-
-
-def open_account(context: UpgradeContext) -> Account:
-    """The account of a run; failures of items that changed since, or are native or gone, are left out."""
-    spent, failed = read_account(context)
-    budget = Budget.of(context.run)
-    return Account(context.ledger, budget, spent, failed, lambda: context.store.count(context.target.native) > 0)
 
 
 def read_account(context: UpgradeContext) -> tuple[Spent, ArrowTable]:

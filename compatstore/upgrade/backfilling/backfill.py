@@ -19,7 +19,7 @@ from compatstore.arrays import ArrowTable, Id
 from compatstore.encoders import Bill, Encoder, Metered, metered
 from compatstore.errors import EncoderFailed
 from compatstore.storage.ledger import Spent
-from compatstore.upgrade.backfilling.account import Account, open_account
+from compatstore.upgrade.backfilling.account import Account
 from compatstore.upgrade.backfilling.embeddable import expected_bill, knows_its_price, read_batch, without_source
 from compatstore.upgrade.backfilling.embedding import Embedded, ItemBatch, Paid, embedder_of, require_encoder
 from compatstore.upgrade.backfilling.natives import BATCH_ROWS, Natives
@@ -117,7 +117,7 @@ class Backfiller:
         engine: Engine,
     ) -> None:
         self.context, self.settings, self._upto, self._engine = context, settings, upto, engine
-        self.account: Account = open_account(context)
+        self.account = Account(context)
         self.natives = Natives(context, self.settings.batch_rows or BATCH_ROWS)
 
     @property
