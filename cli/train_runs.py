@@ -238,14 +238,14 @@ def train_side(output: Output, trainer: SideTrainer, request: Request) -> None:
         )
     made.encoder.save(request.out)
     encoder = f"network:{request.out}"
-    dim, codes, figures = made.encoder.dim, trainer.codes, made.figures
+    dim, codes = made.encoder.dim, trainer.codes
     stored = " --side-dtype bits" if codes else ""
     lines: tuple[str | Table, ...] = (
         f"{encoder}: {dim} values of side-information",
-        table(("figure", "value"), [(name, f"{value:.4g}") for name, value in figures.items()]),
+        table(("figure", "value"), [(name, f"{value:.4g}") for name, value in made.figures.items()]),
         f"Store it: compatstore init GALLERY --version VERSION ... --side-encoder {encoder}{stored}",
     )
-    result = {"out": request.out, "encoder": encoder, "dim": dim, "codes": codes, "figures": figures}
+    result = {"out": request.out, "encoder": encoder, "dim": dim, "codes": codes, "figures": made.figures}
     output.show(result, lambda _: lines)
 
 
