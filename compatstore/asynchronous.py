@@ -17,6 +17,8 @@ from functools import partial, wraps
 from typing import Any
 
 from compatstore.boundary import fitted
+from compatstore.errors import CompatStoreError
+from compatstore.tracebacks import cut
 
 STOP = "should_stop"  # parameter of the verbs that can be stopped
 
@@ -69,9 +71,13 @@ def coroutine(verb: Callable[..., Any]) -> Callable[..., Coroutine[None, None, A
 
     @wraps(verb)
     async def call(*args: Any, **options: Any) -> Any:
-        if stoppable:
-            return await _stopped_when_cancelled(verb, args, options)
-        return await asyncio.to_thread(verb, *args, **options)
+        try:
+            if stoppable:
+                return await _stopped_when_cancelled(verb, args, options)
+            return await asyncio.to_thread(verb, *args, **options)
+        except CompatStoreError as error:
+            cut(error)
+            raise
 
     return call
 

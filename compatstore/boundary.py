@@ -3,8 +3,9 @@
 `checked` wraps a function or a class of verbs, `checked_fields` a dataclass of settings. A value of
 another type is refused there with one error, before any code of ours works with it; NumPy's scalars become Python's.
 What a public function calls and makes is not checked again, but for what `from_outside` reads.
-Nothing is turned into another error. What a signature leaves open (`Any`, arrays, items) is read by the code that turns
-it into arrays, within `foreign` where another library does the reading.
+Nothing is turned into another error, and a `CompatStoreError` leaves without the frames of this package. What a
+signature leaves open (`Any`, arrays, items) is read by whoever turns it into arrays, within `foreign` where another
+library does the reading.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.errors import CompatStoreError, InvalidInput, meant
+from compatstore.tracebacks import cut
 
 Checker = Callable[[Any], Any]
 Checked = TypeVar("Checked", bound=Callable[..., Any])
@@ -121,12 +123,16 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
             bound = signature.bind(*args, **options)
         except TypeError:  # the call itself names what is missing
             return function(*args, **options)
-        made = type(args[0]) if makes and args else None
-        for name, checker in _checkers(function).items():
-            if name in bound.arguments:
-                bound.arguments[name] = _fit(bound.arguments[name], checker, name, asked, made)
-        with _marked(inside=True):
-            return function(*bound.args, **bound.kwargs)
+        try:
+            made = type(args[0]) if makes and args else None
+            for name, checker in _checkers(function).items():
+                if name in bound.arguments:
+                    bound.arguments[name] = _fit(bound.arguments[name], checker, name, asked, made)
+            with _marked(inside=True):
+                return function(*bound.args, **bound.kwargs)
+        except CompatStoreError as error:
+            cut(error)
+            raise
 
     return call
 
@@ -134,7 +140,7 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
 def checked_fields(settings: Made) -> Made:
     """Check the fields of a frozen dataclass, see `require_fields`, before its own `__post_init__`.
 
-    Arguments that it has no fields for are refused with the field that was meant.
+    Arguments that it has no fields for are refused with the field that was meant; its errors begin here.
     """
     make, own = settings.__init__, getattr(settings, "__post_init__", None)  # type: ignore[misc]
     signature = inspect.signature(make)
@@ -148,11 +154,17 @@ def checked_fields(settings: Made) -> Made:
 
     @wraps(make)
     def call(self: Any, *args: Any, **options: Any) -> None:
-        if not _inside.get():
-            _require_known(options, make, signature)
-        make(self, *args, **options)
-        if own is None:  # `dataclass` made an `__init__` that calls none
-            complete(self)
+        if _inside.get():
+            make(self, *args, **options)
+            return
+        _require_known(options, make, signature)
+        try:
+            make(self, *args, **options)
+            if own is None:  # `dataclass` made an `__init__` that calls none
+                complete(self)
+        except CompatStoreError as error:
+            cut(error)
+            raise
 
     settings.__init__ = call  # type: ignore[misc]
     return settings

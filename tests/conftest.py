@@ -12,6 +12,7 @@ from pathlib import Path
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 # Haystack reports its use over the network, from a thread that logs into whatever test runs then.
+os.environ.setdefault("COMPATSTORE_TRACEBACK", "full")  # a test that fails shows where
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "false"
 
 import numpy as np

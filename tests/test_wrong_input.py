@@ -448,10 +448,3 @@ def test_whole_numbers_of_any_size_are_ids(numbered, ids):
 def test_a_gallery_of_numbers_takes_no_text(numbered):
     assert_refused(lambda: numbered.get([2**63]), errors.InvalidInput, "64 bits")
     assert_refused(lambda: numbered.add({"id": ["1"], "vector": VECTORS[:1]}), errors.InvalidInput, "int64")
-
-
-def test_the_error_of_another_library_stays_the_cause(tmp_path):
-    gallery = cs.Gallery.create(tmp_path / "g.lance", cs.EmbeddingVersion("v1", dim=2))
-    with pytest.raises(errors.InvalidInput) as refusal:
-        len(gallery.scan(where="number = = 3"))
-    assert refusal.value.__cause__ is not None

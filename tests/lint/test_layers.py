@@ -10,6 +10,7 @@ from lint.tree import assert_none, imports, layer_of, planted, read_packages
 LAYERS = [
     "next_step",
     "errors",
+    "tracebacks",
     "arrays",
     "boundary",
     "asynchronous",
