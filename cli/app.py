@@ -72,6 +72,11 @@ VERBS = {
     ),
     "Train": (training.train, models.export),
 }
+FORMER = {
+    "plan": "upgrade --dry-run",
+    "fuse": "evaluate --weight best",
+    "derive": "register --of",
+}
 NOT_WRITTEN = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EBADF)
 
 
@@ -81,6 +86,16 @@ class App(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order in which they are used, not of the alphabet."""
         return list(self.commands)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """A verb.
+
+        Raises:
+            UsageError: It is the former name of a verb.
+        """
+        if name in FORMER:
+            raise click.UsageError(f"`{name}` is `{FORMER[name]}`.", ctx)
+        return super().get_command(ctx, name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs, by what they are for."""

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from compatstore.encoders import Encoder
     from compatstore.gallery import Gallery
 
+# Former options and what replaces them; an option that became a setting is found by its name.
+FORMER = {
+    "--via": "--transform",
+    "--encoders": "--encoder",
+    "--no-learn": "--set learn=none",
+    "--refit": "--set learn=improve",
+}
 _ENCODERS = "compatstore.encoders"  # of a context: version -> spec, as `--encoder` names them
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -50,10 +57,11 @@ class Verb(click.Command):
         except click.NoSuchOption as error:
             name = error.option_name.removeprefix("--").removeprefix("no-").replace("-", "_")
             known = named_settings(self.settings_kinds(ctx))
-            meant = next((each for each in known if each.rpartition(".")[2] == name), None)
+            sets = [f"--set {each}=VALUE" for each in known if each.rpartition(".")[2] == name]
+            meant = FORMER.get(error.option_name) or next(iter(sets), None)
             if meant is None:
                 raise
-            raise click.UsageError(f"No such option: {error.option_name}. It is --set {meant}=VALUE.", ctx) from None
+            raise click.UsageError(f"No such option: {error.option_name}. It is {meant}.", ctx) from None
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """The first sentence of the help, whole: a list of commands folds it where the terminal is narrow."""

@@ -28,9 +28,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from compatstore import next_step
+from compatstore.former import no_attribute
 
 
 class CompatStoreWarning(UserWarning):
@@ -266,6 +267,12 @@ def load_extra(module: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise MissingExtra(module.partition(".")[0].replace("_", "-"), extra) from error
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        raise no_attribute(__name__, name)
 
 
 def meant(name: object, names: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 
 import compatstore as cs
 from compatstore import errors, trainers
+from compatstore.former import FORMER
 
 
 def test_an_unknown_name_is_an_attribute_error():
@@ -25,6 +27,20 @@ def test_an_error_carries_its_operands():
     assert (error.dim, error.duplicates) == (64, ())
     copied = pickle.loads(pickle.dumps(errors.NotFound("get 1 items", found="no item x", kind="item")))
     assert (str(copied), copied.kind, copied.to_dict()["kind"]) == ("get 1 items; found no item x.", "item", "item")
+
+
+@pytest.mark.parametrize(("former", "now"), FORMER.items())
+def test_a_former_class_names_what_it_was_merged_into(former, now):
+    home = cs if "() alone" in now else trainers if former in ("Refit", "DMUModel") else errors
+    with pytest.raises(AttributeError, match=re.escape(f"no attribute '{former}': use {now}")):
+        getattr(home, former)
+    if home is errors:
+        assert issubclass(getattr(errors, now.partition(",")[0]), errors.CompatStoreError)
+
+
+def test_an_unknown_class_of_errors_is_an_attribute_error():
+    with pytest.raises(AttributeError, match=r"no attribute 'NotFond'$"):
+        errors.NotFond  # noqa: B018
 
 
 def test_trainers_without_torch_say_what_to_install():

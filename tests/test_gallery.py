@@ -113,6 +113,12 @@ def test_the_surface_stays_small():
     assert len(public) <= 28, public
 
 
+@pytest.mark.parametrize("name", ["plan", "fuse", "link", "verify", "search_async", "derive_async", "native_ids"])
+def test_a_former_name_says_what_took_its_place(gallery, name):
+    with pytest.raises(AttributeError, match=r"use |call gallery\.aio"):
+        getattr(gallery, name)
+
+
 def test_no_two_files_have_a_verb_of_one_name():
     parts = [part for part in compatstore.Gallery.__mro__ if part.__name__.endswith("Verbs")]
     names = [name for part in parts for name in vars(part) if not name.startswith("__")]

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from compatstore.errors import MissingExtra
+from compatstore.former import no_attribute
 
 if TYPE_CHECKING:
     from compatstore.trainers.images.bt2 import BT2
@@ -112,7 +113,7 @@ def __getattr__(name: str) -> object:
         value: object = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    raise no_attribute(__name__, name)
 
 
 def __dir__() -> list[str]:

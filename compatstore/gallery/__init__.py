@@ -8,6 +8,7 @@ there and delegates.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 import compatstore.upgrade.views  # noqa: F401  (registers what people see of results)
 from compatstore.arrays import ArrowTable
@@ -27,6 +28,38 @@ from compatstore.upkeep.index import ManagedIndex
 from compatstore.upkeep.optimize import Optimized, optimize
 from compatstore.upkeep.removal import unregister
 from compatstore.verification import Verification, verify
+
+FORMER = {
+    "plan": "upgrade(..., dry_run=True)",
+    "fuse": 'evaluate(..., weight="best")',
+    "check_cutover": "cutover(..., dry_run=True).missing",
+    "pause": "the command `compatstore pause`",
+    "derive": "register(NAME, of=...)",
+    "encoder": "version(NAME).encoder",
+    "link": "artifacts.link",
+    "unlink": "artifacts.unlink",
+    "create_index": "maintenance.index(VERSION).create",
+    "count": "len(gallery.scan(where=...))",
+    "native_ids": "scan([columns.id], native=[VERSION])",
+    "side_information": "vectors(..., side=True)",
+    "vector_column": "columns.vectors[VERSION]",
+    "id_column": "columns.id",
+    "id_type": "columns.id_type",
+    "source_column": "columns.source",
+    "metadata_schema": "columns.metadata",
+} | {
+    name: f"maintenance.{name}"
+    for name in (
+        "cache_size",
+        "drop_columns",
+        "history",
+        "index",
+        "optimize",
+        "unbackfillable",
+        "unregister",
+        "verify",
+    )
+}
 
 
 @verbs("Gallery.maintenance")
@@ -206,3 +239,14 @@ class Gallery(OpeningVerbs, ItemVerbs, UpgradeVerbs, MeasuringVerbs):
             True
         """
         return Maintenance(self._catalog)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Name what took the place of a verb of an earlier state of this version."""
+            former = name.removesuffix("_async")
+            if name != former and hasattr(type(self), former):
+                raise AttributeError(f"Gallery has no {name}: call gallery.aio.{former}", name=name, obj=self)
+            if former in FORMER:
+                raise AttributeError(f"Gallery has no {name}: use {FORMER[former]}", name=name, obj=self)
+            raise AttributeError(f"'Gallery' object has no attribute {name!r}", name=name, obj=self)

@@ -205,9 +205,13 @@ def test_the_table_of_the_help_has_every_setting():
     assert not any("thing" in name for name in table)
 
 
-def test_an_option_that_is_a_setting_is_answered_with_how_it_is_set(run):
+def test_old_words_are_answered_with_the_new_ones(run):
     for words, meant in (
+        (("plan", "g", "v2"), "`plan` is `upgrade --dry-run`"),
+        (("fuse", "g", "v2"), "`evaluate --weight best`"),
         (("upgrade", "g", "v2", "--max-rows", 3), "--set backfill.max_rows=VALUE"),
+        (("upgrade", "g", "v2", "--no-learn"), "--set learn=none"),
+        (("upgrade", "g", "v2", "--via", "x"), "--transform"),
         (("train", "fct", "--epochs", 3), "--set epochs=VALUE"),
     ):
         answer = run(*words)
