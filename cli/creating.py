@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from compatstore.cli.exit_codes import end_on_signals
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.verb import gallery_argument, verb
 from compatstore.errors import InvalidInput
@@ -37,7 +38,9 @@ def demo(output: Output, directory: Path, seed: int) -> None:
     """
     from compatstore.demo import run_demo
 
-    output.show(run_demo(directory, seed=seed, say=output.note), demo_view)
+    with end_on_signals():
+        report = run_demo(directory, seed=seed, say=output.note)
+    output.show(report, demo_view)
 
 
 @verb(

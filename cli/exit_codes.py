@@ -72,8 +72,7 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
     output = click.get_current_context().find_object(Output)
     log = None if output is None else output.log
     received: list[int] = []
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, *HANGUP)}
-    before = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}  # as by `nohup`
+    before = _handlers()
 
     def ask(number: int, _frame: FrameType | None) -> None:
         received.append(number)
@@ -91,6 +90,30 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
         raise
     finally:
         _answer(before)
+
+
+@contextmanager
+def end_on_signals() -> Iterator[None]:
+    """Let the first signal end the block by KeyboardInterrupt, and the program: further ones disturb no tidying up."""
+    meta, before = click.get_current_context().meta, _handlers()
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        _answer(dict.fromkeys(before, signal.SIG_IGN))
+        meta[_META] = STOPPED + number
+        raise KeyboardInterrupt
+
+    _answer(dict.fromkeys(before, stop))
+    try:
+        yield
+    finally:
+        if _META not in meta:
+            _answer(before)
+
+
+def _handlers() -> dict[signal.Signals, Any]:
+    """The handlers of the signals that end a command, without signals that are ignored, as SIGHUP is under `nohup`."""
+    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, *HANGUP)}
+    return {number: handler for number, handler in found.items() if handler != signal.SIG_IGN}
 
 
 def _answer(handlers: Mapping[signal.Signals, Any]) -> None:

@@ -93,6 +93,11 @@ class Upgrade(Verb):
         "upgrade photos.lance v2 --max-cost 50 --price-per-item 0.0001 --dry-run",
         "upgrade 'app-db#photos_*' v2 --backfill 25% --cutover",
     ),
+    groups={
+        "Model": ("given", "transform", "modules", "trust_code"),
+        "What it may cost, what it must give": ("backfill", "max_cost", "price_per_item", "require", "words", "config"),
+        "Run": ("dry_run", "cutover", "json", "log", "help"),
+    },
 )
 @gallery_argument
 @click.argument("target")

@@ -35,10 +35,12 @@ class Verb(click.Command):
 
     Set `requests` to the name of a function in `cli/requests.py` that gives options made of frozen dataclasses, by the
     names of the parameters as which the command's function gets one of each. The function is called when the options
-    are needed, not before, so that listing commands loads no trainer.
+    are needed, not before, so that listing commands loads no trainer. With `groups`, heading -> names of parameters,
+    the help lists options by them.
     """
 
     requests = ""
+    groups: Mapping[str, Sequence[str]] = {}
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """All parameters: the command's own, the generated ones, those of all verbs, and --help."""
@@ -62,6 +64,18 @@ class Verb(click.Command):
             if meant is None:
                 raise
             raise click.UsageError(f"No such option: {error.option_name}. It is {meant}.", ctx) from None
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, in groups if there are some; what no group names stands in the last."""
+        options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
+        named = {name for names in self.groups.values() for name in names}
+        groups = list((self.groups or {"Options": ()}).items())
+        for at, (heading, names) in enumerate(groups):
+            last = at == len(groups) - 1
+            own = [each for name in names for each in options if each.name == name]
+            own += [each for each in options if last and each.name not in named]
+            with formatter.section(heading):
+                formatter.write_dl([record for each in own if (record := each.get_help_record(ctx)) is not None])
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """The first sentence of the help, whole: a list of commands folds it where the terminal is narrow."""
@@ -107,6 +121,7 @@ def verb(
     examples: Sequence[str],
     requests: str = "",
     kind: type[Verb] = Verb,
+    groups: Mapping[str, Sequence[str]] | None = None,
 ) -> Callable[[Callable[..., None]], Verb]:
     """Make a function a verb; its docstring is the help.
 
@@ -115,10 +130,12 @@ def verb(
         examples: One to three command lines, without the program's name, shown at the end of the help.
         requests: Function of `cli/requests.py` that gives its options made of dataclasses; "" for none.
         kind: The class of the command.
+        groups: Of options in the help, see `Verb`.
     """
 
     def make(function: Callable[..., None]) -> Verb:
         made = click.command(name, cls=kind, epilog=shown_examples(examples))(function)
+        made.groups = groups or {}
         made.requests = requests
         return made
 

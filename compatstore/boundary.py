@@ -170,6 +170,19 @@ def checked_fields(settings: Made) -> Made:
     return settings
 
 
+# Arguments of other libraries -> ours.
+_ELSEWHERE = {
+    **dict.fromkeys(("top_k", "limit", "n_results", "n", "num_results"), "k"),
+    **dict.fromkeys(("filter", "filters", "query_filter"), "where"),
+    **dict.fromkeys(("alpha", "alphas", "lambda_", "reg", "penalty", "regularization"), "penalties"),
+    **dict.fromkeys(("lr",), "learning_rate"),
+    **dict.fromkeys(("dimension", "dimensions", "dims", "ndim", "size", "embedding_dim"), "dim"),
+    **dict.fromkeys(("distance", "distance_type", "similarity", "space"), "metric"),
+    **dict.fromkeys(("fraction", "ratio", "percent", "percentage", "backfill"), "share"),
+    **dict.fromkeys(("budget", "limit", "rows"), "max_rows"),
+}
+
+
 def _require_known(options: Mapping[str, Any], function: Callable[..., Any], signature: inspect.Signature) -> None:
     """Refuse arguments that a function does not have.
 
@@ -180,7 +193,9 @@ def _require_known(options: Mapping[str, Any], function: Callable[..., Any], sig
     if unknown is not None:
         names = [known for known in signature.parameters if known != "self"]
         call = function.__qualname__.removesuffix(".__init__")
-        hint = f"{meant(unknown, names)}It takes {', '.join(names) or 'none'}."
+        elsewhere = _ELSEWHERE.get(unknown)
+        near = f"Did you mean {elsewhere!r}? " if elsewhere in names else meant(unknown, names)
+        hint = f"{near}It takes {', '.join(names) or 'none'}."
         raise TypeError(f"{call}() got an unexpected keyword argument {unknown!r}. {hint}")
 
 

@@ -49,7 +49,7 @@ def test_a_mistake_shows_the_line_of_the_script_alone(tmp_path, mistake):
     assert "compatstore.errors." in said.splitlines()[-1]
 
 
-@pytest.mark.parametrize("mistake", ["gallery.search([1.0, 2.0], colums=[])", "cs.Backfill(shares=0.5)"])
+@pytest.mark.parametrize("mistake", ["gallery.search([1.0, 2.0], top_k=3)", "cs.Backfill(fraction=0.5)"])
 def test_an_argument_that_does_not_exist_shows_two_frames_of_ours_at_most(tmp_path, mistake):
     files, said = run_script(tmp_path, MADE + mistake + "\n")
     assert len(files) <= 3, said
@@ -129,7 +129,10 @@ def test_a_dataclass_that_is_silent_is_an_offender():
 @pytest.mark.parametrize(
     ("make", "meant"),
     [
-        (lambda: Ridge(penalty=1), "penalties"),
+        (lambda: Ridge(alpha=1), "penalties"),
+        (lambda: cs.Backfill(fraction=0.5), "share"),
+        (lambda: cs.EmbeddingVersion("v1", dimension=3), "dim"),
+        (lambda: cs.EmbeddingVersion("v1", dim=3, distance="l2"), "metric"),
         (lambda: cs.EmbeddingVersion("v1", dim=3, normalized=True), "normalised"),
         (lambda: cs.Gates(criteria="map"), "criterion"),
         (lambda: cs.RunSettings(retry=3), "retries"),
