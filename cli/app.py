@@ -32,7 +32,7 @@ from compatstore.cli.verb import shown_examples, verb
 from compatstore.errors import CompatStoreError, StorageError
 from compatstore.html import visible
 
-VARIABLE = "_COMPATSTORE_COMPLETE"  # of the environment: how a shell asks, by click's own scripts
+VARIABLE = "_COMPATSTORE_COMPLETE"  # of the environment: set by click's own scripts
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -49,8 +49,8 @@ SHELLS = ("bash", "zsh", "fish")
 def completion(output: Output, shell: str) -> None:
     """Print the script that completes words in a shell.
 
-    It completes verbs, options, and names that are in the gallery on the line: versions, columns, artifacts, tables. A
-    new shell reads it where the examples write it. For the shell at hand: eval "$(compatstore completion bash)".
+    It completes verbs, methods, options, choices and paths. A new shell reads it where the examples write it. For the
+    shell at hand: eval "$(compatstore completion bash)".
     """
     made = get_completion_class(shell)
     assert made is not None
@@ -119,7 +119,7 @@ class App(click.Group):
             return ctx.exit(error.exit_code)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a verb, and log how it ends where that was asked for."""
+        """Run a verb, and log its end with `--log json`."""
         output: Output = ctx.obj
         if output.log is None:
             return self._run(ctx, output)
@@ -208,5 +208,5 @@ def main() -> None:
 
 
 def _silence(stream: TextIO) -> None:
-    """Let what is still to be written to a stream that nobody reads go nowhere."""
+    """Discard what is still to be written to a stream without a reader."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

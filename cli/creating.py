@@ -67,20 +67,12 @@ def init(
     """Make an empty gallery with its first version."""
     from compatstore.gallery import Gallery
 
-    columns = _columns(metadata)
+    columns = dict(declared.rpartition(":")[::2] for declared in metadata)
+    if "" in columns or len(columns) < len(metadata):
+        expected = "--metadata COLUMN:TYPE, each column once"
+        raise InvalidInput("make a gallery", expected=expected, found=", ".join(metadata))
     created = Gallery.create(gallery, settings.version(version), id_type=id_type, metadata=columns)
     output.show(created.status(), view)
-
-
-def _columns(declared: tuple[str, ...]) -> dict[str, str]:
-    """Metadata columns: name -> type, where the last colon is between the two."""
-    pairs = [text.rpartition(":")[::2] for text in declared]
-    names = [name for name, _ in pairs]
-    if not all(names) or len(set(names)) < len(names):
-        raise InvalidInput(
-            "make a gallery", expected="--metadata COLUMN:TYPE, each column once", found=", ".join(declared)
-        )
-    return dict(pairs)
 
 
 @verb(
@@ -133,7 +125,9 @@ def adopt(
     described = settings.version(version, taken.dim)
     adopted = Gallery.adopt(gallery, described, vector=taken.vector, id=taken.id, source=taken.source, again=again)
     if None in (vector, id, source):
-        output.note(_taken(taken.vector, taken.id, adopted.columns.source))
+        sources = adopted.columns.source or "no column"
+        lack = "" if adopted.columns.source else ": no item can be embedded from a text"
+        output.note(f"Taken: {taken.vector} as the vectors, {taken.id} as the ids, {sources} as the sources{lack}.")
     encoder = adopted.status().versions[0].encoder
     if encoder.startswith("lancedb:"):
         output.note(
@@ -146,11 +140,6 @@ def adopt(
             f"model: compatstore register {shlex.quote(gallery)} {version} --encoder ENCODER"
         )
     output.show(adopted.status(), view)
-
-
-def _taken(vector: str, id: str, source: str | None) -> str:
-    sources = f"{source} as the sources" if source else "no column as the sources: no item can be embedded from a text"
-    return f"Taken: {vector} as the vectors, {id} as the ids, {sources}."
 
 
 def demo_view(result: DemoReport) -> Iterator[str | Table]:

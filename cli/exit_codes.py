@@ -1,4 +1,4 @@
-"""How a command ends: an exit code for each branch of the tree of errors, and a stop by Ctrl-C or SIGTERM."""
+"""The end of a command: an exit code for each branch of the tree of errors, and a stop by Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -11,23 +11,8 @@ from typing import Any
 
 import click
 
+from compatstore import errors
 from compatstore.cli.output import Output
-from compatstore.errors import (
-    AlreadyExists,
-    CompatStoreError,
-    CorruptArtifact,
-    GateFailed,
-    Incompatible,
-    Interrupted,
-    InvalidInput,
-    LeaseHeld,
-    LeaseLost,
-    MissingExtra,
-    NotFound,
-    SourceError,
-    StorageError,
-    UpgradeError,
-)
 
 UNEXPECTED = 1
 USAGE = 2
@@ -39,20 +24,20 @@ STOPPED = 128  # plus the number of the signal, as shells count
 HANGUP = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []  # the terminal has gone; Windows has none
 _META = "compatstore.stopped_by"
 
-_CODES: dict[type[CompatStoreError], int] = {
-    InvalidInput: USAGE,
-    NotFound: 3,
-    AlreadyExists: 4,
-    Incompatible: 4,
-    CorruptArtifact: 5,
-    StorageError: 6,
-    SourceError: 6,
-    UpgradeError: 7,
-    GateFailed: GATE_FAILED,
-    LeaseHeld: BUSY,
-    LeaseLost: BUSY,
-    MissingExtra: 8,
-    Interrupted: STOPPED + signal.SIGINT,
+_CODES: dict[type[errors.CompatStoreError], int] = {
+    errors.InvalidInput: USAGE,
+    errors.NotFound: 3,
+    errors.AlreadyExists: 4,
+    errors.Incompatible: 4,
+    errors.CorruptArtifact: 5,
+    errors.StorageError: 6,
+    errors.SourceError: 6,
+    errors.UpgradeError: 7,
+    errors.GateFailed: GATE_FAILED,
+    errors.LeaseHeld: BUSY,
+    errors.LeaseLost: BUSY,
+    errors.MissingExtra: 8,
+    errors.Interrupted: STOPPED + signal.SIGINT,
 }
 
 EXPLANATION = """\b
@@ -69,20 +54,20 @@ Exit codes:
     9  verify found errors or warnings, or doctor a problem
    10  another process works on the upgrade
    11  the estimate of the upgrade is not sure to pass a gate
-  130  stopped by Ctrl-C   143  stopped by SIGTERM   141  nobody reads the output"""
+  130  stopped by Ctrl-C   143  stopped by SIGTERM   141  the reader of the output is gone"""
 
 
-def exit_code(error: CompatStoreError) -> int:
+def exit_code(error: errors.CompatStoreError) -> int:
     """The code of the nearest class of the error that has one."""
     return next((_CODES[kind] for kind in type(error).__mro__ if kind in _CODES), UNEXPECTED)
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[Callable[[], bool]]:
-    """Give a function that says whether a stop was asked for.
+    """Give a function that returns True once a stop is requested.
 
-    The first signal asks; a second one ends the program at once, as it would without this block. Nothing is lost then
-    either: what is written is written in whole commits.
+    The first signal requests it; a second one ends the program at once, as it would without this block. Nothing is lost
+    then either: every write is a whole commit.
     """
     output = click.get_current_context().find_object(Output)
     log = None if output is None else output.log
@@ -99,8 +84,8 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
     _answer(dict.fromkeys(before, ask))
     try:
         yield lambda: bool(received)
-    except Interrupted:
-        if received:  # it may be another process that asked
+    except errors.Interrupted:
+        if received:  # else another process requested the stop
             click.get_current_context().meta[_META] = STOPPED + received[0]
         raise
     finally:

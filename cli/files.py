@@ -1,11 +1,9 @@
-"""What files named on a command line hold: one array, or items to add (images, folders, vectors) in batches."""
+"""Contents of files that a command line names: one array, or items to add (images, folders, vectors) in batches."""
 
 from __future__ import annotations
 
 import json
-import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as parquet
 
+from compatstore.data_files import read_columns, readable, require_file
 from compatstore.encoders.images import SUFFIXES as IMAGES
 from compatstore.encoders.images import find_images
 from compatstore.errors import InvalidInput, NotFound
@@ -41,34 +40,24 @@ def read_array(path: str, *names: str) -> npt.NDArray[Any]:
     Raises:
         NotFound: There is no such file, or no such key.
         InvalidInput: The file is of another type, damaged or empty.
+        StorageError: This process may not read the file.
     """
-    file, asked = Path(path), f"read {path}"
-    if file.suffix not in ARRAYS:
-        raise InvalidInput(asked, expected=f"a file of {', '.join(ARRAYS)}", found=file.suffix or "no suffix")
-    if not is_file(file):
-        raise NotFound(asked, expected="a file", found="nothing", fix="Check the path.")
-    try:
-        array = _read_array(file, names)
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise InvalidInput(asked, expected="a readable array", found=str(error)) from error
+    file, operation = Path(path), f"read {path}"
+    require_file(file, operation, ARRAYS)
+    with readable(file, operation):
+        if file.suffix.lower() == ".json":
+            arrays = {"": np.asarray(json.loads(file.read_text(encoding="utf-8")), np.float32)}
+        else:
+            arrays, _ = read_columns(file, operation)
+    array = next((arrays[name] for name in names if name in arrays), None)
+    if array is None and len(arrays) == 1:
+        (array,) = arrays.values()
     if array is None:
-        raise NotFound(asked, expected=f"an array called {' or '.join(names)}", found="several, none of that name")
+        expected = f"an array called {' or '.join(names)}"
+        raise NotFound(operation, expected=expected, found="several, none of that name")
     if not array.size:
-        raise InvalidInput(asked, expected="at least one value", found=f"shape {array.shape}")
+        raise InvalidInput(operation, expected="at least one value", found=f"shape {array.shape}")
     return array
-
-
-def _read_array(file: Path, names: tuple[str, ...]) -> npt.NDArray[Any] | None:
-    if file.suffix == ".json":
-        return np.asarray(json.loads(file.read_text(encoding="utf-8")), np.float32)
-    loaded = np.load(file, allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
-        return loaded
-    with loaded:
-        chosen = next((name for name in names if name in loaded.files), None)
-        if chosen is None and len(loaded.files) == 1:
-            chosen = loaded.files[0]
-        return None if chosen is None else np.asarray(loaded[chosen])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,32 +95,21 @@ def open_feeds(paths: Sequence[str], id_type: str) -> list[Feed]:
 
 
 def _open(path: Path, id_type: str) -> Feed:
-    asked = f"add {path}"
+    operation = f"add {path}"
     if is_folder(path):
-        return _folder_feed(path)
+        found = [(file.relative_to(path), file) for file in find_images(path)]
+        return _image_feed([(name.as_posix(), file, name.parts[0] if name.parts[1:] else None) for name, file in found])
     if not exists(path):
-        raise NotFound(asked, expected="a file or a folder", found="nothing", fix="Check the path.")
-    if path.suffix not in VECTORS:
-        expected = f"a folder, or a file of {', '.join((*sorted(IMAGES), *VECTORS))}"
-        raise InvalidInput(asked, expected=expected, found=path.suffix or "no suffix")
-    with _readable(asked):
-        if path.suffix == ".parquet":
+        raise NotFound(operation, expected="a file or a folder", found="nothing", fix="Check the path.")
+    require_file(path, operation, (*sorted(IMAGES), *VECTORS))
+    kind = path.suffix.lower()
+    with readable(path, operation):
+        if kind == ".parquet":
             return _parquet_feed(path)
-        if path.suffix in (".arrow", ".feather"):
+        if kind in (".arrow", ".feather"):
             table = feather.read_table(path, memory_map=False)
-            return Feed(rows=table.num_rows, batch_size=VECTOR_BATCH, read=lambda size: _slices(table, size))
+            return _sliced(table.num_rows, VECTOR_BATCH, table.slice)
         return _array_feed(path, id_type)
-
-
-def _folder_feed(folder: Path) -> Feed:
-    """Images below a folder: the relative path is the id, the first folder on it the label."""
-    found = [(path.relative_to(folder), path) for path in find_images(folder)]
-    return _image_feed(
-        [
-            (relative.as_posix(), path, relative.parts[0] if len(relative.parts) > 1 else None)
-            for relative, path in found
-        ]
-    )
 
 
 def _image_feed(images: Sequence[tuple[str, Path, str | None]]) -> Feed:
@@ -144,7 +122,7 @@ def _image_feed(images: Sequence[tuple[str, Path, str | None]]) -> Feed:
     }
     # Arrow, so that a batch without any label has the same type.
     table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
-    return Feed(rows=len(images), batch_size=IMAGE_BATCH, read=lambda size: _slices(table, size))
+    return _sliced(len(images), IMAGE_BATCH, table.slice)
 
 
 def _parquet_feed(path: Path) -> Feed:
@@ -152,44 +130,33 @@ def _parquet_feed(path: Path) -> Feed:
         rows = file.metadata.num_rows
 
     def read(size: int) -> Iterator[Any]:
-        with _readable(f"add {path}"), parquet.ParquetFile(path) as file:
+        with readable(path, f"add {path}"), parquet.ParquetFile(path) as file:
             yield from file.iter_batches(batch_size=size)
 
     return Feed(rows=rows, batch_size=VECTOR_BATCH, read=read)
 
 
 def _array_feed(path: Path, id_type: str) -> Feed:
-    loaded = np.load(path, allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
-        rows = np.arange(len(loaded))
-        columns = {"id": rows.astype(str) if id_type == "string" else rows, "vector": loaded}
-    else:
-        with loaded:
-            columns = {_SINGULAR.get(name, name): loaded[name] for name in loaded.files}
+    """Arrays of an .npz by their names, or the vectors of an .npy with their numbers as ids."""
+    arrays, _ = read_columns(path, f"add {path}")
+    columns = {_SINGULAR.get(name, name): array for name, array in arrays.items()}
+    if path.suffix.lower() == ".npy":
+        rows = np.arange(len(columns["vector"]))
+        columns["id"] = rows.astype(str) if id_type == "string" else rows
     lengths = {name: values.shape[:1] for name, values in columns.items()}
     if len(set(lengths.values())) != 1 or () in lengths.values():
         found = ", ".join(f"{name}: {values.shape}" for name, values in columns.items()) or "no array"
         raise InvalidInput(f"add {path}", expected="arrays of equal length", found=found)
-    rows_in_all = len(next(iter(columns.values())))
-    return Feed(rows=rows_in_all, batch_size=VECTOR_BATCH, read=lambda size: _columns(columns, rows_in_all, size))
+    in_all = len(next(iter(columns.values())))
+    return _sliced(
+        in_all,
+        VECTOR_BATCH,
+        lambda start, size: {name: values[start : start + size] for name, values in columns.items()},
+    )
 
 
-def _slices(table: Any, size: int) -> Iterator[Any]:
-    for start in range(0, table.num_rows, size):
-        yield table.slice(start, size)
-
-
-def _columns(columns: Mapping[str, Any], rows: int, size: int) -> Iterator[dict[str, Any]]:
-    for start in range(0, rows, size):
-        yield {name: values[start : start + size] for name, values in columns.items()}
-
-
-@contextmanager
-def _readable(asked: str) -> Iterator[None]:
-    """Say of a damaged file what is wrong with it, whichever library found out."""
-    try:
-        yield
-    except InvalidInput:
-        raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InvalidInput(asked, expected="a readable file", found=str(error)) from error
+def _sliced(rows: int, batch_size: int, take: Callable[[int, int], Any]) -> Feed:
+    """A feed of rows in memory, of which `take` gives those from a start, as many as a batch has."""
+    return Feed(
+        rows=rows, batch_size=batch_size, read=lambda size: (take(start, size) for start in range(0, rows, size))
+    )

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from compatstore.cli.output import Output, pass_output
+from compatstore.cli.output import Output, pass_output, rows_view
 from compatstore.cli.progress import progress_bars
 from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
 from compatstore.errors import CompatStoreError, InvalidInput, SourceError
 from compatstore.paths import exists
-from compatstore.shown import Table, table
 
 if TYPE_CHECKING:
     from compatstore.evaluation.fusion import Serving
     from compatstore.gallery import Gallery
-    from compatstore.ingest.write import Added
-    from compatstore.search.cascade import Cascade, QueryPlan
+    from compatstore.search.cascade import Cascade
 
 
 FAILURES_SHOWN = 20
@@ -78,7 +76,8 @@ def add(
         reasons = {position: f"{item}: {reason}" for position, (item, reason) in enumerate(failures)}
         raise SourceError(f"add {total} items", reasons, fix="Check the paths; nothing was written.")
     _note_failures(failures, output)
-    output.show(Added(rows, version or opened.active, tuple(failures)), _added)
+    added = Added(rows, version or opened.active, tuple(failures))
+    output.show(added, lambda _: [f"{added.rows} items added in {added.version}"])
 
 
 @verb("drop-columns", examples=("drop-columns photos.lance caption camera",))
@@ -91,7 +90,8 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
     Ids, sources and the columns of versions stay; a version's columns go with `retire`.
     """
     left = open_gallery(gallery, trust_code=False).maintenance.drop_columns(names)
-    output.show({"dropped": list(names), "left": left}, _dropped_columns)
+    said = f"dropped {', '.join(names)}; left: {', '.join(left) or 'none'}"
+    output.show({"dropped": list(names), "left": left}, lambda _: [said])
 
 
 @verb(
@@ -167,14 +167,14 @@ def search(
     settings = SearchSettings(nprobes=nprobes, refine=refine) if named else None
     if explain:
         plan = opened.explain(k=k, version=version, where=where, serving=asked, settings=settings)
-        output.show(plan, _search_plan)
+        output.show(plan, lambda _: str(plan).splitlines())
         return
     query = image or text or (_vectors(vector) if vector is not None else _stored(opened, str(id), version, asked))
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
     found = opened.search(query, k, version, where, chosen, serving=asked, settings=settings)
     if chosen is not None and not set(chosen).isdisjoint(OF_RESULTS):
         found = found.select([name for name in chosen if name in found.column_names])
-    output.show(found, _found)
+    output.show(found, rows_view)
 
 
 def _note_failures(failures: Sequence[tuple[Any, str]], output: Output) -> None:
@@ -207,42 +207,21 @@ def _vectors(path: str) -> list[Any]:
 
 
 def _stored(gallery: Gallery, item: str, version: str | None, serving: Serving | Cascade | None) -> Any:
-    """The vector of an item, or its vectors in all versions that the search asks in."""
-    if serving is None:
-        return _stored_vector(gallery, item, version)
-    versions = gallery.explain(version=version, serving=serving).versions
-    return {name: _stored_vector(gallery, item, name) for name in versions}
+    """The vector of an item, or its vectors in all versions that are searched.
 
-
-def _stored_vector(gallery: Gallery, item: str, version: str | None) -> Any:
+    Raises:
+        InvalidInput: It has no vector in one of them.
+    """
     key = int(item) if gallery.columns.id_type == "int64" and item.lstrip("-").isdecimal() else item
-    (vector,) = gallery.vectors([key], version)
-    if vector[0] != vector[0]:
-        name = version or gallery.active
+    plan = None if serving is None else gallery.explain(version=version, serving=serving)
+    names = (version or gallery.active,) if plan is None else plan.versions
+    vectors = {name: gallery.vectors([key], name)[0] for name in names}
+    lacking = next((name for name, vector in vectors.items() if vector[0] != vector[0]), None)
+    if lacking is not None:
         raise InvalidInput(
             f"search with item {item}",
-            expected=f"an item with a vector in {name}",
+            expected=f"an item with a vector in {lacking}",
             found="one without",
-            fix=f"Give it one: compatstore upgrade GALLERY {name}",
+            fix=f"Give it one: compatstore upgrade GALLERY {lacking}",
         )
-    return vector
-
-
-def _added(result: Added) -> Iterator[str | Table]:
-    """What an add did."""
-    yield f"{result.rows} items added in {result.version}"
-
-
-def _dropped_columns(result: Mapping[str, Sequence[str]]) -> Iterator[str | Table]:
-    """Metadata columns that were dropped, and those that are left."""
-    yield f"dropped {', '.join(result['dropped'])}; left: {', '.join(result['left']) or 'none'}"
-
-
-def _search_plan(result: QueryPlan) -> Iterator[str | Table]:
-    """How a search would go."""
-    yield from str(result).splitlines()
-
-
-def _found(result: Any) -> Iterator[str | Table]:
-    """What a search found, an Arrow table."""
-    yield table(result.column_names, [row.values() for row in result.to_pylist()])
+    return vectors[names[0]] if plan is None else vectors

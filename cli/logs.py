@@ -1,4 +1,4 @@
-"""Structured logs: with `--log json` everything that a verb says on stderr is one JSON object a line."""
+"""Structured logs: with `--log json` each line that a verb writes to stderr is one JSON object."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FLAG = "--log"
 
 
 def asked_for(words: Sequence[str]) -> bool:
-    """Whether the words of a command line ask for JSON, be the rest of them right or wrong."""
+    """True if the words of a command line request JSON, be the rest of them right or wrong."""
     return any(word == f"{FLAG}={JSON}" or (word, value) == (FLAG, JSON) for word, value in pairwise([*words, ""]))
 
 
@@ -70,7 +70,7 @@ class Log:
         self.write("started", {})
 
     def keep(self, result: object) -> None:
-        """Note the result, in JSON's values; the last event tells it without its lists."""
+        """Note the result, in JSON's values; the last event holds it without its lists."""
         self._result = result
 
     def end(self, code: int) -> None:
@@ -91,16 +91,12 @@ class Log:
             code = error.exit_code
             raise
         except Exception as error:
-            self.write("failed", {**failure(error), "traceback": traceback.format_exc()}, "error")
+            fields = {"error": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
+            self.write("failed", fields, "error")
             raise click.exceptions.Exit(code) from error
         finally:
             root.removeHandler(handler)
             self.end(code)
-
-
-def failure(error: BaseException) -> dict[str, str]:
-    """Fields of an error that nobody expected."""
-    return {"error": type(error).__name__, "message": str(error)}
 
 
 def brief(value: object) -> object:
@@ -126,7 +122,7 @@ class _Handler(logging.Handler):
 
 
 class _Printed(io.TextIOBase):
-    """What a library prints, each line as an event."""
+    """Output that a library prints, each line as an event."""
 
     def __init__(self, log: Log) -> None:
         self._log, self._rest = log, ""

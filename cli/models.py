@@ -15,7 +15,6 @@ from compatstore.shown import Table, table, view
 if TYPE_CHECKING:
     from compatstore.cli.requests import VersionSettings
     from compatstore.devices.export import Exported
-    from compatstore.storage.records import ArtifactRecord
 
 
 @verb(
@@ -72,7 +71,9 @@ def link(output: Output, gallery: str, artifact: str, source: str | None, target
     """
     opened = open_gallery(gallery, trust_code=False)
     linked = opened.artifacts.link(artifact, source, target)
-    output.show(next(record for record in opened.artifacts if record.id == linked), _linked)
+    record = next(record for record in opened.artifacts if record.id == linked)
+    said = f"{record.id[:12]}  {record.method or record.kind}  {record.source} -> {record.target}"
+    output.show(record, lambda _: [said])
 
 
 @verb(
@@ -118,11 +119,6 @@ def unlink(output: Output, gallery: str, artifact: str) -> None:
     opened = open_gallery(gallery, trust_code=False)
     opened.artifacts.unlink(artifact)
     output.show(opened.status(), view)
-
-
-def _linked(result: ArtifactRecord) -> Iterator[str | Table]:
-    """An artifact that was linked."""
-    yield f"{result.id[:12]}  {result.method or result.kind}  {result.source} -> {result.target}"
 
 
 def _models(result: Mapping[str, Sequence[Any]]) -> Iterator[str | Table]:

@@ -1,4 +1,4 @@
-"""Where a command's words go: data on stdout as tables or JSON, notes, progress and errors on stderr.
+"""Output of a command: data on stdout as tables or JSON, notes, progress and errors on stderr.
 
 Everything for people passes through here and is made visible: no id, name or message of a library reaches a terminal
 with characters that steer it. JSON is exact; it spells such characters out by itself.
@@ -23,11 +23,10 @@ import click
 from compatstore.cli.logs import Log, LogLevel
 from compatstore.errors import CompatStoreError, CompatStoreWarning
 from compatstore.html import visible
+from compatstore.shown import Table, table
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-
-    from compatstore.shown import Table
 
 T = TypeVar("T")
 _COMMAND = re.compile(r"(compatstore (?:[a-z-]+ )+)GALLERY\b")
@@ -38,7 +37,7 @@ _BLANK_ENDS = re.compile(r" +$", re.MULTILINE)
 
 
 class Output:
-    """Where one command's words go.
+    """Output of one command.
 
     Args:
         as_json: Print results and errors as JSON on stdout, instead of tables on stdout and errors on stderr.
@@ -69,10 +68,6 @@ class Output:
                 drawn.print(fitted(part, drawn.width), soft_wrap=isinstance(part, str))
             said = text.get()
             click.echo(said if drawn.is_terminal else _BLANK_ENDS.sub("", said), nl=False)
-
-    def show_line(self, result: Any) -> None:
-        """Print one of many results as one line of JSON, at once."""
-        click.echo(json.dumps(plain(result)))
 
     def note(self, text: str, level: LogLevel = "info") -> None:
         """Say something that is no data, one line on stderr."""
@@ -177,6 +172,11 @@ def fitted(part: str | Table, width: int) -> RenderableType:
     return grid if least <= width else _records(part)
 
 
+def rows_view(result: Any) -> Iterator[Table]:
+    """An Arrow table, a line for each row."""
+    yield table(result.column_names, [row.values() for row in result.to_pylist()])
+
+
 def _records(table: Table) -> RenderableType:
     """A line for each cell, behind its heading; an empty line between rows."""
     from rich.cells import cell_len
@@ -195,14 +195,14 @@ def _records(table: Table) -> RenderableType:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a stream leads to a terminal that can move its cursor; one with TERM=dumb gets what a file gets."""
+    """True if a stream leads to a terminal that can move its cursor; one with TERM=dumb gets what a file gets."""
     return stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
 def console(*, stderr: bool = False) -> Console:
-    """What draws on stdout or stderr: as wide as the terminal, without styles where NO_COLOR asks for none.
+    """The console of stdout or stderr: as wide as the terminal, without styles if NO_COLOR is set.
 
-    Where there is no terminal there are no styles and nothing is drawn twice, whatever FORCE_COLOR says to others.
+    Without a terminal there are no styles and nothing is drawn twice, whatever FORCE_COLOR is.
     """
     from rich.console import Console
 

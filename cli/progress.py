@@ -60,7 +60,7 @@ class DrawnBars:
 
 @dataclass(frozen=True)
 class Reached:
-    """Where a step is; `cost` is the money used so far.
+    """Progress of a step; `cost` is the money used so far.
 
     `total` is None if unknown, and so is `cost`.
     """
@@ -157,7 +157,7 @@ def _sentence(now: Reached, seconds: float, rate: float | None, eta: float | Non
 
 
 def onto(bars: Bars) -> Callable[[Step], None]:
-    """What an upgrade calls after each batch, shown: where its step is, and what it has found, once."""
+    """A function that shows the progress of a step, and what the step has found, once."""
     said = ""
 
     def show(progress: Step) -> None:
@@ -183,28 +183,20 @@ def progress_bars(doing: str, interval: float = INTERVAL) -> Iterator[Bars]:
     output = None if context is None else context.find_object(Output)
     drawn = console(stderr=True)
     log = None if output is None else output.log
-    if log is not None or not drawn.is_terminal:
-        with _lines(doing, interval, log) as lines:
-            yield lines
+    if log is None and drawn.is_terminal:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=drawn) as progress:
+            yield DrawnBars(progress, doing)
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=drawn) as progress:
-        yield DrawnBars(progress, doing)
-
-
-@contextmanager
-def _lines(doing: str, interval: float, log: Log | None) -> Iterator[Lines]:
-    """Lines on stderr, with a thread that makes one when it is time."""
-    over = threading.Event()
-    lines = Lines(_write, doing, log=log)
+    over, lines = threading.Event(), Lines(_write, doing, log=log)
 
     def tick() -> None:
         while not over.wait(interval):
@@ -221,5 +213,5 @@ def _lines(doing: str, interval: float, log: Log | None) -> Iterator[Lines]:
 
 
 def _write(line: str) -> None:
-    with suppress(OSError):  # whoever read this has gone; what is worked on goes on
+    with suppress(OSError):  # the reader is gone; the work goes on
         click.echo(visible(line), err=True)

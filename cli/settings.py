@@ -6,7 +6,6 @@ Names, types, defaults and help are the dataclass's own, so they cannot drift ap
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 import re
 import tomllib
@@ -19,7 +18,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import click
 
-from compatstore.errors import InvalidInput, NotFound
+from compatstore.errors import InvalidInput, NotFound, meant
 from compatstore.paths import is_file
 
 _ARGUMENT = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
@@ -186,11 +185,14 @@ def read_settings(
         found[name.strip()] = value.strip()
     unknown = [name for name in found if name not in known]
     if unknown:
+        by_last = {name.rpartition(".")[2]: name for name in known}
+        full = by_last.get(unknown[0].rpartition(".")[2])
+        hint = f"Did you mean {full!r}? " if full else meant(unknown[0], known)
         raise InvalidInput(
             "read the settings",
             expected=f"settings of `{where}`",
             found=", ".join(map(repr, unknown)),
-            fix=f"{_meant(unknown[0], known)}See {where} --help.",
+            fix=f"{hint}See {where} --help.",
         )
     found = {name: known[name].read(value, name) for name, value in found.items()}
     found |= {name: value for name, value in given.items() if value is not None}
@@ -251,13 +253,6 @@ def _flat(table: Mapping[str, Any], known: Mapping[str, NamedField], section: st
             yield name, value
 
 
-def _meant(name: str, known: Mapping[str, NamedField]) -> str:
-    """What was meant by a name, as far as that can be guessed; a name without its section is found."""
-    last = name.rpartition(".")[2]
-    near = [full for full in known if full.rpartition(".")[2] == last] or difflib.get_close_matches(name, known, n=1)
-    return f"Did you mean {near[0]}? " if near else ""
-
-
 def _option(one: NamedField) -> click.Option:
     flag, is_flag = one.name.replace("_", "-"), one.option_type is click.BOOL
     return click.Option(
@@ -294,7 +289,7 @@ def _dataclasses_in(hint: Any) -> list[type]:
 
 
 def _text(default: Any) -> str:
-    """How a default appears in the help; "" where it does not."""
+    """A default as the help shows it; "" if the help leaves it out."""
     if default in (None, "", ()):
         return ""
     if isinstance(default, tuple):

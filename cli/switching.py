@@ -14,10 +14,9 @@ from compatstore.cli.exit_codes import exit_code, stop_on_signals
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.verb import (
-    build_encoder,
     gallery_argument,
+    named_encoders,
     open_gallery,
-    target_encoder,
     trust_code_option,
     verb,
     wait_option,
@@ -72,7 +71,7 @@ def cutover(
     """
     if is_pattern(gallery):
         if check or serving is not None:
-            require_one(gallery, "--check" if check else "--serving")
+            raise of_one_gallery("--check" if check else "--serving", gallery)
         cut_over_shards(output, open_shards(gallery, trust_code=trust_code), target, force=force)
         return
     opened = open_gallery(gallery, trust_code=trust_code)
@@ -101,7 +100,7 @@ def cutover(
 def rollback(output: Output, gallery: str, target: str | None) -> None:
     """Go back to the version before an upgrade.
 
-    Atomic; nothing is lost, and nobody is waited for. TARGET is the active version, or else the only upgrade under
+    Atomic; nothing is lost, and no process is waited for. TARGET is the active version, or else the only upgrade under
     way, where it is left out.
     """
     if is_pattern(gallery):
@@ -146,14 +145,14 @@ def retire(output: Output, gallery: str, version: str, drop_adopted: bool, force
 
 
 def switched_view(result: VersionChange) -> Iterator[str | Table]:
-    """What a cutover, rollback, abort or retire did."""
+    """Result of a cutover, rollback, abort or retire."""
     was = f", {result.previous} before" if result.previous != result.active else ""
     yield f"{result.active} is active{was}" if result.changed else f"{result.active} is active; nothing to do"
     if result.missing:
         yield f"{result.missing} items have no vector in {result.active}: searches do not find them"
     if result.dropped:
         yield f"dropped: {', '.join(result.dropped)}"
-    alone = (f"{result.active} alone", f"{result.previous} alone")  # as the first line says already
+    alone = (f"{result.active} alone", f"{result.previous} alone")  # the first line has it already
     if result.serving != result.served_before and (result.serving, result.served_before) != alone:
         yield f"searches are answered by {result.serving} (before: {result.served_before})"
     if result.fusion_ended is not None:
@@ -161,7 +160,7 @@ def switched_view(result: VersionChange) -> Iterator[str | Table]:
 
 
 def is_pattern(gallery: str) -> bool:
-    """Whether an address stands for several tables; Lance is loaded for those with a `#` alone."""
+    """True if an address stands for several tables; Lance is loaded for those with a `#` alone."""
     if "#" not in gallery:
         return False
     from compatstore.storage import location
@@ -170,22 +169,15 @@ def is_pattern(gallery: str) -> bool:
 
 
 def open_shards(pattern: str, *, trust_code: bool, target: str | None = None) -> Shards:
-    """Open the galleries that a pattern stands for, with the encoder of the target where one is named."""
+    """Open the galleries that a pattern stands for; arguments as of `open_gallery`."""
     from compatstore.shards import Shards
 
-    encoder = None if target is None else target_encoder()
-    encoders = None if target is None or encoder is None else {target: build_encoder(encoder)}
-    return Shards.open(pattern, encoders=encoders, trust_code=trust_code)
+    return Shards.open(pattern, encoders=named_encoders(trust_code, target), trust_code=trust_code)
 
 
-def require_one(gallery: str, what: str) -> None:
-    """Refuse a pattern where only one gallery will do.
-
-    Raises:
-        UsageError: It is one.
-    """
-    if is_pattern(gallery):
-        raise click.UsageError(f"{what} is of one gallery: name one of the tables that {gallery} stands for.")
+def of_one_gallery(what: str, pattern: str) -> click.UsageError:
+    """The error of an option that takes no pattern."""
+    return click.UsageError(f"{what} is of one gallery: name one of the tables that {pattern} stands for.")
 
 
 def cut_over_shards(output: Output, shards: Shards, target: str, *, force: bool = False) -> None:

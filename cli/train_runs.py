@@ -1,4 +1,4 @@
-"""What `train METHOD` runs: on pairs, on images alone or against a source, and of side-information."""
+"""Runs of `train METHOD`: on pairs, on images alone or against a source, and of side-information."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from compatstore.artifacts import Artifact
 from compatstore.cli.files import read_array
 from compatstore.cli.output import Output
 from compatstore.cli.progress import Bars, progress_bars
@@ -18,7 +19,7 @@ from compatstore.encoders import FilesById
 from compatstore.encoders.specs import join_spec
 from compatstore.errors import InvalidInput, first_offenders
 from compatstore.gallery import Gallery
-from compatstore.shown import Table, table
+from compatstore.shown import Table, figures, table
 from compatstore.trainers import Augmentation, Images, Pairs, Refreshed, TrainedModel, images_of_items
 from compatstore.trainers.images.trained_model import require_free
 from compatstore.trainers.pairs.sources import from_file, from_gallery, labels_of, match_pairs
@@ -27,15 +28,10 @@ if TYPE_CHECKING:
     from compatstore.arrays import FloatArray
     from compatstore.trainers import BT2, Independent
     from compatstore.trainers.images.compatible import CompatibleTraining
+    from compatstore.trainers.pairs.trainer import PairTrainer
     from compatstore.trainers.side import SideTrainer
     from compatstore.trainers.training import EpochProgress
     from compatstore.versions import EmbeddingVersion
-
-
-_WAYS = (
-    "Vectors come from files (--pairs FILE FILE), or from a gallery: with --gallery each of the two is a version of "
-    "it, a column of it, or a file with ids."
-)
 
 
 def read_pairs(
@@ -55,7 +51,7 @@ def read_pairs(
     """Read the pairs that the options of `train` name, from files or from a gallery.
 
     Args:
-        say: Told how many items were matched.
+        say: Called with the number of items that were matched.
         pairs: Files of source and target vectors; with a gallery also a version or a column of it, by default the two
             versions.
         side: File of side-information of the source, or None for the column `side` of the source's file.
@@ -77,7 +73,13 @@ def read_pairs(
     source, target = (given or name for given, name in zip(pairs, names, strict=True))
     if source is None or target is None:
         wanted = "--pairs SOURCE TARGET" + ("" if gallery is None else ", or --from and --to")
-        raise InvalidInput("train on pairs", expected=wanted, found="no pairs", fix=_WAYS)
+        raise InvalidInput(
+            "train on pairs",
+            expected=wanted,
+            found="no pairs",
+            fix="Vectors come from files (--pairs FILE FILE), or from a gallery: with --gallery each of the two is a "
+            "version of it, a column of it, or a file with ids.",
+        )
     if gallery is None and any(names):
         raise InvalidInput("train with --from and --to", expected="--gallery too", found="none")
     head = None if target_head is None else read_array(target_head, "head")
@@ -104,6 +106,20 @@ def read_pairs(
     if gallery is not None:
         say(matched)
     return found
+
+
+def train_on_pairs(output: Output, trainer: PairTrainer, out: str, overwrite: bool, given: dict[str, Any]) -> None:
+    """Train a transform on the pairs that the options `given` name."""
+    pairs = read_pairs(output.note, **given)
+    with progress_bars("train") as bars:
+        artifact = trainer.fit(pairs, _onto(bars))
+    artifact.save(out, overwrite=overwrite)
+    manifest = artifact.manifest
+    lines = [
+        f"{artifact.id[:12]}  {manifest.method}  {manifest.source.dim} -> {manifest.target.dim} values, in {out}",
+        *figures(manifest.figures),
+    ]
+    output.show({"id": artifact.id, "out": out, "manifest": manifest}, lambda _: lines)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +158,7 @@ class Request:
         return kept
 
     def adapt(self, trainer: Any) -> Any:
-        """A trainer that trains on random views where that is asked for."""
+        """The trainer, on random views if --augment is given."""
         return replace(trainer, augmentation=Augmentation()) if self.augment else trainer
 
 
@@ -153,7 +169,11 @@ def train_on_images(output: Output, trainer: Independent | CompatibleTraining, r
     found = request.read(trainer, output)
     kept, measured = (found, None) if request.held_out is None else found.split(request.held_out, seed=trainer.seed)
     models: tuple[Any, ...] = (kept,) if source is None else (kept, source)
-    further = {"refreshed": [_refreshed(*one) for one in request.refreshed]} if request.refreshed else {}
+    refreshed = [
+        Refreshed(TrainedModel.load(model), [Artifact.load(path) for path in adaptations.split(",")])
+        for model, adaptations in request.refreshed
+    ]
+    further = {"refreshed": refreshed} if refreshed else {}
     fit: Any = request.adapt(trainer).fit
     with progress_bars("train") as bars:
         model = fit(*models, held_out=measured, progress=_onto(bars), checkpoint=request.checkpoint, **further)
@@ -189,7 +209,8 @@ def train_across(output: Output, trainer: BT2, request: Request) -> None:
                 fix="Leave these images out: --drop-missing.",
             )
         given.append((items.images, items.vectors))
-        encoder = _by_id(request.images, f"{request.out}/encoder.safetensors", items.suffix)
+        settings = {"encoder": f"network:{Path(request.out).absolute()}/encoder.safetensors", "suffix": items.suffix}
+        encoder = join_spec("files", [str(Path(request.images).absolute())], FilesById, settings)
     measured = given[1] if len(given) > 1 else (None, None)
     with progress_bars("train") as bars:
         model = request.adapt(trainer).fit_across(
@@ -217,22 +238,15 @@ def train_side(output: Output, trainer: SideTrainer, request: Request) -> None:
         )
     made.encoder.save(request.out)
     encoder = f"network:{request.out}"
-    dim, codes, figures = made.encoder.dim, trainer.codes, made.figures
+    dim, codes = made.encoder.dim, trainer.codes
     stored = " --side-dtype bits" if codes else ""
     lines: tuple[str | Table, ...] = (
         f"{encoder}: {dim} values of side-information",
-        table(("figure", "value"), [(name, f"{value:.4g}") for name, value in figures.items()]),
+        table(("figure", "value"), [(name, f"{value:.4g}") for name, value in made.figures.items()]),
         f"Store it: compatstore init GALLERY --version VERSION ... --side-encoder {encoder}{stored}",
     )
-    result = {"out": request.out, "encoder": encoder, "dim": dim, "codes": codes, "figures": figures}
+    result = {"out": request.out, "encoder": encoder, "dim": dim, "codes": codes, "figures": made.figures}
     output.show(result, lambda _: lines)
-
-
-def _refreshed(model: str, adaptations: str) -> Refreshed:
-    """Read how a gallery was refreshed: a model, and artifacts with commas between them."""
-    from compatstore.artifacts import Artifact
-
-    return Refreshed(TrainedModel.load(model), [Artifact.load(path) for path in adaptations.split(",")])
 
 
 def _embed_names(version: EmbeddingVersion, images: Images) -> FloatArray:
@@ -245,15 +259,14 @@ def _embed_names(version: EmbeddingVersion, images: Images) -> FloatArray:
     return vectors
 
 
-def _by_id(folder: str, weights: str, suffix: str) -> str:
-    """ENCODER of the images of items, which `register` takes."""
-    settings = {"encoder": f"network:{Path(weights).absolute()}", "suffix": suffix}
-    return join_spec("files", [str(Path(folder).absolute())], FilesById, settings)
-
-
 def _onto(bars: Bars) -> Callable[[EpochProgress], None]:
-    """What shows a training's epochs on a bar."""
-    return lambda at: bars.update("train, epochs", at.epoch, at.epochs, f"loss {at.loss:.4g}")
+    """Show a training's epochs on a bar."""
+
+    def update(at: EpochProgress) -> None:
+        loss = at.loss if at.held_out_loss is None else at.held_out_loss
+        bars.update(f"train {at.network}, epochs", at.epoch, at.epochs, f"loss {loss:.4g}")
+
+    return update
 
 
 def _save(output: Output, model: TrainedModel, request: Request, metric: str | None, encoder: str) -> None:

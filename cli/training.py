@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.progress import Bars, progress_bars
 from compatstore.cli.settings import read_settings, settings_table
-from compatstore.cli.verb import Verb, require_free, settings_options, trust_code_option, verb
-from compatstore.shown import Table, figures
-
-if TYPE_CHECKING:
-    from compatstore.artifacts.manifest import Manifest
-    from compatstore.trainers.pairs.trainer import PairTrainer
-    from compatstore.trainers.training import EpochProgress
+from compatstore.cli.verb import Verb, settings_options, trust_code_option, verb
+from compatstore.errors import AlreadyExists
+from compatstore.paths import exists
 
 _METHOD = "compatstore.method"  # of a context: what the line trains by
 Inputs = Literal["pairs", "images", "compatible", "side"]
@@ -25,7 +19,7 @@ Inputs = Literal["pairs", "images", "compatible", "side"]
 
 @dataclass(frozen=True)
 class Method:
-    """What `train` can train by.
+    """A method of `train`.
 
     Args:
         trainer: Its class in `compatstore.trainers`. Torch loads when a method is chosen and not before.
@@ -90,7 +84,7 @@ TAKEN: dict[Inputs, tuple[str, ...]] = {
     "side": (*_IMAGES, "source"),
 }
 _OWN = {"dmu": ("refreshed",), "bt2": _ACROSS}
-_EXPLAINED: dict[Inputs, str] = {
+_EXPLAINED = {
     "pairs": "Files of --pairs hold `vector`, and perhaps `id`, `label` and `side`; rows are joined by id, or else by "
     "their order. With --gallery each is a version of it (its native vectors), a column of it, or a file with ids, and "
     "all are joined by id. --from and --to bind the artifact to versions, and are the pairs where --pairs is left out.",
@@ -100,12 +94,10 @@ _EXPLAINED: dict[Inputs, str] = {
     "`link` its artifact, and its queries search the source's gallery.",
     "side": "Train it when the source model is trained, on its images: it is stored with each item, and `train fct` "
     "and others read it once there is a target.",
+    "bt2": "With --gallery in place of --source the model is trained against a gallery of texts: an image against the "
+    "vector of its item, whose id is the image's path below the folder, with its suffix or without. Its queries then "
+    "search the gallery before any image is embedded.",
 }
-_EXPLAINED_BT2 = (
-    "With --gallery in place of --source the model is trained against a gallery of texts: an image against the vector "
-    "of its item, whose id is the image's path below the folder, with its suffix or without. Its queries then search "
-    "the gallery before any image is embedded."
-)
 _EXAMPLES: dict[Inputs, str] = {
     "pairs": "--gallery photos.lance --pairs v1 v2.npz --to v2 --out h.compat",
     "images": "--images photos --out v1.model --set dim=64 --set size=32",
@@ -135,7 +127,7 @@ class Train(Verb):
             return
         method, taken = METHODS[name], taken_by(name)
         formatter.write_usage(ctx.command_path, f"{name} [OPTIONS]")
-        for text in (method.summary, _EXPLAINED[method.inputs], *([_EXPLAINED_BT2] if name == "bt2" else ())):
+        for text in (method.summary, _EXPLAINED[method.inputs], *filter(None, [_EXPLAINED.get(name)])):
             formatter.write_paragraph()
             with formatter.indentation():
                 formatter.write_text(text)
@@ -238,15 +230,16 @@ def train(
         raise click.UsageError(f"train {method} does not take {flags[wrong[0]]}.")
     kinds = {"": METHODS[method].load()}
     trainer = read_settings(kinds, config=config, words=words, given={}, where=f"compatstore train {method}")[""]
-    if METHODS[method].inputs in ("pairs", "side"):
-        require_free(out, overwrite)
+    if METHODS[method].inputs in ("pairs", "side") and exists(out) and not overwrite:
+        fix = "Choose another name, or pass --overwrite."
+        raise AlreadyExists(f"write {out}", expected="nothing there", found="something", fix=fix)
+    from compatstore.cli import train_runs
+
     if METHODS[method].inputs == "pairs":
-        _train_on_pairs(output, trainer, out, overwrite, given)
+        train_runs.train_on_pairs(output, trainer, out, overwrite, given)
         return
     if "images" not in given:
         raise click.UsageError(f"train {method} needs --images FOLDER.")
-    from compatstore.cli import train_runs
-
     request = train_runs.Request(out=out, overwrite=overwrite, **given)
     if METHODS[method].inputs == "side":
         train_runs.train_side(output, trainer, request)
@@ -256,29 +249,3 @@ def train(
         if METHODS[method].inputs == "compatible" and "source" not in given:
             raise click.UsageError(f"train {method} needs --source MODEL.")
         train_runs.train_on_images(output, trainer, request)
-
-
-def _train_on_pairs(output: Output, trainer: PairTrainer, out: str, overwrite: bool, given: dict[str, Any]) -> None:
-    from compatstore.cli.train_runs import read_pairs
-
-    pairs = read_pairs(output.note, **given)
-    with progress_bars("train") as bars:
-        artifact = trainer.fit(pairs, _onto(bars))
-    artifact.save(out, overwrite=overwrite)
-    output.show({"id": artifact.id, "out": out, "manifest": artifact.manifest}, _trained)
-
-
-def _onto(bars: Bars) -> Callable[[EpochProgress], None]:
-    def update(at: EpochProgress) -> None:
-        watched = at.loss if at.held_out_loss is None else at.held_out_loss
-        bars.update(f"train {at.network}, epochs", at.epoch, at.epochs, f"loss {watched:.4g}")
-
-    return update
-
-
-def _trained(result: Mapping[str, Any]) -> Iterator[str | Table]:
-    """What training made."""
-    manifest: Manifest = result["manifest"]
-    values = f"{manifest.source.dim} -> {manifest.target.dim} values"
-    yield f"{result['id'][:12]}  {manifest.method}  {values}, in {result['out']}"
-    yield from figures(manifest.figures)

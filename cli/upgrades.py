@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import click
 
@@ -15,13 +15,7 @@ from compatstore.cli.logs import printed_aside
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.settings import SHARE, read_settings, settings_table
-from compatstore.cli.switching import (
-    cut_over_shards,
-    is_pattern,
-    open_shards,
-    require_one,
-    switched_view,
-)
+from compatstore.cli.switching import cut_over_shards, is_pattern, of_one_gallery, open_shards, switched_view
 from compatstore.cli.verb import (
     Verb,
     gallery_argument,
@@ -49,7 +43,7 @@ _ARTIFACT_ID = re.compile(r"[0-9a-f]+")
 
 @dataclass(frozen=True, kw_only=True)
 class Learning:
-    """What an upgrade learns.
+    """Learning of an upgrade.
 
     Args:
         learn: waves: where no artifact leads to TARGET, learn a transform from what is embedded, wave by wave; improve:
@@ -60,7 +54,7 @@ class Learning:
     learn: Literal["waves", "improve", "none"] = "waves"
 
     def learner(self) -> Learn | None:
-        """What stands for it in Python."""
+        """The same as Python's argument."""
         if self.learn == "none":
             return None
         from compatstore.trainers.pairs.learn import Learn
@@ -150,7 +144,7 @@ def upgrade(
     learning.
 
     With --dry-run nothing is written, but for an artifact that --transform names by its path: it is linked. Where
-    something is required, the plan says what to expect: a sample is embedded with the target's model and not kept.
+    something is required, the plan gives an estimate: a sample is embedded with the target's model and not kept.
     """
     own = {"share": backfill, "max_cost": max_cost, "price_per_item": price_per_item}
     asked = read_settings(
@@ -164,17 +158,17 @@ def upgrade(
     arguments["learn"] = asked[""].learner()
 
     def run(upgrading: Callable[..., Ended], via: str | None) -> Ended:
-        aside = printed_aside(output.log)  # Ray tells on stdout of workers that were lost
+        aside = printed_aside(output.log)  # Ray prints the loss of workers on stdout
         with aside, progress_bars("upgrade") as bars, stop_on_signals() as should_stop, output.noting_warnings():
             return upgrading(target, transform=via, **arguments, progress=onto(bars), should_stop=should_stop)
 
     if is_pattern(gallery):
         if dry_run:
-            require_one(gallery, "--dry-run")
+            raise of_one_gallery("--dry-run", gallery)
         shards = open_shards(gallery, trust_code=trust_code, target=target)
         linked = transform
         for address in shards.addresses:
-            with suppress(CompatStoreError):  # the upgrade tells of a shard that fails
+            with suppress(CompatStoreError):  # the upgrade reports a shard that fails
                 shard = open_gallery(address, trust_code=False)
                 _register_first(shard, target, output)
                 linked = _link_first(shard, transform, target, output)
@@ -203,7 +197,10 @@ def upgrade(
         return
     with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
         switched = opened.cutover(target, progress=onto(bars), should_stop=should_stop)
-    output.show({"upgrade": report, "cutover": switched}, _result_and_cutover)
+    from compatstore.upgrade.views import done_view
+
+    parts = [*done_view(report), *switched_view(switched)]
+    output.show({"upgrade": report, "cutover": switched}, lambda _: parts)
 
 
 @verb(
@@ -267,19 +264,11 @@ def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) 
     return artifact.id
 
 
-def _result_and_cutover(result: Mapping[str, Any]) -> Iterator[str | Table]:
-    """What an upgrade and its cutover did."""
-    from compatstore.upgrade.views import done_view
-
-    yield from done_view(result["upgrade"])
-    yield from switched_view(result["cutover"])
-
-
 def _paused(result: Paused) -> Iterator[str | Table]:
-    """What a pause did."""
+    """Result of a pause."""
     if not result.holder:
-        yield f"nobody works on {result.target}"
+        yield f"no process works on {result.target}"
     elif result.stopped:
         yield f"{result.holder} has stopped; go on: compatstore upgrade GALLERY {result.target}"
     else:
-        yield f"{result.holder} was asked to stop, and has not yet"
+        yield f"{result.holder} has been requested to stop, and still runs"

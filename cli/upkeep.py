@@ -16,9 +16,8 @@ from compatstore.shown import Table, table
 if TYPE_CHECKING:
     from compatstore.storage.index_status import IndexStatus
     from compatstore.storage.recall import RefreshedIndex
-    from compatstore.upkeep.index import DroppedIndex
     from compatstore.upkeep.optimize import Optimized
-    from compatstore.verification import Examination, Verification
+    from compatstore.verification import Verification
 
 
 @verb(
@@ -86,7 +85,8 @@ def doctor(
 
     with progress_bars("doctor") as bars:
         result = examine(gallery, vector=vector, id=id, source=source, progress=onto(bars))
-    output.show(result, _diagnoses)
+    rows = [(found.level, found.topic, found.what, found.fix) for found in result.diagnoses]
+    output.show(result, lambda _: [table(("level", "topic", "what", "fix"), rows)])
     ctx.exit(0 if result.fit else FOUND)
 
 
@@ -112,7 +112,7 @@ def doctor(
 def optimize(output: Output, gallery: str, dry_run: bool, adopted: bool, grace: float | None) -> None:
     """Merge fragments and indexes; remove what nothing needs.
 
-    Refused while somebody works on an upgrade or an index; safe beside apps that search and write. What tags pin is
+    Refused while a process works on an upgrade or an index; safe beside apps that search and write. What tags pin is
     kept. Galleries of our own merge small fragments by themselves; this does the rest at once.
     """
     opened = open_gallery(gallery, trust_code=False)
@@ -130,13 +130,8 @@ def _findings(result: Verification) -> Iterator[str | Table]:
         yield f"nothing wrong: {', '.join(result.checks)}"
 
 
-def _diagnoses(result: Examination) -> Iterator[str | Table]:
-    rows = [(d.level, d.topic, d.what, d.fix) for d in result.diagnoses]
-    yield table(("level", "topic", "what", "fix"), rows)
-
-
 def _optimized(result: Optimized) -> Iterator[str | Table]:
-    """What an optimisation did, or would do."""
+    """Result of an optimisation, or its plan."""
     names = ("fragments", "index parts", "table versions", "files", "MB")
     before, after = (
         (size.fragments, size.index_parts, size.versions, size.files, f"{size.bytes / 1e6:,.1f}")
@@ -253,7 +248,9 @@ def refresh(output: Output, gallery: str, version: str | None) -> None:
 @pass_output
 def drop(output: Output, gallery: str, version: str | None, adopted: bool) -> None:
     """Drop the index of VERSION; searches compare every vector then."""
-    output.show(open_gallery(gallery, trust_code=False).maintenance.index(version).drop(adopted=adopted), _dropped)
+    result = open_gallery(gallery, trust_code=False).maintenance.index(version).drop(adopted=adopted)
+    said = f"dropped: {', '.join(result.dropped)}" if result.dropped else f"{result.version} has no index"
+    output.show(result, lambda _: [said])
 
 
 for command in (create, status, refresh, drop):
@@ -266,7 +263,7 @@ def _statuses(result: Sequence[IndexStatus]) -> Iterator[str | Table]:
     rows = [
         (
             *(found.version, found.kind or "none", found.cells, found.deltas, f"{found.bytes / 1e6:,.1f}"),
-            *(found.indexed_rows, found.unindexed_rows, _share(found.compared), _figure(found.recall)),
+            *(found.indexed_rows, found.unindexed_rows, _form(found.compared, ".1%"), _form(found.recall, ".3f")),
             found.recall_at.partition(".")[0],
         )
         for found in result
@@ -278,21 +275,12 @@ def _statuses(result: Sequence[IndexStatus]) -> Iterator[str | Table]:
 
 
 def _refreshed(result: RefreshedIndex) -> Iterator[str | Table]:
-    """What a refresh did."""
+    """Result of a refresh."""
     yield f"{result.added} vectors came into the index of {result.status.version}"
     if result.retrained:
         yield f"it was trained again: {result.retrained}"
     yield from _statuses([result.status])
 
 
-def _dropped(result: DroppedIndex) -> Iterator[str | Table]:
-    """What a drop did."""
-    yield f"dropped: {', '.join(result.dropped)}" if result.dropped else f"{result.version} has no index"
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.1%}"
-
-
-def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+def _form(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)

@@ -1,4 +1,4 @@
-"""What all verbs share: `--json` and `--log`, examples in the help, options made of dataclasses, opening a gallery."""
+"""Parts of all verbs: `--json` and `--log`, examples in the help, options made of dataclasses, opening a gallery."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ import click
 from compatstore.cli.logs import log_option
 from compatstore.cli.output import Output
 from compatstore.cli.settings import Options, named_settings
-from compatstore.errors import AlreadyExists
-from compatstore.paths import exists
 
 if TYPE_CHECKING:
     from compatstore.encoders import Encoder
@@ -68,7 +66,7 @@ class Verb(click.Command):
             raise click.UsageError(f"No such option: {error.option_name}. It is {meant}.", ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, in groups where there are some; what no group names stands in the last."""
+        """Write the options, in groups if there are some; what no group names stands in the last."""
         options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
         named = {name for names in self.groups.values() for name in names}
         groups = list((self.groups or {"Options": ()}).items())
@@ -258,21 +256,14 @@ def open_gallery(gallery: str, *, trust_code: bool, target: str | None = None) -
     """
     from compatstore.gallery import Gallery
 
+    return Gallery.open(gallery, encoders=named_encoders(trust_code, target), trust_code=trust_code)
+
+
+def named_encoders(trust_code: bool, target: str | None) -> dict[str, Encoder] | None:
+    """The encoders that the command line names, by their versions; arguments as of `open_gallery`."""
     if trust_code:
         _import_from_here()
     context = click.get_current_context(silent=True)
     named = {} if context is None else context.meta.get(_ENCODERS, {})
     wanted = {name or target: spec for name, spec in named.items()}
-    every = {name: build_encoder(spec) for name, spec in wanted.items() if name is not None}
-    return Gallery.open(gallery, encoders=every or None, trust_code=trust_code)
-
-
-def require_free(out: str, overwrite: bool) -> None:
-    """Refuse before hours of training what would be refused after them.
-
-    Raises:
-        AlreadyExists: Something is there, and is not to be replaced.
-    """
-    if exists(out) and not overwrite:
-        fix = "Choose another name, or pass --overwrite."
-        raise AlreadyExists(f"write {out}", expected="nothing there", found="something", fix=fix)
+    return {name: build_encoder(spec) for name, spec in wanted.items() if name is not None} or None

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from compatstore.cli.exit_codes import STOPPED, exit_code
-from compatstore.cli.output import Output, console, fitted, is_terminal, pass_output
+from compatstore.cli.output import Output, console, fitted, is_terminal, pass_output, plain, rows_view
 from compatstore.cli.switching import is_pattern, open_shards
 from compatstore.cli.verb import gallery_argument, open_gallery, verb
 from compatstore.errors import InvalidInput, UpgradeError
@@ -32,23 +33,11 @@ _CODES = {
 }
 
 
-def activities(found: Status | ShardsStatus) -> list[str]:
-    """What goes on in each upgrade, or in each shard: running, waiting, paused, failed, ..."""
-    if hasattr(found, "shards"):
-        return [shard.doing for shard in found.shards]
-    return [run.activity.doing for run in found.upgrades]
-
-
-def code_of(doing: Sequence[str]) -> int:
-    """The exit code that says why no upgrade runs: that of the first that did not end well, or 0."""
-    return next((_CODES[one] for one in doing if one in _CODES), 0)
-
-
 @contextmanager
 def following(output: Output) -> Iterator[Callable[[Status | ShardsStatus], None]]:
     """Give a function that shows a look: in place on a terminal, else one below the other, or a line of JSON each."""
     if output.as_json:
-        yield output.show_line
+        yield lambda status: click.echo(json.dumps(plain(status)))
     elif is_terminal(sys.stdout):
         from rich.console import Group
         from rich.live import Live
@@ -79,8 +68,8 @@ def following(output: Output) -> Iterator[Callable[[Status | ShardsStatus], None
     flag_value=2.0,
     type=click.FloatRange(min=0, min_open=True),
     metavar="[SECONDS]",
-    help="Look again and again, every 2 seconds by default, until nobody works on an upgrade any more. The exit code "
-    "says why: 0 all is ready or over, 7 one failed or was interrupted, 130 one is paused.",
+    help="Look again and again, every 2 seconds by default, until no process works on an upgrade. The exit code "
+    "gives the reason: 0 all is ready or over, 7 one failed or was interrupted, 130 one is paused.",
 )
 @pass_output
 @click.pass_context
@@ -97,9 +86,10 @@ def status(ctx: click.Context, output: Output, gallery: str, watch: float | None
         while True:
             found = opened.status()
             show(found)
-            doing = activities(found)
+            parts = found.shards if hasattr(found, "shards") else [run.activity for run in found.upgrades]
+            doing = [part.doing for part in parts]
             if "running" not in doing:
-                ctx.exit(code_of(doing))
+                ctx.exit(next((_CODES[activity] for activity in doing if activity in _CODES), 0))
             time.sleep(watch)
 
 
@@ -123,7 +113,7 @@ def history(output: Output, gallery: str) -> None:
 @pass_output
 def unbackfillable(output: Output, gallery: str, target: str) -> None:
     """List items that TARGET's encoder cannot embed, and why."""
-    output.show(open_gallery(gallery, trust_code=False).maintenance.unbackfillable(target), _unbackfillable)
+    output.show(open_gallery(gallery, trust_code=False).maintenance.unbackfillable(target), rows_view)
 
 
 def _history(result: Sequence[HistoryEntry]) -> Iterator[str | Table]:
@@ -132,11 +122,6 @@ def _history(result: Sequence[HistoryEntry]) -> Iterator[str | Table]:
         ("#", "at", "step", "version", "artifact", "rows", "seconds", "who", "note"),
         [(h.number, h.at, h.step, h.version, h.artifact[:12], h.rows, h.seconds, h.who, h.note) for h in result],
     )
-
-
-def _unbackfillable(result: Any) -> Iterator[str | Table]:
-    """Items that could not be embedded natively, an Arrow table."""
-    yield table(result.column_names, [row.values() for row in result.to_pylist()])
 
 
 @verb(
@@ -167,8 +152,16 @@ def metrics(output: Output, galleries: tuple[str, ...], listen: str | None) -> N
         text = exposition(*opened)
         output.show(_samples(opened) if output.as_json else text, lambda _: text.splitlines())
         return
-    host, port = _address(listen)
-    _serve(opened, host, port, output)
+    from compatstore.integrations.prometheus import listening
+
+    host, _, port = listen.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise InvalidInput("listen", expected="[HOST:]PORT with a port from 0 to 65535", found=repr(listen))
+    host = host or "localhost"
+    with listening(*opened, host=host, port=int(port)) as open_port:
+        output.note(f"metrics at http://{host}:{open_port}/metrics; Ctrl-C ends")
+        while True:
+            time.sleep(3600)
 
 
 def _samples(galleries: list[Gallery]) -> list[dict[str, object]]:
@@ -179,20 +172,3 @@ def _samples(galleries: list[Gallery]) -> list[dict[str, object]]:
         for family in GalleryCollector(*galleries).collect()
         for sample in family.samples
     ]
-
-
-def _serve(galleries: list[Gallery], host: str, port: int, output: Output) -> None:
-    from compatstore.integrations.prometheus import listening
-
-    with listening(*galleries, host=host, port=port) as taken:
-        output.note(f"metrics at http://{host}:{taken}/metrics; Ctrl-C ends")
-        while True:
-            time.sleep(3600)
-
-
-def _address(listen: str) -> tuple[str, int]:
-    """Host and port of an option's value."""
-    host, _, port = listen.rpartition(":")
-    if not port.isdecimal() or int(port) > 65535:
-        raise InvalidInput("listen", expected="[HOST:]PORT with a port from 0 to 65535", found=repr(listen))
-    return host or "localhost", int(port)

@@ -18,12 +18,8 @@ if TYPE_CHECKING:
     from compatstore.devices.export import export as export
     from compatstore.errors import CompatStoreError as CompatStoreError
     from compatstore.gallery import Gallery as Gallery
-    from compatstore.in_memory.nearest import (
-        ExactNeighbours as ExactNeighbours,
-    )
-    from compatstore.in_memory.nearest import (
-        nearest_neighbours as nearest_neighbours,
-    )
+    from compatstore.in_memory.nearest import ExactNeighbours as ExactNeighbours
+    from compatstore.in_memory.nearest import nearest_neighbours as nearest_neighbours
     from compatstore.notebook import ShowProgress as ShowProgress
     from compatstore.search.cache import Cache as Cache
     from compatstore.search.cache import Nearest as Nearest

@@ -1,4 +1,4 @@
-"""The boundary: what callers hand to the public API is held against the types that its signatures declare.
+"""Validation at the boundary: arguments of the public API against the types that its signatures declare.
 
 `checked` wraps a function or a class of verbs, `checked_fields` a dataclass of settings. A value of
 another type is refused there with one error, before any code of ours works with it; NumPy's scalars become Python's.
@@ -50,12 +50,16 @@ def _marked(*, inside: bool) -> Iterator[None]:
 
 
 def from_outside() -> AbstractContextManager[None]:
-    """Within it what is made is checked, also inside a public function: what a file or a table says may be anything."""
+    """Check what is made within, also inside a public function: a file or a table may hold anything."""
     return _marked(inside=False)
 
 
 class Unfit(Exception):  # noqa: N818  (a signal from a checker, never seen by users)
-    """A value is of another type; the message says what was expected."""
+    """A value is of another type; the message is the type that was expected."""
+
+
+class Malformed(Unfit, ValueError):  # noqa: N818  (a signal to the reader of a document)
+    """A document is not what it should be; its reader names the document and the fix."""
 
 
 def checked(public: Checked) -> Checked:
@@ -80,7 +84,7 @@ def bare(method: Checked) -> Checked:
 
 
 def takes_no_wrapper(member: Any) -> bool:
-    """Whether a member of a class of verbs is `bare`."""
+    """True if a member of a class of verbs is `bare`."""
     return hasattr(member, _BARE)
 
 
@@ -96,7 +100,7 @@ def fitted(method: Callable[..., Any], **values: Any) -> list[Any]:
 
 
 def _otherwise(made: type) -> str:
-    """What to call where a class cannot be made of what it was given: its public class methods."""
+    """The fix for a class that is made by its public class methods."""
     members = [each for base in made.__mro__ for each in vars(base).items()]
     made_by = [name for name, member in members if isinstance(member, classmethod) and name[0] != "_"]
     return f"Another way to make one: {' or '.join(f'{made.__name__}.{name}' for name in made_by)}." if made_by else ""
@@ -117,7 +121,7 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
             _require_known(options, function, signature)
         try:
             bound = signature.bind(*args, **options)
-        except TypeError:  # the call itself says what is missing
+        except TypeError:  # the call itself names what is missing
             return function(*args, **options)
         try:
             made = type(args[0]) if makes and args else None
@@ -166,7 +170,7 @@ def checked_fields(settings: Made) -> Made:
     return settings
 
 
-# What other libraries call an argument of ours.
+# Arguments of other libraries -> ours.
 _ELSEWHERE = {
     **dict.fromkeys(("top_k", "limit", "n_results", "n", "num_results"), "k"),
     **dict.fromkeys(("filter", "filters", "query_filter"), "where"),
@@ -185,22 +189,19 @@ def _require_known(options: Mapping[str, Any], function: Callable[..., Any], sig
     Raises:
         TypeError: There is one.
     """
-    for name in options:
-        if name not in signature.parameters:
-            raise TypeError(_unknown(function, name, signature))
-
-
-def _unknown(function: Callable[..., Any], name: str, signature: inspect.Signature) -> str:
-    names = [known for known in signature.parameters if known != "self"]
-    elsewhere = _ELSEWHERE.get(name)
-    hint = f"Did you mean {elsewhere!r}? " if elsewhere in names else meant(name, names)
-    called = function.__qualname__.removesuffix(".__init__")
-    return f"{called}() got an unexpected keyword argument {name!r}. {hint}It takes {', '.join(names) or 'none'}."
+    unknown = next((name for name in options if name not in signature.parameters), None)
+    if unknown is not None:
+        names = [known for known in signature.parameters if known != "self"]
+        call = function.__qualname__.removesuffix(".__init__")
+        elsewhere = _ELSEWHERE.get(unknown)
+        near = f"Did you mean {elsewhere!r}? " if elsewhere in names else meant(unknown, names)
+        hint = f"{near}It takes {', '.join(names) or 'none'}."
+        raise TypeError(f"{call}() got an unexpected keyword argument {unknown!r}. {hint}")
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What a field has to fulfil unless it is None, as a part of its type: `Annotated[int, Rule(">= 1", ...)]`.
+    """Condition on a field unless it is None, as a part of its type: `Annotated[int, Rule(">= 1", ...)]`.
 
     Args:
         text: What is expected, after the name of the field: ">= 1".
@@ -225,14 +226,14 @@ def require_fields(settings: Any, rules: Mapping[str, bool] | None = None) -> No
     if _inside.get():
         return
     kind, broken = type(settings), dict[str, str]()
-    for name, field in _fields(kind).items():  # type: ignore[arg-type]
+    for name, (checker, of_field) in _fields(kind).items():  # type: ignore[arg-type]
         value = getattr(settings, name)
-        fitted = _fit(value, field.fit, name, f"make {kind.__name__}")
+        fitted = _fit(value, checker, name, f"make {kind.__name__}")
         if isinstance(fitted, float) and fitted != fitted:
             raise InvalidInput(f"make {kind.__name__}", expected=f"{name} that is a number", found="nan")
         if fitted is not value:
             object.__setattr__(settings, name, fitted)
-        for rule in field.rules:
+        for rule in of_field:
             if fitted is not None and not rule.holds(fitted):
                 broken[name] = rule.text
     broken |= dict(rule.split(maxsplit=1) for rule, holds in (rules or {}).items() if not holds)
@@ -245,26 +246,33 @@ def require_fields(settings: Any, rules: Mapping[str, bool] | None = None) -> No
 
 
 def read_record(kind: type[Record], values: Any, name: str, made: Mapping[str, Any] | None = None) -> Record:
-    """Make a dataclass of a JSON object, and of the objects within it; see `documents.read_record`.
+    """Make a dataclass of a JSON object, and of the objects within it.
+
+    Args:
+        kind: A dataclass whose fields are text, numbers, truth values, `None`, `Literal`s, dataclasses, tuples and
+            mappings of these, or one of several of these.
+        values: The object.
+        name: Of the object, for messages.
+        made: Fields that are no JSON any more, by their names; of any type.
 
     Raises:
-        Unfit: A field is missing, unknown or of another type, or the dataclass refuses its values.
+        Malformed: A field is missing, unknown or of another type, or the dataclass refuses its values.
     """
     if not isinstance(values, dict):
-        raise Unfit(f"{name} is {shown(values)}, not an object")
+        raise Malformed(f"{name} is {shown(values)}, not an object")
     known, fitted = _fields(kind, of_json=True), dict(made or {})  # type: ignore[arg-type]
     for key in values.keys() - fitted.keys():
         if key not in known:
-            raise Unfit(f"{name} has the unknown field {shown(key)}")
+            raise Malformed(f"{name} has the unknown field {shown(key)}")
         try:
-            fitted[key] = known[key].fit(values[key])
+            fitted[key] = known[key][0](values[key])
         except Unfit as unfit:
-            raise Unfit(f"{name}.{key} is {shown(values[key])}, not {unfit}") from None
+            raise Malformed(f"{name}.{key} is {shown(values[key])}, not {unfit}") from None
     try:
         with from_outside():
             return kind(**fitted)
-    except (TypeError, ValueError) as error:  # a field is missing, or the dataclass says what else is wrong
-        raise Unfit(f"{name}: {error}") from error
+    except (TypeError, ValueError) as error:  # a field is missing, or the dataclass refuses a value
+        raise Malformed(f"{name}: {error}") from error
 
 
 @contextmanager
@@ -356,20 +364,14 @@ def _checkers(function: Callable[..., Any]) -> dict[str, Checker]:
     return found
 
 
-@dataclass(frozen=True)
-class _Field:
-    fit: Checker
-    rules: tuple[Rule, ...]
-
-
 @cache
-def _fields(kind: type, *, of_json: bool = False) -> dict[str, _Field]:
-    """What checks each field of a dataclass, and the rules in its type."""
+def _fields(kind: type, *, of_json: bool = False) -> dict[str, tuple[Checker, tuple[Rule, ...]]]:
+    """The checker of each field of a dataclass, and the rules in its type."""
     homes = {name: base for base in reversed(kind.__mro__) for name in vars(base).get("__annotations__", {})}
     found = {}
     for field in dataclasses.fields(kind):
         hint = _resolved(field.type, vars(inspect.getmodule(homes[field.name])))
-        found[field.name] = _Field(_checker(hint, of_json=of_json) or _any, tuple(_rules(hint)))
+        found[field.name] = _checker(hint, of_json=of_json) or _any, tuple(_rules(hint))
     return found
 
 
@@ -393,21 +395,19 @@ def _resolved(annotation: Any, scope: Mapping[str, Any]) -> Any:
 
 
 def _checker(hint: Any, *, of_json: bool = False) -> Checker | None:
-    """What checks values of a type; None for types that are open, or that whoever reads the value checks.
+    """The checker of a type's values; None for types that are open, or that the reader of the value checks.
 
     Args:
         hint: The type.
         of_json: Make a dataclass of the mapping that stands for it in JSON.
     """
-    if hint is None or hint is types.NoneType:
-        return _none
-    if hint in _PLAIN:
-        return _PLAIN[hint]
+    if hint is None or hint in _PLAIN:
+        return _PLAIN[hint or types.NoneType]
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
         return _choice_of(arguments)
     if origin is Callable:
-        return _callable
+        return _where("a function", callable)
     if origin is Sequence and arguments[0] is Any:
         return _sequence
     parts = [_checker(argument, of_json=of_json) for argument in arguments if argument is not Ellipsis]
@@ -431,10 +431,15 @@ def _checker(hint: Any, *, of_json: bool = False) -> Checker | None:
 
 def _choice_of(choices: Sequence[Any]) -> Checker:
     kinds = tuple({type(choice) for choice in choices})
+    return _where(" or ".join(map(repr, choices)), lambda value: isinstance(value, kinds) and value in choices)
+
+
+def _where(expected: str, holds: Callable[[Any], bool]) -> Checker:
+    """The checker of values that fulfil a condition."""
 
     def check(value: Any) -> Any:
-        if not isinstance(value, kinds) or value not in choices:
-            raise Unfit(" or ".join(map(repr, choices)))
+        if not holds(value):
+            raise Unfit(expected)
         return value
 
     return check
@@ -442,11 +447,6 @@ def _choice_of(choices: Sequence[Any]) -> Checker:
 
 def _any(value: Any) -> Any:
     return value
-
-
-def _none(value: Any) -> None:
-    if value is not None:
-        raise Unfit("None")
 
 
 def _text(value: Any) -> str:
@@ -483,14 +483,8 @@ def _truth(value: Any) -> bool:
     return bool(value)
 
 
-def _callable(value: Any) -> Any:
-    if not callable(value):
-        raise Unfit("a function")
-    return value
-
-
 def _any_of(checkers: Sequence[Checker | None], hints: Sequence[Any]) -> Checker | None:
-    """What a union takes; paths, where it takes them, hold no NUL."""
+    """The checker of a union; its paths hold no NUL."""
     closed = [checker for checker in dict.fromkeys(checkers) if checker is not None]
     arrays = any(str(getattr(get_origin(hint) or hint, "__module__", "")).startswith("numpy") for hint in hints)
     if arrays or None in checkers:
@@ -539,7 +533,7 @@ def _sequence(value: Any) -> Any:
         raise Unfit("a list, tuple or array")
     if hasattr(kind, "ndim") and not value.ndim:  # an array of whatever library
         raise Unfit("a list, tuple or array of one dimension or more")
-    if isinstance(value, range) and len(value) > MOST_ITEMS:  # whoever counts its items would fill the memory
+    if isinstance(value, range) and len(value) > MOST_ITEMS:  # a list of its items would fill the memory
         raise Unfit(f"a range of {MOST_ITEMS} items at most")
     return value
 
@@ -573,19 +567,18 @@ def _mapping_of(keys: Checker | None, values: Checker | None) -> Checker:
 
 
 def _instance_of(kind: type) -> Checker:
-    article = "an" if kind.__name__[0] in "AEIOU" else "a"
-    protocol = getattr(kind, "_is_protocol", False)
-    parts = {**vars(kind), **vars(kind).get("__annotations__", {})} if protocol else {}
+    expected = f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
+    if not getattr(kind, "_is_protocol", False):
+        return _where(expected, lambda value: isinstance(value, kind) and not isinstance(value, type))
+    parts = {**vars(kind), **vars(kind).get("__annotations__", {})}
     needed = [name for name in parts if not name.startswith("_")]
-
-    def check(value: Any) -> Any:
-        if isinstance(value, type) or not (
-            all(hasattr(value, name) for name in needed) if protocol else isinstance(value, kind)
-        ):
-            raise Unfit(f"{article} {kind.__name__}")
-        return value
-
-    return check
+    return _where(expected, lambda value: not isinstance(value, type) and all(hasattr(value, name) for name in needed))
 
 
-_PLAIN: dict[Any, Checker] = {str: _text, int: _whole, float: _number, bool: _truth}
+_PLAIN: dict[Any, Checker] = {
+    str: _text,
+    int: _whole,
+    float: _number,
+    bool: _truth,
+    types.NoneType: _where("None", lambda value: value is None),
+}

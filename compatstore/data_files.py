@@ -50,7 +50,7 @@ def readable(
         raise refused(asked, file, error) from error
     except UnicodeDecodeError as error:
         raise damaged(asked, expected="text in UTF-8", found=f"byte {error.start} is none") from error
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, csv.Error) as error:
+    except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, csv.Error) as error:
         raise damaged(asked, expected="a readable file", found=str(error)) from error
 
 
@@ -94,12 +94,12 @@ def read_columns(file: Path, asked: str, wanted: Container[str] | None = None) -
 
         table = feather.read_table(file, memory_map=False)
         names = table.column_names
-    read = [name for name in table.column_names if wanted is None or name in wanted]
-    return {name: _values(table[name].combine_chunks(), name, asked) for name in read}, names
-
-
-def _values(column: ArrowArray, name: str, asked: str) -> npt.NDArray[np.generic] | list[Any]:
-    return matrix_of(column, name, asked) if is_list(column.type) else list(column.to_pylist())
+    read = {name: table[name].combine_chunks() for name in names if wanted is None or name in wanted}
+    columns = {
+        name: matrix_of(column, name, asked) if is_list(column.type) else column.to_pylist()
+        for name, column in read.items()
+    }
+    return columns, names
 
 
 def matrix_of(column: ArrowArray, name: str, asked: str) -> npt.NDArray[np.generic]:

@@ -1,4 +1,4 @@
-"""JSON that anybody may have written, read as the records that it must hold, in bounded memory.
+"""JSON from untrusted files and tables, read as the records that it must hold, in bounded memory.
 
 A manifest, a registry, a lease or the description of an encoder comes from a file or a table that may be damaged or
 made to do harm. So a document is limited in size and depth, and every field is held against the type that its
@@ -7,28 +7,17 @@ dataclass declares, before anything is made of it.
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import re
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
-from compatstore import boundary
-from compatstore.boundary import Unfit, shown
+from compatstore.boundary import Malformed as Malformed
+from compatstore.boundary import Record as Record
+from compatstore.boundary import read_record as read_record
+from compatstore.boundary import shown
 
 LARGEST = 8 << 20  # bytes; parsed, a document takes some thirty times as much
 DEEPEST = 32
 WIDEST = 1 << 20  # values of a vector or of a layer
-
-_ODD = re.compile(r"\\u[dD]|\d{19}")  # what half a surrogate pair and a whole number beyond 64 bits begin with
-_TEXTS, _BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"'), re.compile(r"[\[\]{}]")
-
-
-Record = TypeVar("Record")
-
-
-class Malformed(ValueError):  # noqa: N818  (a signal to the reader of a document, who names what is damaged)
-    """A document is not what it should be; whoever reads it says what was read, and what to do."""
 
 
 def parse(content: bytes | str, largest: int = LARGEST) -> Any:
@@ -44,54 +33,15 @@ def parse(content: bytes | str, largest: int = LARGEST) -> Any:
     if len(content) > largest:
         raise Malformed(f"{len(content)} bytes, more than {largest}")
     try:
-        text = content if isinstance(content, str) else content.decode()
-        values = json.loads(text)
+        values = json.loads(content if isinstance(content, str) else content.decode())
     except (ValueError, RecursionError) as error:
         raise Malformed(f"no JSON: {error}") from error
-    if _ODD.search(text) or not text.isascii() or _depth(text) > DEEPEST:
-        _require_plain(values, "it", DEEPEST)
+    _require_plain(values, "it", DEEPEST)
     return values
 
 
-def _depth(text: str) -> int:
-    """Levels of JSON, at least: brackets in texts do not count."""
-    depth = deepest = 0
-    for bracket in _BRACKETS.findall(_TEXTS.sub("", text)):
-        depth += 1 if bracket in "[{" else -1
-        deepest = max(deepest, depth)
-    return deepest + 1
-
-
-def read_record(kind: type[Record], values: Any, name: str, made: Mapping[str, Any] | None = None) -> Record:
-    """Make a dataclass of a JSON object, and of the objects within it.
-
-    Args:
-        kind: A dataclass whose fields are text, numbers, truth values, `None`, `Literal`s, dataclasses, tuples and
-            mappings of these, or one of several of these.
-        values: The object.
-        name: What to call it in messages.
-        made: Fields that are no JSON any more, by their names; of any type.
-
-    Raises:
-        Malformed: A field is missing, unknown or of another type, or the dataclass refuses its values.
-    """
-    try:
-        return boundary.read_record(kind, values, name, made)
-    except Unfit as unfit:
-        raise Malformed(f"{unfit}") from unfit
-
-
-def to_document(value: Any) -> Any:
-    """A dataclass as `read_record` reads it back: dictionaries, lists and plain values."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_document(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {key: to_document(item) for key, item in value.items()}
-    return [to_document(item) for item in value] if isinstance(value, list | tuple) else value
-
-
 def _require_plain(value: Any, name: str, levels: int) -> None:
-    """Refuse what no record of ours holds: half a surrogate pair, whole numbers beyond 64 bits, levels without end."""
+    """Refuse half a surrogate pair, whole numbers beyond 64 bits, and more levels than `levels`."""
     if not levels:
         raise Malformed(f"{name} is deeper than {DEEPEST} levels")
     if isinstance(value, dict):

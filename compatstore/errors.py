@@ -35,7 +35,7 @@ from compatstore.former import no_attribute
 
 
 class CompatStoreWarning(UserWarning):
-    """What was asked for is done, and is a bad choice; the message says why and what to choose."""
+    """The operation is done, and its settings are a bad choice; the message gives the reason and a better choice."""
 
 
 class CompatStoreError(Exception):
@@ -135,7 +135,7 @@ class NotFound(CompatStoreError, LookupError):
 
 
 class AlreadyExists(CompatStoreError, ValueError):
-    """What would be made is already there."""
+    """The object to be made exists already."""
 
 
 class Incompatible(CompatStoreError, ValueError):
@@ -177,7 +177,7 @@ class UpgradeError(CompatStoreError, RuntimeError):
 
 
 class LeaseHeld(UpgradeError):
-    """Somebody else works on that upgrade.
+    """Another worker holds the lease of that upgrade.
 
     Args:
         operation: What the caller wanted.
@@ -192,7 +192,7 @@ class LeaseHeld(UpgradeError):
         self.target, self.holder, self.verb, self.since, self.expires = target, holder, verb, since, expires
         super().__init__(
             operation,
-            expected="nobody else at work on it",
+            expected="no other process at work on it",
             found=f"{holder}, at {verb} since {since}, with a lease until {expires} that is renewed while they work",
             fix=f"It ends by itself; give {next_step.same()} again then."
             if " " in target
@@ -209,7 +209,7 @@ class LeaseHeld(UpgradeError):
 
 
 class LeaseLost(UpgradeError):
-    """Somebody else took the upgrade over, because this process did not renew its lease in time."""
+    """Another worker took the upgrade over, because this process did not renew its lease in time."""
 
 
 class EncoderFailed(UpgradeError):
@@ -235,7 +235,7 @@ class GateFailed(UpgradeError):
 
 
 class Interrupted(UpgradeError):
-    """A stop was asked for; the batch at hand is finished and the same command goes on from here."""
+    """A stop was requested; the current batch is finished and the same command goes on from here."""
 
 
 class MissingExtra(CompatStoreError, ImportError):

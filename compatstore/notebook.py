@@ -45,16 +45,11 @@ class ShowProgress(Shown):
         self._steps[progress.step] = progress
         if turns or time.monotonic() - self._drawn_at >= self._interval:
             self._drawn_at = time.monotonic()
-            self._draw = self._draw or self._place()
+            if self._draw is None:  # below the cell that runs, or line by line on stderr
+                display = _display()
+                handle = None if display is None else display(self, display_id=True)
+                self._draw = self._write if handle is None else lambda: handle.update(self)
             self._draw()
-
-    def _place(self) -> Callable[[], None]:
-        """Where to draw: below the cell that runs, or line by line on stderr."""
-        display = _display()
-        if display is None:
-            return self._write
-        handle = display(self, display_id=True)
-        return self._write if handle is None else lambda: handle.update(self)
 
     def _write(self) -> None:
         last = next(reversed(self._steps.values()))

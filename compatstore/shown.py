@@ -134,23 +134,25 @@ class Shown:
 
 def html_of(parts: Iterable[str | Table]) -> Html:
     """Lines and tables as HTML without a style of its own: a notebook has one."""
-    return element("div", *(_line(part) if isinstance(part, str) else _scrolled(part) for part in parts if part))
+    drawn = (
+        _line(part) if isinstance(part, str) else element("div", html_table(part), style=_SCROLLS)
+        for part in parts
+        if part
+    )
+    return element("div", *drawn)
 
 
 def html_table(table: Table) -> Html:
     """A table: headings have a scope, and what is short or a number stays on one line."""
-    right = [_is_numbers([row[place] for row in table.rows]) for place in range(len(table.headings))]
+    columns = [[row[place] for row in table.rows] for place in range(len(table.headings))]
+    right = [any(cells) and all(_NUMBER.fullmatch(said) for said in cells) for cells in columns]
     heads = [_cell("th", name, right=own, scope="col") for name, own in zip(table.headings, right, strict=True)]
-    rows = [
-        element("tr", _cell("th", row[0], right=right[0], scope="row"), *map(_data, row[1:], right[1:]))
-        for row in table.rows
-    ]
+    rows = []
+    for row in table.rows:
+        data = [_cell("td", said, right=own) for said, own in zip(row[1:], right[1:], strict=True)]
+        rows.append(element("tr", _cell("th", row[0], right=right[0], scope="row"), *data))
     caption = element("caption", table.caption) if table.caption else None
     return element("table", caption, element("thead", element("tr", *heads)), element("tbody", *rows))
-
-
-def _data(said: str, right: bool) -> Html:
-    return _cell("td", said, right=right)
 
 
 def _cell(tag: str, said: str, *, right: bool, scope: str | None = None) -> Html:
@@ -160,15 +162,6 @@ def _cell(tag: str, said: str, *, right: bool, scope: str | None = None) -> Html
     return element(tag, said, scope=scope, style=f"text-align:{'right' if right else 'left'};{narrow}")
 
 
-def _is_numbers(cells: Sequence[str]) -> bool:
-    """Whether all cells of a column hold numbers, with intervals or without, or nothing."""
-    return any(cells) and all(_NUMBER.fullmatch(said) for said in cells)
-
-
 def _line(line: str) -> Html:
     margin = len(line) - len(line.lstrip())
     return element("p", line.strip(), style=f"margin:0.3em 0 0.3em {margin / 2:g}em")
-
-
-def _scrolled(table: Table) -> Html:
-    return element("div", html_table(table), style=_SCROLLS)

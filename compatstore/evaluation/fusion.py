@@ -15,14 +15,14 @@ distance to every item counts nowhere.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Sized
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.boundary import checked_fields
-from compatstore.documents import read_record, to_document
+from compatstore.documents import read_record
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.bootstrap import Estimate
 from compatstore.evaluation.distances import Distances, shrunk_distances
@@ -270,8 +270,7 @@ class Fusion(Shown):
 
     def as_json(self) -> dict[str, object]:
         """Plain values for JSON."""
-        document: dict[str, object] = to_document(self)
-        return document
+        return asdict(self)
 
     @classmethod
     def from_json(cls, values: object) -> Fusion:

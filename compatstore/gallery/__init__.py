@@ -1,8 +1,8 @@
 """The gallery: what users hold.
 
 `Gallery` is one class. Its verbs stand in the file of their theme: `core.py`, `items.py`, `searching.py`,
-`versions.py`, `upgrades.py`, `measuring.py`; those of its namespaces in `versions.py` and here. Each says what happens
-and delegates.
+`versions.py`, `upgrades.py`, `measuring.py`; those of its namespaces in `versions.py` and here. Each is documented
+there and delegates.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class Maintenance:
         unregister(self._catalog, version)
 
     def cache_size(self, version: str | None = None) -> CacheSize:
-        """What `Gallery.cache` with the same arguments would take in memory; read-only, no vector is read.
+        """Memory that `Gallery.cache` with the same arguments would take; read-only, no vector is read.
 
         Raises:
             NotFound: There is no such version, or nothing to search with its queries.

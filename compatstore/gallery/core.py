@@ -17,6 +17,7 @@ from compatstore.storage.failures import answering, answers
 from compatstore.storage.location import locate
 from compatstore.storage.recall import measure_index
 from compatstore.storage.registry import Registry
+from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 from compatstore.upgrade.progress import Progress
 from compatstore.upkeep.optimize import tend
@@ -61,9 +62,8 @@ class GalleryCore:
         tend(self._catalog, count=True)
         return result
 
-    def _registry_with(self, version: str | None, snapshot: Any = None) -> Registry:
+    def _registry_with(self, version: str | None, snapshot: Snapshot) -> Registry:
         """The registry of a table that has the columns of the items and of a version, the active one by default."""
-        snapshot = snapshot or self._catalog.store.snapshot()
         registry = self._catalog.recorded(snapshot)
         self._catalog.require(snapshot, version or registry.active)
         return registry

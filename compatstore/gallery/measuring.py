@@ -1,4 +1,4 @@
-"""What an upgrade gains: measured on a sample, chosen by it, and reported."""
+"""Gains of an upgrade: measured on a sample, chosen by it, and reported."""
 
 from __future__ import annotations
 
@@ -121,24 +121,21 @@ class MeasuringVerbs(SearchVerbs):
             >>> sampled.search({"v1": [0.0, 1.0], "v2": [1.0, 0.0]}, k=3).num_rows
             3
         """
+        settings = SampleSettings(
+            sample=sample if sample is not None else 2000 if weight is None else 1000,
+            labels=labels,
+            criterion=criterion,
+            shares=tuple(shares),
+            seed=backfill.seed or 0,
+        )
         if weight is not None:
-            chosen_on = SampleSettings(
-                sample=1000 if sample is None else sample, labels=labels, criterion=criterion, seed=backfill.seed or 0
-            )
-            return choose_serving(self._catalog, target, chosen_on, None if weight == "best" else weight, progress)
+            return choose_serving(self._catalog, target, settings, None if weight == "best" else weight, progress)
         try:
             context = resolve_run(self._catalog, target, via=transform, backfill=Backfill(order=backfill.order))
         except NotFound as error:
             if error.kind != "artifact" or transform is not None or not self._catalog.can_embed(target):
                 raise
             context = resolve_run(self._catalog, target, backfill=Backfill(share=1.0))
-        settings = SampleSettings(
-            sample=2000 if sample is None else sample,
-            labels=labels,
-            criterion=criterion,
-            shares=tuple(shares),
-            seed=backfill.seed or 0,
-        )
         return try_upgrade(context, settings, progress).showing(settings.shares)
 
     def report(
@@ -152,7 +149,7 @@ class MeasuringVerbs(SearchVerbs):
         details: Details | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> UpgradeReport:
-        """All there is to say of an upgrade, with what was estimated beside what is measured; read-only.
+        """Report on an upgrade: history, estimates and measurements; read-only.
 
         The measurement is made on items that the estimate has not seen; those that are not native are embedded, and
         not kept.

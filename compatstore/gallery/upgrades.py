@@ -130,7 +130,7 @@ class UpgradeVerbs(VersionVerbs):
             MissingExtra: The engine is not installed.
             LeaseHeld: Another process works on this upgrade.
             LeaseLost: Another process took it over, because this one was suspended or cut off for long.
-            Interrupted: `should_stop` said so, or another process asked for a pause.
+            Interrupted: `should_stop` returned True, or another process requested a pause.
 
         Examples:
             >>> [(step.name, step.rows) for step in gallery.upgrade("v2", backfill=0.5, dry_run=True).steps]
@@ -167,12 +167,7 @@ class UpgradeVerbs(VersionVerbs):
             hold_lease(self._catalog, target, "upgrade", progress, should_stop) as work,
         ):
             controls = Controls(
-                work.progress,
-                work.should_stop,
-                settings=settings,
-                engine=engine,
-                learner=learn,
-                gates=asked,
+                work.progress, work.should_stop, settings=settings, engine=engine, learner=learn, gates=asked
             )
             if estimate is not None:
                 save_estimate(work.catalog, target, estimate)
@@ -208,7 +203,7 @@ class UpgradeVerbs(VersionVerbs):
             UpgradeError: The upgrade is not ready, or no fusion was chosen for it. Rows have no vector in the target,
                 and `force` is false.
             LeaseHeld: Another process works on it.
-            Interrupted: `should_stop` said so, or another process asked for a pause; nothing was switched.
+            Interrupted: `should_stop` returned True, or another process requested a pause; nothing was switched.
 
         Examples:
             >>> gallery.upgrade("v2").state
@@ -234,11 +229,11 @@ class UpgradeVerbs(VersionVerbs):
 
         Args:
             target: The upgrade's target.
-            wait: Seconds to give whoever works on it for finishing their batch.
+            wait: Seconds that a process at work on it has for finishing its batch.
 
         Raises:
             UpgradeError: There is none, it has cut over, or items have a vector in the target only.
-            LeaseHeld: Whoever works on it did not stop in time.
+            LeaseHeld: The process at work on it did not stop in time.
 
         Examples:
             >>> gallery.upgrade("v2").state
@@ -285,7 +280,7 @@ def _plan(
     precision: PrecisionRequest,
     progress: Callable[[Progress], None] | None,
 ) -> Plan:
-    """What an upgrade would do and cost; read-only."""
+    """Steps and cost of an upgrade; read-only."""
     if not asked.asked or context.run.teaches:  # nothing is known before there is something to learn from
         return make_plan(context, precision, progress)
     estimate = estimate_upgrade(context, asked, progress)

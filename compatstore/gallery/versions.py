@@ -123,7 +123,7 @@ class VersionVerbs(GalleryCore):
             registry = self._registry_with(of, snapshot)
             origin = registry.record(of or registry.active)
             registry.columns(origin.name)
-            record = derive_version(origin, version, dim=dim, metric=metric, normalised=normalised, dtype=dtype)
+            record = derive_version(origin, version, dim, metric, normalised, dtype)
             require_unit(snapshot, origin, record)
             self._register_derived(origin, record)
             return
@@ -169,7 +169,11 @@ class VersionVerbs(GalleryCore):
 
     def _register_derived(self, source: VersionRecord, record: VersionRecord) -> None:
         """Record a version and the artifact that derives it, in one commit."""
-        artifact = derivation_artifact(source, record)
+        spaces = Space.of(source.version()), Space.of(record.version())
+        method, before = described(*spaces), VectorForm.of(source).dtype
+        if record.dtype != before:
+            method += f", stored as {record.dtype} in place of {before}"
+        artifact = Artifact.create(DerivationKind.name, method=method, source=spaces[0], target=spaces[1])
         linked = self._catalog.add_artifact(artifact, source.name, record.name)
 
         def change(registry: Registry) -> Registry:
@@ -261,11 +265,10 @@ class Artifacts:
 def derive_version(
     source: VersionRecord,
     name: str,
-    *,
-    dim: int | None = None,
-    metric: Metric | None = None,
-    normalised: bool | None = None,
-    dtype: DType | None = None,
+    dim: int | None,
+    metric: Metric | None,
+    normalised: bool | None,
+    dtype: DType | None,
 ) -> VersionRecord:
     """Describe a version that is derived of another; what is None is as the source has it.
 
@@ -307,20 +310,11 @@ def derive_version(
     return replace(record, model=_model(source, record), base_model=base, derivation=steps)
 
 
-def derivation_artifact(source: VersionRecord, target: VersionRecord) -> Artifact:
-    """The artifact that derives the target's vectors of the source's."""
-    spaces = Space.of(source.version()), Space.of(target.version())
-    method, before = described(*spaces), VectorForm.of(source).dtype
-    if target.dtype != before:
-        method += f", stored as {target.dtype} in place of {before}"
-    return Artifact.create(DerivationKind.name, method=method, source=spaces[0], target=spaces[1])
-
-
 def source_of(registry: Registry, target: VersionRecord) -> VersionRecord | None:
     """The version in the table of which a new one can be derived, as both are of one model; the active one first.
 
     That is so where they differ in their type, their metric, or in whether unit length is promised. A version that
-    differs in nothing is not derived: whoever registers it wants the items embedded again.
+    differs in nothing is not derived: its items are to be embedded again.
     """
     for source in sorted(registry.live, key=lambda record: record.name != registry.active):
         one_model = source.model == target.model == _model(source, target) and source.dim == target.dim
@@ -367,7 +361,7 @@ def require_unit(snapshot: Snapshot, source: VersionRecord, target: VersionRecor
 
 
 def _space(record: VersionRecord) -> tuple[int, Metric, bool, DType]:
-    """What a derivation can change."""
+    """Parts of a version that a derivation can change."""
     return record.dim, record.metric, record.normalised, VectorForm.of(record).dtype
 
 
@@ -378,6 +372,6 @@ def _model(source: VersionRecord, target: VersionRecord) -> str:
 
 
 def _step(source: VersionRecord, target: VersionRecord) -> Derivation:
-    """How the target's vectors are derived of the source's as they are stored."""
+    """The derivation of the target's vectors from the source's as they are stored."""
     between = derivation_between(Space.of(source.version()), Space.of(target.version()))
     return replace(between, read_as=VectorForm.of(source).dtype)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow as pa
 from compatstore import next_step
 from compatstore.arrays import ArrowType
 from compatstore.artifacts.kinds import kind_named
-from compatstore.documents import Malformed, parse, read_record, to_document
+from compatstore.documents import Malformed, parse, read_record
 from compatstore.errors import (
     CompatStoreError,
     CorruptArtifact,
@@ -225,7 +225,7 @@ class Registry:
 
     def dumps(self) -> str:
         """JSON text."""
-        return json.dumps(to_document(self), separators=(",", ":"))
+        return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
     def loads(cls, text: str, where: str) -> Registry:

@@ -18,8 +18,9 @@ from compatstore.storage.ledger import Spent
 from compatstore.storage.records import CHOSEN, RunRecord
 from compatstore.storage.registry import unsearchable
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
-from compatstore.upgrade.backfilling.backfill import Backfiller, require_encoder
+from compatstore.upgrade.backfilling.backfill import Backfiller
 from compatstore.upgrade.backfilling.embeddable import Left, count_embeddable
+from compatstore.upgrade.backfilling.embedding import require_encoder
 from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, reads_sigma
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext

@@ -168,7 +168,7 @@ def test_a_word_goes_before_the_file_and_an_option_before_both(tmp_path):
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (("count=1", "wieght=2"), "Did you mean weight?"),
+        (("count=1", "wieght=2"), "Did you mean 'weight'?"),
         (("count=1", "thing=2"), "thing"),
         (("count=one",), "'one' is not a valid integer"),
         (("count=1", "form=oval"), "'round', 'square'"),
@@ -183,7 +183,7 @@ def test_a_setting_that_does_not_exist_or_fit_is_refused(words, found):
 
 
 def test_a_name_without_its_section_finds_it():
-    with pytest.raises(InvalidInput, match=r"Did you mean one\.weight"):
+    with pytest.raises(InvalidInput, match=r"Did you mean 'one\.weight'"):
         read("weight=2", kinds={"one": Settings})
 
 

@@ -1,13 +1,13 @@
 """Merging of two parts of a gallery: the calibration of distances, and both parts as one ranking."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatstore.documents import read_record, to_document
+from compatstore.documents import read_record
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import Calibration, DecisionSettings, Estimate, EvaluationSample, Merge, merging
 from compatstore.evaluation.distances import measure
@@ -121,7 +121,7 @@ def test_a_merge_is_by_distance_without_a_calibration_and_survives_the_registry(
         for calibration in (None, Calibration(distances=(0.0, 1.0), mapped=(2.0, 6.0)))
     ]
     assert [merge.how for merge in merges] == ["distance", "calibrated"]
-    assert [read_record(Merge, to_document(merge), "merge") for merge in merges] == merges
+    assert [read_record(Merge, asdict(merge), "merge") for merge in merges] == merges
     assert not merges[0].worth
     assert replace(merges[0], gain=Estimate(value=0.01, low=0.001, high=0.02)).worth
     assert str(merges[0]) == (

@@ -134,5 +134,5 @@ def test_a_report_asks_items_that_the_estimate_has_not_drawn(tmp_path):
 
 def test_labels_that_are_neither_text_nor_whole_numbers_are_refused(tmp_path):
     gallery = trained_gallery(tmp_path, 100, labels=[float(label) for label in LABELS[:600]])
-    with pytest.raises(cs.errors.InvalidInput, match="text or whole numbers in the column digit"):
+    with pytest.raises(cs.errors.InvalidInput, match=r"labels, text or whole numbers .*found digit: "):
         gallery.evaluate("v2", labels="digit", sample=100)

@@ -264,7 +264,7 @@ def test_networks_through_a_head_are_judged_however_far_they_are_from_the_native
 
 def test_labels_that_are_not_there_are_refused_before_anything_is_embedded(world, tmp_path):
     gallery = world.gallery(tmp_path)
-    with pytest.raises(InvalidInput, match="labels in one of"):
+    with pytest.raises(InvalidInput, match="a column of labels, text or whole numbers"):
         gallery.upgrade("v2", backfill=0.25, gates=cs.Gates(labels="no column"), learn=FIRST)
     assert world.model.asked == []
     assert gallery.status().upgrades == ()

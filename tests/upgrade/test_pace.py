@@ -32,7 +32,7 @@ def embed(pace, clock, rows, seconds):
 @given(st.floats(0.5, 500), st.lists(st.tuples(st.integers(0, 200), st.floats(0, 5)), min_size=2, max_size=40))
 def test_no_span_of_time_sees_more_than_the_rate_and_one_batch(rate, batches):
     clock = Clock()
-    pace = Pace(throttle=rate, clock=clock)
+    pace = Pace(RunSettings(throttle=rate), clock)
     begun = [(embed(pace, clock, rows, seconds), rows) for rows, seconds in batches]
     for first, (start, _) in enumerate(begun):
         rows = 0
@@ -43,7 +43,7 @@ def test_no_span_of_time_sees_more_than_the_rate_and_one_batch(rate, batches):
 
 def test_an_encoder_slower_than_the_rate_never_waits():
     clock = Clock()
-    pace = Pace(throttle=10.0, clock=clock)
+    pace = Pace(RunSettings(throttle=10.0), clock)
     for _ in range(5):
         embed(pace, clock, 10, 2.0)
         assert pace.delay() == 0
@@ -51,7 +51,7 @@ def test_an_encoder_slower_than_the_rate_never_waits():
 
 def test_time_that_was_not_used_is_not_saved_up():
     clock = Clock()
-    pace = Pace(throttle=10.0, clock=clock)
+    pace = Pace(RunSettings(throttle=10.0), clock)
     clock.now += 1000
     embed(pace, clock, 50, 1.0)
     assert pace.delay() == pytest.approx(4.0)
@@ -59,7 +59,7 @@ def test_time_that_was_not_used_is_not_saved_up():
 
 def test_slow_searches_halve_the_share_of_time_and_fast_ones_give_it_back():
     clock, latency = Clock(), [50.0]
-    pace = Pace(latency=lambda: latency[0], bound=20.0, clock=clock)
+    pace = Pace(RunSettings(latency=lambda: latency[0], latency_bound=20.0), clock)
     delays = []
     for _ in range(3):
         embed(pace, clock, 10, 1.0)
@@ -80,7 +80,7 @@ def test_slow_searches_halve_the_share_of_time_and_fast_ones_give_it_back():
 
 def test_an_unknown_latency_leaves_the_pace_as_it_is():
     clock, latency = Clock(), [50.0]
-    pace = Pace(latency=lambda: latency[0], bound=20.0, clock=clock)
+    pace = Pace(RunSettings(latency=lambda: latency[0], latency_bound=20.0), clock)
     embed(pace, clock, 10, 1.0)
     latency[0] = None
     embed(pace, clock, 10, 1.0)

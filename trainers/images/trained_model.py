@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from compatstore.artifacts import Artifact, directory
 from compatstore.artifacts.directory import write_folder
 from compatstore.artifacts.manifest import Space
 from compatstore.boundary import checked
-from compatstore.documents import Malformed, parse, read_record, to_document
+from compatstore.documents import Malformed, parse, read_record
 from compatstore.encoders.network import NetworkEncoder
 from compatstore.errors import CorruptArtifact, NotFound
 from compatstore.paths import is_file, refused
@@ -134,7 +134,7 @@ class TrainedModel:
         np.save(folder / HEAD, self.head, allow_pickle=False)
         files = {name: _digest(folder / name) for name in (ENCODER, HEAD)}
         description = _Description(FORMAT, self.class_names, self.figures, files, self.head_loss)
-        (folder / DESCRIPTION).write_text(json.dumps(to_document(description), indent=2))
+        (folder / DESCRIPTION).write_text(json.dumps(asdict(description), indent=2))
         for name, artifact in self.artifacts().items():
             artifact.save(folder / f"{name}.compat")
 

@@ -1,9 +1,8 @@
 """The account of a backfill: what it has spent over all calls, and which items could not be embedded, and why.
 
-What searches have embedded is a short record of its own beside the table, changed by compare-and-swap: searches hold no
-lease, and the backfill's account belongs to whoever does. A search charges its items before they are embedded, so that
-no limit is exceeded by processes that search at the same time; a process that is killed in between has paid for what it
-did not embed.
+Searches have a short record of their own beside the table, changed by compare-and-swap: they hold no lease, and the
+backfill's account belongs to the holder of one. A search charges its items before they are embedded: processes that
+search at the same time exceed no limit. A process that is killed in between has paid for items that it did not embed.
 """
 
 from __future__ import annotations
@@ -49,32 +48,22 @@ class Account:
     Items that have nothing to embed are entered at once: they say nothing of the encoder.
 
     Args:
-        ledger: Where it is kept.
-        budget: What may be spent.
-        spent: What was, so far.
-        failed: Arrow table of id, input_hash, reason: items that could not be embedded.
-        proven: Says whether the target has native vectors already; asked where it matters.
+        context: The upgrade; failures of items that changed since, or are native or gone, are left out.
 
     Attributes:
-        spent: What was spent, this call's part included.
-        failed: Items that could not be embedded.
+        budget: The limits of the run.
+        spent: Budget spent so far, this call's part included.
+        failed: Arrow table of id, input_hash, reason: items that could not be embedded.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        budget: Budget,
-        spent: Spent,
-        failed: ArrowTable,
-        *,
-        proven: Callable[[], bool],
-    ) -> None:
-        self._proven, self._billed = proven, spent.tokens > 0
-        self._ledger, self.budget, self.spent, self.failed = ledger, budget, spent, failed
+    def __init__(self, context: UpgradeContext) -> None:
+        self._context, self._ledger, self.budget = context, context.ledger, Budget.of(context.run)
+        self.spent, self.failed = read_account(context)
+        self._billed = self.spent.tokens > 0
         self._tried: set[Id] = set()
-        self._listed: set[Id] = set(failed["id"].to_pylist())
-        self._doubtful = failed.schema.empty_table()
-        self._seconds_before, self._started = spent.seconds, time.monotonic()
+        self._listed: set[Id] = set(self.failed["id"].to_pylist())
+        self._doubtful = self.failed.schema.empty_table()
+        self._seconds_before, self._started = self.spent.seconds, time.monotonic()
         self._next_too_dear, self._knows_price = False, False
 
     @property
@@ -89,15 +78,15 @@ class Account:
 
     @property
     def money_left(self) -> float:
-        """What may still be spent; infinite without a limit of money."""
+        """Money that may still be spent; infinite without a limit."""
         return inf if self.budget.max_cost is None else max(self.budget.max_cost - self.spent.cost, 0.0)
 
     def affordable(self, rows: int, bill_of: Callable[[int], Bill]) -> int:
-        """How many of the next items the money that is left pays for; where that is not all, nothing follows them.
+        """Number of the next items that the money left pays for; if that is not all, nothing follows them.
 
         Args:
             rows: The next items.
-            bill_of: Says what the first rows of them will cost, by their number.
+            bill_of: Returns the cost of the first rows of them, by their number.
         """
         if (bill_of(rows).cost or 0.0) <= self.money_left:
             return rows
@@ -113,16 +102,16 @@ class Account:
 
     @property
     def knows_price(self) -> bool:
-        """Whether money is no limit, or this call was billed before: an encoder's estimate is good after an answer."""
+        """True if money is no limit, or this call was billed before: an encoder's estimate is good after an answer."""
         return self._knows_price or self.budget.max_cost is None
 
     @property
     def _price(self) -> float | None:
-        """What an item costs, as it was billed so far; None where the encoder does not say what it was billed."""
+        """Cost of an item, as billed so far; None if the encoder reports no bill."""
         return self.spent.cost / self.spent.rows if self._billed and self.spent.rows else None
 
     def promise(self, bill: Bill) -> None:
-        """Write down what the next call will cost, about, before it is made: whoever kills this process pays for it.
+        """Write down the estimated cost of the next call before it is made; a process that is killed then has paid.
 
         Raises:
             LeaseLost: The lease is lost; nothing was written.
@@ -184,7 +173,8 @@ class Account:
         Raises:
             EncoderFailed: Items failed, and none was ever embedded.
         """
-        if self._doubtful.num_rows and not self.spent.rows and not self._proven():
+        natives = self._context.target.native
+        if self._doubtful.num_rows and not self.spent.rows and not self._context.store.count(natives):
             raise self._embeds_nothing()
         self._clear_doubt()
         self.tick()
@@ -196,7 +186,7 @@ class Account:
         return pa.concat_tables([self.failed, self._doubtful])["id"].combine_chunks()
 
     def statement(self) -> tuple[Spent, ArrowTable]:
-        """What there is to save, as of now."""
+        """Contents to save, as of now."""
         return self.spent, self.failed
 
     def save(self, spent: Spent, failed: ArrowTable) -> None:
@@ -226,18 +216,8 @@ class Account:
         )
 
 
-def open_account(context: UpgradeContext) -> Account:
-    """The account of a run; failures of items that changed since, or are native or gone, are left out."""
-    spent, failed = read_account(context)
-
-    def proven() -> bool:
-        return context.store.count(context.target.native) > 0
-
-    return Account(context.ledger, Budget.of(context.run), spent, failed, proven=proven)
-
-
 def read_account(context: UpgradeContext) -> tuple[Spent, ArrowTable]:
-    """What a run has spent, and the items that it tried in vain: Arrow table of id, input_hash, reason; read-only.
+    """Budget spent by a run, and the items that it tried in vain: Arrow table of id, input_hash, reason; read-only.
 
     Items without a source are not among them: nothing is tried with them.
     """
@@ -333,10 +313,10 @@ ATTEMPTS = 20
 
 @dataclass(frozen=True)
 class SpentBySearches:
-    """What searches have used for one upgrade.
+    """Budget spent by searches for one upgrade.
 
     Attributes:
-        run: What tells the upgrade from an earlier one to the same target.
+        run: Identity of the upgrade, which an earlier one to the same target has not.
         rows: Items that were embedded.
         cost: Money, at the prices of the time.
     """
@@ -347,7 +327,7 @@ class SpentBySearches:
 
 
 def read_spent(location: Location, run: RunRecord) -> SpentBySearches:
-    """What searches have used for an upgrade so far; read-only.
+    """Budget spent by searches for an upgrade so far; read-only.
 
     Raises:
         StorageError: The record is damaged.
@@ -355,24 +335,23 @@ def read_spent(location: Location, run: RunRecord) -> SpentBySearches:
     return _spent_in(LeaseTable(location).read(), run)
 
 
-def charge(location: Location, run: RunRecord, rows: int, in_all: int, price: float | None = None) -> int:
+def charge(location: Location, run: RunRecord, rows: int, in_all: int, each: float = 0.0) -> int:
     """Charge items before they are embedded, or give back (`rows` < 0) those that could not be.
 
     Args:
         location: The gallery.
-        run: The upgrade, and its price of an item.
+        run: The upgrade.
         rows: Items to embed.
         in_all: The limit of all searches.
-        price: Money that an item costs, where that is known better than by the upgrade.
+        each: Money that an item costs.
 
     Returns:
-        How many of them the limit allows; they are charged.
+        The items that the limit allows; they are charged.
 
     Raises:
         StorageError: Others wrote beside the table each time; nothing was charged. The record cannot be read or
             written.
     """
-    each = price or run.price_per_item or 0.0
 
     def change(spent: SpentBySearches) -> tuple[int, SpentBySearches]:
         allowed = min(rows, max(in_all - spent.rows, 0))
@@ -381,14 +360,14 @@ def charge(location: Location, run: RunRecord, rows: int, in_all: int, price: fl
     return _change(location, run, change)
 
 
-def correct(location: Location, run: RunRecord, cost: float) -> None:
-    """Charge what an encoder was billed beyond what was charged before (`cost` < 0 gives back).
+def settle(location: Location, run: RunRecord, rows: int, cost: float) -> None:
+    """Charge items and money beyond those that `charge` charged; give them back where they are below 0.
 
     Raises:
         StorageError: Others wrote beside the table each time; nothing was charged. The record cannot be read or
             written.
     """
-    _change(location, run, lambda spent: (0, replace(spent, cost=spent.cost + cost)))
+    _change(location, run, lambda spent: (rows, replace(spent, rows=spent.rows + rows, cost=spent.cost + cost)))
 
 
 def _change(

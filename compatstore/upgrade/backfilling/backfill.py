@@ -15,16 +15,13 @@ from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from compatstore import next_step
 from compatstore.arrays import ArrowTable, Id
 from compatstore.encoders import Bill, Encoder, Metered, metered
-from compatstore.errors import EncoderFailed, UpgradeError
-from compatstore.storage.catalog import Catalog
+from compatstore.errors import EncoderFailed
 from compatstore.storage.ledger import Spent
-from compatstore.storage.vector_form import VectorForm
-from compatstore.upgrade.backfilling.account import Account, open_account
+from compatstore.upgrade.backfilling.account import Account
 from compatstore.upgrade.backfilling.embeddable import expected_bill, knows_its_price, read_batch, without_source
-from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch, Paid
+from compatstore.upgrade.backfilling.embedding import Embedded, ItemBatch, Paid, embedder_of, require_encoder
 from compatstore.upgrade.backfilling.natives import BATCH_ROWS, Natives
 from compatstore.upgrade.backfilling.policies import Choice, ChosenItems
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
@@ -54,10 +51,10 @@ def overlap(
 
     `take` and `begin` run in the caller's thread, `read` and `write` in one thread each. A batch is written before the
     one after the next is waited for. When anything raises, or the caller stops, what was worked on is written first;
-    when `begin` raises, as it does where a stop is asked for, also what is under way.
+    when `begin` raises, as it does once a stop is requested, also what is under way.
 
     Args:
-        take: Names the next batch, or None where there is none now; asked once more after the batch at hand.
+        take: Names the next batch, or None if there is none now; called once more after the current batch.
         read: Reads it.
         begin: Has what was read worked on; what it returns waits for the result, and may do the work itself.
         write: Writes what came out.
@@ -114,15 +111,13 @@ class Backfiller:
     def __init__(
         self,
         context: UpgradeContext,
-        settings: RunSettings | None = None,
+        settings: RunSettings,
         *,
-        upto: int | None = None,
-        engine: Engine | None = None,
+        upto: int | None,
+        engine: Engine,
     ) -> None:
-        self.context, self._upto = context, upto
-        self._engine = engine or Engine()
-        self.settings = settings or RunSettings()
-        self.account: Account = open_account(context)
+        self.context, self.settings, self._upto, self._engine = context, settings, upto, engine
+        self.account = Account(context)
         self.natives = Natives(context, self.settings.batch_rows or BATCH_ROWS)
 
     @property
@@ -132,7 +127,7 @@ class Backfiller:
         return allowed if self._upto is None or not items else min(allowed, self._upto / items)
 
     def choice(self) -> Choice:
-        """What is still to be embedded; read-only.
+        """Items still to be embedded; read-only.
 
         What was tried in vain is left out, unless the settings say otherwise, and so are items without a source.
         """
@@ -148,7 +143,7 @@ class Backfiller:
         return choice
 
     def allowed(self, items: int) -> int:
-        """How many of `items` the limits of items and money allow."""
+        """Number of `items` that the limits of items and money allow."""
         left = self.account.rows_left
         return items if left is None else min(items, left)
 
@@ -174,19 +169,16 @@ class Backfiller:
             Native vectors that came into the table, those of a call that was stopped before included.
 
         Raises:
-            Interrupted: A stop was asked for; finished batches stay.
+            Interrupted: A stop was requested; finished batches stay.
             UpgradeError: The target version has no encoder. A batch lost its worker again and again.
             EncoderFailed: The encoder hangs, or embeds nothing at all.
             InvalidInput: The encoder gave vectors that cannot be used; nothing of that batch is stored.
         """
-        catalog, target = self.context.catalog, self.context.run.target
-        encoder, side_encoder = require_encoder(catalog, target), catalog.side_encoder(target)
-        form = VectorForm.of(self.context.target_record)
-        embedder = Embedder(encoder, target, self.settings, monitor.rest, side_encoder=side_encoder, form=form)
-        paid = isinstance(encoder, Metered)
+        embedder = embedder_of(self.context, self.settings, monitor.rest)
+        paid = isinstance(embedder.encoder, Metered)
         engine = Engine() if paid else self._engine
         with engine.pool(embedder) as pool:
-            call = _Call(self, choice, encoder, pool, monitor)
+            call = _Call(self, choice, embedder.encoder, pool, monitor)
 
             def read(chosen: ChosenItems) -> ItemBatch:
                 snapshot = self.context.store.snapshot()  # items as they are by now
@@ -218,7 +210,7 @@ class _Call:
         self._account, self._natives = backfill.account, backfill.natives
         self._paid_for = isinstance(encoder, Metered)
         most = min(encoder.request_rows, MOST_ROWS) if isinstance(encoder, Metered) else MOST_ROWS
-        self._pace, self._size = Pace.of(backfill.settings), BatchSize.of(backfill.settings, most)
+        self._pace, self._size = Pace(backfill.settings), BatchSize(backfill.settings, most)
         self._encoder, self._pool, self._monitor = encoder, pool, monitor
         self._choice, self._again = choice, list[Id]()
         self._todo, self._position = choice.next_round(self._account.failing), 0
@@ -227,27 +219,31 @@ class _Call:
 
     def take(self) -> ChosenItems | None:
         """The next batch, or None where there is none now."""
-        self._account.tick()
         account = self._account
-        rows = self._size.within(account.budget.seconds_left(account.spent))
-        left = account.next_rows
-        rows = rows if left is None else min(rows, left - sum(self._promised))
-        rows = rows if account.knows_price or not knows_its_price(self._encoder) else min(rows, 1)
+        account.tick()
+        rows, left = self._size.within(account.budget.seconds_left(account.spent)), account.next_rows
+        if left is not None:
+            rows = min(rows, left - sum(self._promised))
+        if not account.knows_price and knows_its_price(self._encoder):
+            rows = min(rows, 1)
         if rows < 1 or account.ended_by:
             return None
-        named = self._todo.slice(self._position, rows)
-        self._position += len(named)
-        if not len(named):
+        chosen = self._next(rows)
+        if not len(chosen):
             again, self._again = self._again[:rows], self._again[rows:]
-            named = ChosenItems.of(pa.array(again, named.ids.type))
-        if not len(named) and not self._promised:  # else the batch at hand may fail yet; then this is asked once more
-            self._todo, self._position = self._choice.next_round(self._account.failing), 0
-            named = self._todo.slice(0, rows)
-            self._position = len(named)
-        if not len(named):
+            chosen = ChosenItems.of(pa.array(again, chosen.ids.type))
+        if not len(chosen) and not self._promised:  # else a batch under way may fail yet, and `take` is called again
+            self._todo, self._position = self._choice.next_round(account.failing), 0
+            chosen = self._next(rows)
+        if not len(chosen):
             return None
-        self._promised.append(len(named))
-        return named
+        self._promised.append(len(chosen))
+        return chosen
+
+    def _next(self, rows: int) -> ChosenItems:
+        chosen = self._todo.slice(self._position, rows)
+        self._position += len(chosen)
+        return chosen
 
     def embed(self, batch: ItemBatch) -> Callable[[], _Made]:
         """Send a batch through an encoder, at the pace that is held; returns what waits for it."""
@@ -309,22 +305,3 @@ class _Made(NamedTuple):
     embedded: Embedded
     spent: Spent
     failed: ArrowTable
-
-
-def require_encoder(catalog: Catalog, target: str) -> Encoder:
-    """The encoder of a version.
-
-    Raises:
-        UpgradeError: It has none here.
-    """
-    encoder = catalog.encoder(target)
-    if encoder is None:
-        opened = f"cs.Gallery.open(..., encoders={{{target!r}: ...}})"
-        given = next_step.either(shell=next_step.option("encoder", next_step.ENCODER), python=opened)
-        raise UpgradeError(
-            f"embed items in {target}",
-            expected=f"an encoder for {target}",
-            found="none: its vectors come from outside",
-            fix=f"Hand one over, a Precomputed one will do: {given}; or upgrade without a backfill.",
-        )
-    return encoder

@@ -5,7 +5,7 @@ A sample can be spread over all groups. The random order depends on nothing but 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -129,15 +129,9 @@ def spread(cells: npt.NDArray[np.int64], chances: Doubles, urgency: Doubles | No
     # The fraction of a cell comes from its smallest chance, stretched: below it nothing else is known.
     offset = np.repeat(_stretched(chances[by_chance[first]], counts), counts)
     scores = np.empty(len(cells))
-    scores[_by_urgency(cells, chances, urgency)] = 1.0 - (rank + offset) / np.repeat(counts, counts)
+    within = [] if urgency is None else [-np.where(np.isnan(urgency), np.inf, urgency)]
+    scores[np.lexsort((chances, *within, cells))] = 1.0 - (rank + offset) / np.repeat(counts, counts)
     return scores
-
-
-def _by_urgency(cells: npt.NDArray[np.int64], chances: Doubles, urgency: Doubles | None) -> Positions:
-    """Items by cell, and within a cell in the order in which they are taken."""
-    if urgency is None:
-        return np.lexsort((chances, cells))
-    return np.lexsort((chances, -np.where(np.isnan(urgency), np.inf, urgency), cells))
 
 
 def _stretched(smallest: Doubles, counts: Positions) -> Doubles:
@@ -146,24 +140,35 @@ def _stretched(smallest: Doubles, counts: Positions) -> Doubles:
     return np.minimum(uniform, np.nextafter(1.0, 0.0))
 
 
-def require_classes(asked: str, schema: ArrowSchema, column: str) -> None:
-    """Refuse a column that holds no classes.
+def require_column(
+    operation: str, schema: ArrowSchema, column: str, holds: Callable[[ArrowType], bool], values: str
+) -> None:
+    """Refuse a column of other values.
 
     Args:
-        asked: What the classes are for.
+        operation: What the values are for.
         schema: Of the table.
         column: Its name.
+        holds: Returns True for the types of such columns.
+        values: The values, for the message: "numbers".
 
     Raises:
-        InvalidInput: There is no such column, or it holds neither text nor whole numbers.
+        InvalidInput: There is no such column, or it holds other values.
     """
-    if column not in schema.names:
-        fit = [field.name for field in schema if _holds_classes(field.type) and "__" not in field.name]
-        expected = f"labels in one of {', '.join(fit)}" if fit else "a column of labels: text or whole numbers"
-        raise InvalidInput(asked, expected=expected, found=column, fix=meant(column, fit))
-    kind = schema.field(column).type
-    if not _holds_classes(kind):
-        raise InvalidInput(asked, expected=f"text or whole numbers in the column {column}", found=str(kind))
+    found = schema.field(column).type if column in schema.names else None
+    if found is None or not holds(found):
+        columns = [field.name for field in schema if holds(field.type) and "__" not in field.name]
+        raise InvalidInput(
+            operation,
+            expected=f"a column of {values} ({', '.join(columns) or 'there is none'})",
+            found=f"{column}: {found or 'no such column'}",
+            fix=meant(column, columns),
+        )
+
+
+def require_classes(operation: str, schema: ArrowSchema, column: str) -> None:
+    """Refuse a column that holds no classes; see `require_column`."""
+    require_column(operation, schema, column, _holds_classes, "labels, text or whole numbers")
 
 
 def _holds_classes(kind: ArrowType) -> bool:

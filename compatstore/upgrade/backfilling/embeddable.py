@@ -1,11 +1,11 @@
-"""How many items of a gallery can be embedded natively at all: those with a source, less those that were tried in vain.
+"""Items of a gallery that can be embedded natively: those with a source, less those that were tried in vain.
 
 Items without a source are counted in the table and not listed beside it: there may be very many of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from compatstore.encoders import Bill, Encoder, Metered
 from compatstore.storage.ids import ADDRESS, column, find, read_rows
 from compatstore.storage.ledger import Spent
 from compatstore.storage.snapshot import Snapshot
-from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
+from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch, embedder_of
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.requests.backfill import Budget
@@ -29,13 +29,13 @@ PROBE_BATCH, MOST_PROBED, PROBE_SECONDS = 16, 128, 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Embeddable:
-    """What of a gallery can be embedded natively.
+    """Number of a gallery's items that can be embedded natively.
 
     Args:
         items: Items of the gallery.
         native: Those that are native already.
         without_source: Those of the others that have nothing to be embedded from.
-        refused: Those that were tried in vain, or that the encoder says it does not know.
+        refused: Those that were tried in vain, or that are unknown to the encoder.
         probed: Items of a random sample of the rest that were embedded to see whether that can be done; 0 for none.
         readable: Those of the sample that could be embedded.
         seconds: Time that one of them took; None where none was embedded.
@@ -79,7 +79,7 @@ def count_embeddable(context: UpgradeContext, refused: int) -> Embeddable:
     """Count, without an encoder, what can be embedded; read-only.
 
     Args:
-        context: The upgrade; its `reads` says whether items need a source.
+        context: The upgrade; its `reads` decides if items need a source.
         refused: Items that were tried in vain.
     """
     columns, nothing = context.target_record.columns, sourceless(context)
@@ -94,7 +94,7 @@ def count_embeddable(context: UpgradeContext, refused: int) -> Embeddable:
 def ask_embeddable(context: UpgradeContext, refused: ArrowArray) -> tuple[Embeddable, ArrowArray]:
     """Count what can be embedded, with the encoder's help; read-only.
 
-    An encoder that says which ids it knows (`Precomputed`) is asked about all of them.
+    An encoder that has vectors of known ids alone (`Precomputed`) is checked for all of them.
 
     Args:
         context: The upgrade.
@@ -108,7 +108,12 @@ def ask_embeddable(context: UpgradeContext, refused: ArrowArray) -> tuple[Embedd
         return count_embeddable(context, len(refused)), refused.slice(0, 0)
     context = context.with_run(replace(context.run, reads=encoder.reads))
     counted = count_embeddable(context, len(refused))
-    ids = _untried(context, refused)
+    condition, source = f"({_not_native(context)})", context.registry.source_column
+    if encoder.reads == "source":
+        condition += f" AND {column(source)} IS NOT NULL" if source else " AND FALSE"
+    found = context.snapshot.to_table(columns=[context.registry.id_column], filter=condition)
+    ids = found.column(0).combine_chunks()
+    ids = ids.filter(pc.invert(pc.is_in(ids, value_set=refused.cast(ids.type))))
     knows = getattr(encoder, "knows", None)
     if knows is not None:
         known = pa.array(np.asarray(knows(ids.to_pylist()), bool))
@@ -122,19 +127,26 @@ def probe_embeddable(
 ) -> Embeddable:
     """Count what can be embedded as `ask_embeddable`, and embed a random sample to see; nothing is kept.
 
-    Nothing is embedded by an encoder that is paid for: it is asked what the sample would cost. `progress` is called
+    Nothing is embedded by an encoder that is paid for: it gives the cost of the sample. `progress` is called
     after each batch.
     """
     counted, ids = ask_embeddable(context, refused)
     encoder = context.catalog.encoder(context.run.target)
-    if encoder is not None and isinstance(encoder, Metered):
+    if encoder is None:
+        return counted
+    if isinstance(encoder, Metered):
         return replace(counted, price=expected_price(context, encoder, ids))
-    picked = np.random.default_rng(context.run.seed).permutation(len(ids))[:MOST_PROBED]
-    made, monitor = list[Embedded](), Monitor("probe", len(picked), progress)
+    ids = ids.take(pa.array(np.random.default_rng(context.run.seed).permutation(len(ids))[:MOST_PROBED]))
+    embedder, monitor = embedder_of(context, RunSettings(retries=0)), Monitor("probe", len(ids), progress)
+    made, seconds = list[Embedded](), 0.0
     monitor.begin()  # the first batch may load the model
-    for each in _embed(context, ids.take(pa.array(picked))):
-        made.append(each)
-        monitor.advance(len(each.batch.ids))
+    for start in range(0, len(ids), PROBE_BATCH):
+        batch = read_batch(context, context.snapshot, embedder, ids.slice(start, PROBE_BATCH).to_pylist())
+        made.append(embedder.embed(batch))
+        monitor.advance(len(made[-1].batch.ids))
+        seconds += made[-1].seconds if start else 0.0  # many models are loaded by their first batch
+        if seconds > PROBE_SECONDS:
+            break
     if not made:
         return counted
     last = made[-1]
@@ -165,7 +177,7 @@ def without_source(context: UpgradeContext) -> BoolArray:
 
 
 def inputs_of(encoder: Encoder | None, ids: list[Id], sources: list[Any]) -> list[Any]:
-    """What an encoder is given of items: their ids or their sources; nothing without an encoder."""
+    """Inputs of an encoder: the items' ids or their sources; none without an encoder."""
     return [] if encoder is None else ids if encoder.reads == "id" else sources
 
 
@@ -205,37 +217,9 @@ def _not_native(context: UpgradeContext) -> str:
     return f"{columns.missing} OR NOT ({columns.native})" if columns.origin else columns.missing
 
 
-def _untried(context: UpgradeContext, refused: ArrowArray) -> ArrowArray:
-    """Arrow array of the ids that are not native, have what the encoder reads, and were not tried in vain."""
-    condition, source = f"({_not_native(context)})", context.registry.source_column
-    if context.run.reads == "source":
-        condition += f" AND {column(source)} IS NOT NULL" if source else " AND FALSE"
-    found = context.snapshot.to_table(columns=[context.registry.id_column], filter=condition)
-    ids = found.column(0).combine_chunks()
-    return ids.filter(pc.invert(pc.is_in(ids, value_set=refused.cast(ids.type))))
-
-
-def _embed(context: UpgradeContext, ids: ArrowArray) -> Iterator[Embedded]:
-    """Embed items as a backfill would, for a while."""
-    catalog, target = context.catalog, context.run.target
-    encoder, side_encoder = catalog.encoder(target), catalog.side_encoder(target)
-    if encoder is None:
-        return
-    settings = RunSettings(retries=0)
-    embedder = Embedder(encoder, target, settings, lambda _: None, side_encoder=side_encoder)
-    seconds = 0.0
-    for start in range(0, len(ids), PROBE_BATCH):
-        some = ids.slice(start, PROBE_BATCH).to_pylist()
-        made = embedder.embed(read_batch(context, context.snapshot, embedder, some))
-        yield made
-        seconds += made.seconds if start else 0.0  # many models are loaded by their first batch, which tells no pace
-        if seconds > PROBE_SECONDS:
-            return
-
-
 @dataclass(frozen=True)
 class Left:
-    """What is left of a budget.
+    """Rest of a budget.
 
     Attributes:
         rows: Items that may still be embedded.
@@ -249,7 +233,7 @@ class Left:
 
     @classmethod
     def of(cls, context: UpgradeContext, spent: Spent, staged: int = 0) -> Left:
-        """What the budget of an upgrade allows beside what was spent.
+        """The budget of an upgrade less what was spent.
 
         Args:
             context: The upgrade as of now.
@@ -308,10 +292,10 @@ def expected_price(context: UpgradeContext, encoder: Encoder | None, ids: ArrowA
 
 
 def expected_bill(encoder: Encoder, sources: list[object]) -> Bill:
-    """What some sources will cost; nothing of an encoder that does not say."""
+    """Cost of some sources; an empty bill if the encoder has no prices."""
     return encoder.expected_bill(sources) if isinstance(encoder, Metered) else Bill()
 
 
 def knows_its_price(encoder: Encoder | None) -> bool:
-    """Whether an encoder says what it costs."""
+    """True if an encoder has prices."""
     return encoder is not None and isinstance(encoder, Metered) and encoder.expected_bill([]).cost is not None

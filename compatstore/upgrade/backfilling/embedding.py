@@ -13,12 +13,14 @@ import numpy as np
 
 from compatstore import next_step
 from compatstore.arrays import Digests, FloatArray, Id, RowNumbers
-from compatstore.encoders import Bill, Encoded, Encoder, Metered, encode_readable, meter, metered
+from compatstore.encoders import Bill, Encoder, Metered, encode_readable, meter, metered
 from compatstore.encoders.protocol import NO_SOURCE, NOT_FINITE, require_same_model
 from compatstore.encoders.specs import PortableEncoder
-from compatstore.errors import EncoderFailed, InvalidInput, first_offenders
+from compatstore.errors import EncoderFailed, InvalidInput, UpgradeError, first_offenders
+from compatstore.storage.catalog import Catalog
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.throttle import Hangs, backoff, may_pass, with_retries, within
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.requests.run_settings import RunSettings
 
 # Parts of a batch that may fail without a single one that succeeds, before it is the encoder that is at fault.
@@ -57,7 +59,7 @@ class ItemBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class Embedded:
-    """What became of a batch. Items that are neither embedded nor failed were not tried to the end, for want of money.
+    """Result of a batch. Items that are neither embedded nor failed were not tried to the end, for want of money.
 
     Args:
         batch: The items.
@@ -91,8 +93,7 @@ class Embedder:
         encoder: The target's model.
         target: Name of the version, for messages.
         settings: Retries and time limit.
-        rest: Waits the given seconds; raises where a stop is asked for.
-        rng: Of the waits between tries.
+        rest: Waits the given seconds; raises once a stop is requested.
         side_encoder: The target's side-information model, or None.
         form: How the target keeps vectors; items whose vector it cannot keep fail.
     """
@@ -101,7 +102,6 @@ class Embedder:
     target: str
     settings: RunSettings
     rest: Callable[[float], None]
-    rng: random.Random = field(default_factory=random.Random)
     side_encoder: Encoder | None = None
     form: VectorForm = field(default_factory=lambda: VectorForm("float32", "dot"))
 
@@ -128,42 +128,70 @@ class Embedder:
                 number, length or type; ids are named.
         """
         attempt = _Attempt(self, batch)
-        usable = [i for i, value in enumerate(batch.inputs) if value is not None]
-        delays = backoff(self.settings.retries, self.rng)
-        if usable:
+        delays = backoff(self.settings.retries, random.Random())
+        try:
             try:
-                try:
-                    with_retries(lambda: attempt.encode(usable), delays, self.rest)
-                except Exception as error:
-                    if not may_pass(error):
-                        raise
-                    attempt.take_apart(usable, error)
-            except EncoderFailed as error:
-                if not error.unaffordable:
+                with_retries(lambda: attempt.encode(attempt.usable), delays, self.rest)
+            except Exception as error:
+                if not may_pass(error):
                     raise
+                attempt.take_apart(attempt.usable, error)
+        except EncoderFailed as error:
+            if not error.unaffordable:
+                raise
         return attempt.result()
 
     def embed_once(self, batch: ItemBatch) -> Embedded:
         """Embed a batch by one call of the encoder; one more where it reports sources that it cannot read.
 
-        Vectors with NaN or infinite values are failures of their items: whoever waits for a search is no judge of the
-        encoder.
+        Vectors with NaN or infinite values are failures of their items: a search does not judge the encoder.
 
         Raises:
             Exception: Whatever the encoder raises.
         """
         attempt = _Attempt(self, batch)
-        usable = [i for i, value in enumerate(batch.inputs) if value is not None]
-        if usable:
-            attempt.encode(usable, refuse_broken=False)
+        attempt.encode(attempt.usable, refuse_broken=False)
         return attempt.result()
+
+
+def embedder_of(
+    context: UpgradeContext, settings: RunSettings, rest: Callable[[float], None] = lambda _: None
+) -> Embedder:
+    """The embedder of an upgrade's target.
+
+    Raises:
+        UpgradeError: The target version has no encoder.
+    """
+    catalog, target = context.catalog, context.run.target
+    encoder, side_encoder = require_encoder(catalog, target), catalog.side_encoder(target)
+    form = VectorForm.of(context.target_record)
+    return Embedder(encoder, target, settings, rest, side_encoder=side_encoder, form=form)
+
+
+def require_encoder(catalog: Catalog, target: str) -> Encoder:
+    """The encoder of a version.
+
+    Raises:
+        UpgradeError: It has none here.
+    """
+    encoder = catalog.encoder(target)
+    if encoder is None:
+        opened = f"cs.Gallery.open(..., encoders={{{target!r}: ...}})"
+        given = next_step.either(shell=next_step.option("encoder", next_step.ENCODER), python=opened)
+        raise UpgradeError(
+            f"embed items in {target}",
+            expected=f"an encoder for {target}",
+            found="none: its vectors come from outside",
+            fix=f"Hand one over, a Precomputed one will do: {given}; or upgrade without a backfill.",
+        )
+    return encoder
 
 
 @dataclass(frozen=True)
 class _EmbedderElsewhere:
     """An embedder that was sent to another process, where its models are loaded with the first batch.
 
-    It cannot ask whether a stop was asked for, so it waits for retries as they come.
+    It does not see requests to stop, so it waits for retries as they come.
     """
 
     encoder: PortableEncoder
@@ -195,12 +223,15 @@ class _Attempt:
 
     def __init__(self, embedder: Embedder, batch: ItemBatch) -> None:
         self._embedder, self._batch = embedder, batch
+        self.usable = [i for i, value in enumerate(batch.inputs) if value is not None]
         self._parts: list[_Part] = []
         self._failures = {i: NO_SOURCE for i, value in enumerate(batch.inputs) if value is None}
         self._seconds = 0.0
 
     def encode(self, part: Sequence[int], *, refuse_broken: bool = True) -> None:
         """Send some items through the encoder; they succeed, fail one by one, or the call raises."""
+        if not part:
+            return
         call, started = meter(), time.monotonic()
         rested = call.waited
         inputs = [self._batch.inputs[i] for i in part]
@@ -231,8 +262,10 @@ class _Attempt:
             raise InvalidInput(
                 self._asked(part), expected=error.expected, found=error.found, fix=error.fix or _mend()
             ) from error
-        if refuse_broken:
-            self._refuse_broken(part, encoded)
+        broken = [self._batch.ids[part[i]] for i, reason in encoded.failures.items() if reason == NOT_FINITE]
+        if broken and refuse_broken:
+            found = f"NaN or infinite values for {first_offenders(broken)}"
+            raise InvalidInput(self._asked(part), expected="finite vectors", found=found, fix=_mend())
         self._seconds += max(time.monotonic() - started - (call.waited - rested), 0.0)
         self._failures |= {part[i]: reason for i, reason in encoded.failures.items()}
         self._parts.append(_Part(rows, encoded.vectors, side))
@@ -254,13 +287,18 @@ class _Attempt:
                     raise
                 barren += 1
                 if barren >= BARREN_PARTS and not self._parts:
-                    raise self._fails_on_all(whole, failure) from failure
+                    raise EncoderFailed(
+                        self._asked(whole),
+                        expected="an encoder that embeds some of them",
+                        found=f"{_reason(failure)}, for the batch and for {BARREN_PARTS} parts of it",
+                        fix=_mend(),
+                    ) from failure
                 if len(part) == 1:
                     self._failures[part[0]] = _reason(failure)
                 waiting += _halves(part)
 
     def result(self) -> Embedded:
-        """What became of the batch."""
+        """The result of the batch."""
         encoder, side_encoder = self._embedder.encoder, self._embedder.side_encoder
         side = None
         if side_encoder is not None:
@@ -285,24 +323,6 @@ class _Attempt:
         encoded = encode_readable(encoder, [inputs[i] for i in usable])
         side[np.asarray(usable, np.int64)[encoded.readable]] = encoded.vectors
         return side
-
-    def _refuse_broken(self, part: Sequence[int], encoded: Encoded) -> None:
-        broken = [self._batch.ids[part[i]] for i, reason in encoded.failures.items() if reason == NOT_FINITE]
-        if broken:
-            raise InvalidInput(
-                self._asked(part),
-                expected="finite vectors",
-                found=f"NaN or infinite values for {first_offenders(broken)}",
-                fix=_mend(),
-            )
-
-    def _fails_on_all(self, whole: Sequence[int], error: Exception) -> EncoderFailed:
-        return EncoderFailed(
-            self._asked(whole),
-            expected="an encoder that embeds some of them",
-            found=f"{_reason(error)}, for the batch and for {BARREN_PARTS} parts of it",
-            fix=_mend(),
-        )
 
     def _asked(self, part: Sequence[int]) -> str:
         ids = first_offenders([self._batch.ids[i] for i in part])

@@ -44,7 +44,7 @@ MARKED = 64
 
 @dataclass(frozen=True)
 class NativesPlan:
-    """How the natives of an upgrade will be stored.
+    """Storage of an upgrade's natives.
 
     Attributes:
         mode: "move_rows": rows are written again, with the natives in them. "rewrite_columns": the target's columns
@@ -63,31 +63,30 @@ class NativesPlan:
 
     @property
     def bytes(self) -> int:
-        """What will be written, about."""
+        """Bytes that will be written, about."""
         return self.rows_bytes if self.mode == "move_rows" else self.columns_bytes
 
     def __str__(self) -> str:
-        stored, other, written = "columns", "rows", self.rows_bytes
-        if self.mode == "move_rows":
-            stored, other, written = "rows", "columns", self.columns_bytes
-        against = f", against {_megabytes(written)} by {other}" if written else ""
-        return f"stored by {stored} ({self.why}), {_megabytes(self.bytes)}{against}"
+        costs = [("columns", self.columns_bytes), ("rows", self.rows_bytes)]
+        (stored, written), (other, instead) = reversed(costs) if self.mode == "move_rows" else costs
+        against = f", against {instead / 1e6:,.1f} MB by {other}" if instead else ""
+        return f"stored by {stored} ({self.why}), {written / 1e6:,.1f} MB{against}"
 
 
 def plan_natives(context: UpgradeContext, target: VersionColumns, natives: int) -> NativesPlan:
     """Choose a write mode, and say what each would write; read-only.
 
     Rows that move leave marks behind them, which slow searches down until the table is compacted. So they move only
-    where leaving them writes more than `LITTLE`. In an adopted table they stay unless the user says otherwise: its app
-    knows them by their addresses and keeps an index of its own on them.
+    where leaving them writes more than `LITTLE`. In an adopted table they stay unless the user sets the mode: its app
+    may hold their addresses and keeps an index of its own on them.
 
     Args:
-        context: The upgrade; its run says what the user asked for.
+        context: The upgrade; its run has the mode that the user requested.
         target: Columns of the version that is upgraded to; they need not be in the table yet.
         natives: How many vectors there will be.
 
     Raises:
-        InvalidInput: Rows were asked for, and rows of this table cannot be moved.
+        InvalidInput: Rows were requested, and rows of this table cannot be moved.
     """
     snapshot, setting = context.snapshot, context.run.write_mode
     obstacle = unmovable(snapshot)
@@ -100,20 +99,18 @@ def plan_natives(context: UpgradeContext, target: VersionColumns, natives: int) 
             found=obstacle,
             fix=f"Rewrite columns instead: {next_step.option('write_mode', 'rewrite_columns', within='Backfill')}.",
         )
+    mode: ChosenMode = "rewrite_columns"
     if setting != "auto":
-        return NativesPlan(setting, natives, rows, columns, "as asked")
-    if obstacle:
-        return NativesPlan("rewrite_columns", natives, rows, columns, obstacle)
-    if context.registry.adopted:
-        return NativesPlan("rewrite_columns", natives, rows, columns, "the app's rows stay where they are")
-    own = natives * vector_bytes(target.dim, target.dtype)
-    if columns <= max(rows, LITTLE * own):
-        return NativesPlan("rewrite_columns", natives, rows, columns, "no row moves")
-    return NativesPlan("move_rows", natives, rows, columns, "it writes less")
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB"
+        mode, why = setting, "as requested"
+    elif obstacle:
+        why = obstacle
+    elif context.registry.adopted:
+        why = "the app's rows stay where they are"
+    elif columns <= max(rows, LITTLE * natives * vector_bytes(target.dim, target.dtype)):
+        why = "no row moves"
+    else:
+        mode, why = "move_rows", "it writes less"
+    return NativesPlan(mode, natives, rows, columns, why)
 
 
 def _bytes_by_rows(snapshot: Snapshot, target: VersionColumns, natives: int) -> int:
@@ -134,7 +131,7 @@ def _bytes_by_columns(snapshot: Snapshot, target: VersionColumns, natives: int) 
 
 
 def _in_waves(snapshot: Snapshot, natives: int, batch_rows: int) -> bool:
-    """Whether rows move many batches at a time, and not a batch at a time."""
+    """True if rows move many batches at a time, and not a batch at a time."""
     return natives >= FEWEST * batch_rows and len(snapshot.get_fragments()) > MARKED
 
 
@@ -143,7 +140,7 @@ def _bytes_staged(target: VersionColumns, natives: int) -> int:
 
 
 def staging_of(context: UpgradeContext) -> Staging:
-    """Where the natives of an upgrade are staged."""
+    """The staging of an upgrade's natives."""
     run = context.registry.runs[context.run.target]
     return Staging.of(context.store, context.registry, run.target, run)
 
@@ -217,7 +214,7 @@ class Natives:
 
     @property
     def wave_rows(self) -> int:
-        """How many natives may wait before a fold: all, where that costs the same for few and many."""
+        """Number of natives that may wait before a fold: all, if that costs the same for few and many."""
         by_waves = self._by_rows and not self._at_once
         return self._rows.wave_rows if by_waves else max(self.context.count(), 1)
 
@@ -257,7 +254,7 @@ class Natives:
 
     @cached_property
     def _plan(self) -> NativesPlan:
-        """How this call stores natives; those that earlier calls staged count, as they are folded with its own."""
+        """The plan of this call for natives; those that earlier calls staged count, as they are folded with its own."""
         context, budget = self.context, Budget.of(self.context.run)
         todo = budget.share_left(context.count(), context.count(context.target.native))
         limit = budget.rows_left(context.ledger.load()[0])

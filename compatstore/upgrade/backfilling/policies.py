@@ -46,15 +46,10 @@ def order(policy: str, rows: PolicyInputs, seed: int = 0) -> npt.NDArray[np.intp
 
 
 def order_keys(policy: str, rows: PolicyInputs, seed: int) -> tuple[Doubles, Doubles]:
-    """What an order is by, the smallest first: (n,) float64, and (n,) float64 among equals; errors as of `order`."""
+    """Keys of an order, the smallest first: (n,) float64, and (n,) float64 among equals; errors as of `order`."""
     require_policy(policy)
     score, chance = _score(policy, rows, seed), random_scores(rows.ids, BACKFILL, seed)
     return -np.where(np.isnan(score), np.inf, score), -chance
-
-
-def is_spread(policy: str) -> bool:
-    """Whether the place of an item depends on the other items of its cell."""
-    return policy in (SPREAD, SPREAD_SIGMA)
 
 
 def require_policy(policy: str) -> None:
@@ -69,7 +64,7 @@ def require_policy(policy: str) -> None:
 
 
 def reads_sigma(policy: str) -> bool:
-    """Whether a policy reads the uncertainty that an artifact predicts."""
+    """True if a policy reads the uncertainty that an artifact predicts."""
     return policy in (SIGMA, SPREAD_SIGMA)
 
 
@@ -195,14 +190,12 @@ class Choice:
         failed = pc.is_in(self._chosen.ids, value_set=failing.cast(self._rows.id_type)).to_numpy(zero_copy_only=False)
         self._out[self._round[failed]] = True
         self._native[self._round[~failed]] = True
-        self._round = self._urgent(min(self.lacking, ROUND_ROWS)) if len(self) else self._round[:0]
-        self._chosen = (
-            ChosenItems(*self._rows.named_at(self._round)) if len(self._round) else ChosenItems.of(self._rows.none())
-        )
+        self._round, self._chosen = self._round[:0], ChosenItems.of(self._rows.none())
+        if len(self):
+            count, free = min(self.lacking, ROUND_ROWS), ~(self._native | self._out)
+            self._round = earliest(self._run.policy, self._rows, self._run.seed, count, free)
+            self._chosen = ChosenItems(*self._rows.named_at(self._round))
         return self._chosen
-
-    def _urgent(self, count: int) -> Positions:
-        return earliest(self._run.policy, self._rows, self._run.seed, count, ~(self._native | self._out))
 
     def _among(self, ids: ArrowArray) -> BoolArray:
         if not len(ids):
@@ -228,7 +221,7 @@ def earliest(policy: str, rows: TableRows, seed: int, count: int, free: BoolArra
     Raises:
         InvalidInput: There is no such policy, or the items lack what it reads.
     """
-    if is_spread(policy):
+    if policy in (SPREAD, SPREAD_SIGMA):  # the place of an item depends on the other items of its cell
         urgent = order(policy, rows, seed)
         return urgent[free[urgent]][:count]
     # The items with the smallest keys: by the first key, then by the second, then by position.

@@ -11,15 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.types import is_floating, is_integer
 
 from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowType, BoolArray, Doubles, FloatArray, Positions, RowNumbers
-from compatstore.errors import InvalidInput, meant
+from compatstore.errors import InvalidInput
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.fragments import list_fragments
 from compatstore.storage.ids import ADDRESS
 from compatstore.storage.vector_form import to_matrix
-from compatstore.upgrade.backfilling.cells import SAMPLED, cells_of, random_scores
+from compatstore.upgrade.backfilling.cells import SAMPLED, cells_of, random_scores, require_column
 from compatstore.upgrade.context import UpgradeContext
 
 BATCH_ROWS = 4096
@@ -158,17 +159,8 @@ class TableRows:
         Raises:
             InvalidInput: The table has no such column, or it does not hold numbers.
         """
-        schema = self.context.snapshot.schema
-        found = schema.field(name).type if name in schema.names else "no such column"
-        if isinstance(found, str) or not (pa.types.is_integer(found) or pa.types.is_floating(found)):
-            numbers = [
-                field.name
-                for field in schema
-                if (pa.types.is_integer(field.type) or pa.types.is_floating(field.type)) and "__" not in field.name
-            ]
-            expected = f"a column of numbers ({', '.join(numbers) or 'there is none'})"
-            asked = f"order the backfill by column {name}"
-            raise InvalidInput(asked, expected=expected, found=str(found), fix=meant(name, numbers))
+        operation, schema = f"order the backfill by column {name}", self.context.snapshot.schema
+        require_column(operation, schema, name, lambda kind: is_integer(kind) or is_floating(kind), "numbers")
 
     @property
     def predicts_uncertainty(self) -> bool:

@@ -27,11 +27,9 @@ from compatstore.storage.moves import unmovable
 from compatstore.storage.records import RunRecord
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Fence
-from compatstore.storage.vector_form import VectorForm
-from compatstore.upgrade.backfilling.account import charge, correct
-from compatstore.upgrade.backfilling.backfill import require_encoder
+from compatstore.upgrade.backfilling.account import charge, settle
 from compatstore.upgrade.backfilling.embeddable import expected_bill, inputs_of
-from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
+from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch, embedder_of
 from compatstore.upgrade.backfilling.natives import staging_of
 from compatstore.upgrade.backfilling.write_modes import NativeRows
 from compatstore.upgrade.context import UpgradeContext
@@ -68,8 +66,8 @@ def embed_candidates(
     try:
         _embed(context, rows, native, in_all, vectors)
     except Exception as error:
-        told = f"a search embeds nothing in {run.target}: {type(error).__name__}: {error}"
-        warnings.warn(told, CompatStoreWarning, stacklevel=2)
+        message = f"a search embeds nothing in {run.target}: {type(error).__name__}: {error}"
+        warnings.warn(message, CompatStoreWarning, stacklevel=2)
     return vectors
 
 
@@ -84,7 +82,7 @@ def _embed(context: UpgradeContext, rows: ArrowTable, native: BoolArray, in_all:
         vectors[at >= 0] = staged.read(at[at >= 0])[0]
     ids = rows[key].to_pylist()
     keys = list(zip(ids, hashes.tolist(), strict=True))
-    embedder = _embedder(context)
+    embedder = embedder_of(context, RunSettings(retries=0))
     given = rows[sources].to_pylist() if sources else [None] * len(ids)
     inputs, refused = inputs_of(embedder.encoder, ids, given), set[tuple[object, int]]()
     with suppress(StorageError):  # `verify` reports a damaged account; a search can do without
@@ -112,25 +110,12 @@ def _embed(context: UpgradeContext, rows: ArrowTable, native: BoolArray, in_all:
     _write(context, made)
 
 
-def _embedder(context: UpgradeContext) -> Embedder:
-    catalog, target = context.catalog, context.run.target
-    return Embedder(
-        require_encoder(catalog, target),
-        target,
-        RunSettings(retries=0),
-        rest=lambda _: None,
-        side_encoder=catalog.side_encoder(target),
-        form=VectorForm.of(context.target_record),
-    )
-
-
 def _charged(context: UpgradeContext, embedder: Embedder, batch: ItemBatch, in_all: int) -> Embedded | None:
     """Charge a batch, embed as much of it as the budget allows, and charge what was billed in its place."""
     location, run = context.store.location, context.run
     bill = expected_bill(embedder.encoder, batch.inputs)
-    price = None if bill.cost is None else bill.cost / len(batch.inputs)
-    each = price or run.price_per_item or 0.0
-    allowed, embedded = charge(location, run, len(batch.ids), in_all, price), 0
+    each = (bill.cost or 0.0) / len(batch.inputs) or run.price_per_item or 0.0
+    allowed, embedded = charge(location, run, len(batch.ids), in_all, each), 0
     if not allowed:
         return None
     with metered(patience=PATIENCE) as call:
@@ -138,10 +123,8 @@ def _charged(context: UpgradeContext, embedder: Embedder, batch: ItemBatch, in_a
             made = embedder.embed_once(batch.first(allowed))
             embedded = allowed - len(made.failures)
         finally:
-            if embedded < allowed:
-                charge(location, run, embedded - allowed, in_all, price)
-            if call.bill.cost is not None:
-                correct(location, run, call.bill.cost - embedded * each)
+            cost = embedded * each if call.bill.cost is None else call.bill.cost
+            settle(location, run, embedded - allowed, cost - allowed * each)
     return made
 
 

@@ -1,4 +1,4 @@
-"""What keeps a backfill within bounds: sizes of batches, its pace, and calls that are tried again or given up on."""
+"""Bounds of a backfill: sizes of batches, its pace, and retries and time limits of calls."""
 
 from __future__ import annotations
 
@@ -30,29 +30,21 @@ class BatchSize:
     A stop is answered after a batch, and a batch that is lost is embedded a second time, so a batch should be short.
     Each batch is a file or a commit, so it should not be small.
 
+    Batches are short if a pace is held, so that it is held evenly.
+
     Args:
-        fixed: Items of a batch, or None to find the number.
-        seconds: Time that a batch should take in the encoder, > 0.
-        most: Most items of a batch.
+        settings: Size, pace and latency that were requested.
+        most: Items of a batch at most, if no size was requested.
     """
 
-    def __init__(self, fixed: int | None = None, *, seconds: float = SECONDS_A_BATCH, most: int = MOST_ROWS) -> None:
-        self._fixed, self._seconds, self._most = fixed, seconds, max(most, 1)
+    def __init__(self, settings: RunSettings, most: int = MOST_ROWS) -> None:
+        self._fixed = settings.batch_rows
+        held = settings.throttle is not None or settings.latency_bound is not None
+        self._seconds = SECONDS_A_PACED_BATCH if held else SECONDS_A_BATCH
+        paced = most if settings.throttle is None else int(settings.throttle * self._seconds)
+        self._most = max(min(most, paced), 1)
         self._rows = min(FIRST_ROWS, self._most)
         self._rate: float | None = None
-
-    @classmethod
-    def of(cls, settings: RunSettings, most: int = MOST_ROWS) -> BatchSize:
-        """A size that is yet to be found; short batches where a pace is held, so that it is held evenly.
-
-        Args:
-            settings: Size, pace and latency that were asked for.
-            most: Items of a batch at most, where no size was asked for.
-        """
-        held = settings.throttle is not None or settings.latency_bound is not None
-        seconds = SECONDS_A_PACED_BATCH if held else SECONDS_A_BATCH
-        most = most if settings.throttle is None else min(most, int(settings.throttle * seconds))
-        return cls(settings.batch_rows, seconds=seconds, most=most)
 
     @property
     def rows(self) -> int:
@@ -74,7 +66,7 @@ class BatchSize:
 
 
 class Pace:
-    """Says how long to wait before the next batch.
+    """Waits before the next batch.
 
     Two reasons to wait add no time to each other; the longer one counts.
 
@@ -83,31 +75,19 @@ class Pace:
     * The app's latency. Each batch that ends with a latency above the bound halves the share of the time in which the
       encoder works, down to 1/64; each other one raises it by a quarter, up to all of the time.
 
+    While the latency is unknown, the share stays.
+
     Args:
-        throttle: Items a second, > 0, or None.
-        latency: Gives the app's search latency in milliseconds, or None when nobody knows it now: then the pace stays.
-        bound: Milliseconds above which the backfill slows down, > 0, or None.
+        settings: Rate and latency to hold.
         clock: Seconds, monotonic.
     """
 
-    def __init__(
-        self,
-        throttle: float | None = None,
-        latency: Callable[[], float | None] | None = None,
-        bound: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._throttle, self._latency, self._bound, self._clock = throttle, latency, bound, clock
-        self._free_at = clock()
-        self._began = clock()
-        self.share = 1.0
-
-    @classmethod
-    def of(cls, settings: RunSettings) -> Pace:
-        """A pace that begins now."""
+    def __init__(self, settings: RunSettings, clock: Callable[[], float] = time.monotonic) -> None:
         file = settings.latency_file
-        latency = settings.latency if file is None else lambda: read_latency(file)
-        return cls(settings.throttle, latency, settings.latency_bound)
+        self._latency = settings.latency if file is None else lambda: read_latency(file)
+        self._throttle, self._bound, self._clock = settings.throttle, settings.latency_bound, clock
+        self._free_at = self._began = clock()
+        self.share = 1.0
 
     def delay(self) -> float:
         """Seconds to wait before the next batch."""
@@ -143,7 +123,7 @@ def backoff(retries: int, rng: random.Random) -> Iterator[float]:
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether trying again can help: not where compatstore itself refused, else the fault may have passed."""
+    """True if another try can help: not if compatstore itself refused, else the fault may have passed."""
     return isinstance(error, SourceError) or not isinstance(error, CompatStoreError)
 
 
@@ -159,7 +139,7 @@ def with_retries(call: Callable[[], T], delays: Iterator[float], rest: Callable[
         rest(delay)
 
 
-class Hangs(Exception):  # noqa: N818  (a signal to the caller, who knows what it was that hangs)
+class Hangs(Exception):  # noqa: N818  (a signal to the caller, who names the call)
     """The call did not return in time."""
 
 
@@ -168,7 +148,7 @@ def within(seconds: float | None, call: Callable[[], T]) -> T:
 
     A limited call runs in a thread of its own, because Python cannot end a call from outside. A call that does not
     return runs on in that thread until the process ends; the thread does not keep the process from ending. The time
-    that the call rests, as a rate limit asks for, is given to it in addition.
+    that the call rests for a rate limit is given to it in addition.
 
     Raises:
         Hangs: It did not return.

@@ -159,11 +159,9 @@ class NativeRows:
             there = self._target.decode(rows)
             positions[(there.origin == NATIVE) & (there.input_hash == batch.input_hash[positions])] = -1
         chosen = np.flatnonzero(positions >= 0)
-        return self._with_natives(rows.take(pa.array(chosen)), batch, positions[chosen])
-
-    def _with_natives(self, rows: ArrowTable, batch: NativeBatch, positions: RowNumbers) -> ArrowTable:
+        rows = rows.take(pa.array(chosen))
         target = self._target.decode(rows)
-        put_natives(target, np.arange(len(positions)), batch, positions)
+        put_natives(target, np.arange(len(chosen)), batch, positions[chosen])
         for name, array in self._target.encode(target).items():
             rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), array)
         return rows
@@ -211,7 +209,7 @@ class NativeColumns:
     def _find(
         self, snapshot: Snapshot, fragments: Sequence[Fragment], natives: NativeBatch
     ) -> tuple[Counter[int], RowNumbers]:
-        """How many rows of each fragment have a native, by its number, and the positions of all these natives."""
+        """Number of rows with a native by the fragment's number, and the positions of these natives."""
         found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
         for batch in read_fragments(snapshot, [fragment.id for fragment in fragments], self._keys):
             positions = self._positions(batch, natives)

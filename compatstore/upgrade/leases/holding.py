@@ -46,8 +46,8 @@ class LeaseRenewer:
         lease: One that this process has just taken.
 
     Attributes:
-        asked: The stop that somebody asked for, or None.
-        lost: Whether a renewal found that somebody took the lease over.
+        asked: The stop that was requested, or None.
+        lost: True if a renewal found that another process took the lease over.
     """
 
     def __init__(self, table: LeaseTable, lease: Lease) -> None:
@@ -66,7 +66,7 @@ class LeaseRenewer:
         return replace(self._lease, pulse=self._pulse)
 
     def observe(self, progress: Progress) -> None:
-        """Note how far the work is; the next renewal tells it to others, at once where a step begins."""
+        """Note the progress; the next renewal publishes it, at once if a step begins."""
         begins = progress.step != self._pulse.step
         self._pulse = Heartbeat(progress.step, progress.done, progress.total, round(progress.rate, 3))
         if begins:
@@ -76,7 +76,7 @@ class LeaseRenewer:
         """Look whether the lease is still ours.
 
         Raises:
-            LeaseLost: Somebody took it over; nothing more may be written.
+            LeaseLost: Another process took it over; nothing more may be written.
         """
         found = lease_in(self._table.read(), self._lease.target)
         if found is None or found.token != self._lease.token:
@@ -99,9 +99,9 @@ class LeaseRenewer:
         self._over = True
         self._news.set()
         self._thread.join()
-        kept = self.lease if outcome != "done" else replace(self.lease, error="", error_at="")
-        ended = replace(kept, outcome=outcome, error=error, error_at=now()) if outcome == FAILED else kept
-        ended = replace(ended, outcome=outcome)
+        ended = replace(self.lease, outcome=outcome)
+        if outcome != PAUSED:
+            ended = replace(ended, error=error, error_at=now() if error else "")
         try:
             # A stop request or another upgrade's renewal may come first, any number of times.
             while not self._write(ended):
@@ -141,12 +141,12 @@ LONGEST_NOTE = 300
 
 @dataclass(frozen=True)
 class Work:
-    """What a holder of a lease works with.
+    """Tools of the holder of a lease.
 
     Attributes:
         catalog: The gallery; its commits are refused once the lease is lost.
         progress: To be called after each batch.
-        should_stop: To be asked before each batch; raises `LeaseLost` where the lease was taken over.
+        should_stop: To be called before each batch; raises `LeaseLost` if the lease was taken over.
     """
 
     catalog: Catalog
@@ -169,11 +169,11 @@ def hold_lease(
         target: The upgrade's target.
         verb: What is done: upgrade, cutover, retire, abort.
         progress: The caller's own, called too.
-        should_stop: The caller's own, asked too.
+        should_stop: The caller's own, called too.
 
     Raises:
-        LeaseHeld: Somebody else works on it.
-        LeaseLost: Somebody else took it over meanwhile.
+        LeaseHeld: Another process works on it.
+        LeaseLost: Another process took it over meanwhile.
         StorageError: The lease cannot be written.
     """
     table = LeaseTable(catalog.store.location)

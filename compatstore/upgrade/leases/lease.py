@@ -1,4 +1,4 @@
-"""The lease of an upgrade: of two managers that start at the same time, one works and the other is told who does.
+"""The lease of an upgrade: of two managers that start at the same time, one works and the other gets an error.
 
 A lease is a record beside the table (`storage/lease_table.py`), taken and renewed by compare-and-swap. Its holder, a
 process on some machine, raises a counter every few seconds. A lease ends when it is given back, when its process is
@@ -60,7 +60,7 @@ class Holder:
         return f"{self.user} on {self.host}, process {self.pid}"
 
     def is_gone(self) -> bool:
-        """Whether it is known to have ended; false wherever that cannot be told from here."""
+        """True if it is known to have ended; False if that is unknown here."""
         if not self.place or (self.host, self.place) != (socket.gethostname(), _place()):
             return False
         return _born(self.pid) != self.born
@@ -75,7 +75,7 @@ def _place() -> str:
 
 
 def _born(pid: int) -> str:
-    """The start of a process in clock ticks since boot; "" when it has ended, though nobody may have looked yet."""
+    """The start of a process in clock ticks since boot; "" once it has ended, even as a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -93,7 +93,7 @@ _OVER: set[str] = set()
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """How far the work is, as told with each renewal.
+    """Progress of the work, as published by each renewal.
 
     Attributes:
         step: expand, hop, backfill, ...; "" before the first batch.
@@ -109,7 +109,7 @@ class Heartbeat:
 
     @property
     def eta(self) -> float | None:
-        """Seconds that the step takes yet at this rate, or None where nobody knows."""
+        """Seconds that are left at this rate; None if unknown."""
         return max(self.total - self.done, 0) / self.rate if self.rate > 0 and self.total else None
 
 
@@ -121,7 +121,7 @@ class Lease:
         target: The upgrade's target.
         token: Names this lease and no other.
         verb: What the holder does: upgrade, cutover, retire, abort.
-        holder: Who holds it.
+        holder: The process that holds it.
         since: ISO 8601, UTC.
         term: Seconds without a renewal after which it may be taken over.
         number: Higher than those of all earlier leases of this upgrade; files beside the table carry it.
@@ -149,7 +149,7 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether it was not given back; its holder may be gone for all that."""
+        """True until it is given back; its holder may be gone for all that."""
         return self.outcome == RUNNING and self.token not in _OVER
 
     @property
@@ -159,7 +159,7 @@ class Lease:
 
     @property
     def abandoned(self) -> bool:
-        """Whether the holder is gone, or seems to be by the clocks of both machines; a claim looks closer."""
+        """True if the holder is gone, or seems to be by the clocks of both machines; a claim looks closer."""
         return self.held and (self.holder.is_gone() or abs(time.time() - self.renewed) > self.term)
 
     @property
@@ -169,14 +169,8 @@ class Lease:
 
     def refusal(self, asked: str) -> LeaseHeld:
         """The error of work that waits for the holder of this lease."""
-        return LeaseHeld(
-            asked,
-            target=self.target,
-            holder=str(self.holder),
-            verb=self.verb,
-            since=self.since,
-            expires=self.expires,
-        )
+        holder, since, expires = str(self.holder), self.since, self.expires
+        return LeaseHeld(asked, target=self.target, holder=holder, verb=self.verb, since=since, expires=expires)
 
     def dumps(self) -> str:
         """JSON text."""
@@ -189,7 +183,7 @@ def key_of(target: str) -> str:
 
 
 def lease_in(records: Records, target: str) -> Lease | None:
-    """The lease of an upgrade, held or given back; None where nobody worked on it yet.
+    """The lease of an upgrade, held or given back; None if no process worked on it yet.
 
     Raises:
         StorageError: The record is damaged.
@@ -228,7 +222,7 @@ def claim(
         The new lease, and the one that was found.
 
     Raises:
-        LeaseHeld: Somebody else works on it.
+        LeaseHeld: Another process works on it.
         StorageError: The record cannot be written.
     """
     records = table.read()
@@ -285,12 +279,12 @@ LOOK_EVERY_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class StopRequest:
-    """What was asked for. It names one lease, so it never stops a manager that came later.
+    """A request to stop. It names one lease, so it never stops a manager that came later.
 
     Attributes:
-        token: The lease whose holder is asked.
+        token: The lease whose holder is to stop.
         verb: Why: pause, abort, rollback.
-        who: Who asks.
+        who: Who requests it.
         at: ISO 8601, UTC.
     """
 
@@ -301,16 +295,16 @@ class StopRequest:
 
 
 def request_in(records: Records, lease: Lease) -> StopRequest | None:
-    """The stop that was asked of a lease's holder, or None."""
+    """The stop that was requested of a lease's holder, or None."""
     found = records.read(_key(lease.target), StopRequest)
     return found if found is not None and found.token == lease.token else None
 
 
 def ask_to_stop(table: LeaseTable, target: str, verb: str) -> Lease | None:
-    """Ask whoever works on an upgrade to stop.
+    """Request the process at work on an upgrade to stop.
 
     Returns:
-        The lease of the one who was asked, or None where nobody works.
+        The lease of that process, or None if none works.
     """
     for _ in range(ATTEMPTS):
         records = table.read()
@@ -327,7 +321,7 @@ def wait_until_stopped(table: LeaseTable, lease: Lease, seconds: float) -> bool:
     """Wait until a lease is given back, or its holder is gone or has not renewed it for a term.
 
     Returns:
-        Whether that was so in time.
+        True if that was so in time.
     """
     started = moved = time.monotonic()
     beat = lease.beat
@@ -345,7 +339,7 @@ def wait_until_stopped(table: LeaseTable, lease: Lease, seconds: float) -> bool:
 
 
 def requests_in(records: Records) -> list[StopRequest]:
-    """All stops that were ever asked for.
+    """All stops that were ever requested.
 
     Raises:
         StorageError: A record is damaged.
@@ -358,17 +352,14 @@ def _key(target: str) -> str:
     return f"stop.{target}"
 
 
-WAIT_SECONDS = 60.0
-
-
 @dataclass(frozen=True)
 class Paused:
-    """What a pause did.
+    """Result of a pause.
 
     Attributes:
         target: The upgrade's target.
-        holder: Who was asked to stop, "" where nobody worked on it.
-        stopped: Whether nobody works on it now.
+        holder: The process that was requested to stop, "" if none worked on it.
+        stopped: True if no process works on it now.
     """
 
     target: str
@@ -376,13 +367,13 @@ class Paused:
     stopped: bool
 
 
-def pause(catalog: Catalog, target: str, *, wait: float = WAIT_SECONDS) -> Paused:
+def pause(catalog: Catalog, target: str, *, wait: float = 60.0) -> Paused:
     """Stop an upgrade where it is; the next `upgrade` goes on from there.
 
     Args:
         catalog: The gallery.
         target: The upgrade's target.
-        wait: Seconds to wait for the manager to finish its batch; what was asked for stands after that too.
+        wait: Seconds to wait for the manager to finish its batch; the request stands after that too.
 
     Raises:
         NotFound: There is no such version.
