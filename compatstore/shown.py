@@ -101,7 +101,7 @@ def _records(items: Sequence[Mapping[str, Any]]) -> Table:
 
 
 SHORT = 24  # characters of a cell that is not folded
-WIDTH = 100  # columns of a sentence
+WIDTH = 80  # columns of a sentence
 _SCROLLS = "overflow-x:auto;max-width:100%"
 _NUMBER = re.compile(r"(?:[-+]?[0-9][0-9.,]*(?:e[-+]?[0-9]+)? ?%?(?: \([-+0-9.,% to]*\))?|-|)")
 
@@ -117,7 +117,7 @@ def view(result: object) -> Iterator[str | Table]:
 
 
 def wrapped(text: str, margin: str = "") -> list[str]:
-    """A sentence as lines of 100 columns at most; those after the first are indented. Not for commands to copy."""
+    """A sentence as lines of 80 columns at most; those after the first are indented. Not for commands to copy."""
     return wrap(margin + text, WIDTH, subsequent_indent=f"{margin}  ", break_long_words=False, break_on_hyphens=False)
 
 

@@ -8,7 +8,7 @@ import compatstore as cs
 from compatstore.shown import view, wrapped
 from tests.taught_galleries import FIRST, World
 
-WIDTH = 100
+WIDTH = 80
 
 
 @pytest.fixture(scope="module")
