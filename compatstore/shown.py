@@ -122,14 +122,29 @@ def wrapped(text: str, margin: str = "") -> list[str]:
 
 
 class Shown:
-    """A result that a notebook shows as the command line does, in HTML.
+    """A result that `print` and a notebook show as the command line does.
 
     In a notebook the last value of a cell is shown by `_repr_html_`.
     """
 
+    def __str__(self) -> str:
+        """The view as text."""
+        return "\n".join(line for part in view(self) for line in text_lines(part))
+
     def _repr_html_(self) -> str:
         """The view as HTML."""
         return str(html_of(view(self)))
+
+
+def text_lines(part: str | Table) -> Iterator[str]:
+    """A line, or a table with two blanks between its columns."""
+    if isinstance(part, str):
+        yield part
+        return
+    widths = [max(map(len, column)) for column in zip(part.headings, *part.rows, strict=True)]
+    for row in (part.headings, *part.rows):
+        cells = zip(row, widths, part.numeric, strict=True)
+        yield "  ".join(f"{cell:>{width}}" if right else f"{cell:<{width}}" for cell, width, right in cells).rstrip()
 
 
 def html_of(parts: Iterable[str | Table]) -> Html:

@@ -75,7 +75,7 @@ class WeightChoice:
 
     def __str__(self) -> str:
         if self.gain is None or self.low is None:
-            return f"{self.weight:.4g} for a native share of {self.native_share:.4g}, by rule: there is no ground truth"
+            return f"{self.weight:.4g} for a native share of {self.native_share:.4g}, not measured: no ground truth"
         return (
             f"{self.weight:.4g} by {self.criterion} of {self.num_queries} queries, correct by {self.truth}, for "
             f"a native share of {self.native_share:.4g}: {100 * self.gain:+.1f} points to the status quo, "

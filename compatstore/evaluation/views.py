@@ -86,9 +86,7 @@ def _(result: Fusion) -> Iterator[str | Table]:
     if result.choice is not None:
         yield table(("native share", "weight", "standardised", f"{result.choice.criterion} gained"), rows)
         truth = result.choice.truth
-        yield f"{result.choice.num_queries} queries, " + (
-            f"correct by {truth}" if truth else "no ground truth: by rule"
-        )
+        yield f"{result.choice.num_queries} queries, " + (f"correct by {truth}" if truth else "no ground truth")
     if result.weight == 0:
         yield "searches go on as before: no weight is significantly better"
     elif result.weight == 1:

@@ -267,7 +267,7 @@ def reached(context: UpgradeContext, asked: Gates) -> bool:
     estimate = load_estimate(context.catalog, context.run.target)
     if asked.target_quality is None or estimate is None:
         return False
-    kept = estimate.row.kept.get(asked.criterion)
+    kept = estimate.row.kept.get(estimate.table.criterion)
     return kept is not None and kept.low >= asked.target_quality
 
 

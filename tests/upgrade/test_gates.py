@@ -130,7 +130,7 @@ def test_what_a_sample_cannot_tell_is_no_gate_and_nothing_is_embedded_to_say_so(
 )
 def test_without_ground_truth_no_quality_can_be_required(tmp_path, terms):
     gallery = gallery_of(tmp_path, NOISY, DIGITS, encoder=False)
-    with pytest.raises(cs.errors.InvalidInput, match=r"expected labels or qrels that .* agreement>=0\.8"):
+    with pytest.raises(cs.errors.InvalidInput, match=r"expected labels or qrels that .*agreement>=0\.8"):
         gallery.upgrade("v2", **requests(labels=None, **terms), dry_run=True)
 
 

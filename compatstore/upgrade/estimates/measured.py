@@ -126,7 +126,8 @@ def compare(estimate: UpgradeEstimate, measured: DecisionTable, called: str = SE
         for metric in before.figures
         if metric in after.figures
     )
-    return (*figures, *_shares(estimate.table.criterion, estimate.row, served))
+    changes = _shares(estimate.table.criterion, estimate.row, served) if estimate.table.has_ground_truth else ()
+    return (*figures, *changes)
 
 
 def as_served(measured: DecisionTable) -> DecisionRow:
