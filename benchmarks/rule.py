@@ -1,6 +1,6 @@
 r"""What the rule without ground truth serves, and what it gives to queries with labels.
 
-    python -m benchmarks.rule glosses.npz caltech.npz digits [--seeds 0 1 2] [--items 2500] [--page docs/results/rule.md]
+    python -m benchmarks.rule glosses.npz caltech.npz digits [--seeds 0 1 2] [--page docs/results/rule.md]
 
 A share of the gallery is native, and a ridge regression of those natives made the rest. The weight of the target is
 that of `weight_by_rule`: no label is read. Other queries then search by it, and by every weight of a grid, and labels

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from textwrap import shorten
 
 from compatstore import next_step
 from compatstore.evaluation import DecisionRow, DecisionTable
+from compatstore.evaluation.sample import AGREEMENT
 from compatstore.evaluation.views import truth_line
 from compatstore.shown import Table, figures, table, view, wrapped
 from compatstore.storage.ledger import Spent
@@ -35,12 +35,12 @@ def _(result: UpgradeReport) -> Iterator[str | Table]:
     yield table(
         ("at", "step", "rows", "seconds", "note"),
         [
-            (step.at[:16], step.step, step.rows, round(step.seconds, 1), shorten(step.note, NOTE, placeholder=" ..."))
+            (step.at[:16], step.step, step.rows, round(step.seconds, 1), _beginning(step.note))
             for step in result.history
         ],
     )
     if result.estimate is not None:
-        yield from estimate_view(result.estimate)
+        yield from _estimate(result.estimate)
     if result.measured is not None and result.measured.provenance:
         yield from wrapped(result.measured.provenance)
     if result.compared:
@@ -62,6 +62,11 @@ def _(result: UpgradeReport) -> Iterator[str | Table]:
         yield f"nothing was estimated or measured; measure it: {next_step.call('report', 'TARGET', sample=500)}"
 
 
+def _beginning(note: str) -> str:
+    """The first characters of a note."""
+    return note if len(note) <= NOTE else f"{note[: NOTE - 4].rstrip()} ..."
+
+
 def _measured(result: DecisionTable, called: str) -> Iterator[Table]:
     """What is measured where nothing was estimated."""
     found = what_matters(result, called)
@@ -72,22 +77,34 @@ def _measured(result: DecisionTable, called: str) -> Iterator[Table]:
 
 @view.register
 def estimate_view(result: UpgradeEstimate) -> Iterator[str | Table]:
-    """What an upgrade is expected to give."""
-    measured, criterion = result.table, result.table.criterion
-    rows = [
-        (_mark(row.share, result), row.name, row.percent_of(criterion), _kept(row, criterion))
-        for row in measured.served(result.terms.way)
-    ]
-    before = measured.rows[0]
+    """What an upgrade is expected to give, the verdict first."""
     yield ""
-    yield from wrapped(measured.advice.text)
+    yield from wrapped(result.table.advice.text)
+    yield from _estimate(result)
+
+
+def _estimate(result: UpgradeEstimate) -> Iterator[str | Table]:
+    measured, criterion = result.table, result.table.criterion
+    before, ways = measured.rows[0], measured.served(result.terms.way)
+    marks = ("", *(_mark(row.share, result) for row in ways))
+    other = "of full backfill %" if measured.has_ground_truth else f"{AGREEMENT[1]} %"
+    yield ""
     yield table(
-        ("", "way", f"{criterion} %", "of full backfill %"),
-        [("", before.name, before.percent_of(criterion), _kept(before, criterion)), *rows],
+        ("", "way", f"{criterion} %", other),
+        [
+            (
+                mark,
+                row.name,
+                row.percent_of(criterion),
+                _kept(row, criterion) if measured.has_ground_truth else row.percent_of(AGREEMENT[1]),
+            )
+            for mark, row in zip(marks, (before, *ways), strict=True)
+        ],
     )
     if measured.provenance:
         yield from wrapped(measured.provenance)
-    yield from wrapped(f"{truth_line(measured)}; > budget taken, * best figure")
+    yield from wrapped(truth_line(measured))
+    yield "> budget taken, * best figure"
     yield from wrapped(result.promise)
     yield from gate_lines(result.gates)
 

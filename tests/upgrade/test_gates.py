@@ -63,12 +63,14 @@ def test_an_upgrade_stops_at_the_target_quality_and_the_same_call_again_does_not
 
 
 @pytest.mark.full
-def test_without_labels_the_targets_neighbours_are_the_truth(tmp_path):
+def test_without_ground_truth_a_target_quality_is_an_agreement(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     estimate = gallery.upgrade("v2", gates=cs.Gates(sample=200, target_quality=0.9), dry_run=True).estimate
-    assert estimate.table.truth == "the target's 20 nearest neighbours"  # 5 of the sample's 200, of 800 items
+    assert (estimate.table.truth, estimate.table.neighbours) == ("", 20)  # 5 of the sample's 200, of 800 items
     assert estimate.table.advice.verdict == "undecided"
-    assert 0 < estimate.share <= 1
+    assert 0 < estimate.share < 1
+    assert estimate.row.figures["agreement"].low >= 0.9
+    assert estimate.promise.startswith(f"A backfill of {estimate.share:.4g} serves ")
 
 
 @pytest.mark.full

@@ -288,19 +288,20 @@ def require_measurable(asked: Gates, share: float | None, *, complete: bool) -> 
     Raises:
         InvalidInput: A figure is required that the sample does not give.
     """
-    wanted = [read_requirement(text)[0] for text in asked.require]
+    by_figure = {read_requirement(text)[0]: text for text in asked.require}
+    agreed, labelled = by_figure.pop(AGREEMENT[0], None), has_ground_truth(asked.labels)
+    if labelled:
+        by_figure.pop("map", None)
+    wanted = list(by_figure.values())
     if asked.max_negative_flips is not None:
         wanted.append(f"negative flips<={asked.max_negative_flips:g}")
-    if not has_ground_truth(asked.labels):
-        wanted += [asked.criterion] if asked.criterion != "map" else []
-        for name in wanted:
-            if name != AGREEMENT[0]:
-                raise _no_ground_truth(name)
+    if not labelled:
+        for name in (*wanted, *([asked.criterion] if asked.criterion != "map" else [])):
+            raise _no_ground_truth(name)
         return
-    if AGREEMENT[0] in wanted:
+    if agreed is not None:
         fix = "Require a figure of quality, such as map>=0.6, or leave labels and qrels out."
         raise InvalidInput("estimate agreement", expected="no ground truth", found="labels or qrels", fix=fix)
-    wanted = [name for name in wanted if name != "map"]
     hop_alone = not share and not asked.fused
     if asked.criterion != "map" and asked.target_quality is not None:
         wanted, hop_alone = [f"the criterion {asked.criterion}"], False
