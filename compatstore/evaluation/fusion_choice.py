@@ -247,7 +247,8 @@ class Trial:
         """The weight of the rule without ground truth, and the agreement of its searches."""
         there = replace(constants, weight=1.0, per_origin=False, native_share=self.sample.share_of(native))
         target = self.find(native, there)
-        fusion = replace(there, weight=weight_by_rule(float(target.values[0].mean())))
+        weight = weight_by_rule(float(target.values[0].mean()))
+        fusion = replace(there, weight=float(weight == 1.0) if self.weights == ALONE else weight)
         found = self.find(native, fusion)
         return FittedFusion(fusion=replace(fusion, choices=(self._unmeasured(fusion),)), found=found, served=found)
 

@@ -251,7 +251,7 @@ def _serving(run: RunStatus) -> Iterator[str]:
     if run.weight is None:
         return
     if run.serving == "fused":
-        yield f"  searched by both versions as one: {1 - run.weight:.4g} {run.source} + {run.weight:.4g} {run.target}"
+        yield f"  fused search: {1 - run.weight:.4g} {run.source} + {run.weight:.4g} {run.target}"
     else:
         yield f"  searched by one version; weight of {run.target} in a fusion: {run.weight:.4g}"
     if run.choice is not None:
