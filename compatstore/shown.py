@@ -101,7 +101,7 @@ def _records(items: Sequence[Mapping[str, Any]]) -> Table:
 
 
 SHORT = 24  # characters of a cell that is not folded
-WIDTH = 100  # columns of a sentence
+WIDTH = 80  # columns of a sentence
 _SCROLLS = "overflow-x:auto;max-width:100%"
 _NUMBER = re.compile(r"(?:[-+]?[0-9][0-9.,]*(?:e[-+]?[0-9]+)? ?%?(?: \([-+0-9.,% to]*\))?|-|)")
 
@@ -117,19 +117,34 @@ def view(result: object) -> Iterator[str | Table]:
 
 
 def wrapped(text: str, margin: str = "") -> list[str]:
-    """A sentence as lines of 100 columns at most; those after the first are indented. Not for commands to copy."""
+    """A sentence as lines of 80 columns at most; those after the first are indented. Not for commands to copy."""
     return wrap(margin + text, WIDTH, subsequent_indent=f"{margin}  ", break_long_words=False, break_on_hyphens=False)
 
 
 class Shown:
-    """A result that a notebook shows as the command line does, in HTML.
+    """A result that `print` and a notebook show as the command line does.
 
     In a notebook the last value of a cell is shown by `_repr_html_`.
     """
 
+    def __str__(self) -> str:
+        """The view as text."""
+        return "\n".join(line for part in view(self) for line in text_lines(part))
+
     def _repr_html_(self) -> str:
         """The view as HTML."""
         return str(html_of(view(self)))
+
+
+def text_lines(part: str | Table) -> Iterator[str]:
+    """A line, or a table with two blanks between its columns."""
+    if isinstance(part, str):
+        yield part
+        return
+    widths = [max(map(len, column)) for column in zip(part.headings, *part.rows, strict=True)]
+    for row in (part.headings, *part.rows):
+        cells = zip(row, widths, part.numeric, strict=True)
+        yield "  ".join(f"{cell:>{width}}" if right else f"{cell:<{width}}" for cell, width, right in cells).rstrip()
 
 
 def html_of(parts: Iterable[str | Table]) -> Html:

@@ -1,4 +1,8 @@
-"""Advice from measured serving strategies: whether to upgrade, and with which budget of native vectors."""
+"""The verdict on an upgrade: one sentence, the same in a terminal, JSON, the report and Python.
+
+With ground truth it recommends a way to serve the gallery, with its gain and interval. Without it nothing is better or
+worse: the sentence says how much of the new model's answers is served.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from compatstore.errors import first_offenders
-from compatstore.evaluation.bootstrap import Estimate, Resampled, gains_together, kept_shares
+from compatstore.evaluation.bootstrap import Estimate, Resampled, gains_together
+from compatstore.evaluation.metrics import Flips
 
+ENOUGH = 0.9  # agreement with the full backfill of the budget that is named without ground truth
+MORE = "Name labels or qrels, or judge about 100 queries, to measure whether that is better."
 WHOLE_SAMPLE = "take a sample of the whole gallery, or decide by map"
+_NAMES = {"map": "mAP", "cmc": "CMC", "ndcg": "nDCG", "mrr": "MRR"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,13 +25,12 @@ class Advice:
     """What to do.
 
     Args:
-        verdict: "upgrade"; "do not upgrade", when nothing is better than the status quo for certain; "undecided",
-            when there are no labels to tell whether the target is better, or when some strategies were not measured
-            and none of the measured ones is better.
-        row: Name of the strategy that is advised; the status quo for "do not upgrade"; None when no strategy is good
-            enough.
+        verdict: "upgrade"; "do not upgrade", when no way is significantly better than the status quo; "undecided",
+            without ground truth, or when some ways were not measured and none of the measured ones is better.
+        row: Name of the way that is advised; the status quo for "do not upgrade"; without ground truth the cheapest
+            one that agrees with the full backfill in 9 of 10 results; None when there is none.
         share: Share of the gallery that it embeds natively, or None.
-        text: The reasons, in one or two sentences.
+        text: The verdict, in one or two sentences.
 
     Examples:
         >>> cs.evaluation.decide(sample).advice.verdict
@@ -44,11 +51,13 @@ class Option:
         name: Text for people, as in "backfill 25%".
         share: Share of the gallery that it embeds natively.
         figure: The figure, resampled together with that of the other options.
+        flips: Shares of queries that it fixes and breaks; None if they are not measured.
     """
 
     name: str
     share: float
     figure: Resampled
+    flips: Flips | None = None
 
     @property
     def value(self) -> float:
@@ -56,43 +65,52 @@ class Option:
         return self.figure.value
 
 
-def advise(status_quo: Option, options: Sequence[Option], metric: str, unmeasured: Sequence[str] = ()) -> Advice:
-    """Choose the best of the options that beat the status quo for certain.
+def metric_name(metric: str) -> str:
+    """A figure as the field writes it: "map" -> "mAP", "ndcg@10" -> "nDCG@10"."""
+    name, at, k = metric.partition("@")
+    return _NAMES.get(name, name) + at + k
 
-    For certain means that the whole paired interval lies above zero; the intervals hold for all options together.
+
+def change_in(metric: str, before: float, after: float, gain: Estimate, confidence: float, flips: Flips | None) -> str:
+    """A change of quality: "mAP 55.5 -> 96.5 % (+41.0; 95 % CI 37.6 to 44.3), 26 % of queries fixed, 0.2 % broken"."""
+    value, low, high = (0.0 + 100 * end for end in (gain.value, gain.low, gain.high))
+    interval = f"{value:+.1f}; {confidence:.0%} CI {low:+.1f} to {high:+.1f}".replace("%", " %")
+    fixed = ""
+    if flips is not None:
+        fixed = f", {_percent(flips.positive)} of queries fixed, {_percent(flips.negative)} broken"
+    return f"{metric_name(metric)} {100 * before:.1f} -> {100 * after:.1f} % ({interval}){fixed}"
+
+
+def _percent(share: float) -> str:
+    """A share: "26 %", "0.2 %"."""
+    return f"{100 * share:.0f} %" if share >= 0.1 or share == 0 else f"{100 * share:.1f} %"
+
+
+def advise(status_quo: Option, options: Sequence[Option], metric: str, unmeasured: Sequence[str] = ()) -> Advice:
+    """Choose the best of the options that are significantly better than the status quo.
+
+    The intervals of the gains are paired, and hold for all options together.
 
     Args:
-        status_quo: Leaving things as they are.
+        status_quo: The gallery as it is.
         options: All else that was measured.
         metric: Name of the figure.
-        unmeasured: Names of the ways to serve the gallery that have no such figure: of a sample some figures can be
-            told of the vectors alone that the whole gallery has. What is not known is no reason against an upgrade.
+        unmeasured: Names of the ways without that figure: on a sample some figures are known only of vectors that the
+            whole gallery has. A missing figure is no reason against an upgrade.
     """
     gains = gains_together([option.figure for option in options], status_quo.figure)
     better = [option for option, gain in zip(options, gains, strict=True) if gain.low > 0]
     best = max(better or options, key=_worth)
-    gain = gains[options.index(best)]
+    gain, confidence = gains[options.index(best)], best.figure.confidence
+    change = change_in(metric, status_quo.value, best.value, gain, confidence, best.flips)
     unknown = f" {metric} of {first_offenders(unmeasured, 3)} was not measured: {WHOLE_SAMPLE}." if unmeasured else ""
     if not better and unmeasured:
-        return Advice(
-            verdict="undecided",
-            row=None,
-            share=None,
-            text=f"Whether an upgrade gains is not known by {metric}.{unknown} Of what was, {best.name} has "
-            f"{best.value:.1%} against {status_quo.value:.1%} as it is ({_points(gain)}).",
-        )
+        text = f"Not decided: {best.name} has {change}, and no measured way is significantly better.{unknown}"
+        return Advice(verdict="undecided", row=None, share=None, text=text)
     if not better:
-        return Advice(
-            verdict="do not upgrade",
-            row=status_quo.name,
-            share=0.0,
-            text=f"Do not upgrade: the best of all, {best.name}, has {metric} {best.value:.1%} against "
-            f"{status_quo.value:.1%} as it is ({_points(gain)}), "
-            "no gain that other queries would confirm.",
-        )
-    text = (
-        f"Upgrade by {best.name}: {metric} {best.value:.1%} against {status_quo.value:.1%} as it is ({_points(gain)})."
-    )
+        text = f"Do not upgrade: the best way, {best.name}, has {change}: no significant gain."
+        return Advice(verdict="do not upgrade", row=status_quo.name, share=0.0, text=text)
+    text = f"Upgrade by {best.name}: {change}."
     text += _worse_though_larger(best, options, metric) + _as_good_but_cheaper(best, better) + unknown
     return Advice(verdict="upgrade", row=best.name, share=best.share, text=text)
 
@@ -103,7 +121,7 @@ def fused_better(fused: Sequence[Option], options: Sequence[Option], advice: Adv
     They are no reason for or against an upgrade: a fused search needs both models for every query.
 
     Args:
-        fused: Both versions searched as one, at some shares of natives.
+        fused: Fused searches at some shares of natives.
         options: The other strategies, the one that is advised among them.
         advice: What is advised.
         metric: Name of the figure.
@@ -117,39 +135,27 @@ def fused_better(fused: Sequence[Option], options: Sequence[Option], advice: Adv
         return ""
     first = min(better, key=lambda way: way.share)
     return (
-        f" Both versions searched as one ({first.name}) have {metric} {first.value:.1%}, for two embeddings and two "
+        f" Fused search ({first.name}) has {metric_name(metric)} {first.value:.1%}, for two embeddings and two "
         "searches a query."
     )
 
 
-def advise_without_labels(
-    full: Option, options: Sequence[Option], metric: str, keep: float, *, trust: float = 1.0
-) -> Advice:
-    """Name the smallest budget that keeps enough of what the target itself would answer.
+def describe_agreement(options: Sequence[Option]) -> Advice:
+    """Say how much of the full backfill's first results each budget serves; nothing is recommended.
 
     Args:
-        full: Everything embedded natively.
-        options: All else.
-        metric: Name of the figure.
-        keep: Share of the full figure to be kept for certain.
-        trust: As of `DecisionSettings`.
+        options: Budgets by ascending share, with their agreement with the full backfill.
     """
-    everything = (*options, full)
-    kept = kept_shares([option.figure for option in everything], full.figure)
-    enough = [option for option, share in zip(everything, kept, strict=True) if share.low >= keep]
-    chosen = min(enough, key=lambda option: (option.share, -option.value), default=None)
-    reached = (
-        f"no way keeps {keep:.0%} of it"
-        if chosen is None
-        else f"{chosen.name} is the cheapest to keep {keep:.0%} of it"
-    )
-    right = "the target's own answer" if trust == 1 else "the answer of both models together"
+    enough = [option for option in options if option.value >= ENOUGH]
+    first = min(enough, key=lambda option: option.share, default=None)
+    named = [options[0], *([first] if first is not None and first.share > options[0].share else [])]
+    served = ", ".join(f"{option.value:.0%} by {option.name}" for option in named).replace("%", " %")
     return Advice(
         verdict="undecided",
-        row=None if chosen is None else chosen.name,
-        share=None if chosen is None else chosen.share,
-        text=f"Without labels {right} counts as right, so whether it is the better one is not known; {reached} "
-        f"({metric}).",
+        row=None if first is None else first.name,
+        share=None if first is None else first.share,
+        text=f"Quality is not measurable without ground truth. Of the new model's first results are served {served}. "
+        f"{MORE}",
     )
 
 
@@ -162,7 +168,7 @@ def _worse_though_larger(best: Option, options: Sequence[Option], metric: str) -
     full = max(options, key=lambda option: option.share)
     if full.share <= best.share or full.value > best.value:
         return ""
-    return f" More is not better: {full.name} has {metric} {full.value:.1%}."
+    return f" More is not better: {full.name} has {metric_name(metric)} {full.value:.1%}."
 
 
 def _as_good_but_cheaper(best: Option, better: Sequence[Option]) -> str:
@@ -170,8 +176,4 @@ def _as_good_but_cheaper(best: Option, better: Sequence[Option]) -> str:
     if not cheaper:
         return ""
     least = min(cheaper, key=lambda option: (option.share, -option.value))
-    return f" {least.name[0].upper()}{least.name[1:]} costs less and cannot be told from it with these queries."
-
-
-def _points(gain: Estimate) -> str:
-    return f"{100 * gain.value:+.1f} points, {100 * gain.low:+.1f} to {100 * gain.high:+.1f}"
+    return f" {least.name[0].upper()}{least.name[1:]} costs less and is not significantly worse."

@@ -56,20 +56,23 @@ class MeasuredGain:
     """What a way to serve an upgrade gives, as it was measured on a sample.
 
     Args:
-        gain: Difference of the criterion to the status quo, the source's queries on the source's vectors.
+        gain: Difference of the criterion to the status quo, the source's queries on the source's vectors; None without
+            ground truth.
         criterion: Figure that was measured, such as "map".
-        truth: What counted as right: "labels", or "the target's 10 nearest neighbours".
+        truth: Ground truth, "labels" or "qrels"; "" for none.
         num_queries: Queries counted.
         native_share: Share of the gallery that was native in the target, from 0 to 1.
     """
 
-    gain: Estimate
+    gain: Estimate | None
     criterion: str
     truth: str
     num_queries: int
     native_share: float
 
     def __str__(self) -> str:
+        if self.gain is None:
+            return f"not measured, as there is no ground truth, at a native share of {self.native_share:.4g}"
         value, low, high = (100 * end for end in (self.gain.value, self.gain.low, self.gain.high))
         return (
             f"{value:+.1f} points of {self.criterion} ({low:+.1f} to {high:+.1f}) by {self.num_queries} queries, "

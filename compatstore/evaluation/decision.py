@@ -9,7 +9,7 @@ import numpy as np
 
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.advice import Advice, Option, advise, advise_without_labels, fused_better
+from compatstore.evaluation.advice import Advice, Option, advise, change_in, describe_agreement, fused_better
 from compatstore.evaluation.bootstrap import (
     Estimate,
     Resampled,
@@ -23,7 +23,7 @@ from compatstore.evaluation.bootstrap import (
 from compatstore.evaluation.fusion import Serving
 from compatstore.evaluation.fusion_choice import drawn_as_items
 from compatstore.evaluation.metrics import Flips, require_counted
-from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
+from compatstore.evaluation.sample import AGREEMENT, DecisionSettings, EvaluationSample
 from compatstore.evaluation.strategies import (
     ServingStrategy,
     is_fused,
@@ -34,7 +34,6 @@ from compatstore.evaluation.strategies import (
 from compatstore.shown import Shown
 
 SAME_SHARE = 1e-6
-TOLD = ("labels", "qrels")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +45,10 @@ class DecisionRow:
         notation: Query / gallery: s source, t target, h transformed, + mixed.
         share: Share of the gallery that it embeds natively.
         figures: "cmc@1", ..., "map" -> the figure with its interval. What cannot be told from a sample is left out: CMC
-            of strategies that need native vectors which do not exist yet.
-        gains: The same names -> difference to the status quo, query by query, with its interval.
+            of strategies that need native vectors which do not exist yet. Without ground truth "agreement" with the
+            first results of the full backfill, and "unchanged", agreement with those of the status quo.
+        gains: The same names -> difference to the status quo, query by query, with its interval; none without ground
+            truth.
         kept: Names -> share of the full backfill's figure, 1 at most; paired as well. Only figures that the full
             backfill has.
         flips: Queries mended and broken since the status quo, at the smallest k; None where CMC is left out.
@@ -83,14 +84,13 @@ class DecisionTable(Shown):
         rows: From the status quo to the full backfill.
         advice: What to do by `criterion`.
         criterion: The figure that decided.
-        truth: What counted as right: "labels", "qrels", or "the target's 10 nearest neighbours".
+        truth: Ground truth, "labels" or "qrels"; "" for none: then agreement was measured, not quality.
         confidence: Of all intervals; those of one figure, or of one kind, hold for all rows together, so that a row may
             be picked by them.
         num_queries: Queries counted.
         num_skipped: Queries left out, as no item of the gallery is correct for them.
         provenance: Where the queries come from, in a sentence, or "".
-        neighbours: Without labels: the items of the whole gallery that are right for a query, about.
-        trust: Without labels: as of `DecisionSettings`.
+        neighbours: Without ground truth: the first results of the whole gallery that were compared, about.
 
     Examples:
         >>> table = cs.evaluation.decide(sample)
@@ -107,12 +107,16 @@ class DecisionTable(Shown):
     num_skipped: int
     provenance: str = ""
     neighbours: int = 10
-    trust: float = 1.0
 
     @property
-    def told(self) -> bool:
-        """Whether somebody said what is correct, by labels or judgements."""
-        return self.truth in TOLD
+    def has_ground_truth(self) -> bool:
+        """True if labels or judgements defined what is correct."""
+        return bool(self.truth)
+
+    def change(self, row: DecisionRow) -> str:
+        """The change of quality from the status quo to a way that has the criterion, as text; needs ground truth."""
+        before, after = (one.figures[self.criterion].value for one in (self.rows[0], row))
+        return change_in(self.criterion, before, after, row.gains[self.criterion], self.confidence, row.flips)
 
     def row(self, name: str) -> DecisionRow:
         """Find a row by its name or its notation.
@@ -207,6 +211,7 @@ def decide_between(
     sample: EvaluationSample, settings: DecisionSettings, strategies: Sequence[ServingStrategy]
 ) -> DecisionTable:
     """Compare strategies that were ranked: the status quo first, and last the one that `kept` is a share of."""
+    settings = settings if sample.has_ground_truth else settings.without_ground_truth
     counted = strategies[0].found.counted
     require_counted(counted)
     figures = _resampled(sample, strategies, settings)
@@ -223,24 +228,25 @@ def decide_between(
                 few = share_of_queries(figures[place][name].values > 0, _of_many(settings.confidence, len(having)))
                 figure = Estimate(value=figure.value, low=min(figure.low, few.low), high=max(figure.high, few.high))
             rows[place].figures[name] = figure.within(0.0, 1.0)
-        for place, gain in zip(having, gains_together(drawn, figures[0][name]) if drawn else [], strict=True):
+        compared = bool(drawn) and sample.has_ground_truth
+        for place, gain in zip(having, gains_together(drawn, figures[0][name]) if compared else [], strict=compared):
             rows[place].gains[name] = gain.within(-1.0, 1.0)
         for place, share in zip(having, shares, strict=bool(shares)):
             rows[place].kept[name] = share.within(0.0, 1.0)
-    flips = sum(settings.metrics[settings.ks.index(min(settings.ks))] in own for own in figures)
+    flips = sum(_nearest(settings) in own for own in figures)
+    made = tuple(
+        _row(strategy, strategies[0], intervals, settings, of=flips)
+        for strategy, intervals in zip(strategies, rows, strict=True)
+    )
     return DecisionTable(
-        rows=tuple(
-            _row(strategy, strategies[0], intervals, settings, of=flips)
-            for strategy, intervals in zip(strategies, rows, strict=True)
-        ),
-        advice=_advice(strategies, figures, settings, told=sample.told),
+        rows=made,
+        advice=_advice(strategies, made, figures, settings.criterion),
         criterion=settings.criterion,
-        truth=truth_of(sample, settings),
+        truth=truth_of(sample),
         confidence=settings.confidence,
         num_queries=int(counted.sum()),
         num_skipped=int((~counted).sum()),
         neighbours=neighbours_of(sample, settings),
-        trust=settings.trust,
     )
 
 
@@ -302,10 +308,12 @@ def _row(
     of: int,
 ) -> DecisionRow:
     """A row; the interval of broken queries holds together with those of the other rows (Bonferroni)."""
-    counted, nearest = status_quo.found.counted, settings.ks.index(min(settings.ks))
-    was, now = (found.values[nearest, counted] > 0 for found in (status_quo.found, strategy.found))
-    known = settings.metrics[nearest] in intervals.figures
-    confidence = _of_many(settings.confidence, of)
+    flips, broken, nearest = None, None, _nearest(settings)
+    if nearest in intervals.figures:
+        counted, place = status_quo.found.counted, settings.metrics.index(nearest)
+        was, now = (found.values[place, counted] > 0 for found in (status_quo.found, strategy.found))
+        flips = Flips(positive=float(np.mean(~was & now)), negative=float(np.mean(was & ~now)))
+        broken = share_of_queries(was & ~now, _of_many(settings.confidence, of))
     return DecisionRow(
         name=strategy.name,
         notation=strategy.notation,
@@ -313,31 +321,39 @@ def _row(
         figures=intervals.figures,
         gains=intervals.gains,
         kept=intervals.kept,
-        flips=Flips(positive=float(np.mean(~was & now)), negative=float(np.mean(was & ~now))) if known else None,
-        broken=share_of_queries(was & ~now, confidence) if known else None,
+        flips=flips,
+        broken=broken,
         note=strategy.note,
     )
 
 
+def _nearest(settings: DecisionSettings) -> str:
+    """The figure that flips are counted by: CMC at the smallest k; "" without ground truth."""
+    return f"cmc@{min(settings.ks)}" if settings.ks else ""
+
+
 def _advice(
     strategies: Sequence[ServingStrategy],
+    rows: Sequence[DecisionRow],
     figures: Sequence[dict[str, Resampled]],
-    settings: DecisionSettings,
-    *,
-    told: bool,
+    metric: str,
 ) -> Advice:
-    metric = settings.criterion
     options, fused = list[Option](), list[Option]()
-    for strategy, own in zip(strategies, figures, strict=True):
+    for strategy, row, own in zip(strategies, rows, figures, strict=True):
         if metric in own:
-            option = Option(name=strategy.name, share=strategy.share, figure=own[metric])
+            option = Option(name=row.name, share=row.share, figure=own[metric], flips=row.flips)
             (fused if strategy.fused else options).append(option)
-    if not told:
-        return advise_without_labels(options[-1], options[:-1], metric, settings.keep, trust=settings.trust)
+
+    def embeds(strategy: ServingStrategy) -> bool:
+        return strategy.notation.startswith("t/h") or strategy.notation == "t/t"
+
+    if metric == AGREEMENT[0]:
+        names = [strategy.name for strategy in strategies if embeds(strategy)]
+        return describe_agreement([option for option in options if option.name in names])
     unmeasured = [
         strategy.name
         for strategy, own in zip(strategies, figures, strict=True)
-        if metric not in own and (strategy.notation.startswith("t/h") or strategy.notation == "t/t")
+        if metric not in own and embeds(strategy)
     ]
     advice = advise(options[0], options[1:], metric, unmeasured)
     return replace(advice, text=advice.text + fused_better(fused, options, advice, metric))

@@ -14,7 +14,7 @@ distance to every item counts nowhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
@@ -44,11 +44,11 @@ class WeightChoice:
         weight: Weight of the target's distance, in [0, 1].
         per_origin: Whether native and transformed vectors of the target are standardised apart.
         native_share: Share of the gallery that was native in the target, from 0 to 1.
-        criterion: Figure that decided, such as "map".
-        truth: What counted as right: "labels", or "the target's 10 nearest neighbours".
+        criterion: Figure that decided, such as "map"; "agreement" for the weight of the rule without ground truth.
+        truth: Ground truth, "labels" or "qrels"; "" for none.
         num_queries: Queries that decided.
-        gain: Difference of the criterion to the status quo, from -1 to 1.
-        low: Lower end of its interval, which is simultaneous for all weights that were compared.
+        gain: Difference of the criterion to the status quo, from -1 to 1; None without ground truth.
+        low: Lower end of its interval, which is simultaneous for all weights that were compared; None as above.
         over_target: Difference of the criterion to the target alone, each query by the weight that other queries chose:
             what is lost when the source is retired. Where queries judge an upgrade that teaches itself, the interval
             reaches up to where it ends by the weight that is served. None where it was not measured.
@@ -64,8 +64,8 @@ class WeightChoice:
     criterion: str
     truth: str
     num_queries: int
-    gain: float
-    low: float
+    gain: float | None = None
+    low: float | None = None
     over_target: Estimate | None = None
     target_gain: Estimate | None = None
 
@@ -74,6 +74,8 @@ class WeightChoice:
         require_share("choose the weight of a fusion", "a native share", self.native_share)
 
     def __str__(self) -> str:
+        if self.gain is None or self.low is None:
+            return f"{self.weight:.4g} for a native share of {self.native_share:.4g}, not measured: no ground truth"
         return (
             f"{self.weight:.4g} by {self.criterion} of {self.num_queries} queries, correct by {self.truth}, for "
             f"a native share of {self.native_share:.4g}: {100 * self.gain:+.1f} points to the status quo, "
@@ -344,37 +346,6 @@ def fused_blocks(
             [fusion.distances(near, fusion.shrunk(far, kept, metric), native) for fusion in fusions], axis=1
         )
         yield start, found.reshape(len(found), -1)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class FusedDistances:
-    """Queries and items that are native in both versions, compared by a fusion; as `Distances` are.
-
-    Args:
-        source: In the source's space.
-        target: In the target's space, in blocks of the same size.
-        fusion: Weight and constants.
-    """
-
-    source: Distances
-    target: Distances
-    fusion: Fusion
-
-    @property
-    def left(self) -> Sized:
-        """The q queries."""
-        return self.source.left
-
-    @property
-    def right(self) -> Sized:
-        """The n items."""
-        return self.source.right
-
-    def blocks(self) -> Iterator[tuple[int, Doubles]]:
-        """The index of a block's first query and its fused distances, (b, n) float64."""
-        native = np.ones(len(self.right), bool)
-        for (start, near), (_, far) in zip(self.source.blocks(), self.target.blocks(), strict=True):
-            yield start, self.fusion.distances(near, far, native)
 
 
 def distances_to(query: FloatArray, vectors: FloatArray, metric: str) -> Doubles:

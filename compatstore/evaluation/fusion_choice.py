@@ -3,7 +3,8 @@
 Every candidate, a weight and whether native and transformed vectors are standardised apart, is compared with the status
 quo, weight 0, query by query. Chosen is the candidate whose gain is surest: its simultaneous interval has the highest
 lower end; where the items are a sample, that of its own interval which allows for their draw must be above zero too.
-Where no interval lies above zero the weight is 0, and the gallery is served as before. What the fusion is reported to
+Where no interval lies above zero the weight is 0, and the gallery is served as before. Without ground truth the weight
+follows a rule (`weight_by_rule`). What the fusion is reported to
 give is cross-fitted: queries are cut into folds, and those of each fold search with the weight that the others chose.
 These are fewer than all, so they are sure of a gain less often: what is so reported is too low rather than too high.
 
@@ -31,6 +32,7 @@ from compatstore.evaluation.sampled import QueryFigures, Sampling, find_in_block
 
 FOLDS = 5
 WEIGHTS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
+BOTH = WEIGHTS[:-1]  # rank by both versions, if not by the source alone
 ALONE = (0.0, 1.0)  # the source alone, or the target
 CHOOSING = 400  # resamples where candidates are compared with each other; what is reported has all
 _BLOCK_CELLS = 2**21  # distances of a block, over all weights
@@ -62,9 +64,10 @@ class Trial:
     Args:
         sample: Queries and items in both versions.
         settings: The criterion, metrics and intervals.
-        relevance: The correct items.
+        relevance: The correct items; without ground truth the first results of a gallery that is wholly native.
         sampling: What the items stand for.
-        truth: What counts as right, as text for people.
+        truth: Ground truth, "labels" or "qrels"; "" for none.
+        before: Without ground truth the first results of the status quo; None otherwise.
         progress: Called with the rankings that were made since its last call; None for nothing.
         weights: Compared, ascending from 0, the status quo.
 
@@ -77,12 +80,13 @@ class Trial:
     relevance: Relevance
     sampling: Sampling
     truth: str
+    before: Relevance | None = None
     progress: Callable[[int], None] | None = None
     weights: tuple[float, ...] = WEIGHTS
     _fitted: dict[tuple[bytes, Fusion], FittedFusion] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.settings.criterion != "map" and not self.sample.complete:
+        if self.truth and self.settings.criterion != "map" and not self.sample.complete:
             raise InvalidInput(
                 f"choose how to search by {self.settings.criterion}",
                 expected="map, or a sample that is the whole gallery",
@@ -92,7 +96,32 @@ class Trial:
 
     def galleries(self, distances: Distances, rows: Sequence[Positions]) -> list[QueryFigures]:
         """What the queries find in several galleries, whose vectors are rows of those that were measured."""
-        return find_in_galleries(distances, self.relevance, rows, self.settings.ks, self.sampling, self.progress)
+        return self.figures(
+            self.relevance,
+            lambda relevance: find_in_galleries(
+                distances, relevance, rows, self.settings.ks, self.sampling, self.progress
+            ),
+        )
+
+    def figures(
+        self, relevance: Relevance, find: Callable[[Relevance], list[QueryFigures]], queries: Positions | None = None
+    ) -> list[QueryFigures]:
+        """Figures of some ways to search: quality by the ground truth, or else agreement with both versions alone.
+
+        Args:
+            relevance: Of the queries that search.
+            find: Searches by every way, and compares what is found with a relevance.
+            queries: (q,) intp, which queries these are; None for all.
+        """
+        found = find(relevance)
+        if self.before is None:
+            return found
+        before = self.before if queries is None else of_queries(self.before, queries)
+        none = np.zeros((2, len(self.sample.source)))
+        return [
+            QueryFigures(values=np.stack([full.values[0], now.values[0]]), influence=none)
+            for full, now in zip(found, find(before), strict=True)
+        ]
 
     def gains(
         self,
@@ -167,6 +196,8 @@ class Trial:
         """
         key = native.tobytes(), constants
         if key not in self._fitted:
+            if self.before is not None:
+                return self._by_rule(native, constants)
             fitted = self._fit(native, constants, against_target=against_target)
             if not against_target:
                 return fitted
@@ -175,12 +206,15 @@ class Trial:
 
     def _fit(self, native: BoolArray, constants: Fusion, *, against_target: bool) -> FittedFusion:
         folds = folds_of(len(self.sample.source_queries), self.settings.seed)
-        fusions = self._candidates(replace(constants, native_share=self.sample.share_of(native)))
+        there = replace(constants, native_share=self.sample.share_of(native))
+        fusions = self._candidates(there)
+        allowed = len(fusions)
+        if against_target and 1.0 not in self.weights:
+            fusions.append(replace(there, weight=1.0, per_origin=False))
         values = self._values(native, fusions)
         every = np.arange(values.shape[2])
         others = [np.setdiff1d(every, fold) for fold in folds]
-        allowed = np.array([fusion.weight < 1 or not self.settings.by_both for fusion in fusions])
-        places = [self._surest(values[:, :, rows], allowed) for rows in (every, *others)]
+        places = [self._surest(values[:allowed, :, rows]) for rows in (every, *others)]
         alone = [place for place, fusion in enumerate(fusions) if against_target and fusion.weight == 1]
         tried = self._tried(folds, native, fusions, values, sorted({0, *places, *alone}))
         best = self._confirmed(places[0], every, folds, tried, self.settings.resamples)
@@ -207,6 +241,26 @@ class Trial:
             fusion=replace(fusion, choices=(choice,)),
             found=found,
             served=self.joined(folds, tried[best.place]),
+        )
+
+    def _by_rule(self, native: BoolArray, constants: Fusion) -> FittedFusion:
+        """The weight of the rule without ground truth, and the agreement of its searches."""
+        there = replace(constants, weight=1.0, per_origin=False, native_share=self.sample.share_of(native))
+        target = self.find(native, there)
+        weight = weight_by_rule(float(target.values[0].mean()))
+        fusion = replace(there, weight=float(weight == 1.0) if self.weights == ALONE else weight)
+        found = self.find(native, fusion)
+        return FittedFusion(fusion=replace(fusion, choices=(self._unmeasured(fusion),)), found=found, served=found)
+
+    def _unmeasured(self, fusion: Fusion) -> WeightChoice:
+        """A weight whose gain is not known."""
+        return WeightChoice(
+            weight=fusion.weight,
+            per_origin=fusion.per_origin,
+            native_share=fusion.native_share,
+            criterion=self.settings.criterion,
+            truth=self.truth,
+            num_queries=len(self.sample.source_queries),
         )
 
     def most_gained(self, native: BoolArray, constants: Fusion, found: QueryFigures, *, alone: bool = False) -> float:
@@ -238,14 +292,20 @@ class Trial:
             fusion: With its weight.
         """
         queries, items = len(self.sample.source_queries), len(self.sample.source)
-        relevance, blocks = self._blocks(np.arange(queries), native, [fusion])
-        columns = [np.arange(items)]
-        return find_in_blocks(
-            blocks, queries, relevance, columns, self.settings.ks, self.sampling, progress=self.progress
-        )[0]
+        every = np.arange(queries)
+
+        def find(relevance: Relevance) -> list[QueryFigures]:
+            _, blocks = self._blocks(every, native, [fusion])
+            return find_in_blocks(
+                blocks, queries, relevance, [np.arange(items)], self.settings.ks, self.sampling, progress=self.progress
+            )
+
+        return self.figures(self.relevance, find)[0]
 
     def measure(self, native: BoolArray, fusion: Fusion) -> WeightChoice:
-        """What a weight that nobody chose gives; arguments as of `find`."""
+        """What a weight that the caller names gives; arguments as of `find`."""
+        if self.before is not None:
+            return self._unmeasured(fusion)
         before, found, target = (
             self.find(native, replace(fusion, weight=weight)) for weight in (0.0, fusion.weight, 1.0)
         )
@@ -276,18 +336,19 @@ class Trial:
         return replace(choice, over_target=self.over(found, target), target_gain=self.over(target, before))
 
     def num_candidates(self, native_share: float) -> int:
-        """Number of candidates that `fit` compares at a native share."""
+        """Number of rankings that `fit` makes for a query at a native share."""
+        if self.before is not None:
+            return 4
         return len(self._candidates(Fusion(weight=0.0, native_share=native_share)))
 
     def _candidates(self, constants: Fusion) -> list[Fusion]:
         """What is compared, the status quo first.
 
-        In a gallery of one kind there is nothing to standardise apart. Without labels nothing tells
-        whether natives take first ranks from better items: a sample has few of the very nearest.
+        In a gallery of one kind there is nothing to standardise apart.
         """
         alike = replace(constants, per_origin=False)
         together = [replace(alike, weight=weight) for weight in self.weights]
-        if constants.native_share in (0, 1) or not self.sample.told:
+        if constants.native_share in (0, 1):
             return together
         return [*together, *(replace(fusion, per_origin=True) for fusion in together if not fusion.single)]
 
@@ -324,12 +385,11 @@ class Trial:
         )
         return np.array([figures.values for figures in found])
 
-    def _surest(self, values: Doubles, allowed: BoolArray) -> int:
+    def _surest(self, values: Doubles) -> int:
         """Place of the surest candidate by some queries, 0 for the status quo.
 
         Args:
             values: (candidates, metrics, q) float64.
-            allowed: (candidates,) bool, which may be chosen.
         """
         counted = np.isfinite(values[0, -1])
         if not counted.any():
@@ -338,7 +398,7 @@ class Trial:
         means = values[:, :, counted].mean(axis=2)
         few = min(self.settings.resamples, CHOOSING)
         lows = np.array([gain.low for gain in self.gains(values[:, :, counted], resamples=few)])
-        lows[(means[1:, kept] < means[0, kept]).any(axis=1) | ~allowed[1:]] = -np.inf
+        lows[(means[1:, kept] < means[0, kept]).any(axis=1)] = -np.inf
         best = int(np.argmax(lows))
         return best + 1 if lows[best] > 0 else 0
 
@@ -391,6 +451,15 @@ class _Chosen:
     place: int
     gain: float
     low: float
+
+
+def weight_by_rule(agreement: float) -> float:
+    """Weight of the target without ground truth: the agreement of the target's column with a wholly native one.
+
+    So the target weighs as much as its column answers like the new model, and is searched alone once all is native.
+    `python -m benchmarks.rule` compares it with the best weight on labelled sets, their labels withheld.
+    """
+    return round(agreement, 2)
 
 
 def of_queries(relevance: Relevance, rows: Positions) -> Relevance:

@@ -25,7 +25,7 @@ from compatstore.evaluation.bootstrap import MeasuredGain
 from compatstore.evaluation.distances import Distances
 from compatstore.evaluation.fusion_choice import Trial, folds_of, of_queries
 from compatstore.evaluation.relevance import Relevance
-from compatstore.evaluation.sampled import QueryFigures, find_in_blocks
+from compatstore.evaluation.sampled import QueryFigures, Sampling, find_in_blocks
 from compatstore.shown import Shown
 
 BINS = 16
@@ -113,8 +113,8 @@ class Merge(MeasuredGain, Shown):
 
     @property
     def worth(self) -> bool:
-        """True if it is better than the status quo for certain."""
-        return self.gain.low > 0
+        """True if it is significantly better than the status quo."""
+        return self.gain is not None and self.gain.low > 0
 
     def __str__(self) -> str:
         return f"{self.how}, against the status quo {super().__str__()}"
@@ -138,13 +138,23 @@ def find_merged(
     for fold in folds:
         others = np.setdiff1d(every, fold) if len(folds) > 1 else every
         calibration = calibrate(source, target, trial.relevance, others) if calibrated else None
-        relevance = of_queries(trial.relevance, fold)
-        blocks = merged_blocks(source.of(fold), target.of(fold), native, relevance, calibration)
+        near, far = source.of(fold), target.of(fold)
         sampling = replace(trial.sampling, asked=None if asked is None else asked[fold])
-        columns = [np.arange(len(native))]
-        found += find_in_blocks(
-            blocks, len(fold), relevance, columns, trial.settings.ks, sampling, progress=trial.progress
-        )
+
+        def find(
+            relevance: Relevance,
+            near: Distances = near,
+            far: Distances = far,
+            calibration: Calibration | None = calibration,
+            sampling: Sampling = sampling,
+        ) -> list[QueryFigures]:
+            blocks = merged_blocks(near, far, native, relevance, calibration)
+            columns = [np.arange(len(native))]
+            return find_in_blocks(
+                blocks, len(near.left), relevance, columns, trial.settings.ks, sampling, progress=trial.progress
+            )
+
+        found += trial.figures(of_queries(trial.relevance, fold), find, fold)
     return trial.joined(folds, found)
 
 

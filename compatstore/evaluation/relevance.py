@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sized
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +10,7 @@ import numpy.typing as npt
 from compatstore.arrays import Doubles, Positions
 from compatstore.boundary import array_of
 from compatstore.errors import InvalidInput, first_offenders
+from compatstore.evaluation.distances import Distances
 from compatstore.evaluation.judgements import Judgements
 
 _KINDS = {"i": "integers", "u": "integers", "b": "integers", "U": "strings"}
@@ -29,8 +28,6 @@ class Relevance:
         starts: (classes + 1,) intp, where each class begins in `members`.
         gains: (len(members),) float64, what each member is worth, above 0; None where all are worth the same.
         depth: Rank down to which gains count: the k of recall@k, nDCG@k and MRR@k; None where these are not measured.
-        beyond: (classes,) intp, the position of the nearest item that is not correct, -1 for none, where being among
-            the nearest is what makes an item correct; None where something else does.
     """
 
     order: Positions
@@ -40,7 +37,6 @@ class Relevance:
     starts: Positions = field(repr=False)
     gains: Doubles | None = field(default=None, repr=False)
     depth: int | None = None
-    beyond: Positions | None = field(default=None, repr=False)
 
     def of(self, query: int) -> Positions:
         """Positions of the correct items of a query, ascending, without the query's own item."""
@@ -84,23 +80,8 @@ def relevance_from_labels(
     return Relevance(order=order, query_classes=query_classes, itself=itself, members=members, starts=starts)
 
 
-class Comparable(Protocol):
-    """Queries compared with a gallery: `Distances`, or those of two spaces as one."""
-
-    @property
-    def left(self) -> Sized:
-        """The q queries."""
-
-    @property
-    def right(self) -> Sized:
-        """The n items."""
-
-    def blocks(self) -> Iterator[tuple[int, Doubles]]:
-        """The index of a block's first query and its distances, (b, n) float64."""
-
-
 def relevance_between(
-    distances: Comparable,
+    distances: Distances,
     query_labels: npt.ArrayLike,
     gallery_labels: npt.ArrayLike,
     query_ids: npt.ArrayLike | None = None,
@@ -119,15 +100,20 @@ def relevance_between(
 
 
 def relevance_from_neighbours(
-    distances: Comparable, k: int, query_ids: npt.ArrayLike | None = None, gallery_ids: npt.ArrayLike | None = None
+    distances: Distances,
+    k: int,
+    query_ids: npt.ArrayLike | None = None,
+    gallery_ids: npt.ArrayLike | None = None,
+    depth: int | None = None,
 ) -> Relevance:
-    """Take each query's k nearest items as correct, where there are no labels.
+    """Take each query's k nearest items as the reference of an agreement.
 
     Args:
-        distances: q queries against n items in the space that is trusted.
+        distances: q queries against n items in the space of the reference.
         k: Neighbours of a query; items exactly as far as the k-th are correct too.
         query_ids: (q,) integers or strings, or None; a query's own item is left out.
         gallery_ids: (n,) of the same kind, each once, or None.
+        depth: As of `Relevance`.
 
     Raises:
         InvalidInput: k is not between 1 and the items that a query can find. A gallery id occurs twice.
@@ -137,23 +123,20 @@ def relevance_from_neighbours(
     most = items - int((itself >= 0).any())
     if not 1 <= k <= most:
         raise InvalidInput("find true neighbours", expected=f"1 to {most} of them", found=str(k))
-    counts, members, beyond = [np.zeros(1, np.intp)], [], []
+    counts, members = [np.zeros(1, np.intp)], []
     for start, block in distances.blocks():
         found = block[:, order]
         leave_out(found, itself[start : start + len(found)])
         correct = found <= np.partition(found, k - 1, axis=1)[:, k - 1 : k]
         counts.append(correct.sum(axis=1))
         members.append(np.nonzero(correct)[1])
-        found[correct] = np.inf
-        nearest = found.argmin(axis=1)
-        beyond.append(np.where(np.isfinite(found[np.arange(len(found)), nearest]), nearest, -1))
     return Relevance(
         order=order,
         query_classes=np.arange(queries),
         itself=itself,
         members=np.concatenate(members),
         starts=np.cumsum(np.concatenate(counts)),
-        beyond=np.concatenate(beyond),
+        depth=depth,
     )
 
 
@@ -165,7 +148,7 @@ def relevance_from_judgements(
     gallery_ids: npt.ArrayLike | None = None,
     depth: int | None = None,
 ) -> Relevance:
-    """Take what somebody has judged as correct.
+    """Take the items that were judged correct.
 
     Args:
         judgements: Of q queries and n items.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from compatstore.evaluation.relevance import require_length
 from compatstore.evaluation.sampled import GRADED
 from compatstore.evaluation.whole import WholeFigures
 from compatstore.versions import Metric
+
+AGREEMENT = ("agreement", "unchanged")  # with the full backfill, and with the status quo
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,18 +47,18 @@ class EvaluationSample:
         transformed: (n, d_t) floats, the gallery after a hop.
         native: (n, d_t) floats, the gallery embedded with the target model.
         order: (n,) integers, a permutation of the gallery's rows: which are backfilled first.
-        query_labels: (q,) integers or strings, or None: then the target's own nearest neighbours are right.
+        query_labels: (q,) integers or strings, or None. Without labels and judgements agreement is measured.
         gallery_labels: (n,) of the same kind, or None.
         query_ids: (q,) integers or strings, or None. A query never finds the item of its own id.
         gallery_ids: (n,) of the same kind, each once, or None.
         population: Items of the gallery that these n were drawn from at random, >= n; None where they are all of it.
             Figures are then as of that gallery, and intervals allow for the draw.
         whole: What the same queries found in the whole of that gallery by the strategies that need no native vector of
-            it ("s/s", "t/s", "t/h"), or None where nobody looked. Without it CMC is not measured where these items are
-            a sample, as a sample has few of the very nearest items.
+            it ("s/s", "t/s", "t/h"), or None if it was not searched. Without it a sample has no CMC: it has few of the
+            very nearest items.
         served: How both versions are searched as one now, measured beside the other strategies; None where they are
             not.
-        judged: Which items are correct for which query, in place of labels; None where nobody has judged.
+        judged: Which items are correct for which query, in place of labels; None without judgements.
         factors: (n,) floats, shrinkage factor of the cosine of a query with each of `transformed`, by its predicted
             error; 1 where `transformed` holds a native vector. None for none.
         drawn: (n,) bool, items that were drawn at random and stand for the rest of the population; the others were
@@ -149,7 +151,7 @@ class EvaluationSample:
         return float(self._stands_for[rows].sum() / self._stands_for.sum())
 
     def factors_of(self, native: BoolArray) -> Doubles | None:
-        """(n,) float64, `factors` where some rows, (n,) bool, are native; None where nobody knows."""
+        """(n,) float64, `factors` where some rows, (n,) bool, are native; None if they are unknown."""
         return None if self.factors is None else np.where(native, 1.0, self.factors)
 
     def filled(self, share: float, native: BoolArray | None = None) -> BoolArray:
@@ -170,8 +172,8 @@ class EvaluationSample:
         return filled
 
     @property
-    def told(self) -> bool:
-        """Whether somebody says what is correct, by labels or judgements."""
+    def has_ground_truth(self) -> bool:
+        """True if labels or judgements define which items are correct."""
         return self.query_labels is not None or self.judged is not None
 
 
@@ -184,19 +186,14 @@ class DecisionSettings:
         ks: The k of CMC@k.
         depth: The k of recall@k, nDCG@k and MRR@k, which judgements give; None to leave them out.
         criterion: The figure that decides: "map", "cmc@k" for one of `ks`, or with a depth "recall@k", "ndcg@k" or
-            "mrr@k".
+            "mrr@k". Without ground truth it is always "agreement".
         shares: Budgets between a hop alone and a full backfill, in (0, 1).
         fused_shares: Shares of natives at which both versions are also searched as one, in [0, 1]; the weight is chosen
             by the criterion, or by mAP where the items are a sample. Each takes about as long as eight budgets.
         source_metric: Distance of the source's space.
         target_metric: Distance of the target's space.
-        neighbours: Without labels: the target's nearest items that are right for a query, in the whole gallery. In a
-            sample of it these are fewer, but never below 5: so that of a small sample more of the gallery's are right.
-        trust: Without labels: weight of the target's distance in the distance that says which items are right, in
-            (0, 1]; the rest is the source's, both of native vectors. With 1 the target alone is right: then nothing is
-            as good as the target, and what the source knows beside it counts as an error.
-        by_both: Whether a fusion must rank by both versions, if not by the source alone: its weight is below 1.
-        keep: Without labels: share of the full backfill's figure that a budget is to keep.
+        neighbours: Without ground truth: the first results of the whole gallery that are compared. In a sample of it
+            these are fewer, but never below 5.
         confidence: Of all intervals, in (0, 1).
         resamples: Draws of the bootstrap, 2 or more.
         seed: Of the draws.
@@ -217,21 +214,18 @@ class DecisionSettings:
     source_metric: Metric = "l2"
     target_metric: Metric = "l2"
     neighbours: int = 10
-    trust: float = 1.0
-    by_both: bool = False
-    keep: float = 0.95
     confidence: float = 0.95
     resamples: int = 1000
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_ranks(self.ks)
+        if self.criterion not in AGREEMENT:
+            require_ranks(self.ks)
         for holds, expected, found in (
             (self.depth is None or self.depth >= 1, "a depth of 1 or more", f"{self.depth}"),
             (self.criterion in self.metrics, f"a criterion of {self.metrics}", repr(self.criterion)),
             (all(0 < share < 1 for share in self.shares), "shares between 0 and 1", f"{self.shares}"),
             (all(0 <= share <= 1 for share in self.fused_shares), "fused_shares from 0 to 1", f"{self.fused_shares}"),
-            (0 < self.trust <= 1, "a trust above 0, up to 1", f"{self.trust}"),
             (0 < self.confidence < 1, "a confidence between 0 and 1", f"{self.confidence}"),
             (self.resamples > 1, "2 resamples or more", f"{self.resamples}"),
         ):
@@ -239,7 +233,14 @@ class DecisionSettings:
                 raise InvalidInput("decide on an upgrade", expected=expected, found=found)
 
     @property
+    def without_ground_truth(self) -> DecisionSettings:
+        """The same for a sample in which nothing defines what is correct: agreement is measured in place of quality."""
+        return replace(self, ks=(), depth=None, criterion=AGREEMENT[0])
+
+    @property
     def metrics(self) -> tuple[str, ...]:
         """Names of all figures."""
+        if not self.ks:
+            return AGREEMENT
         graded = () if self.depth is None else tuple(f"{name}@{self.depth}" for name in GRADED)
         return (*(f"cmc@{k}" for k in self.ks), *graded, "map")

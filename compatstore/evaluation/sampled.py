@@ -4,12 +4,6 @@ A sample is easier to search than the gallery that it was drawn from: fewer item
 precision is corrected item by item. Where c of t nearer items are correct in a sample of 1 in w, about w c of w t are
 correct in the whole gallery, so the precision there is (1 + w c) / (1 + w t). CMC asks for the very nearest
 items, of which a sample has few: of a sample it is not measured (see `put_right`).
-
-Where the nearest items are the correct ones, the last correct item of a sample and the first one beyond stand further
-apart than in the gallery, and mistakes between near items count too much. Two things put that right, so that neither
-good nor bad rankings are measured too low or too high (a test compares both). The first item beyond counts for itself
-alone: a mistake that spans a ranks of the gallery then counts for a, not for a + w - 1. And a correct item stands for w
-items around it, half of which are ahead of it and correct as far as those ahead were.
 """
 
 from __future__ import annotations
@@ -49,25 +43,9 @@ class Sampling:
         """Deviation that a figure owes to the choice of the sample, as a share of an endless gallery's."""
         return float(np.sqrt(1.0 - 1.0 / self.weight))
 
-    def stands_for(self, relevance: Relevance, rows: Positions) -> Doubles | float:
-        """Items that each item stands for in the rankings of some queries.
-
-        Returns:
-            (b, n) float64 by position, or one number where all stand for as many.
-        """
-        if self.weight == 1.0 or (self.drawn is None and relevance.beyond is None):
-            return float(self.weight)
-        each = np.full((len(rows), len(relevance.order)), self.weight)
-        if self.drawn is not None:
-            each[:, ~self.drawn[relevance.order]] = 1.0
-        if relevance.beyond is not None:
-            beyond = relevance.beyond[relevance.query_classes[rows]]
-            each[beyond >= 0, beyond[beyond >= 0]] = 1.0
-        return each
-
-    def half_group(self, relevance: Relevance) -> float:
-        """Items that a correct item stands for and that are ahead of it, beside itself."""
-        return 0.0 if relevance.beyond is None else (self.weight - 1.0) / 2.0
+    def stands_for(self, order: Positions) -> Doubles | float:
+        """Items that each item stands for, by the rows of `order`: (n,) float64, or one number for all."""
+        return float(self.weight) if self.drawn is None else np.where(self.drawn[order], self.weight, 1.0)
 
 
 WHOLE = Sampling()
@@ -189,17 +167,16 @@ def _record(
     found = gains if there.all() else gains * there
     total = (gains > 0).sum(axis=1)
     hit = np.take_along_axis(found > 0, order, axis=1)
-    each = sampling.stands_for(relevance, rows)
-    ranked = _Ranked.of(hit, total, each if isinstance(each, float) else np.take_along_axis(each, order, axis=1))
+    each = sampling.stands_for(relevance.order)
+    ranked = _Ranked.of(hit, total, each if isinstance(each, float) else each[order])
     some, depth = total > 0, relevance.depth
     for metric, k in enumerate(ks):
         result.values[metric, rows[some]] = (ranked.first < k)[some]
     if depth is not None:
         top = np.take_along_axis(found, order[:, :depth], axis=1)
         result.values[len(ks) : -1, rows[some]] = graded(top[some], gains[some], depth)
-    half = sampling.half_group(relevance)
     if not drawn:
-        result.values[-1, rows[some]] = ranked.precision(half)[some]
+        result.values[-1, rows[some]] = ranked.precision()[some]
         return
     moved = np.zeros((len(result.influence), *order.shape))
     for metric, k in enumerate(ks):
@@ -207,7 +184,7 @@ def _record(
     chance = np.full(order.shape, sampling.weight)
     if sampling.drawn is not None:
         chance = np.where(sampling.drawn[relevance.order][order], sampling.weight, 0.0)
-    result.values[-1, rows[some]] = ranked.precision(half, chance, moved[-1])[some]
+    result.values[-1, rows[some]] = ranked.precision(chance, moved[-1])[some]
     if sampling.asked is not None:
         moved *= sampling.asked[rows, None]
     for metric, lost in enumerate(moved):
@@ -240,28 +217,24 @@ class _Ranked:
         lost[alone, self.first[alone]] = 1.0
         lost[self.first == k, :k] = -1.0
 
-    def precision(self, half: float, chance: Doubles | None = None, lost: Doubles | None = None) -> Doubles:
+    def precision(self, chance: Doubles | None = None, lost: Doubles | None = None) -> Doubles:
         """Average precision in the whole gallery, (b,); fills in what it loses without the item at each place.
 
-        The precision at a correct item is (c + half c / t) / (t + half c / t) with t items of the whole gallery up to
-        it and c correct ones of them, itself included.
+        The precision at a correct item is c / t with t items of the whole gallery up to it and c correct ones of them,
+        itself included.
 
         Args:
-            half: As of `Sampling.half_group`.
             chance: (b, n) float64, items that the one at each place stands for as one that was drawn, 0 for certain.
             lost: (b, n) float64, what is filled in.
         """
         every = np.maximum(self.total, 1)[:, None]
         up_to, correct = self._up_to()
-        both = up_to**2 + half * correct
-        precision = self.hit * (correct * (up_to + half) / both)
+        precision = self.hit * (correct / up_to)
         mean = precision.sum(axis=1, keepdims=True) / every
         figures: Doubles = mean[:, 0]
         if lost is None or chance is None:
             return figures
-        by_correct = self.hit * ((up_to + half) * up_to**2 / both**2)
-        by_all = self.hit * (correct * (up_to**2 + 2 * up_to * half - half * correct) / both**2)
-        gained, spoiled = chance * _after(by_correct), chance * _after(by_all)
+        gained, spoiled = chance * _after(self.hit / up_to), chance * _after(precision / up_to)
         np.divide(self.hit * (precision - mean + gained) - spoiled, every, out=lost)
         lost[(self.total == 0)[:, None] | (chance == 0.0)] = 0.0
         return figures

@@ -9,8 +9,7 @@ import numpy as np
 
 from compatstore.arrays import Doubles, Positions
 from compatstore.evaluation.distances import Distances, fit_length, measure
-from compatstore.evaluation.fusion import FusedDistances, standardise
-from compatstore.evaluation.fusion_choice import WEIGHTS, Trial, own_rows
+from compatstore.evaluation.fusion_choice import WEIGHTS, Trial
 from compatstore.evaluation.merging import find_merged
 from compatstore.evaluation.relevance import (
     Relevance,
@@ -19,12 +18,11 @@ from compatstore.evaluation.relevance import (
     relevance_from_neighbours,
 )
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample, ServedFusion
-from compatstore.evaluation.sampled import QueryFigures, Sampling
+from compatstore.evaluation.sampled import WHOLE, QueryFigures, Sampling
 from compatstore.evaluation.whole import WholeFigures
 
 FEWEST_NEIGHBOURS = 5
 MERGE_SHARE = 0.25  # of the gallery, that is native in a merge of both versions
-_BLOCK_CELLS = 2**21  # distances of a block
 PRICE = "two embeddings and two searches for a query, the source's vectors are kept"
 MERGED = "s/s+t/t"  # each item is searched in one space; in a fusion every item in both
 FUSED, FUSED_PARTLY = {0.0: "s/s & t/h", 1.0: "s/s & t/t"}, "s/s & t/h+t"
@@ -68,13 +66,13 @@ def rank_strategies(
     """
     count = _Count(progress)
     if trial is None:
-        chosen_by = settings if sample.complete else replace(settings, criterion="map")
+        chosen_by = settings if sample.complete or not sample.has_ground_truth else replace(settings, criterion="map")
         trial = replace(trial_of_fusions(sample, chosen_by), progress=count.add)
     count.total = len(sample.source_queries) * _num_searches(sample, settings, trial)
     count.add(0)
     *budgets, full = _backfills(trial, settings)
     strategies = [*_without_transform(trial), *budgets, *_fused(sample, settings, trial), full]
-    if sample.complete:
+    if sample.complete or not sample.has_ground_truth:
         return strategies
     founds = [strategy.found for strategy in strategies]
     if sample.whole is None:
@@ -109,57 +107,61 @@ class _Count:
 
 def _num_searches(sample: EvaluationSample, settings: DecisionSettings, trial: Trial) -> int:
     """Number of rankings that `rank_strategies` makes for a query."""
-    plain = 3 + len(settings.shares) + 2
+    plain = (3 + len(settings.shares) + 2) * (1 if sample.has_ground_truth else 2)
     fused = sum(trial.num_candidates(sample.share_of(sample.filled(share))) for share in settings.fused_shares)
     return plain + fused + (sample.served is not None)
 
 
-def truth_of(sample: EvaluationSample, settings: DecisionSettings) -> str:
-    """What counts as right, as text for people."""
-    if sample.told:
-        return "labels" if sample.judged is None else "qrels"
-    neighbours = neighbours_of(sample, settings)
-    if settings.trust < 1:
-        return f"the {neighbours} nearest neighbours by both models, {settings.trust:g} of it the target's"
-    return f"the target's {neighbours} nearest neighbours"
+def truth_of(sample: EvaluationSample) -> str:
+    """The ground truth, "labels" or "qrels"; "" for none."""
+    if not sample.has_ground_truth:
+        return ""
+    return "labels" if sample.judged is None else "qrels"
 
 
 def neighbours_of(sample: EvaluationSample, settings: DecisionSettings) -> int:
-    """Items of the whole gallery that are right for a query without labels, about."""
+    """First results of the whole gallery that are compared without ground truth, about."""
     return round(sampled_neighbours(settings.neighbours, sample.weight) * sample.weight)
 
 
 def trial_of_fusions(sample: EvaluationSample, settings: DecisionSettings, weights: Sequence[float] = WEIGHTS) -> Trial:
-    """The sample's queries, ready to try how both versions are searched as one, by some weights."""
-    native = measure(sample.target_queries, sample.native, settings.target_metric)
+    """The sample's queries, ready to try fused searches by some weights."""
+    truth, before = truth_of(sample), None
+    if truth:
+        relevance = _correct(sample, settings)
+    else:
+        settings = settings.without_ground_truth
+        relevance, before = (
+            _first_results(sample, settings, distances)
+            for distances in (
+                measure(sample.target_queries, sample.native, settings.target_metric),
+                measure(sample.source_queries, sample.source, settings.source_metric),
+            )
+        )
     return Trial(
         sample=sample,
         settings=settings,
-        relevance=_correct(sample, native, settings),
-        sampling=_sampling(sample),
-        truth=truth_of(sample, settings),
+        relevance=relevance,
+        sampling=_sampling(sample) if truth else WHOLE,
+        truth=truth,
+        before=before,
         weights=tuple(weights),
     )
 
 
-def _correct(sample: EvaluationSample, native: Distances, settings: DecisionSettings) -> Relevance:
+def _correct(sample: EvaluationSample, settings: DecisionSettings) -> Relevance:
     if sample.judged is not None:
         shape = len(sample.source_queries), len(sample.source)
         return relevance_from_judgements(sample.judged, *shape, sample.query_ids, sample.gallery_ids, settings.depth)
-    if sample.query_labels is None or sample.gallery_labels is None:
-        neighbours = sampled_neighbours(settings.neighbours, sample.weight)
-        trusted = native if settings.trust == 1 else _by_both(sample, settings)
-        return relevance_from_neighbours(trusted, neighbours, sample.query_ids, sample.gallery_ids)
+    assert sample.query_labels is not None
+    assert sample.gallery_labels is not None
     return relevance_from_labels(sample.query_labels, sample.gallery_labels, sample.query_ids, sample.gallery_ids)
 
 
-def _by_both(sample: EvaluationSample, settings: DecisionSettings) -> FusedDistances:
-    """The distance that is trusted where neither model alone is: of both, native."""
-    block = max(_BLOCK_CELLS // len(sample.source), 1)
-    source = measure(sample.source_queries, sample.source, settings.source_metric, block=block)
-    target = measure(sample.target_queries, sample.native, settings.target_metric, block=block)
-    constants = standardise(source, target, target, own_rows(sample))
-    return FusedDistances(source=source, target=target, fusion=replace(constants, weight=settings.trust))
+def _first_results(sample: EvaluationSample, settings: DecisionSettings, distances: Distances) -> Relevance:
+    """What each query finds first, for an agreement with it."""
+    first = sampled_neighbours(settings.neighbours, sample.weight)
+    return relevance_from_neighbours(distances, first, sample.query_ids, sample.gallery_ids, depth=first)
 
 
 def _sampling(sample: EvaluationSample) -> Sampling:

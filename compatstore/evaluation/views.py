@@ -4,32 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compatstore.evaluation.decision import DecisionTable
+from compatstore.evaluation.advice import metric_name
+from compatstore.evaluation.decision import DecisionRow, DecisionTable
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.merging import Merge
+from compatstore.evaluation.sample import AGREEMENT
 from compatstore.shown import Table, table, view, wrapped
 
 
 @view.register
 def _(result: DecisionTable) -> Iterator[str | Table]:
-    """What every way to serve the gallery is worth, and what to do."""
-    names = list(dict.fromkeys(name for row in result.rows for name in row.figures))
+    """The verdict, and the ways to serve the gallery; a document has the other figures."""
+    yield from wrapped(result.advice.text)
+    yield ways_table(result)
+    if result.provenance:
+        yield from wrapped(result.provenance)
+    yield from wrapped(truth_line(result))
+
+
+def ways_table(result: DecisionTable) -> Table:
+    """Ways to serve the gallery: quality, what it gains, and queries fixed and broken; or agreement."""
+    if not result.has_ground_truth:
+        return table(
+            ("way", *(f"{name} %" for name in AGREEMENT)),
+            [(row.name, *(row.percent_of(name) for name in AGREEMENT)) for row in result.rows],
+        )
     criterion = result.criterion
     rows = [
         (
             row.name,
-            row.notation,
-            *(row.percent_of(name) for name in names),
+            row.percent_of(criterion),
             row.gains[criterion].percent if criterion in row.gains else "-",
+            *(f"{100 * share:.1f}" if row.flips else "-" for share in _shares(row)),
         )
         for row in result.rows
     ]
-    headings = ("way", "query/gallery", *(f"{name} %" for name in names), f"{criterion} gained")
-    if result.provenance:
-        yield from wrapped(result.provenance)
-    yield table(headings, rows)
-    yield from wrapped(f"{result.num_queries} queries, correct by {result.truth}, intervals of {result.confidence:.0%}")
-    yield from wrapped(f"{result.advice.verdict}: {result.advice.text}")
+    return table(("way", f"{metric_name(criterion)} %", "gained", "fixed %", "broken %"), rows)
+
+
+def _shares(row: DecisionRow) -> tuple[float, float]:
+    """Shares of queries fixed and broken; 0 if they are not known."""
+    return (row.flips.positive, row.flips.negative) if row.flips else (0.0, 0.0)
+
+
+def truth_line(result: DecisionTable) -> str:
+    """How the figures of a table were measured."""
+    measured = f"{result.num_queries} queries, intervals of {result.confidence:.0%}".replace("%", " %")
+    if result.has_ground_truth:
+        return f"{measured}, correct by {result.truth}"
+    return (
+        f"{measured}, no ground truth. Agreement: share of the first {result.neighbours} results of a wholly native "
+        "gallery that a way finds first, too. Unchanged: the same of the results of now."
+    )
 
 
 @view.register
@@ -37,31 +63,34 @@ def _(result: Merge) -> Iterator[str | Table]:
     """How the lists of native items and of the others are merged."""
     yield from wrapped(f"merge: {result}")
     if not (result.bridge or result.worth):
-        yield "searches go on as before: the merge is not better than the status quo for certain"
+        yield "searches go on as before: the merge is not significantly better than the status quo"
     elif not result.bridge:
         yield "price: two embeddings and two searches for a query, until the source is retired"
 
 
 @view.register
 def _(result: Fusion) -> Iterator[str | Table]:
-    """How both versions are searched as one."""
+    """The weight of a fused search, and what it was chosen on."""
     yield f"weight {result.weight:.4g} at a native share of {result.native_share:.4g}"
     rows = [
         (
             f"{choice.native_share:.4g}",
             f"{choice.weight:.4g}",
             "apart" if choice.per_origin else "together",
-            f"{100 * choice.gain:+.1f} ({100 * choice.low:+.1f} at least)",
+            "-"
+            if choice.gain is None or choice.low is None
+            else f"{100 * choice.gain:+.1f} (>= {100 * choice.low:+.1f})",
         )
         for choice in result.choices
     ]
     if result.choice is not None:
         yield table(("native share", "weight", "standardised", f"{result.choice.criterion} gained"), rows)
-        yield f"{result.choice.num_queries} queries, correct by {result.choice.truth}"
+        truth = result.choice.truth
+        yield f"{result.choice.num_queries} queries, " + (f"correct by {truth}" if truth else "no ground truth")
     if result.weight == 0:
-        yield "searches go on as before: no weight is surely better"
+        yield "searches go on as before: no weight is significantly better"
     elif result.weight == 1:
-        yield "searches go on as before: the target alone is best, when it is cut over to"
+        yield "searches go on as before: the target alone is to be searched, after a cutover"
     else:
         yield "price: two embeddings and two searches for a query, until the source is retired"
         if result.choice is not None and result.choice.loss:

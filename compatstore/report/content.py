@@ -12,6 +12,7 @@ from typing import TypeAlias
 from compatstore import next_step
 from compatstore.evaluation import DecisionTable, Estimate
 from compatstore.evaluation.decision import SAME_SHARE
+from compatstore.evaluation.views import truth_line
 from compatstore.report.charts import Curves, Drawing, Intervals, Line, Point
 from compatstore.shown import Table, table
 from compatstore.upgrade.estimates.details import QueryChange
@@ -94,7 +95,6 @@ def _decision(report: UpgradeReport) -> Iterator[SectionPart]:
     if report.estimate is not None:
         estimated = report.estimate.table
         yield from _ways(estimated, "estimated beforehand", estimated.advice.row or "")
-        yield estimated.advice.text
         return
     yield f"Nothing was estimated or measured: {next_step.call('report', 'TARGET', sample=500)} measures."
 
@@ -103,10 +103,7 @@ def _ways(decided: DecisionTable, when: str, marked: str, served: str = "") -> I
     """A decision table, and the gains as a drawing; `served` is what the row that searches use is called, if any."""
     if decided.provenance:
         yield decided.provenance
-    yield (
-        f"Every way to serve the gallery, {when}: {decided.num_queries} queries, correct by {decided.truth}; "
-        f"intervals of {decided.confidence:.0%}."
-    )
+    yield f"Every way to serve the gallery, {when}: {truth_line(decided)}"
     criterion, names = decided.criterion, list(dict.fromkeys(name for row in decided.rows for name in row.figures))
     called = {row.name: what for what, row in what_matters(decided, served)} if served else {}
     yield table(
@@ -153,8 +150,8 @@ def _comparison(report: UpgradeReport) -> Iterator[SectionPart]:
         yield "Nothing was measured afterwards."
         return
     yield (
-        f"Measured with {report.measured.num_queries} items that the estimate has not seen, correct by "
-        f"{report.measured.truth}; intervals of {report.measured.confidence:.0%}."
+        f"Measured with {report.measured.num_queries} items that the estimate has not seen; intervals of "
+        f"{report.measured.confidence:.0%}."
     )
     if report.compared:
         yield table(
@@ -169,8 +166,7 @@ def _curve(report: UpgradeReport) -> Iterator[SectionPart]:
     if report.estimate is None:
         return
     promised, name = report.estimate.table, report.estimate.table.criterion
-    # Without labels what a full backfill finds is what counts as right: its figure would say nothing.
-    most = 1.0 if promised.told else 1.0 - SAME_SHARE
+    most = 1.0 if promised.has_ground_truth else 1.0 - SAME_SHARE  # a full backfill agrees with itself
     rows = promised.served(report.estimate.terms.way)
     budgets = [row for row in rows if name in row.figures and row.share <= most]
     points = tuple(Point(100 * row.share, _points(row.figures[name])) for row in budgets)
@@ -184,7 +180,7 @@ def _curve(report: UpgradeReport) -> Iterator[SectionPart]:
     yield (
         "What each share of native vectors was expected to give, by the estimate beforehand"
         + (", and what was measured at the share that the gallery has." if measured else ".")
-        + ("" if promised.told else " A full backfill is left out: without labels what it finds is what is right.")
+        + ("" if promised.has_ground_truth else " A full backfill is left out: it agrees with itself.")
     )
     yield Curves(
         title="The curve of the backfill as promised, and as measured" if measured else "The curve as promised",
@@ -205,13 +201,9 @@ def _waves(report: UpgradeReport) -> Iterator[SectionPart]:
     later = "the target alone is searched after a cutover"
     served = later if terms is not None and terms.serving == "target" else "the gallery was searched from then on"
     yield (
-        f"What the lesson after each wave found, by {last.criterion}, correct by {last.truth}: before, and as {served}."
+        f"What was measured after each wave, by {last.criterion}{f', correct by {last.truth}' * bool(last.truth)}: "
+        f"before, and as {served}."
     )
-    if any(wave.truth != last.truth for wave in report.waves):
-        yield (
-            "Without labels each wave counts other neighbours as right, fewer the larger its sample: compare a wave "
-            "with its own status quo, not with another wave."
-        )
     yield table(
         ("wave", "native", "cost", "before %", "as served %", "weight"),
         [
@@ -220,13 +212,15 @@ def _waves(report: UpgradeReport) -> Iterator[SectionPart]:
                 f"{wave.native}",
                 f"{wave.cost:.4g}",
                 wave.status_quo.percent,
-                "as before" if wave.gain is None else wave.served.percent,
+                wave.served.percent if wave.weight else "as before",
                 f"{wave.weight:g}",
             )
             for number, wave in enumerate(report.waves, start=1)
         ],
         caption="What each wave found",
     )
+    if not last.truth:
+        return  # agreement is no gain
     yield Curves(
         title="Gain of each wave over its own status quo, and what it promised",
         x="Gallery embedded natively, %",
@@ -251,7 +245,7 @@ def _gained(wave: WaveFigures) -> Estimate:
 
 def _promises(number: int, wave: WaveFigures, *, last: bool) -> Line:
     """A wave's promises; the interval of the last one is drawn."""
-    ahead = tuple(Point(100 * promise.share, _points(promise.gain)) for promise in wave.ahead)
+    ahead = tuple(Point(100 * at.share, _points(at.gain)) for at in wave.ahead if at.gain is not None)
     points = (Point(100 * wave.share, _gained(wave)), *ahead)
     return Line(name=f"promised by wave {number}", points=points, promised=True, band=last)
 

@@ -19,7 +19,7 @@ from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import Fusion, WeightChoice, standardise
-from compatstore.evaluation.fusion_choice import FittedFusion, Trial
+from compatstore.evaluation.fusion_choice import BOTH, FittedFusion, Trial
 from compatstore.evaluation.sampled import QueryFigures
 from compatstore.evaluation.strategies import (
     FUSED,
@@ -33,7 +33,7 @@ from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import MOST_QUERIES
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
-from compatstore.upgrade.estimates.trial import TRUST, SampleSettings, as_evaluation_sample, decision_settings
+from compatstore.upgrade.estimates.trial import SampleSettings, as_evaluation_sample, decision_settings
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries
 from compatstore.upgrade.transform import Transformer
@@ -170,12 +170,10 @@ def judge_by_queries(
     first = np.argsort(~native, kind="stable")
     complete = searched.population == len(searched.places)
     criterion = asked.criterion if complete else "map"
-    settings = SampleSettings(
-        labels=asked.labels, criterion=criterion, seed=context.run.seed, trust=TRUST, by_both=True
-    )
+    settings = SampleSettings(labels=asked.labels, criterion=criterion, seed=context.run.seed)
     decided = decision_settings(context, settings)
     as_served = replace(as_evaluation_sample(searched, made, first), factors=None if factors is None else kept[found])
-    trial = trial_of_fusions(as_served, decided)
+    trial = trial_of_fusions(as_served, decided, BOTH)
     constants = standardise(
         measure(searched.source_queries, pairs[0], decided.source_metric, block=1024),
         measure(searched.target_queries, pairs[1], decided.target_metric, block=1024),

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compatstore import next_step
-from compatstore.evaluation import Estimate
 from compatstore.evaluation.fusion import Fusion, Serving
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.estimate import load_estimate, save_estimate
+from compatstore.upgrade.estimates.estimate import UpgradeEstimate, load_estimate, save_estimate
 from compatstore.upgrade.estimates.fusing import serve
 from compatstore.upgrade.requests.gates import Gates
 
@@ -51,17 +50,19 @@ def _promised_otherwise(context: UpgradeContext, asked: Gates) -> bool:
 def has_no_gain(context: UpgradeContext) -> bool:
     """True if an upgrade measured all ways to serve what it learned, and none is significantly better."""
     run, registry = context.run, context.catalog.registry()
-    served = registry.fusion_served(run.target) is not None or _by_target(context) is not None
+    served = registry.fusion_served(run.target) is not None or _estimate_of_target(context) is not None
     return bool(run.learned_at) and not served and _better_alone(registry, run.target) is None
 
 
 def how_searched(context: UpgradeContext) -> str:
     """How searches use the upgrade until its cutover, as a sentence."""
     run, registry = context.run, context.catalog.registry()
-    fusion, by_target = registry.fusion_served(run.target), _by_target(context)
-    if by_target is not None:
+    fusion, estimate = registry.fusion_served(run.target), _estimate_of_target(context)
+    if estimate is not None:
         later = "" if registry.active == run.target else f" alone; after a cutover in {run.target}"
-        unsure = "" if by_target.low > 0 else ", which is not sure to be better"
+        gain = estimate.row.gains.get(estimate.table.criterion)
+        measured = "not measured without ground truth" if gain is None else "no significant gain"
+        unsure = "" if gain is not None and gain.low > 0 else f" ({measured})"
         return f"searches go on in {registry.active}{later} alone{unsure}"
     alone = _better_alone(registry, run.target)
     source = run.source
@@ -73,18 +74,21 @@ def how_searched(context: UpgradeContext) -> str:
         )
     if fusion is not None:
         still = f"; {alone[0]} is better still, {alone[1]}" if alone else ""
-        return f"searches with queries of both versions rank by {run.source} and {run.target} as one{still}"
+        rule = fusion.choice is not None and not fusion.choice.truth
+        unsure = f" (weight {fusion.weight:g} by rule, not measured without ground truth)" if rule else ""
+        both = f"{run.source} and {run.target}"
+        return f"queries that carry both embeddings are ranked by the fusion of {both}{unsure}{still}"
     if alone:
-        return f"searches go on in {registry.active} alone: {alone[0]} is sure to be better, but only {alone[1]}"
-    return f"searches go on in {registry.active} alone: nothing that was learned is sure to be better"
+        return f"searches go on in {registry.active} alone: {alone[0]} is significantly better, but only {alone[1]}"
+    return f"searches go on in {registry.active} alone: no learned transform is significantly better"
 
 
-def _by_target(context: UpgradeContext) -> Estimate | None:
-    """Gain of the target alone, as the last round found it, if the upgrade is to be served by it; None otherwise."""
+def _estimate_of_target(context: UpgradeContext) -> UpgradeEstimate | None:
+    """The estimate of the last round if the upgrade is to be served by the target alone; None otherwise."""
     estimate = load_estimate(context.catalog, context.run.target)
     if not context.run.learned_at or estimate is None or estimate.terms.serving != "target":
         return None
-    return estimate.row.gains[estimate.table.criterion]
+    return estimate
 
 
 def _better_alone(registry: Registry, target: str) -> tuple[str, str] | None:
@@ -97,7 +101,7 @@ def _better_alone(registry: Registry, target: str) -> tuple[str, str] | None:
 
 
 def in_words(fusion: Fusion, target: str, asked: Gates) -> str:
-    """What a lesson's choice gives, as it is served."""
+    """What the choice of a round gives, as it is served."""
     choice = fusion.choice
     assert choice is not None, "each lesson chooses a weight"
     gain = choice.target_gain

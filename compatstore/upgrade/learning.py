@@ -20,7 +20,7 @@ from compatstore.evaluation import DecisionTable
 from compatstore.evaluation.curve import native_count
 from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.fusion import SAME_SHARE, Fusion
-from compatstore.evaluation.fusion_choice import ALONE, WEIGHTS, FittedFusion, Trial
+from compatstore.evaluation.fusion_choice import ALONE, BOTH, FittedFusion, Trial
 from compatstore.evaluation.sample import EvaluationSample
 from compatstore.evaluation.sampled import QueryFigures
 from compatstore.evaluation.strategies import rank_strategies, trial_of_fusions
@@ -43,7 +43,7 @@ from compatstore.upgrade.estimates.estimate import (
 )
 from compatstore.upgrade.estimates.fusing import SHARES, native_share
 from compatstore.upgrade.estimates.sample import Sample, require_labels
-from compatstore.upgrade.estimates.trial import TRUST, SampleSettings, decision_settings
+from compatstore.upgrade.estimates.trial import SampleSettings, decision_settings
 from compatstore.upgrade.estimates.waves import figures_of_wave
 from compatstore.upgrade.full_backfill import FullBackfill, LearningTakesLonger
 from compatstore.upgrade.judging import (
@@ -65,7 +65,7 @@ from compatstore.upgrade.lesson import (
 )
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.requests.gates import Gates
-from compatstore.upgrade.requests.queries import Queries, column_of, is_told
+from compatstore.upgrade.requests.queries import Queries, column_of, has_ground_truth
 from compatstore.upgrade.states import BACKFILL, CUTOVER, require_open, set_run
 
 NEW = 1 / 3  # of the pairs that judge, below which a transform that stays is not judged again
@@ -151,7 +151,7 @@ def learn(
         best, taken = _best(judged), True
     else:
         # What goes on to be served is what the figures must be of: the transform at hand where none is better for sure.
-        now, told = judge(at_hand.taught, unseen), is_told(asked.labels)
+        now, told = judge(at_hand.taught, unseen), has_ground_truth(asked.labels)
 
         def is_better(one: Taught) -> bool:
             if not told:
@@ -267,7 +267,7 @@ def reached(context: UpgradeContext, asked: Gates) -> bool:
     estimate = load_estimate(context.catalog, context.run.target)
     if asked.target_quality is None or estimate is None:
         return False
-    kept = estimate.row.kept.get(asked.criterion)
+    kept = estimate.row.kept.get(estimate.table.criterion)
     return kept is not None and kept.low >= asked.target_quality
 
 
@@ -277,8 +277,8 @@ def _judge(
     """What the judges find in a gallery of which a share is native and the rest was made by a transform."""
     sample = _sample_of(context, lesson, taught, judges, asked)
     both = context.catalog.can_ask_both(context.run.source, context.run.target)
-    settings = decision_settings(context, replace(_settings(asked, context.run), by_both=both))
-    trial = trial_of_fusions(sample, settings, WEIGHTS if both else ALONE)
+    settings = decision_settings(context, _settings(asked, context.run))
+    trial = trial_of_fusions(sample, settings, BOTH if both else ALONE)
     native = _native_rows(len(judges), share)
     fitted = trial.fit(native, trial.constants(), against_target=True)
     return _Judged(taught, trial, fitted, _found(trial, native, fitted, asked))
@@ -296,8 +296,12 @@ def _judge_by_queries(
 
 
 def _found(trial: Trial, native: BoolArray, fitted: FittedFusion, asked: Gates) -> QueryFigures:
-    """What the queries find as the upgrade is to be served: by both versions as one, or by the target alone."""
-    return trial.find(native, replace(fitted.fusion, weight=1.0)) if asked.serving == "target" else fitted.found
+    """What the queries find as the upgrade is to be served: by a fused search, or by the target alone.
+
+    Without ground truth transforms are compared by the target alone: by its agreement with native vectors.
+    """
+    alone = asked.serving == "target" or not trial.truth
+    return trial.find(native, replace(fitted.fusion, weight=1.0)) if alone else fitted.found
 
 
 def _sample_of(
@@ -332,7 +336,7 @@ def _native_rows(items: int, share: float) -> BoolArray:
 
 
 def _settings(asked: Gates, run: RunRecord) -> SampleSettings:
-    return SampleSettings(labels=asked.labels, criterion="map", seed=run.seed, trust=TRUST, by_both=True)
+    return SampleSettings(labels=asked.labels, criterion="map", seed=run.seed)
 
 
 def _with_larger_shares(
@@ -358,7 +362,7 @@ def _with_larger_shares(
     if alone and masks:
         masks.append(np.ones(items, bool))
     gains = (best.trial.most_gained(mask, constants, found, alone=alone) for mask in masks)
-    pays = least_gain is None or not masks or any(gain > least_gain for gain in gains)
+    pays = least_gain is None or not best.trial.truth or not masks or any(gain > least_gain for gain in gains)
     return replace(constants, choices=choices).at(share), pays
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from textwrap import shorten
 
 from compatstore import next_step
 from compatstore.evaluation import DecisionRow, DecisionTable
+from compatstore.evaluation.sample import AGREEMENT
+from compatstore.evaluation.views import truth_line
 from compatstore.shown import Table, figures, table, view, wrapped
 from compatstore.storage.ledger import Spent
 from compatstore.upgrade.estimates.details import QueryChange, QueryChanges, ReportDetails, Subgroups
@@ -18,26 +19,28 @@ from compatstore.upgrade.plan import Plan
 from compatstore.upgrade.run import UpgradeResult
 from compatstore.upgrade.status import Activity, RunStatus, Status, VersionStatus
 
-NOTE = 44  # characters of a step's note: the history has the rest
+NOTE = 30  # characters of a step's note: the history has the rest
 
 
 @view.register
 def _(result: UpgradeReport) -> Iterator[str | Table]:
     """An upgrade as a whole."""
     yield f"{result.source} -> {result.target}: {result.state}"
-    yield (
+    if result.advice:
+        yield from wrapped(result.advice)
+    yield from wrapped(
         f"{result.rows} items: {result.native} native, {result.transformed} transformed, {result.missing} missing; "
         f"{result.embedded} embedded, {result.seconds:.1f} s" + (f", cost {result.cost:.4g}" if result.cost else "")
     )
     yield table(
         ("at", "step", "rows", "seconds", "note"),
         [
-            (step.at, step.step, step.rows, round(step.seconds, 1), shorten(step.note, NOTE, placeholder=" ..."))
+            (step.at[:16], step.step, step.rows, round(step.seconds, 1), _beginning(step.note))
             for step in result.history
         ],
     )
     if result.estimate is not None:
-        yield from estimate_view(result.estimate)
+        yield from _estimate(result.estimate)
     if result.measured is not None and result.measured.provenance:
         yield from wrapped(result.measured.provenance)
     if result.compared:
@@ -55,10 +58,13 @@ def _(result: UpgradeReport) -> Iterator[str | Table]:
         yield f"{result.embeddable} items can be embedded natively, {result.unbackfillable} cannot:"
     for item, reason in result.reasons:
         yield f"not embedded: {item}: {reason}"
-    if result.advice:
-        yield from wrapped(result.advice)
     if result.measured is None and result.estimate is None:
         yield f"nothing was estimated or measured; measure it: {next_step.call('report', 'TARGET', sample=500)}"
+
+
+def _beginning(note: str) -> str:
+    """The first characters of a note."""
+    return note if len(note) <= NOTE else f"{note[: NOTE - 4].rstrip()} ..."
 
 
 def _measured(result: DecisionTable, called: str) -> Iterator[Table]:
@@ -71,26 +77,35 @@ def _measured(result: DecisionTable, called: str) -> Iterator[Table]:
 
 @view.register
 def estimate_view(result: UpgradeEstimate) -> Iterator[str | Table]:
-    """What an upgrade is expected to give."""
-    measured, criterion = result.table, result.table.criterion
-    rows = [
-        (_mark(row.share, result), row.name, row.percent_of(criterion), _kept(row, criterion))
-        for row in measured.served(result.terms.way)
-    ]
-    before = measured.rows[0]
+    """What an upgrade is expected to give, the verdict first."""
     yield ""
+    yield from wrapped(result.table.advice.text)
+    yield from _estimate(result)
+
+
+def _estimate(result: UpgradeEstimate) -> Iterator[str | Table]:
+    measured, criterion = result.table, result.table.criterion
+    before, ways = measured.rows[0], measured.served(result.terms.way)
+    marks = ("", *(_mark(row.share, result) for row in ways))
+    other = "of full backfill %" if measured.has_ground_truth else f"{AGREEMENT[1]} %"
+    yield ""
+    yield table(
+        ("", "way", f"{criterion} %", other),
+        [
+            (
+                mark,
+                row.name,
+                row.percent_of(criterion),
+                _kept(row, criterion) if measured.has_ground_truth else row.percent_of(AGREEMENT[1]),
+            )
+            for mark, row in zip(marks, (before, *ways), strict=True)
+        ],
+    )
     if measured.provenance:
         yield from wrapped(measured.provenance)
-    yield table(
-        ("", "way", f"{criterion} %", "of full backfill %"),
-        [("", before.name, before.percent_of(criterion), _kept(before, criterion)), *rows],
-    )
-    yield from wrapped(
-        f"{measured.num_queries} queries, correct by {measured.truth}, intervals of {measured.confidence:.0%}; "
-        "> budget taken, * best figure"
-    )
+    yield from wrapped(truth_line(measured))
+    yield "> budget taken, * best figure"
     yield from wrapped(result.promise)
-    yield from wrapped(f"{measured.advice.verdict}: {measured.advice.text}")
     yield from gate_lines(result.gates)
 
 
@@ -149,9 +164,10 @@ def flips_line(measured: DecisionTable, changes: QueryChanges, called: str) -> s
         f"quo, of {changes.fallen} below, of {changes.same} the same."
     )
     if served.flips is None or served.broken is None:
-        return text + " Flips are not told: a sample cannot say what comes first in the whole gallery."
+        lacks = "a sample of the whole gallery" if measured.has_ground_truth else "labels or qrels"
+        return f"{text} Queries that flip are not counted, which needs {lacks}."
     return (
-        f"{text} By what comes first, {served.flips.positive:.1%} of queries are mended and {served.broken.percent} % "
+        f"{text} By what comes first, {served.flips.positive:.1%} of queries are fixed and {served.broken.percent} % "
         "are broken (negative flips)."
     )
 
@@ -235,7 +251,7 @@ def _serving(run: RunStatus) -> Iterator[str]:
     if run.weight is None:
         return
     if run.serving == "fused":
-        yield f"  searched by both versions as one: {1 - run.weight:.4g} {run.source} + {run.weight:.4g} {run.target}"
+        yield f"  fused search: {1 - run.weight:.4g} {run.source} + {run.weight:.4g} {run.target}"
     else:
         yield f"  searched by one version; weight of {run.target} in a fusion: {run.weight:.4g}"
     if run.choice is not None:
@@ -297,7 +313,7 @@ def done_view(result: UpgradeResult) -> Iterator[str | Table]:
     for lesson in result.lessons:  # the history has the rest
         yield from wrapped(f"learned: {lesson.split('; ')[0]}")
     if result.served:
-        yield result.served
+        yield from wrapped(result.served)
     if result.num_unbackfillable:
         yield f"{result.embeddable} items can be embedded natively, {result.num_unbackfillable} cannot:"
         yield from reason_lines(result.unbackfillable, result.num_unbackfillable)
@@ -360,24 +376,17 @@ def waves_view(waves: Sequence[WaveFigures]) -> Iterator[Table]:
         return
     criterion, cost = waves[-1].criterion, ["cost"] if any(wave.cost for wave in waves) else []
     yield table(
-        ("wave", "native", "share", *cost, f"{criterion} % before", "as served", "weight", "promised"),
+        ("wave", "native", "share", *cost, "weight", f"{criterion} % before", "as served"),
         [
             (
                 number,
                 wave.native,
                 f"{wave.share:.1%}",
                 *(f"{wave.cost:g}" for _ in cost),
-                wave.status_quo.percent,
-                "as before" if wave.gain is None else wave.served.percent,
                 f"{wave.weight:g}",
-                _next_promise(wave),
+                wave.status_quo.percent,
+                wave.served.percent if wave.weight else "as before",
             )
             for number, wave in enumerate(waves, start=1)
         ],
     )
-
-
-def _next_promise(wave: WaveFigures) -> str:
-    """What twice the natives, or the next larger share that was measured, were found to give."""
-    ahead = next((promise for promise in wave.ahead if promise.share >= 2 * wave.share), None)
-    return "" if ahead is None else f"{ahead.share:.0%}: {ahead.figure.percent}"

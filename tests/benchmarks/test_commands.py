@@ -77,7 +77,7 @@ SMALLEST = {
     "benchmarks.source_rows": "--seeds 1 --epochs 2 --images 100",
     "benchmarks.stopping": "{embedded} --repeats 1 --sample 120 --items 250 --queries 100",
     "benchmarks.two_models": "{embedded} --clean 1 --mixed 1 --rows 600",
-    "benchmarks.trust": "{embedded} --seeds 0 --items 300 --shares 0.5",
+    "benchmarks.rule": "{embedded} --seeds 0 --items 300 --shares 0.5",
 }
 # Run without the marker `full`.
 QUICK = "benchmarks.backfill"

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from compatstore.evaluation.advice import Option, advise, advise_without_labels, fused_better
-from compatstore.evaluation.bootstrap import resample
+from compatstore.evaluation.advice import Option, advise, change_in, describe_agreement, fused_better, metric_name
+from compatstore.evaluation.bootstrap import Estimate, resample
+from compatstore.evaluation.metrics import Flips
 
 QUERIES = 400
 
@@ -26,15 +27,15 @@ def advice(**right):
 def test_the_best_of_those_that_are_better_for_certain():
     found = advice(quo_0=200, hop_0=260, half_50=320, full_100=300)
     assert (found.verdict, found.row, found.share) == ("upgrade", "half", 0.5)
-    assert "half: cmc@1 80.0% against 50.0% as it is (+30.0 points, " in found.text
-    assert "More is not better: full has cmc@1 75.0%." in found.text
+    assert found.text.startswith("Upgrade by half: CMC@1 50.0 -> 80.0 % (+30.0; 95 % CI +")
+    assert "More is not better: full has CMC@1 75.0%." in found.text
     assert "costs less" not in found.text
 
 
 def test_what_costs_less_and_cannot_be_told_from_the_best_is_mentioned():
     found = advice(quo_0=200, hop_0=298, half_50=299, full_100=300)
     assert found.row == "full"
-    assert found.text.endswith("Hop costs less and cannot be told from it with these queries.")
+    assert found.text.endswith("Hop costs less and is not significantly worse.")
 
 
 def test_what_was_not_measured_is_no_reason_against_an_upgrade():
@@ -57,24 +58,37 @@ def test_of_equals_the_cheaper_one():
 def test_no_when_nothing_is_better_for_certain():
     found = advice(quo_0=200, hop_0=100, full_100=201)
     assert (found.verdict, found.row, found.share) == ("do not upgrade", "quo", 0.0)
-    assert "full, has cmc@1 50.2% against 50.0%" in found.text
+    assert "full, has CMC@1 50.0 -> 50.2 % (+0.2; 95 % CI " in found.text
 
 
-def test_without_labels_the_cheapest_that_keeps_enough():
-    *others, full = options(quo_0=100, hop_0=350, half_50=395, full_100=400)
-    found = advise_without_labels(full, others, "map", 0.95)
+def test_without_ground_truth_the_cheapest_that_agrees_is_named_and_nothing_is_better():
+    found = describe_agreement(options(hop_0=300, half_50=370, full_100=400))
     assert (found.verdict, found.row, found.share) == ("undecided", "half", 0.5)
-    assert "keep 95% of it (map)" in found.text
-    none = advise_without_labels(full, others, "map", 1.01)
+    assert found.text.startswith("Quality is not measurable without ground truth. ")
+    assert "are served 75 % by hop, 92 % by half. " in found.text
+    assert found.text.count("better") == 1, "and that in what is not known"
+    none = describe_agreement(options(hop_0=300))
     assert (none.row, none.share) == (None, None)
-    assert "no way keeps" in none.text
+    assert "are served 75 % by hop. " in none.text
+
+
+def test_a_change_names_its_figure_its_interval_and_the_queries_that_flip():
+    gain = Estimate(value=0.41, low=0.376, high=0.443)
+    text = change_in("map", 0.555, 0.965, gain, 0.95, Flips(positive=0.26, negative=0.002))
+    assert text == "mAP 55.5 -> 96.5 % (+41.0; 95 % CI +37.6 to +44.3), 26 % of queries fixed, 0.2 % broken"
+    assert change_in("ndcg@10", 0.5, 0.5, Estimate(value=-0.0, low=-0.1, high=0.1), 0.9, None) == (
+        "nDCG@10 50.0 -> 50.0 % (+0.0; 90 % CI -10.0 to +10.0)"
+    )
+    assert [metric_name(name) for name in ("cmc@1", "mrr@10", "recall@10", "agreement")] == [
+        "CMC@1", "MRR@10", "recall@10", "agreement",
+    ]  # fmt: skip
 
 
 def test_fused_searches_are_named_where_they_are_better_for_certain():
     quo, hop, full, *fused = options(quo_0=200, hop_0=260, full_100=300, level_0=301, much_25=350, more_50=390)
     found = advise(quo, [hop, full], "cmc@1")
     assert fused_better(fused, [hop, full], found, "cmc@1") == (
-        " Both versions searched as one (much) have cmc@1 87.5%, for two embeddings and two searches a query."
+        " Fused search (much) has CMC@1 87.5%, for two embeddings and two searches a query."
     )
     assert fused_better(fused[:1], [hop, full], found, "cmc@1") == ""
     assert fused_better([], [hop, full], found, "cmc@1") == ""

@@ -95,7 +95,8 @@ def test_gains_and_flips_are_against_the_status_quo_query_by_query():
 def test_a_better_target_is_advised_and_budgets_are_read_off():
     table = decide(trial(hop=1.0, target=0.7), DecisionSettings(criterion="map"))
     assert (table.advice.verdict, table.advice.row) == ("upgrade", "full backfill")
-    assert "as it is" in table.advice.text
+    assert table.advice.text.startswith(f"Upgrade by full backfill: {table.change(table.rows[-1])[:20]}")
+    assert "of queries fixed, " in table.advice.text
     kept = [row.kept["map"] for row in table.rows]
     assert (kept[-1].value, kept[-1].low, kept[-1].high) == (1.0, 1.0, 1.0)
     assert kept[5].low < kept[5].value < kept[5].high < 1.0
@@ -119,16 +120,37 @@ def test_a_target_that_is_worse_or_no_better_is_not_advised(source, hop, target)
     assert advice.text.startswith("Do not upgrade")
 
 
-def test_without_labels_the_targets_neighbours_are_the_truth_and_nothing_is_promised():
+def first(queries, items, k):
+    """Ids of the k nearest items of each query, by squared distance."""
+    apart = np.square(queries[:, None].astype(float) - items).sum(axis=2)
+    return [set(row) for row in np.argsort(apart, axis=1, kind="stable")[:, :k].tolist()]
+
+
+def test_without_ground_truth_agreement_is_the_overlap_of_first_results():
     data = replace(trial(hop=0.45), query_labels=None, gallery_labels=None)
-    table = decide(data, DecisionSettings(criterion="map", neighbours=5, keep=0.3))
-    assert table.truth == "the target's 5 nearest neighbours"
-    full = table.row("full backfill").figures
-    assert (full["cmc@1"].value, full["map"].value) == (1.0, 1.0)
+    table = decide(data, DecisionSettings(neighbours=5))
+    assert (table.truth, table.criterion, table.neighbours) == ("", "agreement", 5)
+    full, now = first(data.target_queries, data.native, 5), first(data.source_queries, data.source, 5)
+    hop = first(data.target_queries, data.transformed, 5)
+    for name, found in (("status quo", now), ("hop alone", hop), ("full backfill", full)):
+        for figure, reference in (("agreement", full), ("unchanged", now)):
+            overlap = np.mean([len(one & other) / 5 for one, other in zip(found, reference, strict=True)])
+            assert table.row(name).figures[figure].value == pytest.approx(overlap)
+    assert all(not row.gains and row.flips is None for row in table.rows)
     assert table.advice.verdict == "undecided"
-    assert table.row(table.advice.row).figures["map"].low >= 0.3
-    assert "which" not in table.advice.text
-    assert "not known" in table.advice.text
+    assert table.row(table.advice.row).figures["agreement"].value >= 0.9
+    assert "not measurable" in table.advice.text
+
+
+def test_without_ground_truth_a_fused_search_follows_the_rule_and_ends_with_the_target_alone():
+    data = replace(trial(hop=0.45), query_labels=None, gallery_labels=None)
+    table = decide(data, DecisionSettings(fused_shares=(0.5, 1.0)))
+    half, whole = table.served("fused")
+    agreed = table.budget(0.5).figures["agreement"].value  # of the target's column
+    assert half.note.startswith(f"w {round(agreed, 2):g};")
+    assert whole.note.startswith("w 1;")
+    assert whole.figures["agreement"] == table.row("full backfill").figures["agreement"]
+    assert half.figures["unchanged"].value > table.budget(0.5).figures["unchanged"].value
 
 
 @pytest.mark.full
@@ -184,15 +206,14 @@ def test_a_row_that_is_not_there_is_refused():
         decide(trial()).row("magic")
 
 
-def test_of_a_sample_without_labels_only_what_holds_is_known():
-    data = replace(trial(), query_labels=None, gallery_labels=None, population=900)
+def test_of_a_sample_without_ground_truth_fewer_first_results_stand_for_as_many_of_the_gallery():
+    data = replace(trial(), query_labels=None, gallery_labels=None, population=600)
     table = decide(data)
-    assert {name: set(row.figures) for name, row in ((row.name, row) for row in table.rows)} == {
-        row.name: set() if row.notation == "s/s+t/t" else {"map"} for row in table.rows
-    }
-    assert all(row.broken is None for row in table.rows)
-    with pytest.raises(InvalidInput, match=r"expected one of map; found cmc@1"):
-        decide(data, DecisionSettings(criterion="cmc@1"))
+    assert table.neighbours == 10
+    alike = decide(replace(data, population=None), DecisionSettings(neighbours=5))
+    assert [row.figures["agreement"].value for row in table.rows] == [
+        row.figures["agreement"].value for row in alike.rows
+    ]
 
 
 def test_intervals_of_one_figure_hold_together_and_lie_within_its_range():

@@ -105,7 +105,7 @@ def taught(pictured):
             seconds=1.0,
             weight=0.0 if number == 1 else 0.7,
             criterion="map",
-            truth=f"the target's {20 - number} nearest neighbours",
+            truth="labels",
             status_quo=estimate(0.6 - 0.1 * number),
             served=estimate(0.7 - 0.1 * number),
             gain=None if number == 1 else estimate(0.1 * number),

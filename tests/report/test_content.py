@@ -51,7 +51,14 @@ def test_each_wave_is_drawn_as_its_gain_over_its_own_status_quo(taught):
     assert [line.name for line in curves.lines[1:]] == [f"promised by wave {number}" for number in (1, 2, 3)]
     assert [line.points[-1].y.value for line in curves.lines[1:]] == pytest.approx([25.0] * 3)
     assert "own status quo" in curves.y
-    assert any("compare a wave with its own status quo" in part for part in of(parts, str))
+
+
+def test_waves_without_ground_truth_gain_nothing_that_could_be_drawn(taught):
+    waves = [replace(wave, truth="", criterion="agreement", gain=None) for wave in taught.waves]
+    parts = told(replace(taught, waves=tuple(waves)))["Waves"]
+    assert of(parts, Curves) == []
+    [found] = of(parts, Table)
+    assert [row[4] for row in found.rows] == ["as before", *(wave.served.percent for wave in waves[1:])]
 
 
 def test_a_report_of_nothing_says_why(pictured):

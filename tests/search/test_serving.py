@@ -174,11 +174,14 @@ def test_a_hopeless_target_is_not_served(tmp_path):
 
 
 @pytest.mark.full
-def test_without_labels_the_neighbours_by_both_models_decide(hopped):
+def test_without_ground_truth_the_weight_is_the_agreement_of_the_column(hopped):
     fusion = hopped.evaluate("v2", sample=ITEMS, weight="best")
-    assert fusion.choice.truth == "the 10 nearest neighbours by both models, 0.7 of it the target's"
-    assert fusion.choices[-1].weight == 0.7  # of what is native as a whole, that is what counts as right
-    assert not any(choice.per_origin for choice in fusion.choices)
+    assert {(choice.truth, choice.gain, choice.per_origin) for choice in fusion.choices} == {("", None, False)}
+    weights = [choice.weight for choice in fusion.choices]
+    assert weights == sorted(weights)
+    assert weights[-1] == 1.0  # all is native: the target alone
+    table = hopped.evaluate("v2", sample=ITEMS)
+    assert fusion.choices[0].weight == pytest.approx(table.row("t/h").figures["agreement"].value, abs=0.01)
 
 
 def test_a_weight_that_the_caller_names_stays(world, hopped):
@@ -186,7 +189,7 @@ def test_a_weight_that_the_caller_names_stays(world, hopped):
     assert (fusion.weight, [choice.weight for choice in fusion.choices]) == (0.3, [0.3])
     hopped.upgrade("v2", backfill=0.5)
     assert hopped.explain().fusion.weight == 0.3
-    assert "weight 0.3 by map" in str(hopped.explain())
+    assert "weight 0.3 for a native share of " in str(hopped.explain())
 
 
 def test_explain_says_strategy_weight_constants_candidates_and_price(fused):

@@ -83,7 +83,7 @@ def test_a_slow_encoder_is_learned_from_as_before(world, tmp_path):
         {"backfill": cs.Backfill(max_rows=100)},
         {"backfill": cs.Backfill(max_cost=1.0, price_per_item=0.01)},
         {"backfill": cs.Backfill(price_per_item=0.01)},
-        {"gates": cs.Gates(require=("map>=0.01",))},
+        {"gates": cs.Gates(require=("agreement>=0.01",))},
     ],
     ids=["share", "rows", "money", "price alone", "gate"],
 )

@@ -58,7 +58,7 @@ def test_a_target_quality_takes_the_smallest_backfill_that_does_when_fused(galle
     assert (
         estimate.share < gallery.upgrade("v2", gates=cs.Gates(target_quality=0.9, **ASKED), dry_run=True).estimate.share
     )
-    assert "both versions searched as one" in estimate.promise
+    assert "by fused search" in estimate.promise
 
 
 @pytest.mark.full
@@ -74,7 +74,7 @@ def test_an_upgrade_that_goes_on_keeps_the_fusion_and_its_estimate(gallery):
 @pytest.mark.full
 @pytest.mark.parametrize("gate", [{"require": ("cmc@1>=0.1",)}, {"max_negative_flips": 0.5}])
 def test_of_a_sample_only_map_of_a_fusion_is_known(gallery, gate):
-    with pytest.raises(cs.errors.InvalidInput, match="both versions searched as one"):
+    with pytest.raises(cs.errors.InvalidInput, match="a fused search"):
         gallery.upgrade("v2", gates=cs.Gates(serving="fused", labels="label", sample=100, **gate), dry_run=True)
     assert gallery.upgrade("v2", gates=cs.Gates(serving="fused", **ASKED, **gate), dry_run=True).estimate.passed
 

@@ -63,12 +63,14 @@ def test_an_upgrade_stops_at_the_target_quality_and_the_same_call_again_does_not
 
 
 @pytest.mark.full
-def test_without_labels_the_targets_neighbours_are_the_truth(tmp_path):
+def test_without_ground_truth_a_target_quality_is_an_agreement(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     estimate = gallery.upgrade("v2", gates=cs.Gates(sample=200, target_quality=0.9), dry_run=True).estimate
-    assert estimate.table.truth == "the target's 20 nearest neighbours"  # 5 of the sample's 200, of 800 items
+    assert (estimate.table.truth, estimate.table.neighbours) == ("", 20)  # 5 of the sample's 200, of 800 items
     assert estimate.table.advice.verdict == "undecided"
-    assert 0 < estimate.share <= 1
+    assert 0 < estimate.share < 1
+    assert estimate.row.figures["agreement"].low >= 0.9
+    assert estimate.promise.startswith(f"A backfill of {estimate.share:.4g} serves ")
 
 
 @pytest.mark.full
@@ -111,14 +113,38 @@ def test_gates_that_hold_let_an_upgrade_pass(tmp_path):
         {"require": ["cmc@1>=0.5"], "backfill": 0.25},
         {"max_negative_flips": 0.5, "backfill": 0.25},
         {"criterion": "cmc@1", "target_quality": 0.9},
-        {"require": ["cmc@5>=0.5"], "labels": None},
-        {"criterion": "cmc@1", "labels": None},
     ],
 )
 def test_what_a_sample_cannot_tell_is_no_gate_and_nothing_is_embedded_to_say_so(tmp_path, terms):
     gallery = gallery_of(tmp_path, NOISY, DIGITS, encoder=False)
     with pytest.raises(cs.errors.InvalidInput, match=r"map of any budget; cmc@k and negative flips of a hop alone"):
         gallery.upgrade("v2", **requests(**terms), dry_run=True)
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"require": ["cmc@5>=0.5"]},
+        {"require": ["agreement>=0.5", "map>=0.1"]},
+        {"criterion": "cmc@1"},
+        {"max_negative_flips": 0.1},
+    ],
+)
+def test_without_ground_truth_no_quality_can_be_required(tmp_path, terms):
+    gallery = gallery_of(tmp_path, NOISY, DIGITS, encoder=False)
+    with pytest.raises(cs.errors.InvalidInput, match=r"expected labels or qrels that .*agreement>=0\.8"):
+        gallery.upgrade("v2", **requests(labels=None, **terms), dry_run=True)
+
+
+def test_without_ground_truth_agreement_is_required(tmp_path):
+    gallery = gallery_of(tmp_path, NOISY[:ITEMS], DIGITS[:ITEMS])
+    found = [
+        gallery.upgrade("v2", **requests(labels=None, backfill=share, require=["agreement>=0.95"]), dry_run=True)
+        for share in (0.0, 1.0)
+    ]
+    assert [plan.estimate.gates[0].passed for plan in found] == [False, True]
+    with pytest.raises(cs.errors.InvalidInput, match="expected no ground truth"):
+        gallery.upgrade("v2", **requests(require=["agreement>=0.5"]), dry_run=True)
 
 
 @pytest.mark.full

@@ -37,7 +37,7 @@ def test_what_is_served_is_chosen_by_the_queries_and_promised_for_them(unit, tmp
     gates = cs.Gates(labels=asked, criterion="ndcg@10", require=("ndcg@10>=0.05",))
     ended = gallery.upgrade("v2", backfill=0.2, gates=gates, learn=FIRST)
     assert len(world.asked) == len(set(world.asked)) == 100  # no item is embedded for the judgement
-    assert ended.served.startswith("searches with queries of both versions")
+    assert ended.served.startswith("queries that carry both embeddings are ranked by the fusion of v1 and v2")
     choice = fusion(gallery).choice
     assert (choice.criterion, choice.truth, choice.num_queries) == ("ndcg@10", "qrels", ASKED)
     assert choice.native_share == pytest.approx(0.2)

@@ -70,12 +70,12 @@ def test_waves_say_what_was_found_and_promised(world, tmp_path):
         assert wave.share == pytest.approx(wave.native / ITEMS)
         assert wave.status_quo.low <= wave.status_quo.value <= wave.status_quo.high
         assert all(wave.share < promise.share <= 1 for promise in wave.ahead)
-        assert (wave.gain is None) == (wave.weight == 0)
-        assert wave.gain is None or wave.gain.low > 0
+        assert (wave.truth, wave.criterion, wave.gain) == ("", "agreement", None)
+        assert wave.served.value > wave.status_quo.value
     lines = list(dict.fromkeys(progress.found for progress in told if progress.found))
     native, found, left = lines[0].splitlines()
     assert native == "wave 1, 50 native (12.5%), 25 in cost"
-    assert found.startswith("  map ")
+    assert found.startswith("  agreement ")
     assert left.startswith("  50 items are left of the budget, 25 in cost, about ")
     assert {progress.step for progress in told} >= {"backfill", "learn", "hop"}
     learned = [progress for progress in told if progress.step == "learn"]
@@ -92,11 +92,12 @@ def test_embedding_ends_where_more_is_sure_to_gain_nothing(world, tmp_path):
     world.model = Model(world.native)
     gallery = world.gallery(tmp_path)
     budget, learn = cs.Backfill(share=0.5), replace(FIRST, first=100, candidates=(Procrustes(),))
-    result = gallery.upgrade("v2", backfill=budget, learn=learn)
+    asked = {"backfill": budget, "gates": cs.Gates(labels="label")}
+    result = gallery.upgrade("v2", learn=learn, **asked)
     assert (result.backfilled, result.ended_by, result.state) == (100, "gain", "ready")
-    assert gallery.upgrade("v2", backfill=budget, learn=learn).backfilled == 0
+    assert gallery.upgrade("v2", learn=learn, **asked).backfilled == 0
     learner = type("Whole", (cs.Learn,), {"least_gain": None})(first=100, candidates=(Procrustes(),))
-    whole = gallery.upgrade("v2", backfill=budget, learn=learner)
+    whole = gallery.upgrade("v2", learn=learner, **asked)
     assert (whole.backfilled, whole.ended_by) == (100, "backfill")
 
 

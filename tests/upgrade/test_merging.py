@@ -168,8 +168,10 @@ def test_adapted_queries_search_by_ranks_until_their_distances_are_calibrated(wo
 
 
 @pytest.mark.full
-def test_without_labels_the_targets_own_neighbours_are_correct(half):
-    assert half.evaluate("v2", sample=ITEMS, weight="best").truth == "the target's 10 nearest neighbours"
+def test_without_ground_truth_nothing_is_gained_and_searches_go_on_as_before(half):
+    merge = half.evaluate("v2", sample=ITEMS, weight="best")
+    assert (merge.truth, merge.gain, merge.worth) == ("", None, False)
+    assert "not measured, as there is no ground truth" in str(merge)
 
 
 def test_a_weight_needs_a_hop(half):

@@ -48,7 +48,8 @@ def test_what_was_estimated_stands_beside_what_other_items_measure(upgraded):
     assert kept.measured.value != kept.estimated.value  # other items
     assert sum(row.agrees for row in report.compared) >= len(report.compared) - 1
     assert compared["after a cutover: map"].measured.value > compared["status quo: map"].measured.value
-    assert report.advice == "Nothing that was measured speaks against it."
+    change = report.measured.change(report.measured.row("t/h"))
+    assert report.advice == f"Cut over: {change}, {report.embedded} items embedded."
 
 
 @pytest.mark.full
@@ -77,7 +78,8 @@ def test_what_is_served_is_measured_not_what_was_planned(upgraded):
     assert kept.estimated.value < 0.9
     assert kept.measured.value == 1.0
     assert not kept.agrees
-    assert report.advice.startswith("Look before you cut over: not as estimated: ")
+    assert report.advice.startswith("Look before you cut over: mAP ")
+    assert "; not as estimated: " in report.advice
     assert "map kept of a full backfill" in report.advice
 
 
@@ -133,7 +135,7 @@ def test_the_files(upgraded, tmp_path):
     files = write_report(report, tmp_path / "out")
     assert [file.name for file in files] == ["report.md", "report.json", "budgets.svg"]
     text = files[0].read_text()
-    assert text.startswith("# Upgrade of v1 to v2: ready\n\nNothing that was measured speaks against it.\n")
+    assert text.startswith("# Upgrade of v1 to v2: ready\n\nCut over: mAP ")
     assert "| map>=0.3 | " in text
     assert "| figure | estimated % | measured % | agree |" in text
     assert report.estimate.promise in text

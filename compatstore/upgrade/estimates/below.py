@@ -30,7 +30,7 @@ def warning_of(catalog: Catalog, registry: Registry, target: str, way: Way) -> s
         "merged": f"{run.target} merged with {run.source}",
         "target": f"{run.target} alone",
     }
-    return f"{what[way]} is below the status quo: {kept}" if kept.gain.high < 0 else ""
+    return f"{what[way]} is below the status quo: {kept}" if kept.gain is not None and kept.gain.high < 0 else ""
 
 
 def warnings_of_run(context: UpgradeContext) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ def _of_fusion(registry: Registry, target: str, way: Way) -> MeasuredGain | None
     """What was measured when it was chosen."""
     fusion = registry.fusion_of(target)
     weighed = None if fusion is None else fusion.choice
-    if weighed is None:
+    if weighed is None or weighed.gain is None or weighed.low is None:
         return None
     # The intervals are as wide on both sides.
     gain = Estimate(value=weighed.gain, low=weighed.low, high=2 * weighed.gain - weighed.low)

@@ -18,6 +18,7 @@ from compatstore.errors import GateFailed, InvalidInput
 from compatstore.evaluation import Advice, DecisionRow, DecisionTable, Estimate, Flips
 from compatstore.evaluation.curve import native_count
 from compatstore.evaluation.fusion import Serving
+from compatstore.evaluation.sample import AGREEMENT
 from compatstore.shown import Shown
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
@@ -29,11 +30,11 @@ from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.embeddable import ask_embeddable
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.fusing import SHARES
-from compatstore.upgrade.estimates.trial import FUSED_SHARES, TRUST, SampleSettings, try_upgrade
+from compatstore.upgrade.estimates.trial import FUSED_SHARES, SampleSettings, try_upgrade
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.gates import Gates, read_requirement
-from compatstore.upgrade.requests.queries import Queries, is_told
+from compatstore.upgrade.requests.queries import Queries, has_ground_truth, named_files
 from compatstore.upgrade.states import run_of
 
 STEP = "estimate"
@@ -84,7 +85,13 @@ class UpgradeEstimate(Shown):
     def promise(self) -> str:
         """The promise as a sentence: "A backfill of 0.25 keeps 98.4% (97.1% to 99.2%) of the full ..."."""
         table, kept = self.table, self.row.kept.get(self.table.criterion)
-        served = f"A backfill of {self.share:.4g}{(', with both versions searched as one,' * self.terms.fused)}"
+        served = f"A backfill of {self.share:.4g}{', by fused search,' * self.terms.fused}"
+        if not table.has_ground_truth:
+            agreement, unchanged = (self.row.percent_of(name) for name in AGREEMENT)
+            return (
+                f"{served} serves {agreement} % of the first results of a full backfill, and {unchanged} % of those "
+                "of now."
+            )
         if kept is None:
             return f"{served} has {table.criterion} {self.row.percent_of(table.criterion)} %."
         asking = "those asked" if isinstance(self.terms.labels, Queries) else "the gallery's items"
@@ -112,7 +119,6 @@ def estimate_upgrade(
         shares=(asked,) if 0 < asked < 1 else (),
         seed=run.seed,
         fused_shares=tuple(sorted({0.0, *SHARES, asked})) if terms.fused else FUSED_SHARES,
-        trust=TRUST if terms.fused else 1.0,
     )
     items = context.count(context.source.present)
     checked = asked if terms.target_quality is None else None
@@ -142,7 +148,9 @@ def agree(context: UpgradeContext, terms: Gates, progress: Callable[[Progress], 
     if known is not None and known.holds_for(run, terms, begun=run_of(context.registry, run.target) is not None):
         return known
     estimate = estimate_upgrade(context, terms, progress)
-    picked = () if terms.target_quality is None else (gate_of_advice(estimate.table, terms.way),)
+    table, picked = estimate.table, tuple[Gate, ...]()
+    if terms.target_quality is not None and table.has_ground_truth:
+        picked = (gate_of_advice(table, terms.way),)
     require_passed(run.target, (*estimate.gates, *picked))
     return estimate
 
@@ -267,10 +275,10 @@ class Gate:
 
 
 def require_measurable(asked: Gates, share: float | None, *, complete: bool) -> None:
-    """Refuse gates that no estimate can tell, before anything is embedded for it.
+    """Refuse gates that no estimate measures, before anything is embedded for it.
 
-    Of a sample of the gallery, mAP can be told of every budget. The other figures are known where labels or judgements
-    say what is correct and no native vector is needed that does not exist yet: for a hop alone.
+    Without ground truth that is agreement alone. With it a sample gives mAP of every budget, and the other figures of
+    a hop alone, which needs no native vector that does not exist yet.
 
     Args:
         asked: What must be reached.
@@ -278,19 +286,28 @@ def require_measurable(asked: Gates, share: float | None, *, complete: bool) -> 
         complete: Whether the sample is the whole gallery.
 
     Raises:
-        InvalidInput: A figure that nobody can tell is asked for.
+        InvalidInput: A figure is required that the sample does not give.
     """
-    wanted = [text for text in asked.require if read_requirement(text)[0] != "map"]
+    by_figure = {read_requirement(text)[0]: text for text in asked.require}
+    agreed, labelled = by_figure.pop(AGREEMENT[0], None), has_ground_truth(asked.labels)
+    if labelled:
+        by_figure.pop("map", None)
+    wanted = list(by_figure.values())
     if asked.max_negative_flips is not None:
         wanted.append(f"negative flips<={asked.max_negative_flips:g}")
-    told = is_told(asked.labels)
-    hop_alone = told and not share and not asked.fused
-    if asked.criterion != "map" and (not told or asked.target_quality is not None):
+    if not labelled:
+        for name in (*wanted, *([asked.criterion] if asked.criterion != "map" else [])):
+            raise _no_ground_truth(name)
+        return
+    if agreed is not None:
+        fix = "Require a figure of quality, such as map>=0.6, or leave labels and qrels out."
+        raise InvalidInput("estimate agreement", expected="no ground truth", found="labels or qrels", fix=fix)
+    hop_alone = not share and not asked.fused
+    if asked.criterion != "map" and asked.target_quality is not None:
         wanted, hop_alone = [f"the criterion {asked.criterion}"], False
     if wanted and not complete and not hop_alone:
         needs = "a full backfill" if share is None else f"a backfill of {share:g}"
-        found = "both versions searched as one" if asked.fused else needs
-        raise _not_measurable(wanted[0], found if told else "the target's own neighbours")
+        raise _not_measurable(wanted[0], "a fused search" if asked.fused else needs)
 
 
 def _not_measurable(wanted: str, found: str) -> InvalidInput:
@@ -304,6 +321,17 @@ def _not_measurable(wanted: str, found: str) -> InvalidInput:
     )
 
 
+def _no_ground_truth(wanted: str) -> InvalidInput:
+    named = f"{next_step.option('labels', within='Gates')} or {named_files()}"
+    agreed = next_step.either(shell="--require 'agreement>=0.8'", python='Gates(require=["agreement>=0.8"])')
+    return InvalidInput(
+        f"estimate {wanted}",
+        expected="labels or qrels that define what is correct",
+        found="none",
+        fix=f"Name them: {named}; or require agreement with the new model: {agreed}.",
+    )
+
+
 def check_gates(row: DecisionRow, asked: Gates) -> tuple[Gate, ...]:
     """Judge one way to serve the gallery by the worse ends of its intervals.
 
@@ -313,12 +341,16 @@ def check_gates(row: DecisionRow, asked: Gates) -> tuple[Gate, ...]:
     gates = []
     for text in asked.require:
         metric, bound = read_requirement(text)
+        if metric not in row.figures and AGREEMENT[0] in row.figures:
+            raise _no_ground_truth(metric)
         if metric not in row.figures:
             raise _not_measurable(f"{metric} of a {row.name}", f"a backfill of {row.share:g}")
         figure = row.figures[metric]
         gates.append(Gate(name=f"{metric}>={bound:g}", estimate=figure, passed=figure.low >= bound))
     most = asked.max_negative_flips
     if most is not None:
+        if row.broken is None and AGREEMENT[0] in row.figures:
+            raise _no_ground_truth("negative flips")
         if row.broken is None:
             raise _not_measurable(f"negative flips of a {row.name}", f"a backfill of {row.share:g}")
         gates.append(Gate(name=f"negative flips<={most:g}", estimate=row.broken, passed=row.broken.high <= most))
@@ -328,9 +360,7 @@ def check_gates(row: DecisionRow, asked: Gates) -> tuple[Gate, ...]:
 def gate_of_advice(table: DecisionTable, serving: Serving) -> Gate:
     """The gate of an upgrade that picks its own budget: something must beat the status quo."""
     gain = table.best_of(serving).gains[table.criterion]
-    verdict = table.advice.verdict
-    advised = verdict == "upgrade" or (verdict == "undecided" and not table.told)
-    passed = advised if serving == "target" else gain.low > 0
+    passed = table.advice.verdict == "upgrade" if serving == "target" else gain.low > 0
     return Gate(name=f"{table.criterion} above the status quo", estimate=gain, passed=passed)
 
 

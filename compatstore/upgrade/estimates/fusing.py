@@ -16,7 +16,6 @@ from compatstore.evaluation import Estimate
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Serving
 from compatstore.evaluation.merging import Merge, calibrate, find_merged
-from compatstore.evaluation.sampled import find_in_galleries
 from compatstore.evaluation.strategies import trial_of_fusions
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
@@ -27,7 +26,6 @@ from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
 from compatstore.upgrade.estimates.trial import (
-    TRUST,
     SampleSettings,
     as_evaluation_sample,
     decision_settings,
@@ -71,9 +69,8 @@ def choose_fusion(
     urgent = order_of_sample(context, sample, made) if context.run.path else np.arange(len(sample.places))
     stored = sample.served.valid & ~native
     made.put(stored, sample.served.take(stored))
-    by_both = decision_settings(context, replace(settings, trust=TRUST))
     transformed = replace(as_evaluation_sample(sample, made.vectors, urgent), factors=factors_of(context, made))
-    trial = trial_of_fusions(transformed, by_both)
+    trial = trial_of_fusions(transformed, decision_settings(context, settings))
     constants = trial.constants()
     share = native_share(context)
     if weight is not None:
@@ -292,13 +289,13 @@ def measure_merge(
     calibrated = bridge is None or not comparable(context.registry, bridge)
     native = sample.served.valid & (sample.served.origin == NATIVE)
     merged = find_merged(trial, others, target, native, calibrated=calibrated)
-    before = find_in_galleries(source, trial.relevance, [every], chosen.ks, trial.sampling)[0]
+    (before,) = trial.galleries(source, [every])
     queries = np.arange(len(part_queries))
     return Merge(
         bridge="" if bridge is None else bridge.id,
         calibration=calibrate(others, target, trial.relevance, queries) if calibrated else None,
-        gain=trial.over(merged, before) or Estimate(value=0.0, low=0.0, high=0.0),
-        criterion=settings.criterion,
+        gain=(trial.over(merged, before) or Estimate(value=0.0, low=0.0, high=0.0)) if trial.truth else None,
+        criterion=trial.settings.criterion,
         truth=trial.truth,
         num_queries=int(before.counted.sum()),
         native_share=native_share(context),

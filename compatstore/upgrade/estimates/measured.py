@@ -66,7 +66,7 @@ def take_measurement(
         context: The upgrade.
         terms: Sample, labels and figure.
         estimated: Items that the estimate has drawn.
-        promised: What was estimated; without labels the same is right here as was there.
+        promised: What was estimated; without ground truth as many first results are compared here as there.
         progress: Called as items are embedded, and as queries search the gallery and the sample.
 
     Returns:
@@ -103,7 +103,7 @@ def take_measurement(
         sample=size, labels=terms.labels, criterion=terms.criterion, seed=run.seed, fused_shares=()
     )
     if promised is not None:
-        settings = replace(settings, trust=promised.trust, neighbours=promised.neighbours)
+        settings = replace(settings, neighbours=promised.neighbours)
     order = np.arange(len(fresh.native))
     return rank_on_sample(context, fresh, fresh.served, order, settings, served=True, progress=progress)
 
@@ -126,7 +126,8 @@ def compare(estimate: UpgradeEstimate, measured: DecisionTable, called: str = SE
         for metric in before.figures
         if metric in after.figures
     )
-    return (*figures, *_shares(estimate.table.criterion, estimate.row, served))
+    changes = _shares(estimate.table.criterion, estimate.row, served) if estimate.table.has_ground_truth else ()
+    return (*figures, *changes)
 
 
 def as_served(measured: DecisionTable) -> DecisionRow:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from compatstore import next_step
 from compatstore.errors import NotFound
 from compatstore.evaluation import DecisionTable
+from compatstore.evaluation.advice import MORE
 from compatstore.shown import Shown
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
@@ -29,7 +30,7 @@ from compatstore.upgrade.estimates.trial import Measurement
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.gates import Gates
-from compatstore.upgrade.states import EXPAND
+from compatstore.upgrade.states import CUTOVER, EXPAND
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,43 +158,51 @@ def report_upgrade(
         compared=compared,
         served=served,
         waves=read_waves(catalog, run.target) if run.teaches else (),
-        advice=_advice(run.target, counts[2], estimate, measured, compared),
+        advice=_advice(context, counts, spent.rows, estimate, measured, compared),
         details=None if details is None else details(context, measurement, asked),
     )
 
 
 def _advice(
-    target: str,
-    missing: int,
+    context: UpgradeContext,
+    counts: tuple[int, int, int],
+    embedded: int,
     estimate: UpgradeEstimate | None,
     measured: DecisionTable | None,
     compared: tuple[Compared, ...],
 ) -> str:
-    """What to do, from the very rows that are shown."""
+    """The verdict, from the very rows that are shown."""
+    target, (native, transformed, missing) = context.run.target, counts
     if missing:
         return f"{missing} items have no vector in {target}: run the upgrade."
     if measured is None:
         return "" if estimate is None else estimate.table.advice.text
     served, criterion = as_served(measured), measured.criterion
-    gain, kept = served.gains[criterion], served.kept.get(criterion)
-    labelled = measured.told
+    kept = served.kept.get(criterion)
     quality = None if estimate is None else estimate.terms.target_quality
-    if labelled and gain.high < 0:
-        return f"Do not cut over, or roll back: {criterion} is below the status quo for certain."
     against = []
-    if labelled and gain.low <= 0:
-        against.append(f"{criterion} is not above the status quo for certain ({gain.percent} points)")
     if quality is not None and kept is not None and kept.low < quality:
         surely = "is kept for certain" if kept.high < quality else "may be kept"
         against.append(f"less than {quality:.0%} of the full backfill's {criterion} {surely} ({kept.percent} %)")
-    if quality is not None and kept is not None and kept.high < quality:
-        return f"Backfill more: {'; '.join(against)}."
+        if kept.high < quality:
+            return f"Backfill more: {'; '.join(against)}."
+    if not measured.has_ground_truth:
+        share = f"{100 * served.figures[criterion].value:.0f} %"
+        return (
+            f"Quality is not measurable without ground truth: {share} of the new model's first results are served, "
+            f"{native} of {native + transformed} items native, {embedded} embedded. {MORE}"
+        )
+    gain, change = served.gains[criterion], f"{measured.change(served)}, {embedded} items embedded"
+    if gain.high < 0:
+        return f"Do not cut over, or roll back: {change}."
+    if gain.low <= 0:
+        against.append("the gain is not significant")
     apart = [row.what for row in compared if not row.agrees]
     if apart:
         against.append(f"not as estimated: {', '.join(apart)}; go by what was measured")
     if against:
-        return f"Look before you cut over: {'; '.join(against)}."
-    return "Nothing that was measured speaks against it."
+        return f"Look before you cut over: {change}; {'; '.join(against)}."
+    return f"{f'Keep {target}' if context.run.state == CUTOVER else 'Cut over'}: {change}."
 
 
 def _run(registry: Registry, target: str | None) -> RunRecord:

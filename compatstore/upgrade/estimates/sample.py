@@ -84,8 +84,8 @@ class Sample:
         return self.places[self.asks] if self.queries is None else self.queries.itself
 
     @property
-    def told(self) -> bool:
-        """Whether labels or judgements say what is correct."""
+    def has_ground_truth(self) -> bool:
+        """True if labels or judgements define what is correct."""
         return self.classes is not None if self.queries is None else self.queries.judged is not None
 
     def only(self, rows: BoolArray) -> Sample:

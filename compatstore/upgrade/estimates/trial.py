@@ -35,7 +35,6 @@ from compatstore.upgrade.transform import transformer_of
 
 KS, DEPTH = (1, 5), 10
 FUSED_SHARES = (0.0, 1.0)
-TRUST = 0.7  # weight of the target in what is right without labels, where both versions are to be searched as one
 BUDGETS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -45,16 +44,14 @@ class SampleSettings:
 
     Args:
         sample: Items to look at: each is a query, and what the others search.
-        labels: Column that says what is correct, or the app's own queries, which then ask in place of items. None, or
-            queries without judgements: what the target itself finds is correct.
+        labels: Column of labels, or the app's own queries, which then search in place of items. With None, or queries
+            without judgements, agreement is measured, not quality.
         criterion: The figure that decides: "map", "cmc@1" or "cmc@5"; with judgements also "recall@10", "ndcg@10" or
             "mrr@10".
         shares: Budgets to measure beside `BUDGETS`, in (0, 1).
         seed: Of the sample and of the bootstrap.
         fused_shares: Shares of natives at which both versions are also searched as one.
-        trust: Without labels: as of `DecisionSettings`.
-        neighbours: Without labels: the same.
-        by_both: As of `DecisionSettings`.
+        neighbours: As of `DecisionSettings`.
 
     Raises:
         InvalidInput: The sample is too small.
@@ -66,9 +63,7 @@ class SampleSettings:
     shares: tuple[float, ...] = ()
     seed: int = 0
     fused_shares: tuple[float, ...] = FUSED_SHARES
-    trust: float = 1.0
     neighbours: int = 10
-    by_both: bool = False
 
     def __post_init__(self) -> None:
         if self.sample < SMALLEST_SAMPLE:
@@ -173,7 +168,7 @@ def rank_on_sample(
     factors = factors_of(context, made)
     fusion = context.registry.fusion_served(context.run.target) if served else None
     has_target = served or context.run.path != ()
-    if sample.told and not complete and has_target:
+    if sample.has_ground_truth and not complete and has_target:
         whole = _search_whole(
             context, sample, decided, served=served, fusion=fusion, shrinkage=factors is not None, progress=progress
         )
@@ -187,7 +182,8 @@ def rank_on_sample(
         if has_target or "t/h" not in strategy.notation  # what nothing transforms has no such ways
     )
     table = replace(decide_between(trial, decided, strategies), provenance=sample.provenance)
-    return Measurement(sample=sample, table=table, strategies=strategies, metrics=decided.metrics)
+    figures = decided if sample.has_ground_truth else decided.without_ground_truth
+    return Measurement(sample=sample, table=table, strategies=strategies, metrics=figures.metrics)
 
 
 def _search_whole(
@@ -271,9 +267,7 @@ def decision_settings(context: UpgradeContext, settings: SampleSettings) -> Deci
         criterion=settings.criterion,
         shares=settings.shares,
         fused_shares=settings.fused_shares,
-        trust=settings.trust,
         neighbours=settings.neighbours,
-        by_both=settings.by_both,
         source_metric=source,
         target_metric=target,
         seed=settings.seed,

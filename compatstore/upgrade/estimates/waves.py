@@ -21,12 +21,12 @@ class Promised(NamedTuple):
     Attributes:
         share: Share of the gallery that is native, in (0, 1].
         figure: The figure that decides, with its interval.
-        gain: What it has over the status quo of the same lesson, query by query.
+        gain: What it has over the status quo of the same round, query by query; None without ground truth.
     """
 
     share: float
     figure: Estimate
-    gain: Estimate
+    gain: Estimate | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +41,12 @@ class WaveFigures:
         weight: Weight of the target in how the gallery is searched from then on, from 0, as before, to below 1. Where
             the target alone is to be searched, after a cutover, 1.
         criterion: The figure.
-        truth: What counted as right.
+        truth: Ground truth, "labels" or "qrels"; "" for none.
         status_quo: The figure of the source alone.
         served: The figure of how the gallery is searched from then on, or is to be searched after a cutover.
-        gain: Difference of the two, query by query; None where the gallery is searched as before.
-        ahead: What larger native shares were found to give, ascending. Without labels a full backfill is not among
-            them: what it finds is what counts as right.
+        gain: Difference of the two, query by query; None if the gallery is searched as before, or without ground truth.
+        ahead: What larger native shares were found to give, ascending. Without ground truth a full backfill is not
+            among them: it agrees with itself.
     """
 
     native: int
@@ -70,8 +70,8 @@ class WaveFigures:
         """Natives, and figures: "40 native (2 %)", "map 61.2 (58.9 to 63.4), 55.8 (53.0 to 58.1) before"."""
         cost = f", {self.cost:g} in cost" if self.cost else ""
         before = f"{self.criterion} {self.status_quo.percent}"
-        now = f"{before} as before" if self.gain is None else f"{self.criterion} {self.served.percent}"
-        was = "" if self.gain is None else f", {self.status_quo.percent} before"
+        now = f"{self.criterion} {self.served.percent}" if self.weight else f"{before} as before"
+        was = f", {self.status_quo.percent} before" if self.weight else ""
         return f"{self.native} native ({self.share:.1%}){cost}", f"{now}{was}"
 
 
@@ -108,13 +108,13 @@ def _wave(estimate: UpgradeEstimate, figures: Mapping[str, float]) -> WaveFigure
         truth=table.truth,
         status_quo=before.figures[table.criterion],
         served=served.figures[table.criterion],
-        gain=served.gains[table.criterion] if changed else None,
+        gain=served.gains.get(table.criterion) if changed else None,
         ahead=tuple(_promised(row, table.criterion) for row in _ahead(estimate)),
     )
 
 
 def _ahead(estimate: UpgradeEstimate) -> list[DecisionRow]:
-    most = 1.0 if estimate.table.truth == "labels" else 1.0 - SAME_SHARE
+    most = 1.0 if estimate.table.has_ground_truth else 1.0 - SAME_SHARE
     rows = [row for row in estimate.table.served(_way(estimate)) if estimate.share + SAME_SHARE < row.share <= most]
     return sorted((row for row in rows if estimate.table.criterion in row.figures), key=lambda row: row.share)
 
@@ -124,4 +124,4 @@ def _way(estimate: UpgradeEstimate) -> Serving:
 
 
 def _promised(row: DecisionRow, criterion: str) -> Promised:
-    return Promised(row.share, row.figures[criterion], row.gains[criterion])
+    return Promised(row.share, row.figures[criterion], row.gains.get(criterion))

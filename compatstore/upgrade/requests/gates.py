@@ -11,11 +11,12 @@ from compatstore import next_step
 from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.fusion import Serving
+from compatstore.evaluation.sample import AGREEMENT
 from compatstore.upgrade.requests.queries import Queries, named_files
 
 Criterion = Literal["map", "cmc@1", "cmc@5", "recall@10", "ndcg@10", "mrr@10"]
 JUDGED = ("recall@10", "ndcg@10", "mrr@10")  # need judgements
-METRICS = ("cmc@1", "cmc@5", "map", *JUDGED)
+METRICS = ("cmc@1", "cmc@5", "map", *JUDGED, AGREEMENT[0])
 _REQUIREMENT = re.compile(r"\s*([a-z0-9@]+)\s*>=\s*([0-9.]+)\s*")
 
 
@@ -26,12 +27,13 @@ class Gates:
 
     Args:
         target_quality: Share of a full backfill's figure to keep for certain, above 0 and up to 1, such as 0.98. Takes
-            the smallest backfill that does.
-        require: Lowest figure to be sure of, such as map>=0.6. The upgrade does not begin otherwise (exit code 11).
+            the smallest backfill that does; without labels or qrels by agreement with a full backfill.
+        require: Lowest figure to be sure of, such as map>=0.6, or agreement>=0.8 without labels or qrels. The upgrade
+            does not begin otherwise (exit code 11).
         max_negative_flips: Largest share of queries, from 0 to 1, that are right before and wrong after the upgrade.
             The upgrade does not begin otherwise (exit code 11).
-        labels: Column that says which items are correct for each other; without one, the target's own neighbours are.
-            In Python also `Queries`: the app's own queries ask in place of items.
+        labels: Column of labels: items of one label are correct for each other. Without one agreement with the new
+            model is measured, not quality. In Python also `Queries`: the app's own queries search in place of items.
         criterion: Figure that quality is measured by; recall, nDCG and MRR need --qrels.
         sample: Items to estimate from, 2000 by default; to name a number asks for an estimate.
         serving: What is estimated, and how the upgrade is served: target by the target alone (the default), fused by

@@ -34,7 +34,7 @@ class Queries:
             both models called source and target, or as the versions are (npz, parquet, safetensors). In Python also
             the same columns. Most galleries are searched by other things than their own items.
         qrels: File of what is correct for them (TREC, BEIR, or a log of clicks with counts): query id, item id, grade.
-            In Python also query id -> item id -> grade. Without it, what the target itself finds is correct.
+            In Python also query id -> item id -> grade. Without it agreement is measured, not quality.
         digest: What the queries and judgements are to be, where that is known; "" for any.
 
     Raises:
@@ -71,7 +71,7 @@ class Queries:
 
     @property
     def judged(self) -> bool:
-        """Whether somebody says what is correct."""
+        """True if judgements define what is correct."""
         return self.qrels is not None
 
     @cached_property
@@ -126,11 +126,11 @@ class Queries:
         return sha256(f"{self.read.digest} {qrels}".encode()).hexdigest()[:32]
 
 
-def is_told(labels: str | Queries | None) -> bool:
-    """Whether a column of labels, or judgements, say what is correct."""
+def has_ground_truth(labels: str | Queries | None) -> bool:
+    """True if a column of labels, or judgements, define what is correct."""
     return labels.judged if isinstance(labels, Queries) else labels is not None
 
 
 def column_of(labels: str | Queries | None) -> str | None:
-    """The column of labels, where it is that which says what is correct."""
+    """The column of labels, if labels define what is correct."""
     return labels if isinstance(labels, str) else None
