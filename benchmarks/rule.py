@@ -32,7 +32,7 @@ from compatstore.trainers import Pairs, Ridge
 SHARES, GRID = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0), np.linspace(0, 1, 11)
 FEWEST, MOST, JUDGES, FOLDS, QUERIES, BLOCK = 100, 1500, 700, 5, 500, 64
 PENALTIES = (0.01, 0.1, 1.0, 10.0)
-MARK = "<!-- rows -->"
+MARK, SWAPPED = "<!-- rows -->", "<!-- rows, swapped -->"
 
 
 @dataclass(frozen=True)
@@ -160,9 +160,10 @@ def main() -> None:
         lines += [line for name, cells in found.items() for line in table(name, cells, len(options.seeds))]
     print("\n".join(lines))
     if options.page:
-        before, _, rest = options.page.read_text().partition(f"{MARK}\n")
-        _, _, after = rest.partition(MARK)
-        options.page.write_text(f"{before}{MARK}\n" + "\n".join(lines) + f"\n{MARK}{after}")
+        mark = SWAPPED if options.swap else MARK
+        before, _, rest = options.page.read_text().partition(f"{mark}\n")
+        _, _, after = rest.partition(mark)
+        options.page.write_text(f"{before}{mark}\n" + "\n".join(lines) + f"\n{mark}{after}")
 
 
 if __name__ == "__main__":
