@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from compatstore import next_step
-from compatstore.evaluation import DecisionTable, Estimate
+from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
+from compatstore.evaluation.advice import metric_name
 from compatstore.evaluation.decision import SAME_SHARE
+from compatstore.evaluation.sample import AGREEMENT
 from compatstore.evaluation.views import truth_line
 from compatstore.report.charts import Curves, Drawing, Intervals, Line, Point
 from compatstore.shown import Table, table
@@ -62,8 +64,8 @@ def sections(report: UpgradeReport) -> tuple[Section, ...]:
     """All sections that have something to say."""
     candidates = (
         ("Decision", _decision(report)),
-        ("Estimated and measured", _comparison(report)),
         ("Curve of the backfill", _curve(report)),
+        ("Estimated and measured", _comparison(report)),
         ("Waves", _waves(report)),
         ("Queries that rise and fall", _changes(report)),
         ("Groups of queries", _groups(report)),
@@ -73,6 +75,37 @@ def sections(report: UpgradeReport) -> tuple[Section, ...]:
     )
     made = (Section(title=title, parts=tuple(parts)) for title, parts in candidates)
     return tuple(section for section in made if section.parts)
+
+
+def key_figures(report: UpgradeReport) -> tuple[tuple[str, str], ...]:
+    """Four figures of the first screen: quality, agreement without ground truth, or counts if nothing was measured."""
+    measured = report.measured
+    if measured is None:
+        counts = {
+            "items": report.rows,
+            "native": report.native,
+            "transformed": report.transformed,
+            "missing": report.missing,
+        }
+        return tuple((name, f"{count:,}") for name, count in counts.items())
+    before, served, criterion = measured.rows[0], as_served(measured), measured.criterion
+    native = ("native", f"{100 * report.native / max(report.rows, 1):.1f} %")
+    if not measured.has_ground_truth:
+        shares = [(f"{name} {report.served}", _figure(served, name)) for name in AGREEMENT]
+        return (*shares, native, ("embedded", f"{report.embedded:,}"))
+    name = metric_name(criterion)
+    flips = served.flips
+    fixed = native if flips is None else ("fixed, broken", f"{flips.positive:.1%}, {flips.negative:.1%}")
+    return (
+        (f"{name} before", _figure(before, criterion)),
+        (f"{name} {report.served}", _figure(served, criterion)),
+        fixed,
+        ("embedded", f"{report.embedded:,}"),
+    )
+
+
+def _figure(row: DecisionRow, name: str) -> str:
+    return f"{100 * row.figures[name].value:.1f} %"
 
 
 def facts(report: UpgradeReport) -> str:

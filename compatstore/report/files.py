@@ -15,7 +15,7 @@ from compatstore.encoders.images import SUFFIXES, read_image
 from compatstore.errors import SourceError, StorageError
 from compatstore.html import Html, element, joined, markdown
 from compatstore.report.charts import Curves, chart, picture, style_of
-from compatstore.report.content import Section, SectionPart, ShownQueries, facts, sections, title_of
+from compatstore.report.content import Section, SectionPart, ShownQueries, facts, key_figures, sections, title_of
 from compatstore.shown import Table, html_table
 from compatstore.upgrade.estimates.details import QueryChange, ShownItem
 from compatstore.upgrade.estimates.reporting import UpgradeReport
@@ -118,9 +118,7 @@ def to_page(report: UpgradeReport) -> str:
     """Write a report as one page, for any browser, without a network."""
     title, shown, pictures = title_of(report), sections(report), Thumbnails()
     links = [element("a", section.title, href=f"#s{number}") for number, section in enumerate(shown, start=1)]
-    native, transformed, missing = report.native, report.transformed, report.missing
-    counts = {"items": report.rows, "native": native, "transformed": transformed, "missing": missing}
-    figures = [element("div", element("dt", name), element("dd", f"{count:,}")) for name, count in counts.items()]
+    figures = [element("div", element("dt", name), element("dd", figure)) for name, figure in key_figures(report)]
     head = element(
         "head",
         element("meta", charset="utf-8"),

@@ -41,7 +41,7 @@ class UpgradeContext:
         Raises:
             TableChanged: Columns that the registry names are not in the table.
         """
-        snapshot = snapshot or catalog.store.snapshot()
+        snapshot = catalog.store.snapshot() if snapshot is None else snapshot
         return cls(catalog, run, snapshot, catalog.registry(snapshot))
 
     def later(self, run: RunRecord | None = None) -> UpgradeContext:

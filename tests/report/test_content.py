@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from compatstore.evaluation import Estimate
 from compatstore.report.charts import Curves, Intervals
-from compatstore.report.content import ShownQueries, sections
+from compatstore.report.content import ShownQueries, key_figures, sections
 from compatstore.report.files import to_markdown
 from compatstore.shown import Table
 
@@ -75,3 +76,27 @@ def test_markdown_says_the_same(taught):
         assert f"## {section.title}\n" in text
     assert "| digit 3 |" in text
     assert taught.details.changes.worst[0].query.id in text
+
+
+def test_the_first_screen_has_figures_of_quality(pictured):
+    figures = dict(key_figures(pictured))
+    before, after = (pictured.measured.row(way).figures["map"].value for way in ("s/s", "t/h"))
+    assert list(figures) == ["mAP before", f"mAP {pictured.served}", "fixed, broken", "embedded"]
+    assert figures["mAP before"] == f"{100 * before:.1f} %"
+    assert figures[f"mAP {pictured.served}"] == f"{100 * after:.1f} %"
+    counts = dict(key_figures(replace(pictured, measured=None)))
+    assert counts["items"] == f"{pictured.rows:,}"
+
+
+def test_without_ground_truth_the_first_screen_has_agreement(pictured):
+    agreed = Estimate(value=0.75, low=0.7, high=0.8)
+    rows = tuple(
+        replace(row, figures={"agreement": agreed, "unchanged": agreed}, gains={}, kept={}, flips=None, broken=None)
+        for row in pictured.measured.rows
+    )
+    silent = replace(pictured, measured=replace(pictured.measured, rows=rows, truth="", criterion="agreement"))
+    assert [name for name, _ in key_figures(silent)] == [
+        f"agreement {pictured.served}", f"unchanged {pictured.served}", "native", "embedded",
+    ]  # fmt: skip
+    assert dict(key_figures(silent))[f"agreement {pictured.served}"] == "75.0 %"
+    assert "mAP" not in to_markdown(replace(silent, advice=""))

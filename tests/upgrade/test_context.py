@@ -6,7 +6,7 @@ import compatstore as cs
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.plan import make_plan
 from compatstore.upgrade.resolve import resolve_run
-from galleries import items, make
+from galleries import SOURCE, items, make
 
 
 @pytest.fixture
@@ -70,3 +70,12 @@ def test_a_plan_is_of_one_table_version(gallery):
     more(gallery, 1000)
     after = make_plan(context)
     assert (after.rows, [step.rows for step in after.steps]) == (before.rows, [step.rows for step in before.steps])
+
+
+def test_a_context_of_an_empty_table_version_stays_in_it(tmp_path):
+    gallery = cs.Gallery.create(str(tmp_path / "g.lance"), SOURCE)
+    gallery.register(cs.EmbeddingVersion("v2", dim=6, metric="l2"))
+    empty = gallery._catalog.store.snapshot()
+    gallery.add(items(0, 10))
+    run = resolve_run(gallery._catalog, "v2", backfill=cs.Backfill(share=1.0)).run
+    assert UpgradeContext.of(gallery._catalog, run, empty).count() == 0

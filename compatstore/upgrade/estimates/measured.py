@@ -124,10 +124,14 @@ def compare(estimate: UpgradeEstimate, measured: DecisionTable, called: str = SE
         Compared.of(f"{name}: {metric}", before.figures[metric], after.figures[metric])
         for name, before, after in pairs
         for metric in before.figures
-        if metric in after.figures
+        if metric in after.figures and not _is_certain(before.figures[metric])  # as of what agrees with itself
     )
     changes = _shares(estimate.table.criterion, estimate.row, served) if estimate.table.has_ground_truth else ()
     return (*figures, *changes)
+
+
+def _is_certain(estimate: Estimate) -> bool:
+    return estimate.low == estimate.high
 
 
 def as_served(measured: DecisionTable) -> DecisionRow:
