@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from compatstore import next_step
 from compatstore.cli.exit_codes import end_on_signals
 from compatstore.cli.output import Output, console, is_terminal, pass_output
 from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
@@ -85,7 +85,8 @@ def judge(
         judging.page(page)
         shown = len(judging.cases)
         output.show({"page": page, "cases": shown}, lambda _: [f"wrote {page}: {shown} queries to judge"])
-        output.note(f"Store its answers: {next_step.call('judge', target, queries=queries, answers=next_step.FILE)}")
+        words = shlex.join([target, "--queries", queries, "--answers"])
+        output.note(f"Store its answers: compatstore judge GALLERY {words} FILE")
         return
     if answers is not None:
         judging.load(answers)

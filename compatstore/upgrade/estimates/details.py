@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from compatstore.arrays import ArrowTable, Doubles, FloatArray, Positions
+from compatstore.arrays import ArrowTable, Doubles, FloatArray, Id, Positions
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import Estimate
 from compatstore.evaluation.bootstrap import figures_together, resample
@@ -347,7 +347,7 @@ def search_versions(
     context: UpgradeContext,
     source: FloatArray,
     target: FloatArray,
-    own: Sequence[Any],
+    own: Sequence[Id | None],
     k: int,
     search: Search,
     columns: Sequence[str],
