@@ -31,7 +31,7 @@ class Preference:
         ...     source="v1", target="v2", queries=500, differing=340, target_wins=57, source_wins=33, same=10
         ... )
         >>> print(preference)
-        v2 preferred in 62 % of 100 answers (95 % CI 54 to 69 %; 10 same, counted half), among the 340 of 500
+        v2 preferred in 62 % of 100 answers (95 % CI 54 to 70 %; 10 same, counted half), among the 340 of 500
         queries whose top 10 differ: v2 is better
     """
 
@@ -56,15 +56,17 @@ class Preference:
     def win_rate(self) -> Estimate:
         """Share of answers that prefer the target, where "same" counts half, with a 95 % interval.
 
-        Wilson's interval for an effective number of answers. "Same" lowers the variance below that of wins and losses
-        alone; a win added to each side keeps the variance above 0. The finite-population correction counts one more
-        query than differ, so that even complete answers leave an interval.
+        Wilson's interval with a continuity correction, for an effective number of answers. "Same" lowers the variance
+        below that of wins and losses alone; a win added to each side keeps the variance above 0. The finite-population
+        correction counts one more query than differ, so that even complete answers leave an interval.
         """
         n, wins = self.answered, self.target_wins + self.same / 2
         smoothed = (wins + 1) / (n + 2)
         variance = 1 - self.same / (n + 2) / (4 * smoothed * (1 - smoothed))
         population = max(self.differing, n) + 1
-        return wilson(wins / n, n / variance * population / (population - n))
+        effective = n / variance * population / (population - n)
+        rate, step = wilson(wins / n, effective), 0.5 / effective
+        return Estimate(value=rate.value, low=rate.low - step, high=rate.high + step).within(0.0, 1.0)
 
     @property
     def better(self) -> str | None:

@@ -128,9 +128,10 @@ class Judging:
         """
         file, operation = Path(path), f"read answers from {fspath(path)}"
         require_file(file, operation, (".json",))
+        with readable(file, operation):
+            content = file.read_bytes()
         try:
-            with readable(file, operation):
-                read = read_record(_AnswersFile, parse(file.read_bytes()), "the file")
+            read = read_record(_AnswersFile, parse(content), "the file")
         except Malformed as error:
             expected = "answers left, right or same, as the page saves them"
             raise InvalidInput(operation, expected=expected, found=str(error)) from error
