@@ -75,8 +75,10 @@ class Judging:
             preferred: The better list, or "same".
 
         Raises:
-            InvalidInput: There is no such answer.
+            InvalidInput: There is no such answer, or it is a case of another comparison.
         """
+        if case not in self.cases:
+            raise InvalidInput("answer a case", expected="one of the cases of this comparison", found=case.query.id)
         self._answers[case.query.id] = self._winner(case.query.id, preferred)
 
     def from_clicks(self, qrels: str | PathLike[str] | Mapping[Any, Any]) -> None:

@@ -219,6 +219,6 @@ class MeasuringVerbs(SearchVerbs):
         """
         if num < 1:
             raise InvalidInput(f"judge the upgrade to {target}", expected="num >= 1", found=f"{num}")
-        asked = Queries(queries=queries)
-        found = search_side_by_side(self._catalog, target, asked, seed, self.search)
-        return Judging(self._catalog, found, asked, num, seed)
+        query_set = Queries(queries=queries)
+        found = search_side_by_side(self._catalog, target, query_set, seed, self.search)
+        return Judging(self._catalog, found, query_set, num, seed)

@@ -7,6 +7,7 @@ import html
 import json
 import re
 import shutil
+from dataclasses import replace
 from urllib.parse import unquote
 
 import numpy as np
@@ -160,6 +161,8 @@ def test_later_answers_replace_earlier_ones_until_the_upgrade_ends(gallery, worl
     assert judging.save().source_wins == 20
     again = gallery.judge("v2", TEXTS, num=20)
     assert again.answered == {case.query.id for case in again.cases}
+    again.save()
+    assert len(history(gallery)) == 1, "nothing new is stored"
     for case in again.cases[:15]:
         again.answer(case, "same")
     again.save()
@@ -312,6 +315,9 @@ def test_what_cannot_be_judged_says_why(world, tmp_path):
         judging.save()
     with pytest.raises(InvalidInput, match="answer"):
         judging.answer(judging.cases[0], "both")
+    case = judging.cases[0]
+    with pytest.raises(InvalidInput, match="one of the cases of this comparison"):
+        judging.answer(replace(case, left=case.right, right=case.left), "left")
     with pytest.raises(InvalidInput, match="a click on an item of either top 10"):
         judging.from_clicks({"query-001": {"nothing": 4}})
     assert not judging.answered

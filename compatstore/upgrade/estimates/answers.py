@@ -20,7 +20,7 @@ WINNERS: tuple[Winner, ...] = ("target", "source", "same")
 
 
 def save_answers(catalog: Catalog, found: SideBySide, queries: str, answers: Mapping[str, Winner]) -> Preference:
-    """Add answers to the history.
+    """Add answers to the history, unless they are the last ones there.
 
     Args:
         catalog: The gallery.
@@ -38,8 +38,10 @@ def save_answers(catalog: Catalog, found: SideBySide, queries: str, answers: Map
     run = found.context.run
     data = {"digest": queries, "lists": found.digest, "queries": len(found.queries), "differing": len(found.differing)}
     names = {winner: [name for name, own in answers.items() if own == winner] for winner in WINNERS}
-    entry = HistoryEntry(STEP, run.target, source=run.source, data=data | names)
-    preference = _preference([*_entries(catalog, run.target), entry])
+    entry, entries = HistoryEntry(STEP, run.target, source=run.source, data=data | names), _entries(catalog, run.target)
+    if entries and dict(entries[-1].data) == entry.data:
+        return _preference(entries)
+    preference = _preference([*entries, entry])
 
     def require(registry: Registry) -> Registry:
         require_open(registry, run.target)
