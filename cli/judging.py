@@ -67,7 +67,7 @@ def judge(
     clicks: str | None,
     trust_code: bool,
 ) -> None:
-    """Compare both versions of an upgrade side by side, without labels.
+    """Compare both versions side by side, without labels.
 
     Each query searches the version before TARGET, and TARGET as it is or would be served. Queries with the same top 10
     in both need no answer. Of the others N are shown, blind: keys say which list is better. A stop keeps the answers.
