@@ -92,17 +92,8 @@ def judge(
         judging.load(answers)
     elif clicks is not None:
         judging.from_clicks(clicks)
-    else:
-        with end_on_signals():
-            try:
-                _judge_here(judging)
-            finally:  # whatever ended it, answers that were given stay
-                preference = judging.save() if judging.answered else None
-                output.note(f"{len(judging.answered)} answers stored")
-        output.show(_plain(preference), lambda _: [] if preference is None else [f"{preference}"])
-        return
-    preference = judging.save()
-    output.show(_plain(preference), lambda _: [f"{preference}"])
+    preference = judging.save() if sources else _judge_here(judging, output)
+    output.show(_plain(preference), lambda _: [f"{preference}"] if preference else [])
 
 
 def _plain(preference: Preference | None) -> Mapping[str, object] | None:
@@ -111,7 +102,18 @@ def _plain(preference: Preference | None) -> Mapping[str, object] | None:
     return {**asdict(preference), "win_rate": preference.win_rate, "better": preference.better}
 
 
-def _judge_here(judging: Judging) -> None:
+def _judge_here(judging: Judging, output: Output) -> Preference | None:
+    """Read answers from the terminal; those that were given are stored, whatever ends it."""
+    with end_on_signals():
+        try:
+            _read_answers(judging)
+        finally:
+            preference = judging.save() if judging.answered else None
+            output.note(f"{len(judging.answered)} answers stored")
+    return preference
+
+
+def _read_answers(judging: Judging) -> None:
     """Show cases and read keys until all are answered, or until a stop; begin with the first open case."""
     drawn, cases = console(stderr=True), judging.cases
     place = next((place for place, case in enumerate(cases) if case.query.id not in judging.answered), 0)
