@@ -58,7 +58,6 @@ RESULTS = {
         "CacheSize",
         "ExactNeighbours",
         "Nearest",
-        "Preference",
     ),
     *("Comparison", "CompatibleModel", "ImagesOfItems", "SideModel", "TrainedModel"),
     *("Ranking", "RetrievalMetrics", "Transformed", "Encoded", "Encoder", "CompatStoreError"),
@@ -101,6 +100,10 @@ def sample():
         query_labels=LABELS,
         gallery_labels=LABELS,
     )
+
+
+def answers():
+    return {"target_wins": 3, "source_wins": 1, "same": 1}
 
 
 def ranking():
@@ -215,6 +218,7 @@ def other_targets():
             name: getattr(sample(), name) for name in inspect.signature(evaluation.EvaluationSample).parameters
         },
         "Judgements": lambda: {"queries": [0, 1], "items": [2, 3], "gains": [1.0, 2.0]},
+        "Preference": lambda: {"source": "v1", "target": "v2", "queries": 9, "differing": 5, **answers()},
         "Queries": lambda: {"queries": {"id": ["q1"], "text": ["red"]}, "qrels": {"q1": {"i1": 1}}},
         "backfill_curve": lambda: {
             "queries": NEW,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.bootstrap import Estimate, wilson
 
 
+@checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Preference:
     """Answers to comparisons of the top 10 of two versions, one answer a query.
