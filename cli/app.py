@@ -18,6 +18,7 @@ from compatstore.cli import (
     creating,
     evaluation,
     items,
+    judging,
     models,
     switching,
     training,
@@ -65,7 +66,10 @@ VERBS = {
         *(models.register, models.link, upgrades.upgrade, upgrades.pause),
         *(switching.cutover, switching.rollback, switching.abort, switching.retire, watching.status),
     ),
-    "Measure": (evaluation.evaluate, evaluation.report, watching.history, watching.unbackfillable, watching.metrics),
+    "Measure": (
+        *(evaluation.evaluate, judging.judge, evaluation.report),
+        *(watching.history, watching.unbackfillable, watching.metrics),
+    ),
     "Maintain": (
         *(upkeep.verify, upkeep.doctor, upkeep.optimize, upkeep.index, models.versions),
         *(items.drop_columns, models.unregister, models.unlink, completion),

@@ -110,7 +110,7 @@ def test_every_verb_is_checked_whatever_file_it_stands_in():
 
 def test_the_surface_stays_small():
     public = [name for name in dir(compatstore.Gallery) if not name.startswith("_")]
-    assert len(public) <= 28, public
+    assert len(public) <= 29, public
 
 
 @pytest.mark.parametrize("name", ["plan", "fuse", "link", "verify", "search_async", "derive_async", "native_ids"])

@@ -102,6 +102,10 @@ def sample():
     )
 
 
+def answers():
+    return {"target_wins": 3, "source_wins": 1, "same": 1}
+
+
 def ranking():
     return evaluation.rank_queries(OLD, OLD, LABELS, LABELS)
 
@@ -152,6 +156,7 @@ def gallery_targets():
         "evaluate": lambda: {"target": "v2", "labels": "n"},
         "fuse": lambda: {"target": "v2", "labels": "n"},
         "get": lambda: {"ids": ["i1"]},
+        "judge": lambda: {"target": "v2", "queries": {"id": ["q"], "v1": OLD[:1], "v2": NEW[:1]}},
         "link": lambda: {"artifact": linear()},
         "open": lambda: {"gallery": "gallery.lance"},
         "pause": lambda: {"target": "v2", "wait": 0.01},
@@ -213,6 +218,7 @@ def other_targets():
             name: getattr(sample(), name) for name in inspect.signature(evaluation.EvaluationSample).parameters
         },
         "Judgements": lambda: {"queries": [0, 1], "items": [2, 3], "gains": [1.0, 2.0]},
+        "Preference": lambda: {"source": "v1", "target": "v2", "queries": 9, "differing": 5, **answers()},
         "Queries": lambda: {"queries": {"id": ["q1"], "text": ["red"]}, "qrels": {"q1": {"i1": 1}}},
         "backfill_curve": lambda: {
             "queries": NEW,

@@ -34,7 +34,7 @@ VERBS = {
 }
 WRITING_VERBS = {
     *("demo", "init", "adopt", "add", "drop-columns", "index", "register", "link", "train", "export"),
-    *("upgrade", "pause", "cutover", "rollback", "abort", "retire"),
+    *("upgrade", "pause", "cutover", "rollback", "abort", "retire", "judge"),
     *("optimize", "unregister", "unlink"),
 }
 
@@ -53,6 +53,7 @@ CALLS = {
     "scan natives": lambda gallery: len(gallery.scan(native=[gallery.active])),
     "upgrade dry run": lambda gallery: gallery.upgrade("v2", backfill=0.5, dry_run=True),
     "evaluate": lambda gallery: gallery.evaluate("v2", sample=100),
+    "judge": lambda gallery: gallery.judge("v2", {"id": IDS[:9], "item": IDS[:9]}),
     "cutover dry run": lambda gallery: gallery.cutover("v2", dry_run=True),
     "maintenance.unbackfillable": lambda gallery: gallery.maintenance.unbackfillable("v2"),
     "report": lambda gallery: gallery.report("v2", sample=100, details=cs.Details()),
@@ -68,9 +69,9 @@ CALLS = {
 }
 # What has nothing to look at in a state says so.
 REFUSED = {
-    "upgradable": {"cutover dry run", "report"},
+    "upgradable": {"cutover dry run", "report", "judge"},
     "backfilling": {"cutover dry run"},
-    "retired": {"upgrade dry run", "evaluate", "side vectors"},
+    "retired": {"upgrade dry run", "evaluate", "judge", "side vectors"},
 }
 REFUSED_VERBS = {
     "upgradable": {"cutover --check": 7, "report": 3},

@@ -10,6 +10,7 @@ from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.judgements import Judgements
 from compatstore.evaluation.merging import Calibration, Merge
 from compatstore.evaluation.metrics import Flips, RetrievalMetrics, flips, recall_at_k, retrieval_metrics, summarise
+from compatstore.evaluation.preference import Preference
 from compatstore.evaluation.ranking import Ranking, rank_queries
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
 
@@ -26,6 +27,7 @@ __all__ = [
     "Fusion",
     "Judgements",
     "Merge",
+    "Preference",
     "Ranking",
     "RetrievalMetrics",
     "backfill_curve",

@@ -231,11 +231,15 @@ def _together(values: Sequence[float], means: Sequence[Doubles], confidence: flo
 
 def share_of_queries(chosen: npt.NDArray[np.bool_], confidence: float = 0.95) -> Estimate:
     """Share of true values in (q,) bool, with Wilson's interval, which has a width above 0 where no value is true."""
-    n, share = len(chosen), float(chosen.mean())
+    return wilson(float(chosen.mean()), len(chosen), confidence)
+
+
+def wilson(share: float, n: float, confidence: float = 0.95) -> Estimate:
+    """Wilson's interval of a share of n observations; n need not be whole."""
     z2 = NormalDist().inv_cdf((1.0 + confidence) / 2.0) ** 2
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = float(np.sqrt(z2 * (share * (1 - share) + z2 / (4 * n)) / n)) / (1 + z2 / n)
-    return Estimate(value=share, low=max(centre - half, 0.0), high=min(centre + half, 1.0))
+    return Estimate(value=share, low=min(max(centre - half, 0.0), share), high=max(min(centre + half, 1.0), share))
 
 
 def _draws(random: np.random.Generator, units: int, resamples: int) -> Iterator[Doubles]:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Literal, overload
+from os import PathLike
+from typing import Any, Literal, overload
 
-from compatstore.errors import NotFound
+from compatstore.errors import InvalidInput, NotFound
 from compatstore.evaluation import DecisionTable
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.merging import Merge
 from compatstore.gallery.core import verbs
+from compatstore.gallery.judging import Judging
 from compatstore.gallery.searching import SearchVerbs
 from compatstore.upgrade.estimates.details import details_of, require_columns
 from compatstore.upgrade.estimates.fusing import choose_serving
 from compatstore.upgrade.estimates.reporting import UpgradeReport, report_upgrade
+from compatstore.upgrade.estimates.side_by_side import search_side_by_side
 from compatstore.upgrade.estimates.trial import SampleSettings, try_upgrade
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.backfill import Backfill
@@ -179,3 +182,40 @@ class MeasuringVerbs(SearchVerbs):
             require_columns(details, self._catalog.store.snapshot().schema.names)
         seen = None if details is None else partial(details_of, details=details, search=self.search)
         return report_upgrade(self._catalog, target, asked, measure=measure, details=seen, progress=progress)
+
+    def judge(
+        self, target: str, queries: str | PathLike[str] | Mapping[str, Any], num: int = 100, seed: int = 0
+    ) -> Judging:
+        """Compare the results of both versions side by side, without labels; read-only until the answers are saved.
+
+        Each query searches the source alone, and the target as it is or would be served. Queries with the same top 10
+        in both versions need no answer.
+
+        Args:
+            target: Target of the upgrade under way.
+            queries: File or columns of the application's queries, as in `Queries`.
+            num: Cases to draw from the queries whose top 10 differ, at random.
+            seed: Seed of the draw, and of which version is on the left.
+
+        Returns:
+            The cases, which take answers of a person, of a page or of clicks.
+
+        Raises:
+            NotFound: There is no such version or file.
+            UpgradeError: There is no upgrade under way, a version has no vectors, or the top 10 of all queries are the
+                same.
+            InvalidInput: The queries cannot be read or do not fit, or `num` is below 1.
+
+        Examples:
+            >>> _ = gallery.upgrade("v2")
+            >>> queries = {"id": ["q1", "q2"], "v1": [[0.0, 1.0], [1.0, 1.2]], "v2": [[0.9, 0.1], [0.4, 3.0]]}
+            >>> judging = gallery.judge("v2", queries)
+            >>> judging.from_clicks({"q2": {"d": 3}})
+            >>> judging.save().answered
+            1
+        """
+        if num < 1:
+            raise InvalidInput(f"judge the upgrade to {target}", expected="num >= 1", found=f"{num}")
+        query_set = Queries(queries=queries)
+        found = search_side_by_side(self._catalog, target, query_set, seed, self.search)
+        return Judging(self._catalog, found, query_set, num, seed)

@@ -8,6 +8,7 @@ import io
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -47,19 +48,22 @@ def write_report(report: UpgradeReport, place: str | Path) -> tuple[Path, ...]:
     path = Path(place)
     page = path.suffix.lower() in PAGES
     try:
-        if not page:
-            return _write_folder(report, path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        half = path.with_name(f".{path.name}.{os.getpid()}")  # moved to its place, so that no reader gets half of it
-        try:
-            half.write_text(to_page(report), encoding="utf-8")
-            half.replace(path)
-        finally:
-            half.unlink(missing_ok=True)
-        return (path,)
+        return write_page(path, to_page(report)) if page else _write_folder(report, path)
     except OSError as error:
         what = "a file to write" if page else "a folder to write in"
         raise StorageError(f"write a report into {path}", expected=what, found=str(error)) from error
+
+
+def write_page(path: Path, page: str) -> tuple[Path, ...]:
+    """Write a page beside its place and move it there, so that no reader sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        half.write_text(page, encoding="utf-8")
+        half.replace(path)
+    finally:
+        half.unlink(missing_ok=True)
+    return (path,)
 
 
 def _write_folder(report: UpgradeReport, folder: Path) -> tuple[Path, ...]:
@@ -104,7 +108,7 @@ def _shown(part: SectionPart) -> Iterator[str]:
         yield "\n".join("| " + " | ".join(markdown(cell) for cell in line) + " |" for line in lines)
 
 
-# A browser refuses whatever the page itself has not: scripts, and requests of any kind.
+# A browser refuses scripts, but for that of `whole_page`, and requests of any kind.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _LONGEST = 160  # characters of an item's text
 _VERDICTS: Mapping[bool | None, tuple[str, str, str]] = {
@@ -119,15 +123,6 @@ def to_page(report: UpgradeReport) -> str:
     title, shown, pictures = title_of(report), sections(report), Thumbnails()
     links = [element("a", section.title, href=f"#s{number}") for number, section in enumerate(shown, start=1)]
     figures = [element("div", element("dt", name), element("dd", figure)) for name, figure in key_figures(report)]
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", f"{title} - compatstore"),
-        element("style", Html(style_of("chart.css", "page.css"))),
-    )
     body = element(
         "body",
         element("a", "Skip to the decision", href="#s1", class_="skip"),
@@ -146,6 +141,22 @@ def to_page(report: UpgradeReport) -> str:
         ),
         element("main", *(_section(section, number, pictures) for number, section in enumerate(shown, start=1))),
         element("footer", element("p", "Written by compatstore. Intervals are stated with each table.")),
+    )
+    return whole_page(title, body)
+
+
+def whole_page(title: str, body: Html, script: str = "") -> str:
+    """A page with a style and perhaps a script of its own, which alone may run."""
+    hashed = base64.b64encode(sha256(script.encode()).digest()).decode()
+    policy = f"{_POLICY}; script-src 'sha256-{hashed}'" if script else _POLICY
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", f"{title} - compatstore"),
+        element("style", Html(style_of("chart.css", "page.css"))),
     )
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
 
@@ -188,16 +199,16 @@ def _query(change: QueryChange, criterion: str, pictures: Thumbnails) -> Html:
     return element(
         "article",
         element("h4", f"Query {_short(change.query.id)}"),
-        element("div", _item(change.query, pictures), element("p", figures), class_="asks"),
+        element("div", item_html(change.query, pictures), element("p", figures), class_="asks"),
         *(
-            element("div", element("h5", heading), _list([_found(item, before, pictures) for item in found]))
+            element("div", element("h5", heading), list_html([_found(item, before, pictures) for item in found]))
             for heading, found, before in lists
         ),
         class_="query",
     )
 
 
-def _list(found: Sequence[Html]) -> Html:
+def list_html(found: Sequence[Html]) -> Html:
     """ShownQueries, nearest first; pictures need less room than texts."""
     if not found:
         return element("p", "Nothing was found.")
@@ -209,10 +220,10 @@ def _found(item: ShownItem, before: set[str] | None, pictures: Thumbnails) -> Ht
     sign, word, kind = _VERDICTS[item.correct]
     new = element("span", "new", class_="new") if before is not None and item.id not in before else None
     verdict = element("span", element("span", sign, aria_hidden="true"), f" {word}", class_="verdict") if word else None
-    return element("li", _item(item, pictures), verdict, new, class_=kind)
+    return element("li", item_html(item, pictures), verdict, new, class_=kind)
 
 
-def _item(item: ShownItem, pictures: Thumbnails) -> Html:
+def item_html(item: ShownItem, pictures: Thumbnails) -> Html:
     """An item: its picture or its text, and what is known of it."""
     uri = pictures.of(item.source)
     called = " ".join(text for text in (item.label, item.caption) if text)

@@ -29,7 +29,7 @@ class HistoryEntry:
     """One step of the gallery's life.
 
     Attributes:
-        step: What happened: create, adopt, register, link, estimate, expand, hop, backfill, learn, ready,
+        step: What happened: create, adopt, register, link, estimate, expand, hop, backfill, learn, ready, judge,
             cutover, rollback, abort, retire; or how work ended before it was done: pause, failed, interrupted (without
             a word).
         version: Embedding version concerned.

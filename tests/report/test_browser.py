@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -12,6 +13,8 @@ from playwright.sync_api import sync_playwright
 
 from compatstore.html import visible
 from compatstore.report.files import write_report
+from compatstore.report.judging import write_judging_page
+from compatstore.upgrade.estimates.side_by_side import Case
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
@@ -69,7 +72,19 @@ class Look:
 def pages(pictured, taught, attacked, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     reports = {"pictured": pictured, "taught": taught, "attacked": attacked}
-    return {name: write_report(report, folder / f"{name}.html")[0] for name, report in reports.items()}
+    judged = {"judged": pictured, "judged attack": attacked}
+    for name, report in judged.items():
+        write_judging_page(folder / f"{name}.html", cases_of(report), name)
+    return {
+        **{name: write_report(report, folder / f"{name}.html")[0] for name, report in reports.items()},
+        **{name: folder / f"{name}.html" for name in judged},
+    }
+
+
+def cases_of(report):
+    """The queries of a report as cases of a blind comparison."""
+    changes = (*report.details.changes.worst, *report.details.changes.best)
+    return [Case(query=each.query, left=each.found_before, right=each.found_after) for each in changes]
 
 
 @pytest.fixture
@@ -89,7 +104,7 @@ def look(browser, pages):
 
 
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
-@pytest.mark.parametrize("name", ["pictured", "taught", "attacked"])
+@pytest.mark.parametrize("name", ["pictured", "taught", "attacked", "judged", "judged attack"])
 def test_nothing_is_clipped_asked_for_or_complained_about(look, name, width, scheme):
     seen = look(name, width, scheme)
     found = seen.tab.evaluate(CLIPPED)
@@ -134,7 +149,7 @@ def test_an_attack_stays_text_whatever_is_touched(look, attacked):
 
 
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
-@pytest.mark.parametrize("name", ["pictured", "taught"])
+@pytest.mark.parametrize("name", ["pictured", "taught", "judged"])
 def test_axe_finds_nothing(look, name, width, scheme):
     """Headings, names of regions, tables, alternative texts, and contrast in both schemes (WCAG 2.2 AA and more)."""
     tab = look(name, width, scheme).tab
@@ -153,3 +168,40 @@ def test_on_paper_it_is_light_whole_and_without_its_contents(look):
         "[...document.querySelectorAll('.scroll')].every(b => getComputedStyle(b).overflowX === 'visible')"
     )
     assert tab.pdf(format="A4").startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("name", ["judged", "judged attack"])
+def test_answers_of_a_comparison_are_downloaded_as_a_file(look, pictured, attacked, name, tmp_path):
+    cases = cases_of(pictured if name == "judged" else attacked)
+    seen = look(name)
+    tab = seen.tab
+    for place, answer in enumerate(["left", "right", "same"]):
+        tab.locator("article").nth(place).locator(f"button[value={answer}]").click()
+    tab.locator("article").first.locator("button[value=right]").click()
+    tab.reload()
+    assert tab.locator("#count").text_content() == f"3 of {len(cases)} answered"
+    assert tab.locator("article").first.locator("[aria-pressed=true]").get_attribute("value") == "right"
+    with tab.expect_download() as download:
+        tab.locator("#download").click()
+    download.value.save_as(tmp_path / "answers.json")
+    read = json.loads((tmp_path / "answers.json").read_text(encoding="utf-8"))
+    given = zip(cases, ["right", "right", "same"], strict=False)
+    assert read == {"digest": name, "answers": {case.query.id: answer for case, answer in given}}
+    assert download.value.suggested_filename == "answers.json"
+    assert [url for url in seen.requests() if not url.startswith("blob:")] == []
+    assert seen.said == []
+    assert tab.title() == "Which list is better? - compatstore"
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_both_lists_of_a_comparison_stand_side_by_side(look, width):
+    tab = look("judged", width).tab
+    sides = tab.evaluate(
+        "[...document.querySelector('.sides').children].map(e => { const b = e.getBoundingClientRect();"
+        " return [b.left, b.right, b.top] })"
+    )
+    (left, left_end, left_top), (right, _, right_top) = sides
+    assert left < left_end < right
+    assert left_top == right_top
+    assert tab.evaluate("[...document.querySelectorAll('button')].every(b => b.getBoundingClientRect().height >= 44)")
+    assert tab.locator("article img").count() > 10

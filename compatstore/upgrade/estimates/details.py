@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from compatstore.arrays import ArrowTable, Doubles, FloatArray, Positions
+from compatstore.arrays import ArrowTable, Doubles, FloatArray, Id, Positions
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import Estimate
 from compatstore.evaluation.bootstrap import figures_together, resample
@@ -315,36 +315,26 @@ class _Asking:
             texts = [asked.texts[row] for row in rows] if asked.texts else [""] * len(rows)
             return [ShownItem(id=name, source=text) for name, text in zip(ids, texts, strict=True)]
         table = find(self.context.store, self.key, ids, self._read, self.context.snapshot)
-        items = {item[self.key]: self._item(item) for item in table.to_pylist()}
+        items = {item[self.key]: shown_item(item, self.key, self.columns) for item in table.to_pylist()}
         return [items[name] for name in ids]
 
     def searched(self, rows: Positions, search: Search) -> list[tuple[tuple[ShownItem, ...], tuple[ShownItem, ...]]]:
         """What some queries find by the status quo, and as the gallery is served."""
-        run, sample = self.context.run, self.measurement.sample
-        source, target = sample.source_queries[rows], sample.target_queries[rows]
-        fused = self.context.registry.fusion_served(run.target) is not None
-        now = {run.source: source, run.target: target} if fused else {run.target: target}
-        was = self._find(rows, search, {run.source: source}, None)
-        served = self._find(rows, search, now, "fused" if fused else None)
+        sample, shown = self.measurement.sample, self.shown(rows)
+        vectors, limit = (sample.source_queries[rows], sample.target_queries[rows]), self.neighbours
+        found = search_versions(self.context, *vectors, self._own(rows), limit, search, self._read)
+        was, served = (
+            [tuple(self._judged(item, asking) for item in near) for near, asking in zip(lists, shown, strict=True)]
+            for lists in found
+        )
         return list(zip(was, served, strict=True))
-
-    def _find(
-        self, rows: Positions, search: Search, query: Mapping[str, FloatArray], serving: Serving | None
-    ) -> list[tuple[ShownItem, ...]]:
-        found = search(query, self.neighbours + 1, columns=self._read, serving=serving).to_pylist()
-        shown, own = self.shown(rows), self._own(rows)
-        lists: list[tuple[ShownItem, ...]] = []
-        for place, asking in enumerate(shown):
-            near = [item for item in found if item.get("_query", 0) == place and item[self.key] != own[place]]
-            lists.append(tuple(self._judged(item, asking) for item in near[: self.neighbours]))
-        return lists
 
     def _own(self, rows: Positions) -> list[Any]:
         """The items that ask, which do not find themselves."""
         return [None] * len(rows) if self.measurement.sample.queries is not None else self.ids(rows)
 
     def _judged(self, item: Mapping[str, Any], asking: ShownItem) -> ShownItem:
-        shown = self._item(item)
+        shown = shown_item(item, self.key, self.columns)
         if self.judgements is not None:
             gain = self.judgements.get(asking.id, {}).get(shown.id)
             return replace(shown, correct=None if gain is None else gain > 0)
@@ -352,14 +342,46 @@ class _Asking:
             return replace(shown, correct=shown.label == asking.label)
         return shown
 
-    def _item(self, item: Mapping[str, Any]) -> ShownItem:
-        shown = {what: text_of(item[column]) for what, column in self.columns.items()}
-        return ShownItem(
-            id=text_of(item[self.key]),
-            source=shown.get("source", ""),
-            label=shown.get("label", ""),
-            caption=shown.get("caption", ""),
-        )
+
+def search_versions(
+    context: UpgradeContext,
+    source: FloatArray,
+    target: FloatArray,
+    own: Sequence[Id | None],
+    k: int,
+    search: Search,
+    columns: Sequence[str],
+) -> tuple[list[list[dict[str, Any]]], list[list[dict[str, Any]]]]:
+    """The k nearest items of q queries in the source alone, and in the target as it is or would be served.
+
+    Args:
+        context: The upgrade.
+        source: (q, source dim) float32.
+        target: (q, target dim) float32, the same queries.
+        own: Ids of queries that are items, which do not find themselves; None for others.
+        k: Items of a query.
+        search: `Gallery.search`.
+        columns: Columns to read, the ids' among them.
+    """
+    run, key = context.run, context.registry.id_column
+    fused = context.registry.fusion_served(run.target) is not None
+    served = {run.source: source, run.target: target} if fused else {run.target: target}
+
+    def nearest(query: Mapping[str, FloatArray], serving: Serving | None) -> list[list[dict[str, Any]]]:
+        lists: list[list[dict[str, Any]]] = [[] for _ in own]
+        for item in search(query, k + 1, columns=columns, serving=serving).to_pylist():
+            row = item.get("_query", 0)
+            if item[key] != own[row] and len(lists[row]) < k:
+                lists[row].append(item)
+        return lists
+
+    return nearest({run.source: source}, None), nearest(served, "fused" if fused else None)
+
+
+def shown_item(item: Mapping[str, Any], key: str, columns: Mapping[str, str]) -> ShownItem:
+    """An item of a table for people; `columns` maps source, label and caption to columns."""
+    texts: dict[str, Any] = {name: text_of(item[column]) for name, column in columns.items()}
+    return ShownItem(id=text_of(item[key]), **texts)
 
 
 def text_of(value: object) -> str:

@@ -174,7 +174,7 @@ def _sample_for_queries(
     """Items that the app's own queries search: what is correct for them, what they find first, and others at random."""
     complete = size >= len(ids)
     most = len(ids) if complete else size // CERTAIN_PARTS
-    asked = ask(context, queries, ids, seed, most, partial(_items_that_ask, context))
+    asked = ask(context, queries, ids, seed, most, partial(query_items, context))
     certain = np.zeros(0, np.intp) if complete else _certain(context, asked, size)
     places = np.concatenate([certain, order[~np.isin(order, certain)][: size - len(certain)]])
     provenance = _provenance_of_queries(asked, len(places), len(certain), len(ids))
@@ -229,8 +229,8 @@ def _certain(context: UpgradeContext, asked: AskedQueries, size: int) -> Positio
     return np.union1d(correct, found_first(context, asked, room))
 
 
-def _items_that_ask(context: UpgradeContext, ids: ArrowArray) -> tuple[FloatArray, FloatArray, BoolArray, BoolArray]:
-    """Items in both versions by their ids, which of them have both, and which were learned from."""
+def query_items(context: UpgradeContext, ids: ArrowArray) -> tuple[FloatArray, FloatArray, BoolArray, BoolArray]:
+    """Query items in both versions by their ids, which of them have both, and which were learned from."""
     rows = _read(context, ids)
     source, seen = context.source.read_items(rows), np.zeros(rows.num_rows, bool)
     served = _served(context.target_record.columns, context.target_record.dim, rows)
