@@ -7,15 +7,16 @@ worse: the sentence says how much of the new model's answers is served.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from compatstore.errors import first_offenders
 from compatstore.evaluation.bootstrap import Estimate, Resampled, gains_together
 from compatstore.evaluation.metrics import Flips
+from compatstore.evaluation.preference import Preference
 
+MORE = "Name labels or qrels, or compare about 100 queries, to measure whether that is better."
 ENOUGH = 0.9  # agreement with the full backfill of the budget that is named without ground truth
-MORE = "Name labels or qrels, or judge about 100 queries, to measure whether that is better."
 WHOLE_SAMPLE = "take a sample of the whole gallery, or decide by map"
 _NAMES = {"map": "mAP", "cmc": "CMC", "ndcg": "nDCG", "mrr": "MRR"}
 
@@ -157,6 +158,16 @@ def describe_agreement(options: Sequence[Option]) -> Advice:
         text=f"Quality is not measurable without ground truth. Of the new model's first results are served {served}. "
         f"{MORE}",
     )
+
+
+def more(preference: Preference | None) -> str:
+    """The sentence after an agreement: what is preferred in blind comparisons, or how to know."""
+    return MORE if preference is None else f"By blind comparisons: {preference}."
+
+
+def with_preference(advice: Advice, preference: Preference | None) -> Advice:
+    """The verdict without ground truth, with what is preferred in blind comparisons; other verdicts stay."""
+    return replace(advice, text=advice.text.replace(MORE, more(preference)))
 
 
 def _worth(option: Option) -> tuple[float, float]:

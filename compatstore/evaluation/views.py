@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compatstore.evaluation.advice import metric_name
+from compatstore import next_step
+from compatstore.evaluation.advice import MORE, metric_name
 from compatstore.evaluation.decision import DecisionRow, DecisionTable
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.merging import Merge
@@ -16,6 +17,8 @@ from compatstore.shown import Table, table, view, wrapped
 def _(result: DecisionTable) -> Iterator[str | Table]:
     """The verdict, and the ways to serve the gallery; a document has the other figures."""
     yield from wrapped(result.advice.text)
+    if MORE in result.advice.text:
+        yield f"next: {next_step.call('judge', 'TARGET', queries=next_step.FILE)}"
     yield ways_table(result)
     if result.provenance:
         yield from wrapped(result.provenance)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import Any, Literal, overload
 
 from compatstore.errors import InvalidInput, NotFound
 from compatstore.evaluation import DecisionTable
+from compatstore.evaluation.advice import with_preference
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.merging import Merge
 from compatstore.gallery.core import verbs
 from compatstore.gallery.judging import Judging
 from compatstore.gallery.searching import SearchVerbs
+from compatstore.upgrade.estimates.answers import preference_of
 from compatstore.upgrade.estimates.details import details_of, require_columns
 from compatstore.upgrade.estimates.fusing import choose_serving
 from compatstore.upgrade.estimates.reporting import UpgradeReport, report_upgrade
@@ -139,7 +142,8 @@ class MeasuringVerbs(SearchVerbs):
             if error.kind != "artifact" or transform is not None or not self._catalog.can_embed(target):
                 raise
             context = resolve_run(self._catalog, target, backfill=Backfill(share=1.0))
-        return try_upgrade(context, settings, progress).showing(settings.shares)
+        table = try_upgrade(context, settings, progress).showing(settings.shares)
+        return replace(table, advice=with_preference(table.advice, preference_of(self._catalog, target)))
 
     def report(
         self,

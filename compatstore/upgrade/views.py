@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from compatstore import next_step
 from compatstore.evaluation import DecisionRow, DecisionTable
+from compatstore.evaluation.advice import MORE
 from compatstore.evaluation.sample import AGREEMENT
 from compatstore.evaluation.views import truth_line
 from compatstore.shown import Table, figures, table, view, wrapped
@@ -28,6 +29,8 @@ def _(result: UpgradeReport) -> Iterator[str | Table]:
     yield f"{result.source} -> {result.target}: {result.state}"
     if result.advice:
         yield from wrapped(result.advice)
+    if MORE in result.advice:
+        yield f"next: {next_step.call('judge', result.target, queries=next_step.FILE)}"
     yield from wrapped(
         f"{result.rows} items: {result.native} native, {result.transformed} transformed, {result.missing} missing; "
         f"{result.embedded} embedded, {result.seconds:.1f} s" + (f", cost {result.cost:.4g}" if result.cost else "")

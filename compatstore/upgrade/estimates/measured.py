@@ -99,6 +99,14 @@ def take_measurement(
         progress=progress,
     )
     fresh = fresh.only(fresh.served.valid)  # a search in the target finds no others
+    if not fresh.has_ground_truth and not fresh.embedded.all() and context.catalog.encoder(run.target) is None:
+        raise UpgradeError(
+            f"measure agreement with {run.target}",
+            expected="an encoder that embeds the sample, labels or qrels",
+            found=f"no encoder, and {int(fresh.embedded.sum())} of {len(fresh.embedded)} items native",
+            fix=f"Open the gallery with encoders={{'{run.target}': ...}}, name labels or qrels, or report without "
+            f"measuring: {next_step.call('report', measure=False)}",
+        )
     settings = SampleSettings(
         sample=size, labels=terms.labels, criterion=terms.criterion, seed=run.seed, fused_shares=()
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from compatstore import next_step
 from compatstore.errors import NotFound
 from compatstore.evaluation import DecisionTable
-from compatstore.evaluation.advice import MORE
+from compatstore.evaluation.advice import more
 from compatstore.shown import Shown
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
@@ -17,6 +17,7 @@ from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.answers import preference_of
 from compatstore.upgrade.estimates.details import ReportDetails
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, load_estimate
 from compatstore.upgrade.estimates.measured import (
@@ -178,7 +179,7 @@ def _advice(
     if measured is None:
         return "" if estimate is None else estimate.table.advice.text
     served, criterion = as_served(measured), measured.criterion
-    kept = served.kept.get(criterion)
+    kept, preference = served.kept.get(criterion), preference_of(context.catalog, target)
     quality = None if estimate is None else estimate.terms.target_quality
     against = []
     if quality is not None and kept is not None and kept.low < quality:
@@ -190,7 +191,7 @@ def _advice(
         share = f"{100 * served.figures[criterion].value:.0f} %"
         return (
             f"Quality is not measurable without ground truth: {share} of the new model's first results are served, "
-            f"{native} of {native + transformed} items native, {embedded} embedded. {MORE}"
+            f"{native} of {native + transformed} items native, {embedded} embedded. {more(preference)}"
         )
     gain, change = served.gains[criterion], f"{measured.change(served)}, {embedded} items embedded"
     if gain.high < 0:

@@ -122,6 +122,8 @@ def try_upgrade(
         InvalidInput: There is no such column of labels, or too few items.
     """
     sample = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed, progress=progress)
+    if not sample.has_ground_truth and context.catalog.encoder(context.run.target) is None:
+        sample = sample.only(sample.embedded)  # agreement needs native vectors, and nothing can make the others
     made = made_of(context, sample)
     if not context.run.path:
         alone = replace(settings, shares=(), fused_shares=())
