@@ -247,8 +247,9 @@ class Trial:
         """The weight of the rule without ground truth, and the agreement of its searches."""
         there = replace(constants, weight=1.0, per_origin=False, native_share=self.sample.share_of(native))
         target = self.find(native, there)
-        weight = weight_by_rule(float(target.values[0].mean()))
-        fusion = replace(there, weight=float(weight == 1.0) if self.weights == ALONE else weight)
+        agreement = float(target.values[0].mean())
+        weight = float(agreement == 1.0) if self.weights == ALONE else weight_by_rule(agreement)
+        fusion = replace(there, weight=weight)
         found = self.find(native, fusion)
         return FittedFusion(fusion=replace(fusion, choices=(self._unmeasured(fusion),)), found=found, served=found)
 
@@ -454,12 +455,12 @@ class _Chosen:
 
 
 def weight_by_rule(agreement: float) -> float:
-    """Weight of the target without ground truth: the agreement of the target's column with a wholly native one.
+    """Weight of the target without ground truth: the agreement of its column with a wholly native one, at most 0.9.
 
-    So the target weighs as much as its column answers like the new model, and is searched alone once all is native.
+    So the target weighs as much as its column answers like the new model, and the source is heard until it is retired.
     `python -m benchmarks.rule` compares it with the best weight on labelled sets, their labels withheld.
     """
-    return round(agreement, 2)
+    return min(round(agreement, 2), BOTH[-1])
 
 
 def of_queries(relevance: Relevance, rows: Positions) -> Relevance:

@@ -142,14 +142,14 @@ def test_without_ground_truth_agreement_is_the_overlap_of_first_results():
     assert "not measurable" in table.advice.text
 
 
-def test_without_ground_truth_a_fused_search_follows_the_rule_and_ends_with_the_target_alone():
+def test_without_ground_truth_a_fused_search_follows_the_rule():
     data = replace(trial(hop=0.45), query_labels=None, gallery_labels=None)
     table = decide(data, DecisionSettings(fused_shares=(0.5, 1.0)))
     half, whole = table.served("fused")
     agreed = table.budget(0.5).figures["agreement"].value  # of the target's column
-    assert half.note.startswith(f"w {round(agreed, 2):g};")
-    assert whole.note.startswith("w 1;")
-    assert whole.figures["agreement"] == table.row("full backfill").figures["agreement"]
+    assert half.note.startswith(f"w {min(round(agreed, 2), 0.9):g};")
+    assert whole.note.startswith("w 0.9;")
+    assert half.figures["agreement"].value < whole.figures["agreement"].value < 1.0
     assert half.figures["unchanged"].value > table.budget(0.5).figures["unchanged"].value
 
 

@@ -9,7 +9,7 @@ from digit_galleries import DIGITS, LABELS
 from compatstore.evaluation import rank_queries
 from compatstore.evaluation.bootstrap import SampledGallery, resample
 from compatstore.evaluation.distances import measure
-from compatstore.evaluation.relevance import relevance_from_labels, relevance_from_neighbours
+from compatstore.evaluation.relevance import relevance_from_labels
 from compatstore.evaluation.sampled import WHOLE, Sampling, find_in_galleries
 
 pytestmark = pytest.mark.kernel
@@ -84,41 +84,6 @@ def test_the_influence_of_an_item_is_what_is_lost_without_it():
     np.testing.assert_allclose(everything.influence[:2], lost[:2], atol=1e-9)
     assert np.corrcoef(everything.influence[2], lost[2])[0, 1] > 0.99
     assert everything.influence[2].std() == pytest.approx(lost[2].std(), rel=0.2)
-
-
-def nearest(rows, k, blurred, sampling=WHOLE):
-    """Let 300 digits search some of the others by blurred vectors, where the nearest by the true ones are correct."""
-    queries = np.arange(300)
-    relevance = relevance_from_neighbours(measure(DIGITS[queries], DIGITS[rows]), k)
-    distances = measure(blurred[queries], blurred[rows])
-    return find_in_galleries(distances, relevance, [np.arange(len(rows))], (1,), sampling)[0]
-
-
-def samples_of(others, weight, count):
-    drawn = np.random.default_rng(4).permuted(np.tile(others, (count, 1)), axis=1)
-    return np.sort(drawn[:, : len(others) // weight], axis=1)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("noise", [0.1, 0.3, 1.0, 3.0, 10.0])
-@pytest.mark.parametrize("weight", [3, 10])
-def test_samples_tell_how_many_of_the_nearest_are_found(noise, weight):
-    blurred = DIGITS + np.random.default_rng(3).normal(0, noise, DIGITS.shape)
-    others = np.arange(300, len(DIGITS))
-    whole = nearest(others, 5 * weight, blurred).values[-1].mean()
-    samples = samples_of(others, weight, 20)
-    found = np.mean([nearest(rows, 5, blurred, Sampling(weight=weight)).values[-1].mean() for rows in samples])
-    assert abs(found - whole) < 0.15 * min(whole, 1 - whole)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("noise", [1.0, 3.0, 10.0])
-def test_the_influence_of_the_items_is_how_far_samples_differ_where_the_nearest_are_correct(noise):
-    blurred = DIGITS + np.random.default_rng(3).normal(0, noise, DIGITS.shape)
-    samples = samples_of(np.arange(300, 900), 4, 60)
-    found = [nearest(rows, 5, blurred, Sampling(weight=4.0)) for rows in samples]
-    apart = np.std([one.values[-1].mean() for one in found]) * samples.shape[1] ** 0.5
-    assert 0.7 < np.mean([one.influence[-1].std() for one in found]) / apart < 1.5
 
 
 @pytest.mark.full

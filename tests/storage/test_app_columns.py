@@ -54,7 +54,7 @@ def verbs(active):
         "upsert": lambda g: g.add({"id": ["k1"], "vector": QUERY[active][None]}, upsert=True),
         "delete": lambda g: g.delete(["k1"]),
         "plan": lambda g: g.upgrade("v2", dry_run=True),
-        "evaluate": lambda g: g.evaluate("v2", sample=20),
+        "evaluate": lambda g: g.evaluate("v2", sample=40),
         "upgrade": lambda g: g.upgrade("v2"),
         "check cutover": lambda g: g.cutover("v2", dry_run=True).missing,
         "cutover": lambda g: g.cutover("v2"),

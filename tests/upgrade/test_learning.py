@@ -172,14 +172,15 @@ def test_candidates_that_cannot_run_are_skipped_and_it_says_where_none_can(world
 @pytest.mark.full
 def test_a_gate_that_is_not_sure_to_hold_keeps_it_from_being_ready(tmp_path):
     gallery = World(noise=2.0).gallery(tmp_path)
-    with pytest.raises(InvalidInput, match="which a sample cannot tell"):
-        gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(max_negative_flips=0.1), learn=FIRST)
+    for labels, refused in (("label", "which a sample cannot tell"), (None, "expected labels or qrels")):
+        with pytest.raises(InvalidInput, match=refused):
+            gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(max_negative_flips=0.1, labels=labels), learn=FIRST)
     assert steps(gallery) == []
-    with pytest.raises(GateFailed, match=r"map>=0\.99 for certain.*What was embedded is kept"):
-        gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(require=("map>=0.99",)), learn=FIRST)
+    with pytest.raises(GateFailed, match=r"agreement>=0\.99 for certain.*What was embedded is kept"):
+        gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(require=("agreement>=0.99",)), learn=FIRST)
     assert gallery.status().upgrades[0].state == "backfill"
     assert len(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()) == 80
-    assert gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(require=("map>=0.01",)), learn=FIRST).state == "ready"
+    assert gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(require=("agreement>=0.01",)), learn=FIRST).state == "ready"
 
 
 @pytest.mark.full
@@ -218,7 +219,7 @@ def test_a_fusion_of_its_own_is_for_no_other_share(world, tmp_path):
     fusion = gallery._catalog.registry().fusion_of("v2")
     assert isinstance(fusion, Fusion)
     assert fusion.choices[0].native_share == pytest.approx(0.2)
-    assert all(choice.truth.endswith("the target's") and not choice.per_origin for choice in fusion.choices)
+    assert all(choice.truth == "" and not choice.per_origin for choice in fusion.choices)
 
 
 @pytest.mark.full
@@ -278,7 +279,7 @@ def test_both_versions_are_searched_until_the_cutover_where_the_target_alone_is_
     way, weight = served(gallery)
     assert way == "fused"
     assert 0 < weight < 1
-    assert "as one" in result.served
+    assert "by the fusion of v1 and v2" in result.served
 
 
 @dataclass(frozen=True)
