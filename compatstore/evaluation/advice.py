@@ -15,14 +15,14 @@ from compatstore.evaluation.bootstrap import Estimate, Resampled, gains_together
 from compatstore.evaluation.metrics import Flips
 
 ENOUGH = 0.9  # agreement with the full backfill of the budget that is named without ground truth
-MORE = "Name labels or qrels, or judge about 100 queries, to measure whether that is better."
+MORE = "Provide labels or qrels, or judgements for about 100 queries, to measure whether that is better."
 WHOLE_SAMPLE = "take a sample of the whole gallery, or decide by map"
 _NAMES = {"map": "mAP", "cmc": "CMC", "ndcg": "nDCG", "mrr": "MRR"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """What to do.
+    """Advice on the serving of a gallery.
 
     Args:
         verdict: "upgrade"; "do not upgrade", when no way is significantly better than the status quo; "undecided",
@@ -122,8 +122,8 @@ def fused_better(fused: Sequence[Option], options: Sequence[Option], advice: Adv
 
     Args:
         fused: Fused searches at some shares of natives.
-        options: The other strategies, the one that is advised among them.
-        advice: What is advised.
+        options: The other strategies, including the advised one.
+        advice: The advice.
         metric: Name of the figure.
     """
     advised = next((option for option in options if option.name == advice.row), None)

@@ -33,7 +33,7 @@ class BackfillCurve:
             under the backfilling curve (FastFill, section 5.1).
         num_queries: Queries counted, the same at every alpha.
         num_skipped: Queries left out, as no item of the gallery is correct for them.
-        rankings: What each query found at each alpha, a of them; for flips, subgroups and intervals.
+        rankings: Results of each query at each alpha, a of them; for flips, subgroups and intervals.
 
     Examples:
         >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
@@ -64,10 +64,10 @@ class BackfillCurve:
         return curves[metric]
 
     def flips(self, before: Ranking | None = None, k: int = 1) -> tuple[Flips, ...]:
-        """How many queries each step of the backfill mends and breaks: a pairs of shares (FastFill, appendix D).
+        """Numbers of queries that each step of the backfill mends and breaks: a pairs of shares (FastFill, appendix D).
 
         Args:
-            before: What the same queries found before, such as the status quo in the source's space; None for the
+            before: Earlier results of the same queries, such as the status quo in the source's space; None for the
                 hop alone, alpha = 0.
             k: Right means a correct item among the k nearest.
 

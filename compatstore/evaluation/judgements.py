@@ -4,7 +4,7 @@
 * BEIR: a header `query-id`, `corpus-id`, `score`, between tabs.
 * A log: a header `query-id`, `item-id`, `count`, between tabs or commas; counts of one pair are added.
 
-A grade above 0 is correct, and worth what it says.
+A grade above 0 is correct, and is the gain.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Judgements:
     Args:
         queries: (m,) intp, rows of the queries.
         items: (m,) intp, rows of the gallery.
-        gains: (m,) float64, what each item is worth to its query, finite and above 0: a grade, or a count of clicks.
+        gains: (m,) float64, gain of each item for its query, finite and above 0: a grade, or a count of clicks.
 
     Raises:
         InvalidInput: Three lists of different lengths. A gain is not above 0, or not finite.
@@ -49,17 +49,17 @@ class Judgements:
 
     def __post_init__(self) -> None:
         for name, kind in (("queries", np.intp), ("items", np.intp), ("gains", np.float64)):
-            given = array_of(getattr(self, name), "judge items", name, ndim=1)
+            given = array_of(getattr(self, name), "read judgements", name, ndim=1)
             if given.size and given.dtype.kind not in ("iu" if kind is np.intp else "iuf"):
                 expected = "whole numbers" if kind is np.intp else "numbers"
-                raise InvalidInput("judge items", expected=f"{name} that are {expected}", found=f"{given.dtype}")
+                raise InvalidInput("read judgements", expected=f"{name} that are {expected}", found=f"{given.dtype}")
             object.__setattr__(self, name, given.astype(kind))
         lengths = [len(values) for values in (self.queries, self.items, self.gains)]
         if len(set(lengths)) > 1:
             found = f"{lengths[1]} items and {lengths[2]} gains"
-            raise InvalidInput("judge items", expected=f"{lengths[0]} of each", found=found)
+            raise InvalidInput("read judgements", expected=f"{lengths[0]} of each", found=found)
         if not (np.isfinite(self.gains).all() and (self.gains > 0).all()):
-            raise InvalidInput("judge items", expected="finite gains above 0", found="others")
+            raise InvalidInput("read judgements", expected="finite gains above 0", found="others")
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -77,7 +77,7 @@ class Judgements:
         for rows, most, what in ((self.queries, queries, "queries"), (self.items, items, "items")):
             if len(rows) and not (rows.min() >= 0 and rows.max() < most):
                 raise InvalidInput(
-                    "judge items", expected=f"rows of {most} {what}", found=f"{rows.min()} to {rows.max()}"
+                    "read judgements", expected=f"rows of {most} {what}", found=f"{rows.min()} to {rows.max()}"
                 )
 
     def of_queries(self, rows: Positions) -> Judgements:
@@ -96,7 +96,7 @@ class Judgements:
 
 
 def places_among(values: Positions, rows: Positions) -> Positions:
-    """Where each value stands among rows that differ, -1 for one that does not: (m,) intp."""
+    """Position of each value among rows that differ, -1 for one that does not: (m,) intp."""
     if not len(rows):
         return np.full(len(values), -1)
     order = np.argsort(rows)
@@ -159,8 +159,8 @@ def _collected(pairs: Iterator[tuple[str, str, float]], asked: str, *, counts: b
         judged = qrels.setdefault(query, {})
         if item in judged and not counts:
             if judged[item] == gain:
-                continue  # said twice, as files that were joined do
-            found = f"query {query} and item {item} judged {judged[item]:g} and {gain:g}"
+                continue  # a repeated line, as in joined files
+            found = f"query {query} and item {item} with grades {judged[item]:g} and {gain:g}"
             raise InvalidInput(asked, expected="one judgement of each pair", found=found)
         judged[item] = judged.get(item, 0.0) + gain
     if not qrels:

@@ -21,7 +21,7 @@ class RetrievalMetrics:
     Args:
         cmc: For each k the share of queries whose first correct item is among the k nearest.
         map: Mean average precision over the whole ranking.
-        map_at: Mean average precision over the first `map_at` ranks, or None when not asked for.
+        map_at: Mean average precision over the first `map_at` ranks, or None if not requested.
         num_queries: Queries counted: those with a correct item in the gallery.
         num_skipped: Queries left out, as no item of the gallery is correct for them.
         num_ties: Places of all counted rankings that were decided by id and not by distance: items exactly as far
@@ -44,7 +44,7 @@ class RetrievalMetrics:
 
 @dataclass(frozen=True, kw_only=True)
 class Flips:
-    """How many queries an upgrade mends and breaks, as shares of the queries counted.
+    """Shares of queries that an upgrade mends and breaks, of the queries counted.
 
     Args:
         positive: Wrong before, right after.
@@ -125,7 +125,7 @@ def retrieval_metrics(
 
 @checked
 def summarise(ranking: Ranking, ks: Sequence[int] = (1, 5)) -> RetrievalMetrics:
-    """Average what single queries found.
+    """Average the results of single queries.
 
     Raises:
         InvalidInput: No query has a correct item, or a k is below 1.

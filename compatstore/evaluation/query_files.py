@@ -35,9 +35,9 @@ class QuerySet:
     """n queries of an app, of one kind.
 
     Args:
-        ids: Of the queries, each once.
+        ids: Ids of the queries, each once.
         sources: n texts, or paths and URIs, for encoders to read; None where there are none.
-        items: n ids of items of the gallery, which then ask; None where there are none.
+        items: n ids of items of the gallery, used as queries; None without them.
         vectors: Column -> (n, dim) float32, finite: source and target, or names of versions. Empty where there are
             none.
     """
@@ -79,8 +79,8 @@ def queries_of(columns: Mapping[str, Any], asked: str = "read queries", folder: 
 
     Args:
         columns: Name -> n values, or (n, dim) numbers.
-        asked: What the caller wanted.
-        folder: Where relative paths begin; None for the working directory.
+        asked: The operation, for messages.
+        folder: Base of relative paths; None for the working directory.
 
     Raises:
         InvalidInput: A column or a value is missing, or there is no query. A query's id occurs twice. Columns or
@@ -172,7 +172,7 @@ def _is_known(name: str) -> bool:
 
 
 def _is_matrix(values: Any) -> bool:
-    """Whether a column holds vectors."""
+    """True if a column holds vectors."""
     with foreign("read queries", "columns of texts or vectors"):
         array = np.asarray(values)
     return array.ndim == 2 and array.dtype.kind in "fiu"

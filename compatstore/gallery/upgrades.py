@@ -99,26 +99,26 @@ class UpgradeVerbs(VersionVerbs):
             transform: The artifact to use: itself or its path, and it is linked first; or the id of a linked one (its
                 first digits do). By default the one that leads there.
             backfill: Share of the gallery to embed natively, from 0 to 1, or `Backfill` with other limits, the order
-                and the write mode. What a call does not name stays as an earlier call of the upgrade named it.
-            gates: What the upgrade must be sure to reach: `Gates(target_quality=0.98)` takes the smallest backfill that
-                does. The estimate is made from a sample before anything is written. `Gates(serving="fused")` estimates
-                both versions searched as one, and serves the upgrade so when it is ready.
-            learn: What is learned from what the backfill embeds. `Learn()`: where no artifact leads to the target and
-                the target has an encoder, the upgrade teaches itself. It embeds a random sample, learns from it, judges
-                what would be served, hops, and goes on in waves until the budget or the target quality is reached;
-                without any limit it embeds the first sample alone, or everything if that takes less time than learning.
-                Searches use both versions as one once that is sure to be better. `Learn(improve=True)`: an artifact
-                that leads to the target is only the first transform of such an upgrade, which takes a correction of it
-                or another transform that is better. None: nothing, and an upgrade without an artifact is refused.
+                and the write mode. Fields that a call leaves out keep their earlier values.
+            gates: Quality gates of the upgrade: `Gates(target_quality=0.98)` takes the smallest backfill that
+                reaches it. The estimate is made from a sample before anything is written. `Gates(serving="fused")`
+                estimates fused search, and enables it when the upgrade is ready.
+            learn: Self-training on the backfilled items. `Learn()`: if no artifact leads to the target and the target
+                has an encoder, the upgrade is self-training. It embeds a random sample, trains on it, evaluates the
+                serving, hops, and goes on in waves until the budget or the target quality is reached; without any limit
+                it embeds the first sample alone, or everything if that takes less time than learning. Searches are
+                fused once that is significantly better. `Learn(improve=True)`: an artifact that leads to the target is
+                only the first transform of such an upgrade, which takes a correction of it or another transform that is
+                better. None: nothing, and an upgrade without an artifact is refused.
             run: Engine; device and precision of the hop; batches, retries and pace of the backfill.
-            dry_run: Return what the call would do and cost, and what it is expected to give; nothing is written. Gates
-                are estimated from a sample, which is embedded natively and not kept; `estimate.passed` says whether
+            dry_run: Return the actions, cost and expected quality of the call; nothing is written. Gates
+                are estimated from a sample, which is embedded natively and not kept; `estimate.passed` shows whether
                 they hold.
             progress: Called after each batch.
-            should_stop: Asked before each batch.
+            should_stop: Called before each batch.
 
         Returns:
-            What was done; the plan, with its steps, where `dry_run` is true.
+            The result; the plan, with its steps, if `dry_run` is true.
 
         Raises:
             NotFound: There is no such version. No artifact leads there.
@@ -156,7 +156,7 @@ class UpgradeVerbs(VersionVerbs):
             target = target.name
         if via != transform:
             Artifacts(self._catalog).link(transform)
-        planned = resolved(self._catalog, target, backfill=request)  # refuses what cannot be before anything is written
+        planned = resolved(self._catalog, target, backfill=request)  # refuses before anything is written
         require_startable(planned, asked)
         estimate = agree(planned, asked, progress) if asked.asked and not planned.run.teaches else None
         if estimate is not None and asked.target_quality is not None:
@@ -191,13 +191,13 @@ class UpgradeVerbs(VersionVerbs):
 
         Args:
             target: The upgrade's target.
-            force: Do so while rows have no vector in it; searches will not find them.
-            serving: "fused": searches use both versions as one, as `evaluate(weight="best")` chose. "target": they use
+            force: Cut over while rows have no vector in it; searches will not find them.
+            serving: "fused": searches are fused, as `evaluate(weight="best")` chose. "target": they use
                 the target alone. By default they go on as before the cutover.
-            weight: With "fused", the weight of the target's distances, from 0 to 1, in place of what was chosen.
+            weight: With "fused", the weight of the target's distances, from 0 to 1, in place of the chosen one.
             dry_run: Only count the rows that have no vector in the target (`missing`); nothing is switched.
-            progress: Called after each batch of what is caught up with.
-            should_stop: Asked before each batch, until the switch.
+            progress: Called after each batch of the catch-up.
+            should_stop: Called before each batch, until the switch.
 
         Raises:
             UpgradeError: The upgrade is not ready, or no fusion was chosen for it. Rows have no vector in the target,
@@ -259,8 +259,8 @@ class UpgradeVerbs(VersionVerbs):
     def retire(self, version: str, *, drop_adopted: bool = False, force: bool = False) -> VersionChange:
         """Drop a version's vectors for good; with an upgrade's target before its cutover, abandon that upgrade.
 
-        What came or changed since the cutover is caught up with first. Apps that still write this version's vectors
-        behind the gallery's back must stop before: from here on nothing would notice.
+        New and changed rows since the cutover are caught up with first. Apps that still write this version's vectors
+        behind the gallery's back must stop before: later writes would go unnoticed.
 
         Raises:
             UpgradeError: The version is active, or an upgrade reads it. Items have a vector in this version only, and

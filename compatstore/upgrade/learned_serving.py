@@ -1,4 +1,4 @@
-"""How an upgrade that teaches itself is searched by what it has learned, until its cutover and after it."""
+"""Serving of a self-training upgrade with its fitted transform, until its cutover and after it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from compatstore.upgrade.requests.gates import Gates
 
 
 def serve_as_learned(context: UpgradeContext, asked: Gates) -> RunRecord:
-    """Serve by both versions as one where that was found to be sure of a gain, else as before.
+    """Enable fused serving if its gain is significant; otherwise keep the current serving.
 
-    Where the target alone is to be searched, searches go on as before until the cutover. What the caller has chosen
-    since the last lesson stays, unless gates ask for the target alone and those of that lesson did not.
+    If the target alone is to be searched, searches stay unchanged until the cutover. A choice of the caller since the
+    last training round stays, unless gates require the target alone and those of that round did not.
 
     Args:
-        context: The upgrade, with all items hopped by what the last lesson learned.
-        asked: How it is to be served.
+        context: The upgrade, with all items hopped by the transform of the last training round.
+        asked: The gates, with the serving mode.
 
     Returns:
         The run.
@@ -38,7 +38,7 @@ def serve_as_learned(context: UpgradeContext, asked: Gates) -> RunRecord:
 
 
 def _promised_otherwise(context: UpgradeContext, asked: Gates) -> bool:
-    """Save the estimate of the last lesson for the target alone if it was saved for fused searches; True if it was."""
+    """Re-save the last round's estimate for the target alone if it was saved for fused searches; True if it was."""
     estimate = load_estimate(context.catalog, context.run.target)
     if asked.serving != "target" or estimate is None or estimate.terms.serving == "target":
         return False
@@ -48,7 +48,7 @@ def _promised_otherwise(context: UpgradeContext, asked: Gates) -> bool:
 
 
 def has_no_gain(context: UpgradeContext) -> bool:
-    """True if an upgrade measured all ways to serve what it learned, and none is significantly better."""
+    """True if all ways to serve the fitted transform were measured, and none is significantly better."""
     run, registry = context.run, context.catalog.registry()
     served = registry.fusion_served(run.target) is not None or _estimate_of_target(context) is not None
     return bool(run.learned_at) and not served and _better_alone(registry, run.target) is None
@@ -101,9 +101,9 @@ def _better_alone(registry: Registry, target: str) -> tuple[str, str] | None:
 
 
 def in_words(fusion: Fusion, target: str, asked: Gates) -> str:
-    """What the choice of a round gives, as it is served."""
+    """Figures of a round's choice, for its serving mode."""
     choice = fusion.choice
-    assert choice is not None, "each lesson chooses a weight"
+    assert choice is not None, "each training round chooses a weight"
     gain = choice.target_gain
     if asked.serving != "target" or gain is None:
         return f"weight {choice}"

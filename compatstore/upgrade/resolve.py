@@ -38,8 +38,8 @@ def resolve_run(
         catalog: The gallery.
         target: Version to upgrade to.
         via: Id of the artifact to use.
-        backfill: What the caller named of the backfill: limits, order, seed and write mode.
-        learner: What learns a transform from the backfill, where no artifact leads to the target or one is to be
+        backfill: Backfill settings of the caller: limits, order, seed and write mode.
+        learner: Fits a transform on backfilled items, if no artifact leads to the target or one is to be
             improved.
 
     Raises:
@@ -69,7 +69,7 @@ def resolve_run(
 
 
 def _price(catalog: Catalog, run: RunRecord, asked: Backfill) -> float | None:
-    """What an item will cost, where there is a limit of money, nobody named a price, and the encoder knows it."""
+    """The price of an item, if there is a limit of money, no price is set, and the encoder knows it."""
     limit = asked.max_cost if asked.names_a_limit else run.max_cost
     if limit is None or asked.price_per_item is not None or run.price_per_item is not None:
         return None
@@ -99,15 +99,15 @@ def _begin(catalog: Catalog, snapshot: Snapshot, target: str, via: str | None) -
     former = registry.runs.get(target)
     if former is None or former.state != ROLLED_BACK or former.source != run.source:
         return run
-    # The vectors are still there: it is the same upgrade, with what it has spent and how it is served.
+    # The vectors are still there: it is the same upgrade, with its spending and serving mode.
     return replace(run, started_at=former.started_at, begun=former.begun, lease=former.lease, reads=former.reads)
 
 
 def _source(catalog: Catalog, snapshot: Snapshot, target: str, via: str | None) -> str:
     """The version that the hop reads: the one that most items can be transformed from, and of these the best.
 
-    A vector that was transformed is not what the next artifact was trained on. So a version that an artifact leads from
-    to the target directly is better than a chain, of these the one with the most natives, and the active one at a tie.
+    The next artifact was not trained on transformed vectors. So a version that an artifact leads from to the target
+    directly is better than a chain, of these the one with the most natives, and the active one at a tie.
     """
     registry, wanted = catalog.registry(snapshot), None if via is None else catalog.artifact_record(via).id
     paths = {}
@@ -159,7 +159,7 @@ def _full_backfill(run: RunRecord, asked: Backfill) -> str:
 
     Args:
         run: With the limits of the call applied.
-        asked: What the call names.
+        asked: The settings of the call.
     """
     if asked.names_a_limit:
         return "" if asked.allowed_share < 1 else run.full_backfill or OPEN
@@ -243,7 +243,7 @@ def find_path(registry: Registry, source: str, target: str, via: str | None = No
             expected="a linked ForwardTransform, or a chain of them",
             found=_links(artifacts),
             fix=f"Train and link one: {next_step.training('fct')}, {next_step.call('link', next_step.ARTIFACT)}; or "
-            f"give {target} an encoder{option}, and the upgrade learns from what it embeds; or re-embed it all: "
+            f"give {target} an encoder{option}, and the upgrade trains on the items it embeds; or re-embed it all: "
             f"{next_step.call('upgrade', target, backfill=1.0)}",
             kind="artifact",
         )

@@ -44,7 +44,7 @@ def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False, force: bo
     Raises:
         UpgradeError: The version is active, or an upgrade still reads it. Items have a vector in it and none in the
             version that took its place, or in no other at all.
-        LeaseHeld: Somebody works on an upgrade from or to it.
+        LeaseHeld: Another process works on an upgrade from or to it.
     """
     catalog = catalog.giving_up(name)
     registry = catalog.registry()
@@ -61,7 +61,7 @@ def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False, force: bo
 
 
 def _settle_readers(catalog: Catalog, name: str, force: bool) -> None:
-    """Catch up with what came since the cutover: without the source nothing could find it or make its vectors."""
+    """Catch up with rows added since the cutover: without the source nothing could find or transform them."""
     registry = catalog.registry()
     source = registry.record(name).columns
     if any(misfit.version == name for misfit in catalog.misfits()):  # there is nothing to catch up with
@@ -84,7 +84,7 @@ def _settle_readers(catalog: Catalog, name: str, force: bool) -> None:
 
 
 def _require_elsewhere(catalog: Catalog, name: str) -> None:
-    """Refuse to drop the only vector of an item, as one has that was added while an upgrade's target was active.
+    """Refuse to drop the only vector of an item that was added while an upgrade's target was active.
 
     Raises:
         UpgradeError: There are such items.
@@ -135,13 +135,13 @@ def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> VersionChange:
 
 
 def _fusion_of_source(registry: Registry, name: str) -> WeightChoice | None:
-    """How the fusion was chosen that needs this source's vectors; None where searches use none."""
+    """The choice of the fusion that needs this source's vectors; None if searches use none."""
     fusions = (registry.fusion_served(run.target) for run in registry.runs.values() if run.source == name)
     return next((fusion.choice for fusion in fusions if fusion is not None), None)
 
 
 def drop_leftovers(catalog: Catalog, record: VersionRecord) -> tuple[str, ...]:
-    """Drop what a version that has no columns any more left behind; also after a kill.
+    """Drop the leftovers of a version that has no columns any more; also after a kill.
 
     Returns:
         The columns that were dropped.
@@ -175,7 +175,7 @@ def _without(registry: Registry, name: str) -> Registry:
 
 
 def require_unused(registry: Registry, name: str, verb: str = "retire") -> None:
-    """Refuse to drop what is needed.
+    """Refuse to drop a version in use.
 
     Raises:
         UpgradeError: The version is active, or an upgrade that has not cut over reads it.
@@ -184,7 +184,7 @@ def require_unused(registry: Registry, name: str, verb: str = "retire") -> None:
         raise UpgradeError(
             f"{verb} {name}",
             expected="a version that is not active",
-            found=f"{name} is what searches use",
+            found=f"searches use {name}",
             fix=f"Cut over to another version first: {next_step.call('cutover', 'VERSION')}",
         )
     readers = [run.target for run in registry.runs.values() if run.open and run.source == name and run.state != CUTOVER]
@@ -200,7 +200,7 @@ def require_unused(registry: Registry, name: str, verb: str = "retire") -> None:
 def roll_back(catalog: Catalog, target: str | None = None) -> VersionChange:
     """Go back to the version before an upgrade: a pointer flip, no row is lost and no vector dropped.
 
-    It waits for nobody. A manager that works on the upgrade is asked to stop; it cannot open the upgrade again.
+    It does not wait. A manager that works on the upgrade gets a request to stop; it cannot open the upgrade again.
 
     Args:
         catalog: The gallery.
@@ -308,7 +308,7 @@ def _require_abortable(catalog: Catalog, registry: Registry, target: str) -> Non
         raise UpgradeError(
             asked,
             expected="one that has not cut over",
-            found=f"{target} is what searches use",
+            found=f"searches use {target}",
             fix=undo if run is not None and run.open else f"See: {next_step.call('status')}",
         )
     if run is None or run.state == RETIRED:

@@ -48,7 +48,7 @@ def test_each_wave_is_drawn_as_its_gain_over_its_own_status_quo(taught):
     [curves] = of(parts, Curves)
     went = curves.lines[0]
     assert [point.y.value for point in went.points] == pytest.approx([0.0, 20.0, 30.0])
-    assert [line.name for line in curves.lines[1:]] == [f"promised by wave {number}" for number in (1, 2, 3)]
+    assert [line.name for line in curves.lines[1:]] == [f"estimated by wave {number}" for number in (1, 2, 3)]
     assert [line.points[-1].y.value for line in curves.lines[1:]] == pytest.approx([25.0] * 3)
     assert "own status quo" in curves.y
 

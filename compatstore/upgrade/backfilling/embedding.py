@@ -34,7 +34,7 @@ class ItemBatch:
     Args:
         ids: n ids.
         inputs: n sources, or ids for an encoder that reads ids; None where an item has none.
-        input_hash: (n,) uint64, what an item was when it was read.
+        input_hash: (n,) uint64, hash of each item when it was read.
         side_inputs: n sources or ids for the side-information encoder, None where an item has none; empty without that
             encoder.
         addresses: (n,) int64, where the rows were when they were read; None where that is not known.
@@ -79,7 +79,7 @@ class Embedded:
 
 
 class Paid(NamedTuple):
-    """A batch that was embedded, and what the encoder said that it was billed; its inputs are left behind."""
+    """An embedded batch, and the amount billed as reported by the encoder; its inputs are dropped."""
 
     embedded: Embedded
     bill: Bill
@@ -95,7 +95,7 @@ class Embedder:
         settings: Retries and time limit.
         rest: Waits the given seconds; raises once a stop is requested.
         side_encoder: The target's side-information model, or None.
-        form: How the target keeps vectors; items whose vector it cannot keep fail.
+        form: Storage format of the target's vectors; items whose vector does not fit fail.
     """
 
     encoder: Encoder
@@ -114,7 +114,7 @@ class Embedder:
         return _EmbedderElsewhere, (PortableEncoder.of(self.encoder), side, self.target, settings, self.form)
 
     def __call__(self, batch: ItemBatch) -> Paid:
-        """Embed a batch, see `embed`, and say what was billed; it pickles, and so does the result."""
+        """Embed a batch, see `embed`, and report the amount billed; function and result pickle."""
         with metered(self.rest) as call:
             embedded = self.embed(batch)
         return Paid(replace(embedded, batch=replace(batch, inputs=[], side_inputs=[])), call.bill)
@@ -144,7 +144,7 @@ class Embedder:
     def embed_once(self, batch: ItemBatch) -> Embedded:
         """Embed a batch by one call of the encoder; one more where it reports sources that it cannot read.
 
-        Vectors with NaN or infinite values are failures of their items: a search does not judge the encoder.
+        Vectors with NaN or infinite values are failures of their items: the search itself does not validate them.
 
         Raises:
             Exception: Whatever the encoder raises.
@@ -240,7 +240,7 @@ class _Attempt:
             raise EncoderFailed(
                 self._asked(part),
                 expected="money for another try",
-                found="what was billed for tries that failed",
+                found="charges for failed tries",
                 fix="Allow more money.",
                 unaffordable=True,
             )
@@ -271,7 +271,7 @@ class _Attempt:
         self._parts.append(_Part(rows, encoded.vectors, side))
 
     def take_apart(self, whole: Sequence[int], error: Exception) -> None:
-        """Halve the batch until what fails is one item, which is then at fault.
+        """Bisect the batch down to a single failing item.
 
         Halves take every second item: neighbours in the order are alike, and a cluster of bad ones is spread.
         """

@@ -1,8 +1,8 @@
-"""The app's own queries as an estimate asks them: embedded in both versions, with what is correct in the gallery.
+"""Application queries for an estimate: embedded in both versions, with their correct items in the gallery.
 
-Judgements name few items of a gallery. So these are in every sample for certain, and with them the items that a query
-finds first by the ways that need no more native vectors: what stands before a correct item is most of all among those.
-The rest of the gallery is drawn at random, and each item drawn stands for as many of the rest.
+Judgements name few items of a gallery. So these are in every sample, and with them the items that a query finds first
+by the strategies that need no more native vectors: items ranked before a correct one are mostly among those. The rest
+of the gallery is drawn at random, and each drawn item stands for an equal part of the rest.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from compatstore.versions import Metric
 
 SMALLEST_SAMPLE = 40
 MOST_QUERIES = 2_000
-DEEPEST = 20  # items that a query finds first by one way, at most, that are in a sample for certain
-MORE_QUERIES = "Name more queries, or judge items of the gallery for more of them."
+DEEPEST = 20  # maximum number of nearest items of a query by one strategy that every sample contains
+MORE_QUERIES = "Provide more queries, or relevance judgements for more queries."
 _DRAW = "queries"
 _BATCH_CELLS = 2**23
 
@@ -43,9 +43,9 @@ class AskedQueries:
         source: (q, source dim) float32.
         target: (q, target dim) float32.
         itself: (q,) intp, the place in the gallery of a query that is an item; -1 for one that is none.
-        judged: What is correct, items by their place in the gallery; None where nobody has judged.
-        left_out: Why there are fewer than were asked -> how many.
-        lacking: Items that were judged correct and are not in the gallery.
+        judged: Correct items by their place in the gallery; None without judgements.
+        left_out: Reasons for which queries were left out -> their number.
+        lacking: Number of items judged correct that are not in the gallery.
         names: q ids of the queries.
         texts: q texts, paths or URIs that they were embedded from; () where they are none.
     """
@@ -100,14 +100,14 @@ def ask(
     most_correct: int,
     items: Callable[[ArrowArray], tuple[FloatArray, FloatArray, BoolArray, BoolArray]],
 ) -> AskedQueries:
-    """Choose queries, embed them in both versions, and find what is correct for them.
+    """Choose queries, embed them in both versions, and find their correct items.
 
     Args:
         context: The upgrade.
         asked: The queries.
         ids: Arrow array of the ids of the gallery's items that have a vector in the source, by place.
-        seed: Of the choice, where there are more queries than can be asked.
-        most_correct: Items that may be correct for those that are chosen, about; more queries are left out.
+        seed: Seed of the choice, if there are more queries than can be used.
+        most_correct: Approximate maximum number of correct items of the chosen queries; further queries are left out.
         items: By ids of m items their vectors in the source and native ones in the target, (m, dim) float32 each, which
             of them have both, and which an artifact of the upgrade has learned from, (m,) bool each.
 
@@ -253,14 +253,14 @@ def _choose(queries: QuerySet, asked: Queries, ids: ArrowArray, seed: int, most_
 
 
 def _fitting(judged: Judgements, queries: int, most: int) -> int:
-    """How many of the first queries have no more than `most` correct items together; as many as decide anything."""
+    """Number of leading queries that have at most `most` correct items together, but enough to decide anything."""
     _, first = np.unique(judged.items[np.argsort(judged.queries, kind="stable")], return_index=True)
     new = np.bincount(np.sort(judged.queries)[first], minlength=queries)
     return max(int(np.searchsorted(new.cumsum(), most, side="right")), SMALLEST_SAMPLE)
 
 
 def _judged(queries: QuerySet, asked: Queries, ids: ArrowArray) -> tuple[Judgements, int]:
-    """Correct items by place, and how many items that were judged correct the gallery lacks."""
+    """Correct items by place, and the number of items judged correct that the gallery lacks."""
     assert asked.judgements is not None
     row = {name: number for number, name in enumerate(queries.ids)}
     pairs = [

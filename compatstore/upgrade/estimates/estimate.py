@@ -1,6 +1,6 @@
-"""The estimate of an upgrade: its decision table, the budget that a target quality needs, and what is promised.
+"""The estimate of an upgrade: its decision table, the budget that a target quality needs, and the expected quality.
 
-The promise: served with that budget, the gallery keeps at least the target quality of what a full backfill would give,
+The guarantee: served with that budget, the gallery keeps at least the target quality of a full backfill's figure,
 by the figure and the truth of the estimate, for queries like the gallery's own items. The interval allows for the draw
 of the sample, and for the choice among budgets. Only items that can be embedded can become native: a target quality
 that needs more of them is refused.
@@ -44,16 +44,16 @@ _DIGITS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class UpgradeEstimate(Shown):
-    """What an upgrade is expected to give.
+    """The expected result of an upgrade.
 
     Args:
-        terms: What was asked.
+        terms: Requested gates and sample.
         path: Ids of the artifacts that are applied.
         policy: Order of the backfill.
-        seed: Of the order and the sample.
-        share: Budget that is checked: the smallest one for the target quality, or else the one that was asked for.
+        seed: Seed of the order and the sample.
+        share: Budget that is checked: the smallest one for the target quality, otherwise the requested one.
         best: Budget with the best figure, which is not always the largest.
-        gates: What must be reached, at `share`.
+        gates: Gates, checked at `share`.
         table: Every way to serve the gallery.
     """
 
@@ -68,7 +68,7 @@ class UpgradeEstimate(Shown):
 
     @property
     def passed(self) -> bool:
-        """Whether all gates are."""
+        """True if all gates pass."""
         return all(gate.passed for gate in self.gates)
 
     @property
@@ -77,13 +77,13 @@ class UpgradeEstimate(Shown):
         return self.table.budget(self.share, self.terms.way)
 
     def holds_for(self, run: RunRecord, terms: Gates, *, begun: bool) -> bool:
-        """Whether it was made for such a run; one that has begun keeps its path, but for refits of the transform."""
+        """True if it was made for such a run. A run that has begun keeps its path, except for refits."""
         path = begun or self.path == run.path
         return path and (self.terms, self.policy, self.seed) == (terms, run.policy, run.seed)
 
     @property
     def promise(self) -> str:
-        """The promise as a sentence: "A backfill of 0.25 keeps 98.4% (97.1% to 99.2%) of the full ..."."""
+        """The expected quality as a sentence: "A backfill of 0.25 keeps 98.4% (97.1% to 99.2%) of the full ..."."""
         table, kept = self.table, self.row.kept.get(self.table.criterion)
         served = f"A backfill of {self.share:.4g}{', by fused search,' * self.terms.fused}"
         if not table.has_ground_truth:
@@ -94,17 +94,17 @@ class UpgradeEstimate(Shown):
             )
         if kept is None:
             return f"{served} has {table.criterion} {self.row.percent_of(table.criterion)} %."
-        asking = "those asked" if isinstance(self.terms.labels, Queries) else "the gallery's items"
+        queries = "the given ones" if isinstance(self.terms.labels, Queries) else "the gallery's items"
         return (
             f"{served} keeps {kept.value:.1%} ({kept.low:.1%} to {kept.high:.1%}) of the full "
-            f"backfill's {table.criterion}, correct by {table.truth}, for queries like {asking}."
+            f"backfill's {table.criterion}, correct by {table.truth}, for queries like {queries}."
         )
 
 
 def estimate_upgrade(
     context: UpgradeContext, terms: Gates, progress: Callable[[Progress], None] | None = None
 ) -> UpgradeEstimate:
-    """Estimate every budget on a sample and choose the smallest that is sure of the target quality; read-only.
+    """Estimate every budget on a sample and choose the smallest that significantly meets the target quality; read-only.
 
     Raises:
         UpgradeError: There is nothing to transform with, or too few items can be queries.
@@ -235,7 +235,7 @@ def _rounded(value: Any) -> Any:
 
 
 def gate_of_reach(context: UpgradeContext, estimate: UpgradeEstimate) -> tuple[Gate, ...]:
-    """The gate of a target quality whose backfill asks for more items than can be embedded; none where it does not."""
+    """The gate of a target quality whose backfill needs more items than can be embedded; none otherwise."""
     share, refused = estimate.share, read_account(context)[1]["id"].combine_chunks()
     possible, _ = ask_embeddable(context, refused)
     if estimate.terms.target_quality is None or native_count(share, possible.items) <= possible.most:
@@ -245,17 +245,17 @@ def gate_of_reach(context: UpgradeContext, estimate: UpgradeEstimate) -> tuple[G
 
 
 def require_within_reach(context: UpgradeContext, estimate: UpgradeEstimate) -> None:
-    """Refuse to promise a quality that the items which can be embedded cannot give.
+    """Refuse a target quality that the embeddable items cannot reach.
 
     Raises:
-        GateFailed: The backfill that the target quality needs asks for more items.
+        GateFailed: The backfill that the target quality needs exceeds the embeddable items.
     """
     for gate in gate_of_reach(context, estimate):
         raise GateFailed(
             f"upgrade to {context.run.target} with a target quality of {estimate.terms.target_quality}",
             expected=gate.name,
             found=f"{estimate.share:.4g} needed",
-            fix=f"Nothing was written. Ask for less quality, or name the backfill: {next_step.option('backfill')}.",
+            fix=f"Nothing was written. Lower the target quality, or set the backfill: {next_step.option('backfill')}.",
         )
 
 
@@ -264,7 +264,7 @@ class Gate:
     """One gate.
 
     Args:
-        name: What was asked, "map>=0.6" or "negative flips<=0.02".
+        name: Name of the gate, "map>=0.6" or "negative flips<=0.02".
         estimate: The figure; its worse end decides.
         passed: Whether that end is within the bound.
     """
@@ -281,7 +281,7 @@ def require_measurable(asked: Gates, share: float | None, *, complete: bool) -> 
     a hop alone, which needs no native vector that does not exist yet.
 
     Args:
-        asked: What must be reached.
+        asked: The gates.
         share: The budget that is checked; None where the estimate is to pick it.
         complete: Whether the sample is the whole gallery.
 
@@ -313,10 +313,10 @@ def require_measurable(asked: Gates, share: float | None, *, complete: bool) -> 
 def _not_measurable(wanted: str, found: str) -> InvalidInput:
     return InvalidInput(
         f"estimate {wanted}",
-        expected="a figure that a sample can tell: map of any budget; cmc@k and negative flips of a hop alone "
+        expected="a figure that a sample can give: map of any budget; cmc@k and negative flips of a hop alone "
         "(backfill 0) with labels or qrels, or of a sample that is the whole gallery",
-        found=f"{found}, which a sample cannot tell",
-        fix=f"Ask for map, take a sample of the whole gallery ({next_step.option('sample')}), or measure it after the "
+        found=f"{found}, which cannot be measured on a sample",
+        fix=f"Use map, take a sample of the whole gallery ({next_step.option('sample')}), or measure it after the "
         f"upgrade: {next_step.call('report')}",
     )
 
@@ -326,14 +326,14 @@ def _no_ground_truth(wanted: str) -> InvalidInput:
     agreed = next_step.either(shell="--require 'agreement>=0.8'", python='Gates(require=["agreement>=0.8"])')
     return InvalidInput(
         f"estimate {wanted}",
-        expected="labels or qrels that define what is correct",
+        expected="labels or qrels that define relevance",
         found="none",
         fix=f"Name them: {named}; or require agreement with the new model: {agreed}.",
     )
 
 
 def check_gates(row: DecisionRow, asked: Gates) -> tuple[Gate, ...]:
-    """Judge one way to serve the gallery by the worse ends of its intervals.
+    """Check the gates of one strategy to serve the gallery by the worse ends of its intervals.
 
     Raises:
         InvalidInput: A gate is of a figure that is not known of this way.
@@ -369,8 +369,8 @@ def require_passed(target: str, gates: Sequence[Gate], *, fix: str | None = None
 
     Args:
         target: Version upgraded to.
-        gates: What was asked.
-        fix: What to do about it; by default for an upgrade that has not begun.
+        gates: The gates.
+        fix: The fix; by default for an upgrade that has not begun.
 
     Raises:
         GateFailed: One did.
@@ -379,10 +379,10 @@ def require_passed(target: str, gates: Sequence[Gate], *, fix: str | None = None
     if failed:
         raise GateFailed(
             f"upgrade to {target}",
-            expected=" and ".join(f"{gate.name} for certain" for gate in failed),
+            expected=" and ".join(gate.name for gate in failed) + ", for the whole confidence interval",
             found=", ".join(_in_words(gate.estimate) for gate in failed),
             fix=fix
-            or f"Nothing was written. A larger sample narrows the intervals, and a table of all budgets says what can "
+            or f"Nothing was written. A larger sample narrows the intervals, and a table of all budgets shows what can "
             f"be reached: {next_step.call('evaluate', target)}",
         )
 

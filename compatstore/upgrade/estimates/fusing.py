@@ -1,4 +1,4 @@
-"""How both versions of an upgrade are searched together: chosen on a sample, stored beside the upgrade.
+"""Fused search over both versions of an upgrade: the fusion is chosen on a sample and stored with the upgrade.
 
 With a hop, or once all is native, both are fused. Without one their parts of the gallery are merged.
 """
@@ -56,7 +56,7 @@ def choose_fusion(
     Args:
         context: The upgrade.
         settings: Sample and criterion.
-        weight: Take this weight; the sample gives the constants, and what the weight gains.
+        weight: Use this weight; the sample gives the constants, and the gain of the weight.
         progress: Called as items are embedded, and after each native share that a weight is chosen for.
 
     Raises:
@@ -152,7 +152,7 @@ def follow_natives(catalog: Catalog, target: str) -> None:
 
 
 def require_servable(registry: Registry, target: str, serving: Serving | None) -> None:
-    """Refuse to serve both versions of an upgrade as one if no fusion was chosen for it.
+    """Refuse fused search over both versions of an upgrade if no fusion was chosen for it.
 
     Raises:
         UpgradeError: None was.
@@ -179,7 +179,7 @@ def serve(catalog: Catalog, target: str, serving: Serving | None, run: RunRecord
     Args:
         catalog: The gallery.
         target: Version upgraded to.
-        serving: How; None as before.
+        serving: Serving mode; None for no change.
         run: The open upgrade's record, to be written in the same commit.
 
     Raises:
@@ -203,7 +203,7 @@ def serve(catalog: Catalog, target: str, serving: Serving | None, run: RunRecord
 
 
 def serve_as_asked(catalog: Catalog, target: str, asked: Gates) -> None:
-    """Serve an upgrade as its gates ask for: choose a fusion where none was chosen yet, or follow the native share.
+    """Serve an upgrade as its gates require: choose a fusion if none was chosen yet, or follow the native share.
 
     Raises:
         UpgradeError: Too few items can be embedded natively.
@@ -229,7 +229,7 @@ def choose_serving(
     weight: float | None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Fusion | Merge:
-    """Choose how both versions of an upgrade under way are searched as one, and store it.
+    """Choose the fusion of both versions of an upgrade under way, and store it.
 
     Raises:
         UpgradeError: No upgrade to the target is under way, or too few items can be embedded natively.

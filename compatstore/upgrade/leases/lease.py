@@ -9,7 +9,7 @@ makes a lease eternal or lets two managers work at the same time.
 The gallery is correct without a lease, because every commit to the table is atomic and checked. The lease saves paying
 twice for the same embeddings.
 
-Another process can ask the holder of a lease to finish its batch and stop, and wait until it has.
+Another process can request that the holder of a lease finishes its batch and stops, and wait for it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Holder:
         user: Who runs it.
         host: Name of the machine.
         pid: Its number there.
-        place: What one must share with it to know it by that number: the boot of the machine and the name space of
-            process numbers (two containers may have one host name). "" where the system does not tell.
+        place: Scope in which that number is valid: the boot of the machine and the name space of
+            process numbers (two containers may have one host name). "" if unknown.
         born: When it began, as the system counts; a number that was given to another process has another one.
     """
 
@@ -120,7 +120,7 @@ class Lease:
     Attributes:
         target: The upgrade's target.
         token: Names this lease and no other.
-        verb: What the holder does: upgrade, cutover, retire, abort.
+        verb: Operation of the holder: upgrade, cutover, retire, abort.
         holder: The process that holds it.
         since: ISO 8601, UTC.
         term: Seconds without a renewal after which it may be taken over.
@@ -128,8 +128,8 @@ class Lease:
         renewed: Time of the last renewal by the holder's clock, in seconds since 1970.
         beat: Counts renewals.
         outcome: running while it is held; then done, paused or failed.
-        pulse: How far the work is.
-        error: What ended the work, "" where nothing did.
+        pulse: Progress of the work.
+        error: The last error, "" without one.
         error_at: ISO 8601, UTC.
     """
 
@@ -212,9 +212,9 @@ def claim(
     """Take the lease of an upgrade.
 
     Args:
-        table: Where leases are.
+        table: Table of the leases.
         target: The upgrade's target.
-        verb: What for.
+        verb: Operation.
         term: Seconds without a renewal after which it may be taken over.
         above: A number that the lease's is to be higher than, as it is higher than those of earlier leases.
 
