@@ -125,11 +125,11 @@ class DemoDirectory:
             StorageError: It cannot be made or written.
         """
         root = Path(path).expanduser().absolute()
-        asked = f"run the demo in {root}"
+        operation = f"run the demo in {root}"
         try:
             is_new = not exists(root)
             if not is_new:
-                _require_empty(root, asked)
+                _require_empty(root, operation)
             root.mkdir(parents=True, exist_ok=True)
             place = cls(root, is_new)
             place.images.mkdir()
@@ -138,9 +138,9 @@ class DemoDirectory:
             raise
         except OSError as error:
             if isinstance(error, FileExistsError):
-                _require_empty(root, asked)
+                _require_empty(root, operation)
             fix = "Choose another folder: compatstore demo DIR"
-            raise StorageError(asked, expected="a folder that can be written", found=str(error), fix=fix) from error
+            raise StorageError(operation, expected="a folder that can be written", found=str(error), fix=fix) from error
 
     @contextmanager
     def emptied_if_stopped(self) -> Iterator[None]:
@@ -158,7 +158,7 @@ class DemoDirectory:
             raise
 
 
-def _require_empty(root: Path, asked: str) -> None:
+def _require_empty(root: Path, operation: str) -> None:
     gallery = root / "gallery.lance"
     if not is_folder(root):
         found, fix = "a file", "Choose another folder: compatstore demo DIR"
@@ -169,4 +169,4 @@ def _require_empty(root: Path, asked: str) -> None:
         found, fix = "files, which the demo does not touch", "Choose another folder, or empty this one."
     else:
         return
-    raise AlreadyExists(asked, expected="a new or an empty folder", found=found, fix=fix)
+    raise AlreadyExists(operation, expected="a new or an empty folder", found=found, fix=fix)

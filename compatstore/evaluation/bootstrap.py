@@ -261,7 +261,7 @@ def _joint_means(values: Doubles, influence: Doubles, places: Positions, draws: 
     figures, parts, means = cut(values), cut(influence), []
     for drawn in draws:
         counts = drawn[drawn[:, places].any(axis=1)]
-        asked = counts[:, places]
-        of_queries = multiply(cut_whole(asked), figures) / asked.sum(axis=1, keepdims=True)
+        query_counts = counts[:, places]
+        of_queries = multiply(cut_whole(query_counts), figures) / query_counts.sum(axis=1, keepdims=True)
         means.append(of_queries + multiply(cut_whole(counts), parts) / influence.shape[1])
     return np.concatenate(means)

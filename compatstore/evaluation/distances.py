@@ -122,16 +122,16 @@ def measure(
         if undirected == "lose":
             (left, lost), (right, hidden) = _replaced(left), _replaced(right)
         left, right = _directions(left), _directions(right)
-    asked, found = cut(left), cut(right)
+    query_slices, found = cut(left), cut(right)
     if metric == "l2":
-        lengths, offsets = found.squared_lengths(), asked.squared_lengths()
+        lengths, offsets = found.squared_lengths(), query_slices.squared_lengths()
         if factors is not None:
             lengths = shrunk_distances(lengths, factors, metric)
         return Distances(
-            left=asked.times(-2.0), right=found, added=lengths, block=block, offsets=offsets, factors=factors
+            left=query_slices.times(-2.0), right=found, added=lengths, block=block, offsets=offsets, factors=factors
         )
     return Distances(
-        left=asked.times(-1.0),
+        left=query_slices.times(-1.0),
         right=found,
         added=None,
         block=block,

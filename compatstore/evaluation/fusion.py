@@ -98,14 +98,14 @@ def _lost(over: Estimate) -> str:
     return f"{value:+.1f} points ({low:+.1f} to {high:+.1f})"
 
 
-def require_share(asked: str, what: str, value: float) -> None:
+def require_share(operation: str, what: str, value: float) -> None:
     """Refuse a share that is not from 0 to 1.
 
     Raises:
         InvalidInput: It is not.
     """
     if not 0 <= value <= 1:
-        raise InvalidInput(asked, expected=f"{what} from 0 to 1", found=f"{value}")
+        raise InvalidInput(operation, expected=f"{what} from 0 to 1", found=f"{value}")
 
 
 @checked_fields
@@ -359,13 +359,13 @@ def distances_to(query: FloatArray, vectors: FloatArray, metric: str) -> Doubles
         metric: "l2", "cosine" or "dot".
     """
     items = vectors.astype(np.float64)
-    asked = np.broadcast_to(query.astype(np.float64), items.shape)
-    products: Doubles = np.einsum("nd,nd->n", items, asked)
+    queries = np.broadcast_to(query.astype(np.float64), items.shape)
+    products: Doubles = np.einsum("nd,nd->n", items, queries)
     if metric == "dot":
         return -products
     lengths: Doubles = np.einsum("nd,nd->n", items, items)
     if metric == "l2":
         return lengths - 2.0 * products
     with np.errstate(invalid="ignore", divide="ignore"):
-        cosines: Doubles = products / (np.sqrt(lengths) * np.sqrt(np.einsum("nd,nd->n", asked, asked)))
+        cosines: Doubles = products / (np.sqrt(lengths) * np.sqrt(np.einsum("nd,nd->n", queries, queries)))
     return -cosines

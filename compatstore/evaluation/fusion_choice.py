@@ -161,8 +161,8 @@ class Trial:
         """Figures of several folds' queries together, queries in their order."""
         order = np.argsort(np.concatenate(folds), kind="stable")
         values = np.concatenate([found.values for found in founds], axis=1)[:, order]
-        asked = np.ones(len(self.sample.source_queries)) if self.sampling.asked is None else self.sampling.asked
-        weights = np.array([asked[fold] @ found.counted for fold, found in zip(folds, founds, strict=True)])
+        query_weights = np.ones(len(self.sample.source_queries)) if self.sampling.asked is None else self.sampling.asked
+        weights = np.array([query_weights[fold] @ found.counted for fold, found in zip(folds, founds, strict=True)])
         influence = np.tensordot(weights, np.array([found.influence for found in founds]), axes=1)
         return QueryFigures(values=values, influence=influence / max(weights.sum(), 1.0))
 
@@ -415,11 +415,14 @@ class Trial:
         if self.sample.complete:  # nothing was drawn, so no item contributes to the interval of a figure
             none = np.zeros((metrics, items))
             return {p: [QueryFigures(values=values[p][:, fold], influence=none) for fold in folds] for p in places}
-        asked, columns = self.sampling.asked, [np.arange(items) + items * number for number in range(len(places))]
+        query_weights, columns = (
+            self.sampling.asked,
+            [np.arange(items) + items * number for number in range(len(places))],
+        )
         tried: dict[int, list[QueryFigures]] = {place: [] for place in places}
         for fold in folds:
             relevance, blocks = self._blocks(fold, native, [fusions[place] for place in places])
-            sampling = replace(self.sampling, asked=None if asked is None else asked[fold])
+            sampling = replace(self.sampling, asked=None if query_weights is None else query_weights[fold])
             found = find_in_blocks(blocks, len(fold), relevance, columns, self.settings.ks, sampling)
             for place, figures in zip(places, found, strict=True):
                 tried[place].append(figures)

@@ -134,12 +134,12 @@ def find_merged(
     """
     folds, every = folds_of(len(source.left), trial.settings.seed), np.arange(len(source.left))
     source, target = (distances.by(_BLOCK_CELLS // len(native)) for distances in (source, target))
-    asked, found = trial.sampling.asked, list[QueryFigures]()
+    query_weights, found = trial.sampling.asked, list[QueryFigures]()
     for fold in folds:
         others = np.setdiff1d(every, fold) if len(folds) > 1 else every
         calibration = calibrate(source, target, trial.relevance, others) if calibrated else None
         near, far = source.of(fold), target.of(fold)
-        sampling = replace(trial.sampling, asked=None if asked is None else asked[fold])
+        sampling = replace(trial.sampling, asked=None if query_weights is None else query_weights[fold])
 
         def find(
             relevance: Relevance,

@@ -29,8 +29,8 @@ class RetrievalMetrics:
 
     Examples:
         >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
-        >>> asked = np.array([[0.4], [5.4], [2.9]])
-        >>> cs.evaluation.retrieval_metrics(asked[:2], stored, [0, 1], [0, 0, 1, 1]).cmc[1]
+        >>> queries = np.array([[0.4], [5.4], [2.9]])
+        >>> cs.evaluation.retrieval_metrics(queries[:2], stored, [0, 1], [0, 0, 1, 1]).cmc[1]
         1.0
     """
 
@@ -103,8 +103,8 @@ def retrieval_metrics(
 
     Examples:
         >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
-        >>> asked = np.array([[0.4], [5.4], [2.9]])
-        >>> found = cs.evaluation.retrieval_metrics(asked, stored, [0, 1, 1], [0, 0, 1, 1])
+        >>> queries = np.array([[0.4], [5.4], [2.9]])
+        >>> found = cs.evaluation.retrieval_metrics(queries, stored, [0, 1, 1], [0, 0, 1, 1])
         >>> found.map > 0.8, found.num_queries
         (True, 3)
     """
@@ -132,8 +132,8 @@ def summarise(ranking: Ranking, ks: Sequence[int] = (1, 5)) -> RetrievalMetrics:
 
     Examples:
         >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
-        >>> asked = np.array([[0.4], [5.4], [2.9]])
-        >>> ranking = cs.evaluation.rank_queries(asked[:2], stored, [0, 1], [0, 0, 1, 1])
+        >>> queries = np.array([[0.4], [5.4], [2.9]])
+        >>> ranking = cs.evaluation.rank_queries(queries[:2], stored, [0, 1], [0, 0, 1, 1])
         >>> cs.evaluation.summarise(ranking).map
         1.0
     """
@@ -163,9 +163,9 @@ def flips(before: Ranking, after: Ranking, k: int = 1) -> Flips:
 
     Examples:
         >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
-        >>> asked = np.array([[0.4], [5.4], [2.9]])
-        >>> before = cs.evaluation.rank_queries(asked[:2], stored, [1, 0], [0, 0, 1, 1])
-        >>> after = cs.evaluation.rank_queries(asked[:2], stored, [0, 1], [0, 0, 1, 1])
+        >>> queries = np.array([[0.4], [5.4], [2.9]])
+        >>> before = cs.evaluation.rank_queries(queries[:2], stored, [1, 0], [0, 0, 1, 1])
+        >>> after = cs.evaluation.rank_queries(queries[:2], stored, [0, 1], [0, 0, 1, 1])
         >>> cs.evaluation.flips(before, after)
         Flips(positive=1.0, negative=0.0)
     """

@@ -40,8 +40,8 @@ class Ranking:
 
     Examples:
         >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
-        >>> asked = np.array([[0.4], [5.4], [2.9]])
-        >>> cs.evaluation.rank_queries(asked[:2], stored, [0, 1], [0, 0, 1, 1]).average_precision.tolist()
+        >>> queries = np.array([[0.4], [5.4], [2.9]])
+        >>> cs.evaluation.rank_queries(queries[:2], stored, [0, 1], [0, 0, 1, 1]).average_precision.tolist()
         [1.0, 1.0]
     """
 
@@ -73,8 +73,8 @@ def rank_queries(
 
     Examples:
         >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
-        >>> asked = np.array([[0.4], [5.4], [2.9]])
-        >>> cs.evaluation.rank_queries(asked, stored, [0, 1, 1], [0, 0, 1, 1]).first_match.tolist()
+        >>> queries = np.array([[0.4], [5.4], [2.9]])
+        >>> cs.evaluation.rank_queries(queries, stored, [0, 1, 1], [0, 0, 1, 1]).first_match.tolist()
         [1, 1, 2]
     """
     distances = measure(queries, gallery, metric, block=block)

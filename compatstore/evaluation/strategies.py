@@ -78,8 +78,8 @@ def rank_strategies(
     if sample.whole is None:
         known = [map_alone(strategy.found, merged=strategy.notation == MERGED) for strategy in strategies]
     else:
-        asked = np.ones(len(sample.source_queries)) if trial.sampling.asked is None else trial.sampling.asked
-        known = put_right([strategy.notation for strategy in strategies], founds, sample.whole, asked)
+        query_weights = np.ones(len(sample.source_queries)) if trial.sampling.asked is None else trial.sampling.asked
+        known = put_right([strategy.notation for strategy in strategies], founds, sample.whole, query_weights)
     return [replace(strategy, found=found) for strategy, found in zip(strategies, known, strict=True)]
 
 
@@ -266,7 +266,7 @@ def map_alone(found: QueryFigures, *, merged: bool = False) -> QueryFigures:
 
 
 def put_right(
-    notations: Sequence[str], founds: Sequence[QueryFigures], whole: WholeFigures, asked: Doubles
+    notations: Sequence[str], founds: Sequence[QueryFigures], whole: WholeFigures, query_weights: Doubles
 ) -> list[QueryFigures]:
     """Take the figures of the whole gallery where they are known, and correct those of the other strategies by them.
 
@@ -279,14 +279,14 @@ def put_right(
 
     Args:
         notations: Notations of the strategies.
-        founds: Results of the queries by each in the sample; influences weighed by `asked`.
+        founds: Results of the queries by each in the sample; influences weighed by `query_weights`.
         whole: Results in the whole gallery.
-        asked: (q,) float64, weight of each query with a correct item in the sample.
+        query_weights: (q,) float64, weight of each query with a correct item in the sample.
     """
     first = {name: place for place, name in reversed(list(enumerate(notations)))}
     known = [name for name in whole.values if name in first]
     counted = whole.correct > 0
-    weights = np.where(founds[0].counted, asked, 0.0)
+    weights = np.where(founds[0].counted, query_weights, 0.0)
     weights *= counted.sum() / max(weights[counted].sum(), 1.0)
     sampled = [weights * np.nan_to_num(found.values[-1]) for found in founds]
     errors = np.array([whole.values[name][-1] - sampled[first[name]] for name in known])

@@ -203,9 +203,9 @@ class OpeningVerbs(GalleryCore):
             found = foreign_items(store, opened._catalog.registry().columns(version.name), id, progress)
             if found is not None:
                 share, ids = found
-                told = (
+                text = (
                     f"{share:.0%} of {vector} look as if another model had made them, such as those of "
                     f"{first_offenders(ids)}; embed them again by one model, or keep each model in its own column"
                 )
-                warnings.warn(told, CompatStoreWarning, stacklevel=2)
+                warnings.warn(text, CompatStoreWarning, stacklevel=2)
         return opened

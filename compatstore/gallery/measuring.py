@@ -173,8 +173,8 @@ class MeasuringVerbs(SearchVerbs):
             >>> gallery.report("v2", measure=False).target
             'v2'
         """
-        asked = Gates(sample=sample, labels=labels, criterion=criterion)
+        terms = Gates(sample=sample, labels=labels, criterion=criterion)
         if details is not None:
             require_columns(details, self._catalog.store.snapshot().schema.names)
         seen = None if details is None else partial(details_of, details=details, search=self.search)
-        return report_upgrade(self._catalog, target, asked, measure=measure, details=seen, progress=progress)
+        return report_upgrade(self._catalog, target, terms, measure=measure, details=seen, progress=progress)

@@ -139,14 +139,14 @@ class UpgradeVerbs(VersionVerbs):
             >>> report.state, report.transformed, report.backfilled
             ('ready', 6, 3)
         """
-        request, asked = _requested(backfill, gates)  # refused before anything is registered or linked
+        request, terms = _requested(backfill, gates)  # refused before anything is registered or linked
         settings, via = run or RunSettings(), _id_of(transform)
         resolved = partial(resolve_run, via=via, learner=learn)
         if dry_run:
             catalog = self._catalog if isinstance(target, str) else self._catalog.supposing(target)
             name = target if isinstance(target, str) else target.name
             context = resolved(catalog, name, backfill=request)
-            return _plan(context, asked, settings.precision, progress)
+            return _plan(context, terms, settings.precision, progress)
         if isinstance(target, EmbeddingVersion):
             if target.name in self.versions():
                 known = self.version(target.name, encoders=False)
@@ -157,9 +157,9 @@ class UpgradeVerbs(VersionVerbs):
         if via != transform:
             Artifacts(self._catalog).link(transform)
         planned = resolved(self._catalog, target, backfill=request)  # refuses before anything is written
-        require_startable(planned, asked)
-        estimate = agree(planned, asked, progress) if asked.asked and not planned.run.teaches else None
-        if estimate is not None and asked.target_quality is not None:
+        require_startable(planned, terms)
+        estimate = agree(planned, terms, progress) if terms.asked and not planned.run.teaches else None
+        if estimate is not None and terms.target_quality is not None:
             require_within_reach(planned, estimate)
             request = replace(request, share=estimate.share)
         with (
@@ -167,13 +167,13 @@ class UpgradeVerbs(VersionVerbs):
             hold_lease(self._catalog, target, "upgrade", progress, should_stop) as work,
         ):
             controls = Controls(
-                work.progress, work.should_stop, settings=settings, engine=engine, learner=learn, gates=asked
+                work.progress, work.should_stop, settings=settings, engine=engine, learner=learn, gates=terms
             )
             if estimate is not None:
                 save_estimate(work.catalog, target, estimate)
             report = run_upgrade(resolved(work.catalog, target, backfill=request), controls)
             if not planned.run.teaches:
-                serve_as_asked(work.catalog, target, asked)
+                serve_as_asked(work.catalog, target, terms)
         return self._tended(report)
 
     def cutover(
@@ -218,8 +218,8 @@ class UpgradeVerbs(VersionVerbs):
             return VersionChange(active, active, check_cutover(self._catalog, target), changed=False)
         if weight is not None:
             if serving != "fused":
-                asked = f"cut over to {target}"
-                raise InvalidInput(asked, expected='serving="fused" with a weight', found=f"serving={serving!r}")
+                operation = f"cut over to {target}"
+                raise InvalidInput(operation, expected='serving="fused" with a weight', found=f"serving={serving!r}")
             choose_serving(self._catalog, target, SampleSettings(sample=1000), weight)
         controls = Controls(progress, should_stop)
         return self._tended(cut_over(self._catalog, target, force=force, serving=serving, controls=controls))
@@ -276,15 +276,15 @@ class UpgradeVerbs(VersionVerbs):
 
 def _plan(
     context: UpgradeContext,
-    asked: Gates,
+    terms: Gates,
     precision: PrecisionRequest,
     progress: Callable[[Progress], None] | None,
 ) -> Plan:
     """Steps and cost of an upgrade; read-only."""
-    if not asked.asked or context.run.teaches:  # nothing is known before there is something to learn from
+    if not terms.asked or context.run.teaches:  # nothing is known before there is something to learn from
         return make_plan(context, precision, progress)
-    estimate = estimate_upgrade(context, asked, progress)
-    if asked.target_quality is not None:
+    estimate = estimate_upgrade(context, terms, progress)
+    if terms.target_quality is not None:
         context = context.with_run(replace(context.run, backfill=estimate.share))
         estimate = replace(estimate, gates=(*estimate.gates, *gate_of_reach(context, estimate)))
     return replace(make_plan(context, precision, progress), estimate=estimate)
@@ -297,14 +297,14 @@ def _requested(backfill: float | Backfill | None, gates: Gates | None) -> tuple[
         InvalidInput: Both a share and a target quality are named.
     """
     request = backfill if isinstance(backfill, Backfill) else Backfill(share=backfill)
-    asked = gates or Gates()
-    if asked.target_quality is not None and request.share is not None:
+    terms = gates or Gates()
+    if terms.target_quality is not None and request.share is not None:
         raise InvalidInput(
             "choose a backfill",
             expected="a share or a target quality",
-            found=f"backfill={request.share:g} and target_quality={asked.target_quality:g}",
+            found=f"backfill={request.share:g} and target_quality={terms.target_quality:g}",
         )
-    return request, asked
+    return request, terms
 
 
 def _id_of(transform: Artifact | str | os.PathLike[str] | None) -> str | None:

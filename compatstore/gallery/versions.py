@@ -276,10 +276,10 @@ def derive_version(
         InvalidInput: It is to be longer than the source. It is the source itself, or compares cut vectors by another
             metric without scaling them.
     """
-    asked = f"derive {name} of {source.name}"
+    operation = f"derive {name} of {source.name}"
     if dim is not None and dim > source.dim:
         raise InvalidInput(
-            asked,
+            operation,
             expected=f"{source.dim} values at most",
             found=f"{dim}",
             fix=f"Name fewer: {next_step.call('register', name, of=source.name, dim=max(source.dim // 2, 1))}",
@@ -295,11 +295,11 @@ def derive_version(
     )
     if _space(record) == _space(source):
         expected = "fewer values, unit length, another metric or another type"
-        raise InvalidInput(asked, expected=expected, found=f"no difference from {source.name}")
+        raise InvalidInput(operation, expected=expected, found=f"no difference from {source.name}")
     spaces = Space.of(source.version()), Space.of(record.version())
     if needs_unit(*spaces) and record.dim < source.dim:
         raise InvalidInput(
-            asked,
+            operation,
             expected=f"unit vectors, where {record.metric} takes the place of {source.metric}",
             found=f"the first {record.dim} of {source.dim} values, which are not scaled",
             fix=f"Scale them: {next_step.option('normalised', True)}.",

@@ -75,15 +75,15 @@ class Shards:
         trust_code: bool = False,
         storage_options: dict[str, str] | None = None,
     ) -> None:
-        asked, spelled = "take galleries as shards", dict[str, str]()
+        operation, spelled = "take galleries as shards", dict[str, str]()
         if not addresses:
-            raise InvalidInput(asked, expected="different addresses, at least one", found="none")
+            raise InvalidInput(operation, expected="different addresses, at least one", found="none")
         for address in addresses:  # two spellings of one table are one
             location = locate(address, storage_options)
             place = os.path.realpath(location.uri) if location.is_local else location.uri.rstrip("/")
             if place in spelled:
                 found = f"{spelled[place]} and {address}, which are one"
-                raise InvalidInput(asked, expected="a table once", found=found)
+                raise InvalidInput(operation, expected="a table once", found=found)
             spelled[place] = address
         self.addresses = tuple(addresses)
         self._encoders, self._trust_code, self._options = encoders, trust_code, storage_options
@@ -110,12 +110,14 @@ class Shards:
             NotFound: No table matches.
             StorageError: The database cannot be listed.
         """
-        asked = f"open the shards {pattern}"
+        operation = f"open the shards {pattern}"
         if not is_pattern(pattern):
-            raise InvalidInput(asked, expected="DATABASE#PATTERN, such as app-db#photos_*", found=pattern)
+            raise InvalidInput(operation, expected="DATABASE#PATTERN, such as app-db#photos_*", found=pattern)
         found = matching(pattern, storage_options)
         if not found:
-            raise NotFound(asked, expected="a table whose name matches", found="none in that database", kind="gallery")
+            raise NotFound(
+                operation, expected="a table whose name matches", found="none in that database", kind="gallery"
+            )
         return cls(found, encoders=encoders, trust_code=trust_code, storage_options=storage_options)
 
     def gallery(self, address: str) -> Gallery:
@@ -167,7 +169,7 @@ class Shards:
         while waiting:
             parts = budget.parts(waiting)
             for address in waiting:
-                told = None if progress is None else _naming(address, progress)
+                report = None if progress is None else _naming(address, progress)
                 try:
                     result = self.gallery(address).upgrade(
                         target,
@@ -176,7 +178,7 @@ class Shards:
                         gates=gates,
                         learn=learn,
                         run=run,
-                        progress=told,
+                        progress=report,
                         should_stop=should_stop,
                     )
                 except Interrupted:
@@ -255,8 +257,8 @@ class Shards:
         switched: list[str] = []
         try:
             for address in (shard.gallery for shard in rest):
-                told = None if progress is None else _naming(address, progress)
-                self.gallery(address).cutover(target, force=force, progress=told, should_stop=should_stop)
+                report = None if progress is None else _naming(address, progress)
+                self.gallery(address).cutover(target, force=force, progress=report, should_stop=should_stop)
                 switched.append(address)
         except CompatStoreError:
             for address in reversed(switched):
@@ -320,4 +322,4 @@ def _only_target(found: Sequence[Status]) -> str:
 
 def _naming(address: str, progress: Callable[[Progress], None]) -> Callable[[Progress], None]:
     """Progress that names the shard."""
-    return lambda told: progress(replace(told, step=f"{address.rpartition('#')[2]}: {told.step}"))
+    return lambda report: progress(replace(report, step=f"{address.rpartition('#')[2]}: {report.step}"))

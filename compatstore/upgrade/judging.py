@@ -69,7 +69,7 @@ class JudgedTransform:
         alone = [self.trial.find(self.native, replace(fused, weight=weight)) for weight in (0.0, 1.0)]
         made, served = (self._compared(share, alone, found) for found in (self.fitted.found, self.fitted.served))
         rows = (
-            _up_to(row, again) if is_fused(row.notation) else row
+            _widen_upper_bound(row, again) if is_fused(row.notation) else row
             for row, again in zip(made.rows, served.rows, strict=True)
         )
         return replace(made, rows=tuple(rows))
@@ -98,7 +98,7 @@ class JudgedTransform:
         return replace(made, rows=rows, provenance=self.provenance)
 
 
-def _up_to(row: DecisionRow, served: DecisionRow) -> DecisionRow:
+def _widen_upper_bound(row: DecisionRow, served: DecisionRow) -> DecisionRow:
     """A row whose intervals reach up to those of another; of broken queries the larger share."""
 
     def raised(mine: Mapping[str, Estimate], others: Mapping[str, Estimate]) -> dict[str, Estimate]:
@@ -120,21 +120,21 @@ def _reaching(estimate: Estimate, served: Estimate) -> Estimate:
     return replace(estimate, high=max(estimate.high, served.high))
 
 
-def gallery_to_search(context: UpgradeContext, asked: Gates) -> Sample | None:
+def gallery_to_search(context: UpgradeContext, gates: Gates) -> Sample | None:
     """The items that application queries search, without embedding any; None without queries and judgements.
 
     Raises:
         UpgradeError: There are too few queries, or they cannot be embedded.
         InvalidInput: The queries make no sense in this gallery.
     """
-    if not isinstance(asked.labels, Queries) or not asked.labels.judged:
+    if not isinstance(gates.labels, Queries) or not gates.labels.judged:
         return None
-    return draw_sample(context, most_searched(asked.labels), labels=asked.labels, seed=context.run.seed, embed=False)
+    return draw_sample(context, most_searched(gates.labels), labels=gates.labels, seed=context.run.seed, embed=False)
 
 
-def most_searched(asked: Queries) -> int:
+def most_searched(queries: Queries) -> int:
     """Items of a gallery that is searched as a whole, by as many queries as there are; of a larger one a sample is."""
-    return min(MOST_SEARCHED, MOST_COMPARED // min(len(asked.read), MOST_QUERIES))
+    return min(MOST_SEARCHED, MOST_COMPARED // min(len(queries.read), MOST_QUERIES))
 
 
 def judge_by_queries(
@@ -142,7 +142,7 @@ def judge_by_queries(
     sample: Sample,
     artifact: Artifact,
     pairs: tuple[FloatArray, FloatArray, FloatArray],
-    asked: Gates,
+    gates: Gates,
     factors: Doubles | None = None,
 ) -> JudgedTransform:
     """Let the app's own queries search a gallery as it would be served by a transform.
@@ -153,7 +153,7 @@ def judge_by_queries(
         artifact: The transform.
         pairs: Vectors of items in the source, in the target, and by a transform that was fitted without them: (m,
             source dim), (m, target dim) and (m, target dim) float32. The fusion's constants are fitted on them.
-        asked: The gates with the criterion; mAP if the items are a sample.
+        gates: The gates with the criterion; mAP if the items are a sample.
         factors: (m,) float64, of the pairs' transformed vectors, see `EvaluationSample`; None for none. Where the
             artifact was not measured, those of the gallery's are 1.
     """
@@ -169,8 +169,8 @@ def judge_by_queries(
     native = searched.embedded
     first = np.argsort(~native, kind="stable")
     complete = searched.population == len(searched.places)
-    criterion = asked.criterion if complete else "map"
-    settings = SampleSettings(labels=asked.labels, criterion=criterion, seed=context.run.seed)
+    criterion = gates.criterion if complete else "map"
+    settings = SampleSettings(labels=gates.labels, criterion=criterion, seed=context.run.seed)
     decided = decision_settings(context, settings)
     as_served = replace(as_evaluation_sample(searched, made, first), factors=None if factors is None else kept[found])
     trial = trial_of_fusions(as_served, decided, BOTH)

@@ -14,7 +14,7 @@ from compatstore.upgrade.estimates.fusing import serve
 from compatstore.upgrade.requests.gates import Gates
 
 
-def serve_as_learned(context: UpgradeContext, asked: Gates) -> RunRecord:
+def serve_as_learned(context: UpgradeContext, gates: Gates) -> RunRecord:
     """Enable fused serving if its gain is significant; otherwise keep the current serving.
 
     If the target alone is to be searched, searches stay unchanged until the cutover. A choice of the caller since the
@@ -22,28 +22,28 @@ def serve_as_learned(context: UpgradeContext, asked: Gates) -> RunRecord:
 
     Args:
         context: The upgrade, with all items hopped by the transform of the last training round.
-        asked: The gates, with the serving mode.
+        gates: The gates, with the serving mode.
 
     Returns:
         The run.
     """
     catalog, run = context.catalog, context.run
     fusion = catalog.registry().fusion_of(run.target)
-    if fusion is None or (run.served_at == run.learned_at and not _promised_otherwise(context, asked)):
+    if fusion is None or (run.served_at == run.learned_at and not _resave_for_target(context, gates)):
         return run
-    way: Serving = "fused" if fusion.weight > 0 and asked.serving != "target" else "target"
+    way: Serving = "fused" if fusion.weight > 0 and gates.serving != "target" else "target"
     run = replace(run, served_at=run.learned_at)
     serve(catalog, run.target, way, run)
     return run
 
 
-def _promised_otherwise(context: UpgradeContext, asked: Gates) -> bool:
+def _resave_for_target(context: UpgradeContext, gates: Gates) -> bool:
     """Re-save the last round's estimate for the target alone if it was saved for fused searches; True if it was."""
     estimate = load_estimate(context.catalog, context.run.target)
-    if asked.serving != "target" or estimate is None or estimate.terms.serving == "target":
+    if gates.serving != "target" or estimate is None or estimate.terms.serving == "target":
         return False
     best = estimate.table.best_of("target").share
-    save_estimate(context.catalog, context.run.target, replace(estimate, terms=asked, best=best))
+    save_estimate(context.catalog, context.run.target, replace(estimate, terms=gates, best=best))
     return True
 
 
@@ -100,12 +100,12 @@ def _better_alone(registry: Registry, target: str) -> tuple[str, str] | None:
     return None
 
 
-def in_words(fusion: Fusion, target: str, asked: Gates) -> str:
+def in_words(fusion: Fusion, target: str, gates: Gates) -> str:
     """Figures of a round's choice, for its serving mode."""
     choice = fusion.choice
     assert choice is not None, "each training round chooses a weight"
     gain = choice.target_gain
-    if asked.serving != "target" or gain is None:
+    if gates.serving != "target" or gain is None:
         return f"weight {choice}"
     low, value, high = (f"{100 * end:+.1f}" for end in (gain.low, gain.value, gain.high))
     return (

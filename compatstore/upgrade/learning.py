@@ -96,14 +96,14 @@ class _Judged(NamedTuple):
 
 
 def learn(
-    context: UpgradeContext, learner: Learner, asked: Gates, monitor: Monitor, full: FullBackfill | None = None
+    context: UpgradeContext, learner: Learner, gates: Gates, monitor: Monitor, full: FullBackfill | None = None
 ) -> tuple[RunRecord, str]:
     """Fit transforms on the native items, and select the best one as served; the history records the result.
 
     Args:
         context: The upgrade as of now.
         learner: Fits the transforms.
-        asked: Gates and criterion of the evaluation.
+        gates: Gates and criterion of the evaluation.
         monitor: Progress and stop, over the whole training round.
         full: The full backfill that is chosen instead if it is faster; None if none may be.
 
@@ -118,25 +118,25 @@ def learn(
     """
     run, natives = context.run, context.count(context.target.native)
     tried = replace(run, learned_at=natives)
-    lesson, judges = lesson_of(context, column_of(asked.labels))
+    lesson, judges = lesson_of(context, column_of(gates.labels))
     if len(judges) < FEWEST_PAIRS:
         return _note(context, tried, f"too few pairs: {len(judges)}, at least {FEWEST_PAIRS} are needed")
     share = native_share(context)
     form = VectorForm.of(context.target_record)
     at_hand = transform_at_hand(context, lesson)
     stays = None if left_to_transform(context) else at_hand  # where all are native, only a weight is chosen
-    steps = _LessonSteps(monitor, full)
+    steps = _RoundSteps(monitor, full)
     taught = learner.teach(lesson, steps.fitted) if stays is None else []
     usable = [one for one in taught if form.searchable(one.transformed).all()]
     if not usable and stays is None:
         return _note(context, tried, f"no method can learn from {len(lesson)} pairs")
-    searched = gallery_to_search(context, asked)
+    searched = gallery_to_search(context, gates)
 
     def judge(one: Taught, judges: Positions) -> _Judged:
         if searched is None:
-            judged = _judge(context, lesson, one, judges, share, asked)
+            judged = _judge(context, lesson, one, judges, share, gates)
         else:
-            judged = _judge_by_queries(context, searched, lesson, one, judges, asked)
+            judged = _judge_by_queries(context, searched, lesson, one, judges, gates)
         steps.next()
         return judged
 
@@ -151,10 +151,10 @@ def learn(
         best, taken = _best(judged), True
     else:
         # The figures must describe the transform that stays in use: the current one if none is significantly better.
-        now, told = judge(at_hand.taught, unseen), has_ground_truth(asked.labels)
+        now, has_truth = judge(at_hand.taught, unseen), has_ground_truth(gates.labels)
 
         def is_better(one: Taught) -> bool:
-            if not told:
+            if not has_truth:
                 return _comes_nearer(lesson, at_hand, one)
             again = judge(one, unseen)
             return _serves_better(again, now) or (again.figure >= now.figure and _comes_nearer(lesson, at_hand, one))
@@ -166,7 +166,7 @@ def learn(
             steps.end()
             return _note(context, tried, f"kept after {len(lesson)} pairs, too few new ones to re-evaluate")
     if best.by_queries is None:
-        fusion, pays = _with_larger_shares(context, best, share, learner.least_gain, asked)
+        fusion, pays = _with_larger_shares(context, best, share, learner.least_gain, gates)
     else:
         fusion, pays = fusion_as_it_is(best.by_queries, share), True
     steps.next()
@@ -176,14 +176,14 @@ def learn(
         record = context.catalog.add_artifact(best.taught.artifact, run.source, run.target)
         state = CUTOVER if run.state == CUTOVER else BACKFILL
         tried = replace(tried, path=(record.id,), state=state)
-    _promise(context.with_run(tried), best, fusion, share, asked)  # first: a finished round is not repeated
+    _record_estimate(context.with_run(tried), best, fusion, share, gates)  # first: a finished round is not repeated
     what = f"{best.taught.name} learned from {len(lesson)} pairs" if taken else f"kept after {len(lesson)} pairs"
-    learned = _take(context, tried, record, fusion, asked, what)
+    learned = _take(context, tried, record, fusion, gates, what)
     steps.end()
     return learned
 
 
-class _LessonSteps:
+class _RoundSteps:
     """Steps of a training round: fits, measurements, the choice of weights and the estimate; the last one ends it.
 
     Args:
@@ -222,7 +222,7 @@ def left_to_transform(context: UpgradeContext) -> int:
     return context.count(present) - context.count(f"({present}) AND ({native})")
 
 
-def require_known(context: UpgradeContext, asked: Gates) -> None:
+def require_known(context: UpgradeContext, gates: Gates) -> None:
     """Refuse missing labels and queries, and gates that training cannot measure, before anything is embedded.
 
     The pairs of a training round are a sample. Application queries search a small gallery as a whole, with its natives.
@@ -232,80 +232,80 @@ def require_known(context: UpgradeContext, asked: Gates) -> None:
             backfill's figure is required.
         UpgradeError: Too few queries have a correct item in the gallery.
     """
-    require_labels(context.snapshot.schema, context.run.target, column_of(asked.labels))
+    require_labels(context.snapshot.schema, context.run.target, column_of(gates.labels))
     complete = by_queries = False
-    if isinstance(asked.labels, Queries) and asked.labels.judged:
-        require_enough(context, asked.labels)
-        by_queries, complete = True, context.count(context.source.present) <= most_searched(asked.labels)
-    if by_queries and asked.target_quality is not None:
+    if isinstance(gates.labels, Queries) and gates.labels.judged:
+        require_enough(context, gates.labels)
+        by_queries, complete = True, context.count(context.source.present) <= most_searched(gates.labels)
+    if by_queries and gates.target_quality is not None:
         wanted = next_step.either(shell="--require 'map>=0.6'", python='Gates(require=["map>=0.6"])')
         raise InvalidInput(
             "train an upgrade up to a target quality by queries",
             expected=f"figures to reach: {next_step.option('require', within='Gates')}",
-            found=f"target_quality={asked.target_quality:g}, relative to an unknown full backfill",
+            found=f"target_quality={gates.target_quality:g}, relative to an unknown full backfill",
             fix=f"Set the figures to reach, such as {wanted}, or leave "
             f"{next_step.either(shell='--queries', python='the queries')} out.",
         )
-    require_measurable(asked, 1.0, complete=complete)
+    require_measurable(gates, 1.0, complete=complete)
 
 
-def require_reached(context: UpgradeContext, asked: Gates) -> None:
+def require_reached(context: UpgradeContext, gates: Gates) -> None:
     """Refuse to be ready if a gate is not met at the confidence level, by the last training round.
 
     Raises:
         GateFailed: One is not.
     """
     estimate = load_estimate(context.catalog, context.run.target)
-    if asked.require and estimate is not None:
+    if gates.require and estimate is not None:
         more = f"Embed more: {next_step.option('backfill')}."
         fix = f"Embedded items are kept, and searches go on as they are served now. {more}"
-        require_passed(context.run.target, check_gates(estimate.row, asked), fix=fix)
+        require_passed(context.run.target, check_gates(estimate.row, gates), fix=fix)
 
 
-def reached(context: UpgradeContext, asked: Gates) -> bool:
+def reached(context: UpgradeContext, gates: Gates) -> bool:
     """True if the current native share significantly reaches the target quality, by the last training round."""
     estimate = load_estimate(context.catalog, context.run.target)
-    if asked.target_quality is None or estimate is None:
+    if gates.target_quality is None or estimate is None:
         return False
     kept = estimate.row.kept.get(estimate.table.criterion)
-    return kept is not None and kept.low >= asked.target_quality
+    return kept is not None and kept.low >= gates.target_quality
 
 
 def _judge(
-    context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions, share: float, asked: Gates
+    context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions, share: float, gates: Gates
 ) -> _Judged:
     """Results of the query items in a gallery with a native share and transformed vectors for the rest."""
-    sample = _sample_of(context, lesson, taught, judges, asked)
+    sample = _sample_of(context, lesson, taught, judges, gates)
     both = context.catalog.can_ask_both(context.run.source, context.run.target)
-    settings = decision_settings(context, _settings(asked, context.run))
+    settings = decision_settings(context, _settings(gates, context.run))
     trial = trial_of_fusions(sample, settings, BOTH if both else ALONE)
     native = _native_rows(len(judges), share)
     fitted = trial.fit(native, trial.constants(), against_target=True)
-    return _Judged(taught, trial, fitted, _found(trial, native, fitted, asked))
+    return _Judged(taught, trial, fitted, _found(trial, native, fitted, gates))
 
 
 def _judge_by_queries(
-    context: UpgradeContext, searched: Sample, lesson: Lesson, taught: Taught, judges: Positions, asked: Gates
+    context: UpgradeContext, searched: Sample, lesson: Lesson, taught: Taught, judges: Positions, gates: Gates
 ) -> _Judged:
     """Results of application queries in the gallery as it is, with transformed vectors for the rest."""
     pairs = (lesson.source[judges], lesson.target[judges], taught.transformed[judges])
     factors = _factors_of(context, taught, judges)
-    judged = judge_by_queries(context, searched, taught.artifact, pairs, asked, factors)
-    found = _found(judged.trial, judged.native, judged.fitted, asked)
+    judged = judge_by_queries(context, searched, taught.artifact, pairs, gates, factors)
+    found = _found(judged.trial, judged.native, judged.fitted, gates)
     return _Judged(taught, judged.trial, judged.fitted, found, judged)
 
 
-def _found(trial: Trial, native: BoolArray, fitted: FittedFusion, asked: Gates) -> QueryFigures:
+def _found(trial: Trial, native: BoolArray, fitted: FittedFusion, gates: Gates) -> QueryFigures:
     """Results of the queries as the upgrade is to be served: by a fused search, or by the target alone.
 
     Without ground truth transforms are compared by the target alone: by its agreement with native vectors.
     """
-    alone = asked.serving == "target" or not trial.truth
+    alone = gates.serving == "target" or not trial.truth
     return trial.find(native, replace(fitted.fusion, weight=1.0)) if alone else fitted.found
 
 
 def _sample_of(
-    context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions, asked: Gates
+    context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions, gates: Gates
 ) -> EvaluationSample:
     ids = np.arange(len(judges))
     labels = None if lesson.classes is None else lesson.classes[judges]
@@ -335,12 +335,12 @@ def _native_rows(items: int, share: float) -> BoolArray:
     return np.arange(items) < native_count(share, items)
 
 
-def _settings(asked: Gates, run: RunRecord) -> SampleSettings:
-    return SampleSettings(labels=asked.labels, criterion="map", seed=run.seed)
+def _settings(gates: Gates, run: RunRecord) -> SampleSettings:
+    return SampleSettings(labels=gates.labels, criterion="map", seed=run.seed)
 
 
 def _with_larger_shares(
-    context: UpgradeContext, best: _Judged, share: float, least_gain: float | None, asked: Gates
+    context: UpgradeContext, best: _Judged, share: float, least_gain: float | None, gates: Gates
 ) -> tuple[Fusion, bool]:
     """The fusion with the weights for larger native shares, which a backfill comes to; and whether one of them pays.
 
@@ -358,7 +358,7 @@ def _with_larger_shares(
         for choice in one.fusion.choices
     )
     masks = [_native_rows(items, other) for other in larger if other <= end + SAME_SHARE]
-    found, alone = best.found, asked.serving == "target"
+    found, alone = best.found, gates.serving == "target"
     if alone and masks:
         masks.append(np.ones(items, bool))
     gains = (best.trial.most_gained(mask, constants, found, alone=alone) for mask in masks)
@@ -373,7 +373,7 @@ def _best(judged: Sequence[_Judged]) -> _Judged:
 def _comes_nearer(lesson: Lesson, at_hand: TransformAtHand, taught: Taught) -> bool:
     """True if another transform is closer to the natives, on pairs that the current one was not trained on."""
     natives = lesson.target[at_hand.unseen]
-    return _is_sure(
+    return _is_significant(
         _errors(at_hand.taught.transformed[at_hand.unseen], natives)
         - _errors(taught.transformed[at_hand.unseen], natives)
     )
@@ -387,10 +387,10 @@ def _serves_better(judged: _Judged, now: _Judged) -> bool:
     find less by it.
     """
     counted = judged.found.counted & now.found.counted
-    return _is_sure(judged.values[counted] - now.values[counted])
+    return _is_significant(judged.values[counted] - now.values[counted])
 
 
-def _is_sure(gains: Doubles) -> bool:
+def _is_significant(gains: Doubles) -> bool:
     """True if the mean gain is significant (one-sided, 2 standard errors)."""
     return bool(gains.mean() > 2 * gains.std() / len(gains) ** 0.5)
 
@@ -402,7 +402,7 @@ def _errors(made: FloatArray, native: FloatArray) -> Doubles:
 
 
 def _take(
-    context: UpgradeContext, run: RunRecord, record: ArtifactRecord | None, fusion: Fusion, asked: Gates, what: str
+    context: UpgradeContext, run: RunRecord, record: ArtifactRecord | None, fusion: Fusion, gates: Gates, what: str
 ) -> tuple[RunRecord, str]:
     """Store the choice in one commit: the artifact in the run's path, and the fusion of both versions."""
 
@@ -414,10 +414,10 @@ def _take(
         if record is not None:
             registry = registry.with_artifact(record)
         return registry.with_run(run).with_serving(
-            ServingRecord(run.target, open_run.identity, fusion, column_of(asked.labels), serving)
+            ServingRecord(run.target, open_run.identity, fusion, column_of(gates.labels), serving)
         )
 
-    note = f"{what}; {in_words(fusion, run.target, asked)}"
+    note = f"{what}; {in_words(fusion, run.target, gates)}"
     entry = HistoryEntry(STEP, run.target, artifact=run.path[-1], rows=run.learned_at, note=note)
     edit(context.catalog.store, change, entry)
     return run, note
@@ -427,12 +427,12 @@ def _note(context: UpgradeContext, run: RunRecord, why: str) -> tuple[RunRecord,
     return set_run(context.catalog, run, HistoryEntry(STEP, run.target, rows=run.learned_at, note=why)), why
 
 
-def _promise(context: UpgradeContext, best: _Judged, fusion: Fusion, share: float, asked: Gates) -> None:
+def _record_estimate(context: UpgradeContext, best: _Judged, fusion: Fusion, share: float, gates: Gates) -> None:
     """Record the estimate of every way to serve the gallery in the history, as an estimate does."""
     share = round(share, 6)
     shares = tuple(sorted({*(other for other in (share, *SHARES) if 0 < other < 1)}))
-    settings = replace(_settings(asked, context.run), shares=shares, fused_shares=(0.0, *shares, 1.0))
-    serving = "fused" if fusion.weight > 0 and asked.serving != "target" else asked.serving
+    settings = replace(_settings(gates, context.run), shares=shares, fused_shares=(0.0, *shares, 1.0))
+    serving = "fused" if fusion.weight > 0 and gates.serving != "target" else gates.serving
     table: DecisionTable
     if best.by_queries is None:
         decided = decision_settings(context, settings)
@@ -444,7 +444,7 @@ def _promise(context: UpgradeContext, best: _Judged, fusion: Fusion, share: floa
     else:
         table = best.by_queries.table(min(share, 1.0))
     estimate = UpgradeEstimate(
-        terms=replace(asked, serving=serving),
+        terms=replace(gates, serving=serving),
         path=context.run.path,
         policy=context.run.policy,
         seed=context.run.seed,
@@ -454,6 +454,6 @@ def _promise(context: UpgradeContext, best: _Judged, fusion: Fusion, share: floa
         table=table,
     )
     spent, _ = read_account(context)
-    weight = 1.0 if asked.serving == "target" else fusion.weight
+    weight = 1.0 if gates.serving == "target" else fusion.weight
     figures = figures_of_wave(context.run.learned_at, spent, weight)
     save_estimate(context.catalog, context.run.target, estimate, figures)

@@ -51,15 +51,15 @@ def resolve_run(
     registry = catalog.registry(snapshot)
     registry.record(target)
     run = run_of(registry, target) or _begin(catalog, snapshot, target, via)
-    asked = backfill or Backfill()
-    run = asked.applied_to(run, _price(catalog, run, asked))
+    settings = backfill or Backfill()
+    run = settings.applied_to(run, _price(catalog, run, settings))
     require_policy(run.policy)
     context = UpgradeContext.of(catalog, run, snapshot)
     if learner is not None and _is_to_learn(context, learner, via):
         first = min(learner.first_rows(context.count()) / max(context.count(), 1), 1.0)
-        if not run.teaches and not asked.order:
+        if not run.teaches and not settings.order:
             run = replace(run, policy=SPREAD)
-        full_backfill, given = _full_backfill(run, asked), run.given if run.teaches else _given(context, via)
+        full_backfill, given = _full_backfill(run, settings), run.given if run.teaches else _given(context, via)
         run = replace(run, teaches=True, backfill=run.backfill or first, full_backfill=full_backfill, given=given)
         context = context.with_run(replace(run, path=run.path or ((given,) if given else ())))
     context = context.with_run(replace(context.run, path=_path(context, via)))
@@ -68,10 +68,10 @@ def resolve_run(
     return context
 
 
-def _price(catalog: Catalog, run: RunRecord, asked: Backfill) -> float | None:
+def _price(catalog: Catalog, run: RunRecord, settings: Backfill) -> float | None:
     """The price of an item, if there is a limit of money, no price is set, and the encoder knows it."""
-    limit = asked.max_cost if asked.names_a_limit else run.max_cost
-    if limit is None or asked.price_per_item is not None or run.price_per_item is not None:
+    limit = settings.max_cost if settings.names_a_limit else run.max_cost
+    if limit is None or settings.price_per_item is not None or run.price_per_item is not None:
         return None
     return expected_price(UpgradeContext.of(catalog, run), catalog.encoder(run.target))
 
@@ -154,15 +154,15 @@ def _given(context: UpgradeContext, via: str | None) -> str:
     return ""
 
 
-def _full_backfill(run: RunRecord, asked: Backfill) -> str:
+def _full_backfill(run: RunRecord, settings: Backfill) -> str:
     """`RunRecord.full_backfill` after a call: a share below 1 forbids a full backfill until other limits are named.
 
     Args:
         run: With the limits of the call applied.
-        asked: The settings of the call.
+        settings: The settings of the call.
     """
-    if asked.names_a_limit:
-        return "" if asked.allowed_share < 1 else run.full_backfill or OPEN
+    if settings.names_a_limit:
+        return "" if settings.allowed_share < 1 else run.full_backfill or OPEN
     return run.full_backfill if run.backfill else OPEN
 
 

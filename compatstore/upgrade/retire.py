@@ -278,9 +278,9 @@ def abort(catalog: Catalog, target: str, *, wait: float = WAIT_SECONDS) -> Versi
     registry.record(target)
     _require_abortable(catalog, registry, target)
     table = LeaseTable(catalog.store.location)
-    asked = ask_to_stop(table, target, "abort")
-    if asked is not None:
-        wait_until_stopped(table, asked, wait)
+    stop = ask_to_stop(table, target, "abort")
+    if stop is not None:
+        wait_until_stopped(table, stop, wait)
     with hold_lease(catalog, target, "abort") as work:
         return _drop(work.catalog, target)
 
@@ -301,19 +301,19 @@ def _drop(catalog: Catalog, target: str) -> VersionChange:
 
 
 def _require_abortable(catalog: Catalog, registry: Registry, target: str) -> None:
-    asked = f"abort the upgrade to {target}"
+    operation = f"abort the upgrade to {target}"
     run = registry.runs.get(target)
     if registry.active == target:
         undo = f"Go back first: {next_step.call('rollback', target)}"
         raise UpgradeError(
-            asked,
+            operation,
             expected="one that has not cut over",
             found=f"searches use {target}",
             fix=undo if run is not None and run.open else f"See: {next_step.call('status')}",
         )
     if run is None or run.state == RETIRED:
         raise UpgradeError(
-            asked, expected="one that was begun", found="none", fix=f"Begin it: {next_step.call('upgrade', target)}"
+            operation, expected="one that was begun", found="none", fix=f"Begin it: {next_step.call('upgrade', target)}"
         )
     require_unused(registry, target, "abort")
     columns = registry.record(target).columns
@@ -323,7 +323,7 @@ def _require_abortable(catalog: Catalog, registry: Registry, target: str) -> Non
     refuse_rows(
         catalog,
         condition,
-        asked,
+        operation,
         expected=f"items that have a vector in {registry.active} too",
         found=f"that have one in {target} only, written while it was active",
         fix=f"Keep them: {next_step.finishing(target)}; or drop their vectors for good: "

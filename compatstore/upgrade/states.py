@@ -115,7 +115,7 @@ def change_between(
     )
 
 
-def refuse_rows(catalog: Catalog, condition: str, asked: str, *, expected: str, found: str, fix: str) -> None:
+def refuse_rows(catalog: Catalog, condition: str, operation: str, *, expected: str, found: str, fix: str) -> None:
     """Refuse to go on where items fulfil an SQL condition.
 
     Raises:
@@ -125,4 +125,4 @@ def refuse_rows(catalog: Catalog, condition: str, asked: str, *, expected: str, 
     count = snapshot.count_rows(condition)
     if count:
         ids = named(first_of(snapshot, catalog.recorded(snapshot).id_column, condition), count)
-        raise UpgradeError(asked, expected=expected, found=f"{count} items {found}: {ids}", fix=fix)
+        raise UpgradeError(operation, expected=expected, found=f"{count} items {found}: {ids}", fix=fix)

@@ -141,19 +141,19 @@ CLOSE = 0.999  # bfloat16 keeps 8 bits of a product; a network that loses more t
 
 
 def choose_precision(
-    context: UpgradeContext, transformer: Transformer | None, asked: PrecisionRequest, rows: int
+    context: UpgradeContext, transformer: Transformer | None, request: PrecisionRequest, rows: int
 ) -> Precision:
     """Choose the precision of a hop; "auto" tries both on rows of the source.
 
     Args:
         context: The upgrade, resolved.
         transformer: Its hop, or None where nothing is transformed.
-        asked: "auto" takes bfloat16 where it is at least 1.1 times as fast and no output's cosine with float32's is
+        request: "auto" takes bfloat16 where it is at least 1.1 times as fast and no output's cosine with float32's is
             below 0.999; "float32" and "bfloat16" are taken as they are.
         rows: Rows that are to be transformed; for fewer than 32,768 "auto" tries nothing and takes float32.
     """
-    if asked != "auto":
-        return asked
+    if request != "auto":
+        return request
     if transformer is None or rows < FEWEST_ROWS or find_spec("torch") is None:
         return "float32"
     sample = sample_source(context, transformer, TRIAL_ROWS)

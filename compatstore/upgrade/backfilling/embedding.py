@@ -238,7 +238,7 @@ class _Attempt:
         encoder, limit = self._embedder.encoder, self._embedder.settings.encoder_timeout
         if call.bill.cost and isinstance(encoder, Metered) and not call.may_pay(encoder.expected_bill(inputs)):
             raise EncoderFailed(
-                self._asked(part),
+                self._operation(part),
                 expected="money for another try",
                 found="charges for failed tries",
                 fix="Allow more money.",
@@ -252,7 +252,7 @@ class _Attempt:
                 require_same_model(model, fingerprint)
         except Hangs:
             raise EncoderFailed(
-                self._asked(part),
+                self._operation(part),
                 expected=f"an answer of the encoder within {limit:g} s",
                 found="none; its call cannot be ended and goes on until this process does",
                 fix="Nothing of this batch is stored. Mend the encoder, or allow more: "
@@ -260,12 +260,12 @@ class _Attempt:
             ) from None
         except InvalidInput as error:
             raise InvalidInput(
-                self._asked(part), expected=error.expected, found=error.found, fix=error.fix or _mend()
+                self._operation(part), expected=error.expected, found=error.found, fix=error.fix or _mend()
             ) from error
         broken = [self._batch.ids[part[i]] for i, reason in encoded.failures.items() if reason == NOT_FINITE]
         if broken and refuse_broken:
             found = f"NaN or infinite values for {first_offenders(broken)}"
-            raise InvalidInput(self._asked(part), expected="finite vectors", found=found, fix=_mend())
+            raise InvalidInput(self._operation(part), expected="finite vectors", found=found, fix=_mend())
         self._seconds += max(time.monotonic() - started - (call.waited - rested), 0.0)
         self._failures |= {part[i]: reason for i, reason in encoded.failures.items()}
         self._parts.append(_Part(rows, encoded.vectors, side))
@@ -288,7 +288,7 @@ class _Attempt:
                 barren += 1
                 if barren >= BARREN_PARTS and not self._parts:
                     raise EncoderFailed(
-                        self._asked(whole),
+                        self._operation(whole),
                         expected="an encoder that embeds some of them",
                         found=f"{_reason(failure)}, for the batch and for {BARREN_PARTS} parts of it",
                         fix=_mend(),
@@ -324,7 +324,7 @@ class _Attempt:
         side[np.asarray(usable, np.int64)[encoded.readable]] = encoded.vectors
         return side
 
-    def _asked(self, part: Sequence[int]) -> str:
+    def _operation(self, part: Sequence[int]) -> str:
         ids = first_offenders([self._batch.ids[i] for i in part])
         return f"embed {len(part)} items in {self._embedder.target}: {ids}"
 

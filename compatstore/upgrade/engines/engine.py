@@ -36,10 +36,10 @@ Task = TypeVar("Task")
 JobFunction: TypeAlias = Callable[[Store, Shared, AJob, Advance], Made]
 
 
-def lost_again_and_again(asked: str) -> UpgradeError:
+def lost_again_and_again(operation: str) -> UpgradeError:
     """The error of a job that has lost `LOSSES` workers."""
     return UpgradeError(
-        asked,
+        operation,
         expected="a worker that lives until it is done",
         found=f"{LOSSES} that were lost over it",
         fix="See whether they ran out of memory, in Ray's logs (by default /tmp/ray/session_latest/logs). Batches "

@@ -324,14 +324,14 @@ def _require_answer(address: str) -> None:
         InvalidInput: It is no address.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    asked = f"join the Ray cluster at {address}"
+    operation = f"join the Ray cluster at {address}"
     if not host or not port.isdecimal() or int(port) > 65_535:
-        raise InvalidInput(asked, expected="HOST:PORT, or auto", found=repr(address))
+        raise InvalidInput(operation, expected="HOST:PORT, or auto", found=repr(address))
     try:
         socket.create_connection((host, int(port)), timeout=REACH).close()
     except OSError as error:
         raise UpgradeError(
-            asked,
+            operation,
             expected="a cluster that answers",
             found=f"{error}",
             fix="Start one there (ray start --head --port PORT), or leave "

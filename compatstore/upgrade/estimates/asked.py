@@ -94,7 +94,7 @@ def _some(texts: Sequence[str], rows: Positions) -> tuple[str, ...]:
 
 def ask(
     context: UpgradeContext,
-    asked: Queries,
+    request: Queries,
     ids: ArrowArray,
     seed: int,
     most_correct: int,
@@ -104,7 +104,7 @@ def ask(
 
     Args:
         context: The upgrade.
-        asked: The queries.
+        request: The queries.
         ids: Arrow array of the ids of the gallery's items that have a vector in the source, by place.
         seed: Seed of the choice, if there are more queries than can be used.
         most_correct: Approximate maximum number of correct items of the chosen queries; further queries are left out.
@@ -116,9 +116,9 @@ def ask(
         InvalidInput: Vectors are of other versions, or there is no query left. Vectors have another length than those
             of their version.
     """
-    queries, learned = asked.read, 0
+    queries, learned = request.read, 0
     given = _given(context, queries)  # refuses vectors that do not fit before anything else is looked at
-    chosen = _choose(queries, asked, pa.compute.cast(ids, pa.string()), seed, most_correct)
+    chosen = _choose(queries, request, pa.compute.cast(ids, pa.string()), seed, most_correct)
     if given is not None:
         source, target = (vectors[chosen.rows] for vectors in given)
         embedded = np.ones(len(chosen.rows), bool)
@@ -141,7 +141,7 @@ def ask(
     return made.only(np.flatnonzero(searching))
 
 
-def require_enough(context: UpgradeContext, asked: Queries) -> None:
+def require_enough(context: UpgradeContext, request: Queries) -> None:
     """Refuse queries that cannot decide anything, before anything is embedded.
 
     Raises:
@@ -149,10 +149,10 @@ def require_enough(context: UpgradeContext, asked: Queries) -> None:
         InvalidInput: None has one, or their vectors are of other versions. Vectors have another length than those of
             their version.
     """
-    queries, key = asked.read, context.registry.id_column
+    queries, key = request.read, context.registry.id_column
     _given(context, queries)
     ids = context.snapshot.to_table(columns=[key], filter=context.source.present).column(key).combine_chunks()
-    chosen = _choose(queries, asked, pa.compute.cast(ids, pa.string()), context.run.seed, len(ids))
+    chosen = _choose(queries, request, pa.compute.cast(ids, pa.string()), context.run.seed, len(ids))
     if len(chosen.rows) < SMALLEST_SAMPLE:
         raise UpgradeError(
             f"try the upgrade to {context.run.target}",
@@ -162,7 +162,7 @@ def require_enough(context: UpgradeContext, asked: Queries) -> None:
         )
 
 
-def found_first(context: UpgradeContext, asked: AskedQueries, room: int) -> Positions:
+def found_first(context: UpgradeContext, queries: AskedQueries, room: int) -> Positions:
     """Places of items that queries find first by the ways that need no native vector; at most `room` of them.
 
     These ways are the status quo, and the hop where there is one. As many ranks count as fit, the same for every query
@@ -170,15 +170,15 @@ def found_first(context: UpgradeContext, asked: AskedQueries, room: int) -> Posi
 
     Args:
         context: The upgrade.
-        asked: The queries.
+        queries: The queries.
         room: Items, >= 0.
     """
     run = context.run
     metrics = [context.registry.record(name).version().metric for name in (run.source, run.target)]
-    nearest = {"s/s": _Nearest(asked.source, metrics[0])}
+    nearest = {"s/s": _Nearest(queries.source, metrics[0])}
     if run.path:
-        nearest[TARGET_WAY] = _Nearest(asked.target, metrics[1])
-    for batch in read_gallery(context, _BATCH_CELLS // max(len(asked), 1) + 1, served=False):
+        nearest[TARGET_WAY] = _Nearest(queries.target, metrics[1])
+    for batch in read_gallery(context, _BATCH_CELLS // max(len(queries), 1) + 1, served=False):
         for way, kept in nearest.items():
             there = batch.there[way]
             kept.take(batch.vectors[way][there], batch.places[there])
@@ -213,7 +213,7 @@ class _Nearest:
             self.places[rows] = np.take_along_axis(there, first, axis=1)
 
 
-def _choose(queries: QuerySet, asked: Queries, ids: ArrowArray, seed: int, most_correct: int) -> _Chosen:
+def _choose(queries: QuerySet, request: Queries, ids: ArrowArray, seed: int, most_correct: int) -> _Chosen:
     """Queries with something correct in the gallery; of too many a random part, in the order of the file."""
     itself, left_out = np.full(len(queries), -1), dict[str, int]()
     kept = np.ones(len(queries), bool)
@@ -222,13 +222,13 @@ def _choose(queries: QuerySet, asked: Queries, ids: ArrowArray, seed: int, most_
         kept &= itself >= 0
         left_out["name items that the gallery lacks"] = int((~kept).sum())
     judged, lacking = None, 0
-    if asked.judgements is not None:
-        judged, lacking = _judged(queries, asked, ids)
+    if request.judgements is not None:
+        judged, lacking = _judged(queries, request, ids)
         own = judged.items == itself[judged.queries]
         judged = Judgements(queries=judged.queries[~own], items=judged.items[~own], gains=judged.gains[~own])
         known = judged.counts(len(queries)) > 0
         left_out["have no correct item in the gallery"] = int((kept & ~known).sum())
-        left_out["are judged, but not among the queries"] = len(set(asked.judgements) - set(map(str, queries.ids)))
+        left_out["are judged, but not among the queries"] = len(set(request.judgements) - set(map(str, queries.ids)))
         kept &= known
     if not kept.any():
         reasons = ", ".join(f"{count} {why}" for why, count in left_out.items() if count)
@@ -259,13 +259,13 @@ def _fitting(judged: Judgements, queries: int, most: int) -> int:
     return max(int(np.searchsorted(new.cumsum(), most, side="right")), SMALLEST_SAMPLE)
 
 
-def _judged(queries: QuerySet, asked: Queries, ids: ArrowArray) -> tuple[Judgements, int]:
+def _judged(queries: QuerySet, request: Queries, ids: ArrowArray) -> tuple[Judgements, int]:
     """Correct items by place, and the number of items judged correct that the gallery lacks."""
-    assert asked.judgements is not None
+    assert request.judgements is not None
     row = {name: number for number, name in enumerate(queries.ids)}
     pairs = [
         (row[query], item, gain)
-        for query, items in asked.judgements.items()
+        for query, items in request.judgements.items()
         if query in row
         for item, gain in items.items()
         if gain > 0
@@ -301,8 +301,8 @@ def _given(context: UpgradeContext, queries: QuerySet) -> tuple[FloatArray, Floa
             raise InvalidInput("measure by queries", expected=expected, found=given)
         dim, vectors = context.registry.record(name).dim, queries.vectors[column]
         if vectors.shape[1] != dim:
-            asked = f"measure by queries in {name}"
-            raise InvalidInput(asked, expected=f"{dim} values", found=f"{vectors.shape[1]} in {column}")
+            operation = f"measure by queries in {name}"
+            raise InvalidInput(operation, expected=f"{dim} values", found=f"{vectors.shape[1]} in {column}")
         found.append(vectors)
     return found[0], found[1]
 

@@ -309,9 +309,9 @@ class _Asking:
 
     def shown(self, rows: Positions) -> list[ShownItem]:
         """Some queries."""
-        asked, ids = self.measurement.sample.queries, self.ids(rows)
-        if asked is not None:
-            texts = [asked.texts[row] for row in rows] if asked.texts else [""] * len(rows)
+        queries, ids = self.measurement.sample.queries, self.ids(rows)
+        if queries is not None:
+            texts = [queries.texts[row] for row in rows] if queries.texts else [""] * len(rows)
             return [ShownItem(id=name, source=text) for name, text in zip(ids, texts, strict=True)]
         table = find(self.context.store, self.key, ids, self._read, self.context.snapshot)
         items = {item[self.key]: self._item(item) for item in table.to_pylist()}

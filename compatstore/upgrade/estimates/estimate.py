@@ -111,20 +111,20 @@ def estimate_upgrade(
         InvalidInput: There is no such column of labels, the sample is too small, or a term is of a figure that a sample
             cannot tell.
     """
-    run, asked = context.run, asked_share(context)
+    run, requested_share = context.run, asked_share(context)
     settings = SampleSettings(
         sample=terms.sample or SAMPLE,
         labels=terms.labels,
         criterion=terms.criterion,
-        shares=(asked,) if 0 < asked < 1 else (),
+        shares=(requested_share,) if 0 < requested_share < 1 else (),
         seed=run.seed,
-        fused_shares=tuple(sorted({0.0, *SHARES, asked})) if terms.fused else FUSED_SHARES,
+        fused_shares=tuple(sorted({0.0, *SHARES, requested_share})) if terms.fused else FUSED_SHARES,
     )
     items = context.count(context.source.present)
-    checked = asked if terms.target_quality is None else None
+    checked = requested_share if terms.target_quality is None else None
     require_measurable(terms, checked, complete=settings.sample >= items)
     table = try_upgrade(context, settings, progress)
-    share = asked if terms.target_quality is None else _smallest(table, terms)
+    share = requested_share if terms.target_quality is None else _smallest(table, terms)
     return UpgradeEstimate(
         terms=terms,
         path=run.path,
@@ -188,9 +188,9 @@ def _entries(catalog: Catalog, target: str) -> list[HistoryEntry]:
 
 
 def _read(data: Mapping[str, Any]) -> UpgradeEstimate:
-    asked = data["terms"]
-    labels = Queries(**asked["labels"]) if isinstance(asked["labels"], Mapping) else asked["labels"]
-    terms = Gates(**{**asked, "require": tuple(asked["require"]), "labels": labels})
+    stored = data["terms"]
+    labels = Queries(**stored["labels"]) if isinstance(stored["labels"], Mapping) else stored["labels"]
+    terms = Gates(**{**stored, "require": tuple(stored["require"]), "labels": labels})
     gates = tuple(Gate(**{**gate, "estimate": Estimate(**gate["estimate"])}) for gate in data["gates"])
     return UpgradeEstimate(
         **{**data, "terms": terms, "path": tuple(data["path"]), "gates": gates, "table": _table(data["table"])}
@@ -274,40 +274,40 @@ class Gate:
     passed: bool
 
 
-def require_measurable(asked: Gates, share: float | None, *, complete: bool) -> None:
+def require_measurable(gates: Gates, share: float | None, *, complete: bool) -> None:
     """Refuse gates that no estimate measures, before anything is embedded for it.
 
     Without ground truth that is agreement alone. With it a sample gives mAP of every budget, and the other figures of
     a hop alone, which needs no native vector that does not exist yet.
 
     Args:
-        asked: The gates.
+        gates: The gates.
         share: The budget that is checked; None where the estimate is to pick it.
         complete: Whether the sample is the whole gallery.
 
     Raises:
         InvalidInput: A figure is required that the sample does not give.
     """
-    by_figure = {read_requirement(text)[0]: text for text in asked.require}
-    agreed, labelled = by_figure.pop(AGREEMENT[0], None), has_ground_truth(asked.labels)
+    by_figure = {read_requirement(text)[0]: text for text in gates.require}
+    agreed, labelled = by_figure.pop(AGREEMENT[0], None), has_ground_truth(gates.labels)
     if labelled:
         by_figure.pop("map", None)
     wanted = list(by_figure.values())
-    if asked.max_negative_flips is not None:
-        wanted.append(f"negative flips<={asked.max_negative_flips:g}")
+    if gates.max_negative_flips is not None:
+        wanted.append(f"negative flips<={gates.max_negative_flips:g}")
     if not labelled:
-        for name in (*wanted, *([asked.criterion] if asked.criterion != "map" else [])):
+        for name in (*wanted, *([gates.criterion] if gates.criterion != "map" else [])):
             raise _no_ground_truth(name)
         return
     if agreed is not None:
         fix = "Require a figure of quality, such as map>=0.6, or leave labels and qrels out."
         raise InvalidInput("estimate agreement", expected="no ground truth", found="labels or qrels", fix=fix)
-    hop_alone = not share and not asked.fused
-    if asked.criterion != "map" and asked.target_quality is not None:
-        wanted, hop_alone = [f"the criterion {asked.criterion}"], False
+    hop_alone = not share and not gates.fused
+    if gates.criterion != "map" and gates.target_quality is not None:
+        wanted, hop_alone = [f"the criterion {gates.criterion}"], False
     if wanted and not complete and not hop_alone:
         needs = "a full backfill" if share is None else f"a backfill of {share:g}"
-        raise _not_measurable(wanted[0], "a fused search" if asked.fused else needs)
+        raise _not_measurable(wanted[0], "a fused search" if gates.fused else needs)
 
 
 def _not_measurable(wanted: str, found: str) -> InvalidInput:
@@ -332,29 +332,29 @@ def _no_ground_truth(wanted: str) -> InvalidInput:
     )
 
 
-def check_gates(row: DecisionRow, asked: Gates) -> tuple[Gate, ...]:
+def check_gates(row: DecisionRow, gates: Gates) -> tuple[Gate, ...]:
     """Check the gates of one strategy to serve the gallery by the worse ends of its intervals.
 
     Raises:
         InvalidInput: A gate is of a figure that is not known of this way.
     """
-    gates = []
-    for text in asked.require:
+    checked = []
+    for text in gates.require:
         metric, bound = read_requirement(text)
         if metric not in row.figures and AGREEMENT[0] in row.figures:
             raise _no_ground_truth(metric)
         if metric not in row.figures:
             raise _not_measurable(f"{metric} of a {row.name}", f"a backfill of {row.share:g}")
         figure = row.figures[metric]
-        gates.append(Gate(name=f"{metric}>={bound:g}", estimate=figure, passed=figure.low >= bound))
-    most = asked.max_negative_flips
+        checked.append(Gate(name=f"{metric}>={bound:g}", estimate=figure, passed=figure.low >= bound))
+    most = gates.max_negative_flips
     if most is not None:
         if row.broken is None and AGREEMENT[0] in row.figures:
             raise _no_ground_truth("negative flips")
         if row.broken is None:
             raise _not_measurable(f"negative flips of a {row.name}", f"a backfill of {row.share:g}")
-        gates.append(Gate(name=f"negative flips<={most:g}", estimate=row.broken, passed=row.broken.high <= most))
-    return tuple(gates)
+        checked.append(Gate(name=f"negative flips<={most:g}", estimate=row.broken, passed=row.broken.high <= most))
+    return tuple(checked)
 
 
 def gate_of_advice(table: DecisionTable, serving: Serving) -> Gate:

@@ -202,7 +202,7 @@ def serve(catalog: Catalog, target: str, serving: Serving | None, run: RunRecord
     return changed
 
 
-def serve_as_asked(catalog: Catalog, target: str, asked: Gates) -> None:
+def serve_as_asked(catalog: Catalog, target: str, gates: Gates) -> None:
     """Serve an upgrade as its gates require: choose a fusion if none was chosen yet, or follow the native share.
 
     Raises:
@@ -210,16 +210,16 @@ def serve_as_asked(catalog: Catalog, target: str, asked: Gates) -> None:
         Interrupted: The upgrade ended meanwhile.
     """
     registry = catalog.registry()
-    if not asked.fused or registry.fusion_of(target) is not None:
+    if not gates.fused or registry.fusion_of(target) is not None:
         follow_natives(catalog, target)
     else:
         context = fusable(catalog, target)
         settings = SampleSettings(
-            sample=asked.sample or SAMPLE, labels=asked.labels, criterion=asked.criterion, seed=context.run.seed
+            sample=gates.sample or SAMPLE, labels=gates.labels, criterion=gates.criterion, seed=context.run.seed
         )
-        save_fusion(catalog, context.run, choose_fusion(context, settings), column_of(asked.labels))
-    if asked.serving is not None:
-        serve(catalog, target, asked.serving)
+        save_fusion(catalog, context.run, choose_fusion(context, settings), column_of(gates.labels))
+    if gates.serving is not None:
+        serve(catalog, target, gates.serving)
 
 
 def choose_serving(
@@ -243,8 +243,8 @@ def choose_serving(
         save_fusion(catalog, context.run, fusion, column_of(settings.labels))
         return fusion
     if weight is not None:
-        asked = f"weigh {context.run.source} and {target}"
-        raise InvalidInput(asked, expected="an upgrade with a hop", found="one that transforms nothing")
+        operation = f"weigh {context.run.source} and {target}"
+        raise InvalidInput(operation, expected="an upgrade with a hop", found="one that transforms nothing")
     merge = measure_merge(context, settings, progress)
 
     def change(registry: Registry) -> Registry:

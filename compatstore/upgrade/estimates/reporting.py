@@ -120,14 +120,14 @@ def report_upgrade(
     run = _run(catalog.registry(snapshot), target)
     context = UpgradeContext.of(catalog, run, snapshot)
     estimate = load_estimate(catalog, run.target)
-    asked = terms if terms is not None and terms.asked else None if estimate is None else estimate.terms
+    criteria = terms if terms is not None and terms.asked else None if estimate is None else estimate.terms
     drew = estimate is not None and not run.teaches  # training rounds use natives, and draw nothing
     seen = (estimate.terms.sample or SAMPLE) if estimate is not None and drew else 0
     both = context.has_both
     promised = None if estimate is None else estimate.table
     measurement = None
-    if measure and asked is not None and both:
-        measurement = take_measurement(context, asked, seen, promised, progress)
+    if measure and criteria is not None and both:
+        measurement = take_measurement(context, criteria, seen, promised, progress)
     measured = None if measurement is None else measurement.table
     served = called_served(context)
     compared = () if estimate is None or measured is None else compare(estimate, measured, served)
@@ -159,7 +159,7 @@ def report_upgrade(
         served=served,
         waves=read_waves(catalog, run.target) if run.teaches else (),
         advice=_advice(context, counts, spent.rows, estimate, measured, compared),
-        details=None if details is None else details(context, measurement, asked),
+        details=None if details is None else details(context, measurement, criteria),
     )
 
 

@@ -174,11 +174,11 @@ def _sample_for_queries(
     """Items that application queries search: their correct items, their nearest items, and others at random."""
     complete = size >= len(ids)
     most = len(ids) if complete else size // CERTAIN_PARTS
-    asked = ask(context, queries, ids, seed, most, partial(_items_that_ask, context))
-    certain = np.zeros(0, np.intp) if complete else _certain(context, asked, size)
+    query_set = ask(context, queries, ids, seed, most, partial(_items_that_ask, context))
+    certain = np.zeros(0, np.intp) if complete else _always_sampled(context, query_set, size)
     places = np.concatenate([certain, order[~np.isin(order, certain)][: size - len(certain)]])
-    provenance = _provenance_of_queries(asked, len(places), len(certain), len(ids))
-    if len(asked) < SMALLEST_SAMPLE:
+    provenance = _provenance_of_queries(query_set, len(places), len(certain), len(ids))
+    if len(query_set) < SMALLEST_SAMPLE:
         raise UpgradeError(
             f"try the upgrade to {context.run.target}",
             expected=f"{SMALLEST_SAMPLE} queries",
@@ -203,30 +203,30 @@ def _sample_for_queries(
         classes=None,
         population=len(ids),
         provenance=provenance,
-        queries=asked,
+        queries=query_set,
         drawn=None if complete else np.arange(len(places))[usable] >= len(certain),
     )
 
 
-def _certain(context: UpgradeContext, asked: AskedQueries, size: int) -> Positions:
+def _always_sampled(context: UpgradeContext, query_set: AskedQueries, size: int) -> Positions:
     """Places that are in every sample of `size`: the correct items of the queries, and their nearest ones.
 
     Raises:
         UpgradeError: There is no room for others.
     """
-    if asked.judged is None:
+    if query_set.judged is None:
         return np.zeros(0, np.intp)
-    correct = np.unique(asked.judged.items)
+    correct = np.unique(query_set.judged.items)
     if len(correct) > size - SMALLEST_SAMPLE:
         raise UpgradeError(
             f"try the upgrade to {context.run.target}",
             expected=f"a sample of {len(correct) + SMALLEST_SAMPLE} or more: {len(correct)} items are correct for "
-            f"{len(asked)} queries, and others are searched too",
+            f"{len(query_set)} queries, and others are searched too",
             found=f"{size}",
             fix=f"Take a larger sample: {next_step.option('sample')}.",
         )
     room = min(size // CERTAIN_PARTS, size - len(correct) - SMALLEST_SAMPLE)
-    return np.union1d(correct, found_first(context, asked, room))
+    return np.union1d(correct, found_first(context, query_set, room))
 
 
 def _items_that_ask(context: UpgradeContext, ids: ArrowArray) -> tuple[FloatArray, FloatArray, BoolArray, BoolArray]:
@@ -360,15 +360,15 @@ def _provenance(queries: int, drawn: int, population: int, left_out: Mapping[str
     return text
 
 
-def _provenance_of_queries(asked: AskedQueries, items: int, certain: int, population: int) -> str:
+def _provenance_of_queries(query_set: AskedQueries, items: int, certain: int, population: int) -> str:
     """The origin of the application queries, and the items that they search."""
-    reasons = ", ".join(f"{count} {why}" for why, count in asked.left_out.items() if count)
-    text = f"{len(asked)} application queries against {items} items of {population}"
+    reasons = ", ".join(f"{count} {why}" for why, count in query_set.left_out.items() if count)
+    text = f"{len(query_set)} application queries against {items} items of {population}"
     if certain:
         text += f", of which {certain} are correct for one or found first, and the others drawn"
     text += f" ({reasons})." if reasons else "."
-    if asked.lacking:
-        text += f" {asked.lacking} items that were judged correct are not in the gallery."
+    if query_set.lacking:
+        text += f" {query_set.lacking} items that were judged correct are not in the gallery."
     return text
 
 

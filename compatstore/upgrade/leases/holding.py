@@ -204,8 +204,8 @@ def hold_lease(
         raise
     except (Interrupted, KeyboardInterrupt):
         outcome = PAUSED
-        asked = renewer.asked
-        why = f"{asked.verb} requested by {asked.who}" if asked else "stopped by its own process"
+        request = renewer.asked
+        why = f"{request.verb} requested by {request.who}" if request else "stopped by its own process"
         _record(catalog, renewer.lease, "pause", why)
         raise
     except BaseException as failure:

@@ -167,10 +167,10 @@ class Lease:
         """True if its holder works, as far as the clocks of both machines tell."""
         return self.held and not self.abandoned
 
-    def refusal(self, asked: str) -> LeaseHeld:
+    def refusal(self, operation: str) -> LeaseHeld:
         """The error of work that waits for the holder of this lease."""
         holder, since, expires = str(self.holder), self.since, self.expires
-        return LeaseHeld(asked, target=self.target, holder=holder, verb=self.verb, since=since, expires=expires)
+        return LeaseHeld(operation, target=self.target, holder=holder, verb=self.verb, since=since, expires=expires)
 
     def dumps(self) -> str:
         """JSON text."""
@@ -380,7 +380,7 @@ def pause(catalog: Catalog, target: str, *, wait: float = 60.0) -> Paused:
     """
     catalog.registry().record(target)
     table = LeaseTable(catalog.store.location)
-    asked = ask_to_stop(table, target, "pause")
-    if asked is None:
+    stop = ask_to_stop(table, target, "pause")
+    if stop is None:
         return Paused(target, "", True)
-    return Paused(target, str(asked.holder), wait_until_stopped(table, asked, wait))
+    return Paused(target, str(stop.holder), wait_until_stopped(table, stop, wait))

@@ -79,21 +79,21 @@ class Budget:
         """Share of the gallery that may be native: all of it where only other limits are named."""
         return self.share if self.share is not None else float(self.names_a_limit)
 
-    def revised(self, asked: Budget, expected_price: float | None = None) -> Budget:
+    def revised(self, limits: Budget, expected_price: float | None = None) -> Budget:
         """The budget after a call: its limits replace all of this one's, and a call that names none keeps them.
 
         A price stays until another one is named.
 
         Args:
-            asked: The limits of the call.
+            limits: The limits of the call.
             expected_price: Expected price of an item, used if none is set.
 
         Raises:
             InvalidInput: There is a limit of money and no price.
         """
-        named = self.price_per_item if asked.price_per_item is None else asked.price_per_item
+        named = self.price_per_item if limits.price_per_item is None else limits.price_per_item
         price = expected_price if named is None else named
-        revised = replace(asked if asked.names_a_limit else self, price_per_item=price)
+        revised = replace(limits if limits.names_a_limit else self, price_per_item=price)
         if revised.max_cost is not None and not price:
             raise InvalidInput(
                 "limit what a backfill costs",

@@ -42,8 +42,8 @@ class Queries:
         NotFound: There is no such file.
 
     Examples:
-        >>> asked = cs.Queries(queries={"id": ["q1", "q2"], "text": ["red", "blue"]}, qrels={"q1": {"a": 2, "b": 1}})
-        >>> asked.judged, len(asked.read)
+        >>> queries = cs.Queries(queries={"id": ["q1", "q2"], "text": ["red", "blue"]}, qrels={"q1": {"a": 2, "b": 1}})
+        >>> queries.judged, len(queries.read)
         (True, 2)
     """
 
@@ -103,13 +103,15 @@ class Queries:
         Raises:
             InvalidInput: They do, or the queries were columns that are gone.
         """
-        asked = "measure by the queries of the estimate"
+        operation = "measure by the queries of the estimate"
         if self.queries == IN_MEMORY:
             found = "queries that a program held"
-            raise InvalidInput(asked, expected="a file", found=found, fix="Hand them over again: labels=Queries(...)")
+            raise InvalidInput(
+                operation, expected="a file", found=found, fix="Hand them over again: labels=Queries(...)"
+            )
         if self._digest() != self.digest:
             found = f"others in {self.name_of(self.queries)}"
-            raise InvalidInput(asked, expected="the same", found=found, fix=f"Name the files: {named_files()}.")
+            raise InvalidInput(operation, expected="the same", found=found, fix=f"Name the files: {named_files()}.")
 
     def record(self) -> dict[str, str | None]:
         """Plain values for JSON: where the queries were, and their digest."""

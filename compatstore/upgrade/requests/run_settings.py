@@ -91,14 +91,14 @@ class RunSettings:
 
     def _require_engine(self) -> None:
         """Refuse settings that the engine has no use for."""
-        asked = "choose the engine of an upgrade"
+        operation = "choose the engine of an upgrade"
         given = [name for name in ("address", "encoders", "num_gpus") if getattr(self, name) is not None]
         if given and self.engine != "ray":
-            raise InvalidInput(asked, expected=f"the engine ray beside {given[0]}", found=self.engine)
+            raise InvalidInput(operation, expected=f"the engine ray beside {given[0]}", found=self.engine)
         if self.encoders is not None and self.encoders < 1:
-            raise InvalidInput(asked, expected="encoders >= 1", found=f"{self.encoders}")
+            raise InvalidInput(operation, expected="encoders >= 1", found=f"{self.encoders}")
         if self.num_gpus is not None and not 0 <= self.num_gpus < math.inf:
-            raise InvalidInput(asked, expected="num_gpus >= 0", found=f"{self.num_gpus}")
+            raise InvalidInput(operation, expected="num_gpus >= 0", found=f"{self.num_gpus}")
 
 
 def read_latency(path: str | Path) -> float | None:
