@@ -25,7 +25,7 @@ class Estimate:
     """A figure with its interval.
 
     Args:
-        value: The figure over the queries at hand.
+        value: The figure over the measured queries.
         low: Lower end of the interval.
         high: Upper end of the interval.
 
@@ -97,7 +97,7 @@ class Resampled:
 
     @property
     def value(self) -> float:
-        """The mean over the queries at hand."""
+        """The mean over the measured queries."""
         return float(self.values.mean())
 
     def estimate(self) -> Estimate:

@@ -43,7 +43,7 @@ class FittedFusion:
     """A fusion, and its figures.
 
     Args:
-        fusion: With the weight that all queries chose; what to serve.
+        fusion: The fusion to serve, with the weight that all queries chose.
         found: Figures of each query by the weight that other queries chose: the expected quality.
         served: Figures of each query by the weight that all queries chose. The query had a part in the choice, so their
             mean is too high rather than too low.

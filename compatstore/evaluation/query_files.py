@@ -1,4 +1,4 @@
-"""The app's own queries, as files and columns have them: texts, paths, items of the gallery, or vectors of both models.
+"""Application queries, as files and columns have them: texts, paths, items of the gallery, or vectors of both models.
 
 A file of text has one query a line: JSON objects (`.jsonl`), or a header and columns between tabs (`.tsv`) or commas
 (`.csv`). Files of arrays (`.npz`, `.safetensors`) and of columns (`.parquet`, `.arrow`, `.feather`) hold vectors too.

@@ -54,7 +54,7 @@ def truth_line(result: DecisionTable) -> str:
         return f"{measured}, correct by {result.truth}"
     return (
         f"{measured}, no ground truth. Agreement: share of the first {result.neighbours} results of a wholly native "
-        "gallery that a way finds first, too. Unchanged: the same of the results of now."
+        "gallery that a way finds first, too. Unchanged: the same for the current results."
     )
 
 

@@ -99,11 +99,11 @@ class Maintenance:
             dry_run: Report the actions, and do nothing.
 
         Returns:
-            Fragments, parts of indexes, versions, files and bytes before and after, and what was removed.
+            Fragments, parts of indexes, versions, files and bytes before and after, and the removed ones.
 
         Raises:
             InvalidInput: The grace is negative or no number.
-            LeaseHeld: Another process works on an upgrade or an index, or optimises; what is finished by then stays.
+            LeaseHeld: Another process works on an upgrade or an index, or optimises; finished work stays.
             StorageError: The table cannot be written.
             CorruptArtifact: A page of the history is gone, so it is not known which files are needed.
 

@@ -67,7 +67,7 @@ def sections(report: UpgradeReport) -> tuple[Section, ...]:
         ("Waves", _waves(report)),
         ("Queries that rise and fall", _changes(report)),
         ("Groups of queries", _groups(report)),
-        ("What it cost", _costs(report)),
+        ("Cost", _costs(report)),
         ("Steps", _steps(report)),
         ("Items that cannot be embedded", _refusals(report)),
     )

@@ -75,7 +75,7 @@ class JudgedTransform:
         return replace(made, rows=tuple(rows))
 
     def reaching_up(self, choice: WeightChoice) -> WeightChoice:
-        """A choice whose differences to the target alone reach up as the intervals of the table do."""
+        """A choice whose differences to the target alone get the upper bounds of the table's intervals."""
         target = self.trial.find(self.native, replace(self.fitted.fusion, weight=1.0))
         known, served = choice.over_target, self.trial.over(self.fitted.served, target)
         return choice if known is None or served is None else replace(choice, over_target=_reaching(known, served))
@@ -99,7 +99,7 @@ class JudgedTransform:
 
 
 def _widen_upper_bound(row: DecisionRow, served: DecisionRow) -> DecisionRow:
-    """A row whose intervals reach up to those of another; of broken queries the larger share."""
+    """A row whose intervals are widened to the upper bounds of another; of broken queries the larger share."""
 
     def raised(mine: Mapping[str, Estimate], others: Mapping[str, Estimate]) -> dict[str, Estimate]:
         return {name: _reaching(one, others[name]) for name, one in mine.items()}
@@ -145,7 +145,7 @@ def judge_by_queries(
     gates: Gates,
     factors: Doubles | None = None,
 ) -> JudgedTransform:
-    """Let the app's own queries search a gallery as it would be served by a transform.
+    """Let application queries search a gallery as it would be served by a transform.
 
     Args:
         context: The upgrade.

@@ -194,7 +194,7 @@ class RunStatus(Shown):
 
 @dataclass(frozen=True)
 class Status(Shown):
-    """A gallery as of now.
+    """The status of a gallery.
 
     Attributes:
         gallery: Its address.

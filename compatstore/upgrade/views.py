@@ -203,7 +203,7 @@ def groups_table(groups: Subgroups) -> Table:
 
 @view.register
 def status_view(result: Status) -> Iterator[str | Table]:
-    """A gallery as of now."""
+    """A gallery's status."""
     yield f"{result.gallery}: {result.rows} items, {result.active} is active"
     if result.missing:
         yield f"{result.missing} items have no vector in {result.active}: searches do not find them"

@@ -27,7 +27,7 @@ def test_all_that_was_measured_is_told(pictured):
         "Decision",
         "Queries that rise and fall",
         "Groups of queries",
-        "What it cost",
+        "Cost",
         "Steps",
     ]
     [ways] = of(said["Decision"], Table)
@@ -64,7 +64,7 @@ def test_waves_without_ground_truth_gain_nothing_that_could_be_drawn(taught):
 def test_a_report_of_nothing_says_why(pictured):
     bare = replace(pictured, measured=None, details=None, compared=(), advice="")
     said = told(bare)
-    assert list(said) == ["Decision", "What it cost", "Steps"]
+    assert list(said) == ["Decision", "Cost", "Steps"]
     [line] = said["Decision"]
     assert line.startswith("Nothing was estimated or measured")
 

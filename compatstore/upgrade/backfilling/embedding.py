@@ -23,7 +23,7 @@ from compatstore.upgrade.backfilling.throttle import Hangs, backoff, may_pass, w
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.requests.run_settings import RunSettings
 
-# Parts of a batch that may fail without a single one that succeeds, before it is the encoder that is at fault.
+# Parts of a batch that may fail without a success before the encoder is considered broken.
 BARREN_PARTS = 32
 
 

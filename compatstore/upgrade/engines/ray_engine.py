@@ -45,7 +45,7 @@ REACH = 10.0  # seconds that an address may take to answer
 
 @dataclass(eq=False)
 class RayEngine(Engine):
-    """Runs jobs on a Ray cluster: the one that this process is connected to, that at an address, or a local one.
+    """Runs jobs on a Ray cluster: the connected one, the one at an address, or a local one.
 
     A local cluster is started when the first job is there, and ends with the `with` block.
 

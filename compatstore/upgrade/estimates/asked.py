@@ -278,7 +278,7 @@ def _judged(queries: QuerySet, request: Queries, ids: ArrowArray) -> tuple[Judge
 
 
 def _places(names: list[str] | tuple[str, ...], ids: ArrowArray) -> Positions:
-    """(m,) intp, where items stand in the gallery, by their ids as text; -1 for one that is not there."""
+    """(m,) intp, places of items in the gallery, by their ids as text; -1 for unknown ids."""
     found = pc.index_in(pa.array(names, pa.string()), value_set=ids).fill_null(-1)
     places: Positions = found.to_numpy(zero_copy_only=False).astype(np.intp)
     return places

@@ -258,7 +258,7 @@ def choose_serving(
 def measure_merge(
     context: UpgradeContext, settings: SampleSettings, progress: Callable[[Progress], None] | None = None
 ) -> Merge:
-    """Calibrate the merge where distances do not compare, and measure it at the native share of now; read-only.
+    """Calibrate the merge if distances do not compare, and measure it at the current native share; read-only.
 
     The sample is embedded in the target and not kept, except for items that are native already.
 

@@ -130,7 +130,7 @@ def draw_sample(
     Args:
         context: The upgrade, resolved.
         size: Number of items to draw.
-        labels: Column of labels, the app's own queries, or None. Queries replace query items, so those that the
+        labels: Column of labels, application queries, or None. Queries replace query items, so those that the
             estimate has drawn may be drawn again.
         seed: Seed of the draw.
         domain: Name of the draw, `ESTIMATE_DRAW` or `REPORT_DRAW`: two names give independent orders.

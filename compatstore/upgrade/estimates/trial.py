@@ -44,7 +44,7 @@ class SampleSettings:
 
     Args:
         sample: Items of the sample: each is a query, and searched by the others.
-        labels: Column of labels, or the app's own queries, which then search in place of items. With None, or queries
+        labels: Column of labels, or application queries, which then search in place of items. With None, or queries
             without judgements, agreement is measured, not quality.
         criterion: The figure that decides: "map", "cmc@1" or "cmc@5"; with judgements also "recall@10", "ndcg@10" or
             "mrr@10".

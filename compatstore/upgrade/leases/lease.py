@@ -36,7 +36,7 @@ class Holder:
     """A process.
 
     Attributes:
-        user: Who runs it.
+        user: User that runs it.
         host: Name of the machine.
         pid: Its number there.
         place: Scope in which that number is valid: the boot of the machine and the name space of
@@ -115,7 +115,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """One record: who works, or who worked last, on an upgrade.
+    """One record: the current or last worker of an upgrade.
 
     Attributes:
         target: The upgrade's target.
@@ -219,7 +219,7 @@ def claim(
         above: A number that the lease's is to be higher than, as it is higher than those of earlier leases.
 
     Returns:
-        The new lease, and the one that was found.
+        The new lease, and the previous one.
 
     Raises:
         LeaseHeld: Another process works on it.
@@ -284,7 +284,7 @@ class StopRequest:
     Attributes:
         token: The lease whose holder is to stop.
         verb: Why: pause, abort, rollback.
-        who: Who requests it.
+        who: Process that requests it.
         at: ISO 8601, UTC.
     """
 

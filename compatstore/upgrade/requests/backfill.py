@@ -96,7 +96,7 @@ class Budget:
         revised = replace(limits if limits.names_a_limit else self, price_per_item=price)
         if revised.max_cost is not None and not price:
             raise InvalidInput(
-                "limit what a backfill costs",
+                "limit the cost of a backfill",
                 expected="the price of an item beside max_cost",
                 found="none",
                 fix=f"Name it: {next_step.option('price_per_item', within='Backfill')}; "

@@ -33,7 +33,7 @@ class Gates:
         max_negative_flips: Largest share of queries, from 0 to 1, that are right before and wrong after the upgrade.
             The upgrade does not begin otherwise (exit code 11).
         labels: Column of labels: items of one label are correct for each other. Without one agreement with the new
-            model is measured, not quality. In Python also `Queries`: the app's own queries search in place of items.
+            model is measured, not quality. In Python also `Queries`: application queries search in place of items.
         criterion: Figure that quality is measured by; recall, nDCG and MRR need --qrels.
         sample: Items to estimate from, 2000 by default; a number requests an estimate.
         serving: Serving mode that is estimated and enabled: target, the target alone (the default), or fused,

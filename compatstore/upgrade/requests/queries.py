@@ -30,7 +30,7 @@ class Queries:
     """Queries of an app, and which items are correct for them.
 
     Args:
-        queries: File of the app's own queries (jsonl, tsv or csv) with id and text, path or item; or with vectors of
+        queries: File of application queries (jsonl, tsv or csv) with id and text, path or item; or with vectors of
             both models called source and target, or as the versions are (npz, parquet, safetensors). In Python also
             the same columns. Queries of most galleries are not their own items.
         qrels: File of relevance judgements (TREC, BEIR, or a log of clicks with counts): query id, item id, grade.
