@@ -51,7 +51,7 @@ class DecisionRow:
             truth.
         kept: Names -> share of the full backfill's figure, 1 at most; paired as well. Only figures that the full
             backfill has.
-        flips: Queries mended and broken since the status quo, at the smallest k; None where CMC is left out.
+        flips: Queries mended and broken since the status quo, at the smallest k; None if CMC is left out.
         broken: The share of queries broken, with its interval; None as above.
         note: A remark, or "".
 

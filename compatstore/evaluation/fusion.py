@@ -52,7 +52,7 @@ class WeightChoice:
         over_target: Difference of the criterion to the target alone, each query by the weight that other queries chose:
             the loss when the source is retired. If queries evaluate a self-training upgrade, the upper end of the
             interval is that of the served weight. None if it was not measured.
-        target_gain: Difference of the target alone to the status quo. None where it was not measured.
+        target_gain: Difference of the target alone to the status quo. None if it was not measured.
 
     Raises:
         InvalidInput: A weight or the share is out of range.

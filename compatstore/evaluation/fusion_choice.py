@@ -149,7 +149,7 @@ class Trial:
         return gains_together(drawn[1:], drawn[0])
 
     def over(self, found: QueryFigures, other: QueryFigures) -> Estimate | None:
-        """Difference of the criterion between two ways to search, of all queries; None where none counts."""
+        """Difference of the criterion between two ways to search, of all queries; None if none counts."""
         pair, counted = [other, found], found.counted
         if not counted.any():
             return None

@@ -88,9 +88,9 @@ class Merge(MeasuredGain, Shown):
     """Merging of the two parts of an upgrade without a hop, and its gain; stored with the upgrade.
 
     Args:
-        bridge: Id of the artifact that brings the target's queries into the source's space; "" where the source's part
+        bridge: Id of the artifact that brings the target's queries into the source's space; "" if the source's part
             is searched with the source's queries.
-        calibration: Maps distances of the source's part into the target's space; None where distances compare.
+        calibration: Maps distances of the source's part into the target's space; None if distances compare.
         gain, criterion, truth, num_queries, native_share: Gain over the status quo, and its measurement.
 
     Examples:

@@ -36,7 +36,7 @@ class QuerySet:
 
     Args:
         ids: Ids of the queries, each once.
-        sources: n texts, or paths and URIs, for encoders to read; None where there are none.
+        sources: n texts, or paths and URIs, for encoders to read; None if there are none.
         items: n ids of items of the gallery, used as queries; None without them.
         vectors: Column -> (n, dim) float32, finite: source and target, or names of versions. Empty where there are
             none.

@@ -27,7 +27,7 @@ class Relevance:
         members: (n,) intp, positions grouped by class, ascending within a class.
         starts: (classes + 1,) intp, start of each class in `members`.
         gains: (len(members),) float64, gain of each member, above 0; None if all gains are equal.
-        depth: Rank down to which gains count: the k of recall@k, nDCG@k and MRR@k; None where these are not measured.
+        depth: Rank down to which gains count: the k of recall@k, nDCG@k and MRR@k; None if these are not measured.
     """
 
     order: Positions

@@ -51,7 +51,7 @@ class EvaluationSample:
         gallery_labels: (n,) of the same kind, or None.
         query_ids: (q,) integers or strings, or None. A query never finds the item of its own id.
         gallery_ids: (n,) of the same kind, each once, or None.
-        population: Items of the gallery that these n were drawn from at random, >= n; None where they are all of it.
+        population: Items of the gallery that these n were drawn from at random, >= n; None if they are all of it.
             Figures are then as of that gallery, and intervals allow for the draw.
         whole: Results of the same queries in the whole of that gallery by the strategies that need no native vector of
             it ("s/s", "t/s", "t/h"), or None if it was not searched. Without it a sample has no CMC: it has few of the

@@ -180,7 +180,7 @@ class Passing:
             lower place is nearer.
         vectors: Strategy -> (b, d) floats.
         there: Strategy -> (b,) bool, items that a search by that strategy can find.
-        native: (b,) bool, items whose vector in the target is native; None where no fusion is searched.
+        native: (b,) bool, items whose vector in the target is native; None if no fusion is searched.
         factors: Strategy -> (b,) float64, as of `measure`; none for one whose distances are not shrunk.
     """
 

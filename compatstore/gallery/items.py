@@ -34,7 +34,7 @@ class GalleryColumns:
     Attributes:
         id: Column of the ids: "id", or its name in an adopted table.
         id_type: "string" or "int64".
-        source: Column of the sources, or None where an adopted table has none.
+        source: Column of the sources, or None if an adopted table has none.
         vectors: By version, the column of its vectors.
         metadata: Arrow schema of the other columns, which are the user's own.
         adopted: True if the table is an app's, which gets no column for metadata from here.

@@ -60,7 +60,7 @@ class SearchVerbs(GalleryCore):
                 source that this program can embed by both; vectors of one version are served by that version. A
                 `Cascade` embeds the first candidates of an upgrade natively, within its budget, and ranks them by these
                 vectors.
-            settings: How indexes are used, as `SearchSettings(nprobes=8, refine=10)`; by default those measured when
+            settings: Index parameters, such as `SearchSettings(nprobes=8, refine=10)`; by default those measured when
                 they were built, with items of the gallery as queries: `status` shows the recall.
 
         Returns:

@@ -246,7 +246,7 @@ class Thumbnails:
         self._left, self._known = largest, dict[str, str]()
 
     def of(self, source: str) -> str:
-        """The picture of a source as a data: URI; "" where the source is none, cannot be read, or there is no room."""
+        """The picture of a source as a data: URI; "" if the source is none, cannot be read, or there is no room."""
         if source not in self._known:
             self._known[source] = _read(source)
         uri = self._known[source]

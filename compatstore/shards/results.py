@@ -62,9 +62,9 @@ class ShardStatus:
     Attributes:
         gallery: Its address.
         rows: Items.
-        active: Version that searches use; "" where the shard cannot be read.
+        active: Version that searches use; "" if the shard cannot be read.
         state: State of its upgrade to the target: expand, hop, backfill, ready, cutover; "" if there is none.
-        doing: running, waiting, paused, failed, interrupted; "" where there is no upgrade.
+        doing: running, waiting, paused, failed, interrupted; "" if there is no upgrade.
         native: Rows with a native vector in the target.
         transformed: Rows with one that an artifact made.
         missing: Rows that no query of the target finds.

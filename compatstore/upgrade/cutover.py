@@ -73,7 +73,7 @@ def cut_over(
         catalog: The gallery.
         target: An upgrade's target, in state ready.
         force: Cut over while rows are missing; they are not found until they are filled.
-        serving: How searches use both versions, or the target, afterwards; None for no change.
+        serving: Serving mode of searches afterwards; None for no change.
         controls: Progress and stop.
 
     Raises:

@@ -329,7 +329,7 @@ class Hop:
         return "hop" if transformer is None else f"hop by {transformer.origin}"
 
     def known(self, fragment: Fragment) -> int | None:
-        """Live rows of a fragment that need work, or None where that is not known."""
+        """Live rows of a fragment that need work, or None if that is not known."""
         return self.counts.known(self._question, fragment)
 
     def note_settled(self, outcome: HopOutcome) -> None:

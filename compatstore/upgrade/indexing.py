@@ -90,7 +90,7 @@ def take_in_late_rows(catalog: Catalog, *, more_than: int) -> list[str]:
 
 
 def as_the_source(context: UpgradeContext, target: VersionColumns) -> VectorIndex | None:
-    """The index that an upgrade's target gets to be indexed as its source is; None where the source has none."""
+    """The index that an upgrade's target gets to be indexed as its source is; None if the source has none."""
     return indexes.mirrored(context.store, context.source.vector, target, context.target_record.metric)
 
 

@@ -55,7 +55,7 @@ def has_no_gain(context: UpgradeContext) -> bool:
 
 
 def how_searched(context: UpgradeContext) -> str:
-    """How searches use the upgrade until its cutover, as a sentence."""
+    """Serving of the upgrade until its cutover, as a sentence."""
     run, registry = context.run, context.catalog.registry()
     fusion, estimate = registry.fusion_served(run.target), _estimate_of_target(context)
     if estimate is not None:

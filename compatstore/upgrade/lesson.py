@@ -190,7 +190,7 @@ class TransformAtHand(NamedTuple):
 
 
 def transform_at_hand(context: UpgradeContext, lesson: Lesson) -> TransformAtHand | None:
-    """The transform that the gallery has; None where it has none, or none that can be applied to the pairs."""
+    """The transform that the gallery has; None if it has none, or none that can be applied to the pairs."""
     if not context.run.path:
         return None
     artifact = context.catalog.artifact(context.run.path[-1])

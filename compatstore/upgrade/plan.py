@@ -65,7 +65,7 @@ class Plan(Shown):
         steps: Remaining steps.
         quality: Held-out figures of the last artifact of the path.
         warnings: Possible surprises.
-        embeddable: Items that can be embedded natively, by a sample; None where none is to be.
+        embeddable: Items that can be embedded natively, by a sample; None if none is to be.
         estimate: The estimate, if gates are set.
     """
 
@@ -260,7 +260,7 @@ def warnings_of(
 
     Args:
         context: The upgrade that is planned.
-        transformer: Its hop, or None where nothing is transformed.
+        transformer: Its hop, or None if nothing is transformed.
         target: Columns of the version that is upgraded to; they need not be in the table yet.
         possible: Embeddable items; None if nothing is to be embedded.
     """

@@ -96,7 +96,7 @@ class UpgradeResult(Shown):
         precision: Precision of the hop: "float32" or "bfloat16".
         lessons: Results of the training rounds of this call, a sentence for each round.
         waves: Results after each wave, of all calls.
-        served: How searches use such an upgrade until its cutover, as a sentence; "" for other upgrades.
+        served: Serving of such an upgrade until its cutover, as a sentence; "" for other upgrades.
         full_backfill: Why such an upgrade embeds everything instead of learning, as a sentence; "" if it does not.
         has_no_gain: True if all ways to serve the fitted transform were measured, and none is significantly better.
     """

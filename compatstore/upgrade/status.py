@@ -116,7 +116,7 @@ class VersionStatus:
         dim: Values of a vector.
         metric: Distance.
         fingerprint: Digest of the model.
-        encoder: Spec of its encoder, "" where vectors come from outside.
+        encoder: Spec of its encoder, "" if vectors come from outside.
         native: Rows with a native vector.
         transformed: Rows with a vector that an artifact made.
         bridged: Rows without a vector of this version that its queries find through an artifact.

@@ -147,7 +147,7 @@ def choose_precision(
 
     Args:
         context: The upgrade, resolved.
-        transformer: Its hop, or None where nothing is transformed.
+        transformer: Its hop, or None if nothing is transformed.
         request: "auto" takes bfloat16 where it is at least 1.1 times as fast and no output's cosine with float32's is
             below 0.999; "float32" and "bfloat16" are taken as they are.
         rows: Rows that are to be transformed; for fewer than 32,768 "auto" tries nothing and takes float32.

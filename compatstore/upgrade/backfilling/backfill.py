@@ -100,7 +100,7 @@ class Backfiller:
         context: The upgrade as it begins: its budget, policy and seed, and the items that are chosen from.
         settings: Batches, retries and pace.
         upto: Maximum number of native items for this round, whatever the budget allows; None for no limit.
-        engine: Where the encoders run. One that is paid for is called from here, a batch at a time: limits of money
+        engine: Engine of the encoders. A paid encoder is called from here, a batch at a time: limits of money
             count every call.
 
     Attributes:
@@ -148,7 +148,7 @@ class Backfiller:
         return items if left is None else min(items, left)
 
     def ended_by(self, lacking: int) -> Limit:
-        """The limit that keeps the rest from being embedded, or "" where all is embedded that can be.
+        """The limit that keeps the rest from being embedded, or "" if all is embedded that can be.
 
         Args:
             lacking: Natives that the share lacks.
@@ -218,7 +218,7 @@ class _Call:
         self._waiting, self.folded = len(self._natives.waiting()), 0
 
     def take(self) -> ChosenItems | None:
-        """The next batch, or None where there is none now."""
+        """The next batch, or None if there is none now."""
         account = self._account
         account.tick()
         rows, left = self._size.within(account.budget.seconds_left(account.spent)), account.next_rows

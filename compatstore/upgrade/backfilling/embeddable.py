@@ -38,8 +38,8 @@ class Embeddable:
         refused: Those that were tried in vain, or that are unknown to the encoder.
         probed: Items of a random sample of the rest that were embedded to see whether that can be done; 0 for none.
         readable: Those of the sample that could be embedded.
-        seconds: Time that one of them took; None where none was embedded.
-        price: Money that one of them will cost, by the lengths of a sample of sources; None where the encoder does not
+        seconds: Time that one of them took; None if none was embedded.
+        price: Money that one of them will cost, by the lengths of a sample of sources; None if the encoder does not
             say.
     """
 
@@ -159,7 +159,7 @@ def probe_embeddable(
 
 
 def sourceless(context: UpgradeContext) -> str | None:
-    """SQL condition: the item is not native and has nothing to be embedded from; None where none can be so."""
+    """SQL condition: the item is not native and has nothing to be embedded from; None if none can be so."""
     if context.run.reads != "source":
         return None
     source = context.registry.source_column
@@ -271,7 +271,7 @@ def expected_price(context: UpgradeContext, encoder: Encoder | None, ids: ArrowA
         ids: Arrow array of the items to choose the sample from; None for all items.
 
     Returns:
-        None where the encoder does not say, or no item has anything to be embedded from.
+        None if the encoder does not say, or no item has anything to be embedded from.
     """
     if not knows_its_price(encoder):
         return None

@@ -33,11 +33,11 @@ class ItemBatch:
 
     Args:
         ids: n ids.
-        inputs: n sources, or ids for an encoder that reads ids; None where an item has none.
+        inputs: n sources, or ids for an encoder that reads ids; None if an item has none.
         input_hash: (n,) uint64, hash of each item when it was read.
-        side_inputs: n sources or ids for the side-information encoder, None where an item has none; empty without that
+        side_inputs: n sources or ids for the side-information encoder, None if an item has none; empty without that
             encoder.
-        addresses: (n,) int64, where the rows were when they were read; None where that is not known.
+        addresses: (n,) int64, row addresses when the rows were read; None if unknown.
     """
 
     ids: list[Id]

@@ -186,7 +186,7 @@ class Natives:
             vectors: (n, dim) float32.
             input_hash: (n,) uint64, of the rows that the vectors were made from (see `VersionColumns.input_hashes`).
             side: (n, side_dim) float32 of side-information, NaN where an item has none; None for none at all.
-            addresses: (n,) int64, where the rows were when they were read; None where that is not known.
+            addresses: (n,) int64, row addresses when the rows were read; None if unknown.
 
         Returns:
             n.

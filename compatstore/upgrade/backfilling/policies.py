@@ -121,7 +121,7 @@ class ChosenItems:
 
     Attributes:
         ids: Arrow array of n ids.
-        addresses: (n,) int64, where they were then; `UNKNOWN` where that is not known.
+        addresses: (n,) int64, row addresses at that time; `UNKNOWN` if unknown.
     """
 
     ids: ArrowArray

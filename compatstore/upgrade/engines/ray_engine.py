@@ -263,7 +263,7 @@ def _result(ray: Any, reference: Any) -> Any:
 
 
 def _result_or_none(ray: Any, reference: Any) -> Any:
-    """The result, or None where it is lost."""
+    """The result, or None if it is lost."""
     try:
         return _result(ray, reference)
     except _Lost:

@@ -285,7 +285,7 @@ def _places(names: list[str] | tuple[str, ...], ids: ArrowArray) -> Positions:
 
 
 def _given(context: UpgradeContext, queries: QuerySet) -> tuple[FloatArray, FloatArray] | None:
-    """Vectors that the queries came with, of the source and of the target; None where they came with none.
+    """Vectors that the queries came with, of the source and of the target; None if they came with none.
 
     Raises:
         InvalidInput: They are of other versions. Their length is not that of their version.

@@ -20,7 +20,7 @@ Way = Literal["fused", "merged", "target"]
 
 
 def warning_of(catalog: Catalog, registry: Registry, target: str, way: Way) -> str:
-    """The warning of one way to serve the open upgrade to a version; "" where there is nothing to say."""
+    """The warning of one way to serve the open upgrade to a version; "" if there is nothing to say."""
     run = run_of(registry, target)
     kept = None if run is None else kept_gain(catalog, registry, target, way)
     if run is None or kept is None:

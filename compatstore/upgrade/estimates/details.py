@@ -28,8 +28,8 @@ class ReportDetails:
     """Measured details, query by query.
 
     Args:
-        changes: Queries before and after; None where nothing was measured.
-        groups: Groups of queries; None where nothing was measured, or no column groups them.
+        changes: Queries before and after; None if nothing was measured.
+        groups: Groups of queries; None if nothing was measured, or no column groups them.
     """
 
     changes: QueryChanges | None

@@ -170,7 +170,7 @@ def save_estimate(
 
 
 def load_estimate(catalog: Catalog, target: str) -> UpgradeEstimate | None:
-    """The last estimate of the upgrade to a target; None where there is none."""
+    """The last estimate of the upgrade to a target; None if there is none."""
     known = _entries(catalog, target)
     return _read(known[-1].data) if known else None
 
@@ -282,7 +282,7 @@ def require_measurable(gates: Gates, share: float | None, *, complete: bool) -> 
 
     Args:
         gates: The gates.
-        share: The budget that is checked; None where the estimate is to pick it.
+        share: The budget that is checked; None if the estimate is to pick it.
         complete: Whether the sample is the whole gallery.
 
     Raises:

@@ -408,7 +408,7 @@ def learned_from(context: UpgradeContext, source: VersionValues, ids: ArrowArray
 
 
 def _native_seen(context: UpgradeContext, artifact_id: str, digests: Digests, ids: ArrowArray) -> BoolArray | None:
-    """Items whose stored vector in the version that an artifact reads is among digests; None where it is retired."""
+    """Items whose stored vector in the version that an artifact reads is among digests; None if it is retired."""
     registry, source = context.registry, context.catalog.artifact_record(artifact_id).source
     columns, key = registry.record(source).columns, registry.id_column
     wanted = ids.to_pylist()
