@@ -278,7 +278,7 @@ def test_both_versions_are_searched_until_the_cutover_where_the_target_alone_is_
     way, weight = served(gallery)
     assert way == "fused"
     assert 0 < weight < 1
-    assert "as one" in result.served
+    assert "the fusion of v1 and v2" in result.served
 
 
 @dataclass(frozen=True)

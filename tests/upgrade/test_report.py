@@ -143,7 +143,7 @@ def test_the_files(upgraded, tmp_path):
     assert json.loads(files[1].read_text())["native"] == report.native
     picture = files[2].read_text()
     assert ">measured afterwards<" in picture
-    assert ">promised<" in picture
+    assert ">estimated<" in picture
     assert ">status quo, estimated (" in picture
 
 
