@@ -344,7 +344,7 @@ def _with_larger_shares(
 ) -> tuple[Fusion, bool]:
     """The fusion with the weights for larger native shares, which a backfill comes to; and whether one of them pays.
 
-    A larger share pays unless it significantly gains no more than `least_gain` over the current native share. The
+    A larger share pays unless the upper bound of its gain over the current native share is at most `least_gain`. The
     target alone may find less with more natives beside transformed vectors, while these improve the next transform: so
     there a share pays also if a transform without errors would.
     """

@@ -94,7 +94,7 @@ class Learner(Protocol):
 
     @property
     def least_gain(self) -> float | None:
-        """Embedding ends if the remaining budget significantly gains no more than this; None: no such end."""
+        """Embedding ends if the upper bound of the remaining budget's gain is at most this; None: no such end."""
 
     def teach(self, lesson: Lesson, tried: Callable[[int, int, float], None] | None = None) -> Sequence[Taught]:
         """Candidate transforms, those nearest to the natives first; none if nothing can be trained.

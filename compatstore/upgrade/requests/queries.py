@@ -32,7 +32,7 @@ class Queries:
     Args:
         queries: File of application queries (jsonl, tsv or csv) with id and text, path or item; or with vectors of
             both models called source and target, or as the versions are (npz, parquet, safetensors). In Python also
-            the same columns. Queries of most galleries are not their own items.
+            the same columns. In most galleries queries are not items.
         qrels: File of relevance judgements (TREC, BEIR, or a log of clicks with counts): query id, item id, grade.
             In Python also query id -> item id -> grade. Without it agreement is measured, not quality.
         digest: Expected digest of the queries and judgements, if known; "" for any.
