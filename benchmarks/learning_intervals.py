@@ -36,7 +36,6 @@ from compatstore.evaluation.sample import EvaluationSample
 from compatstore.evaluation.strategies import trial_of_fusions
 from compatstore.upgrade.backfilling.policies import SPREAD, order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
-from compatstore.upgrade.estimates.trial import TRUST
 from compatstore.upgrade.estimates.waves import WaveFigures
 
 WAVES = (100, 200, 400)
@@ -76,8 +75,7 @@ def _outside(taught: TaughtGallery, wave: WaveFigures, native: BoolArray) -> Tri
     settings = DecisionSettings(
         source_metric="cosine",
         target_metric="cosine",
-        trust=TRUST if told is None else 1.0,
-        criterion=wave.criterion,
+        criterion="map" if told is None else wave.criterion,  # agreement without ground truth
         depth=outside.relevance.depth,
     )
     sample = EvaluationSample(

@@ -100,7 +100,7 @@ def run_demo(
 
     Args:
         directory: A new or an empty folder.
-        seed: Of split, training and order of the backfill, >= 0.
+        seed: Seed of split, training and order of the backfill, >= 0.
         say: Called with a line for each step.
         settings: Size of the models.
 

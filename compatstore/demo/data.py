@@ -27,7 +27,7 @@ class ImageFiles:
 
     Args:
         ids: (n,) strings, the image's number in the data set, each once.
-        paths: Where they lie.
+        paths: Paths of the images.
         labels: (n,) int64, the digits.
     """
 
@@ -49,9 +49,9 @@ class Digits:
     """Three disjoint parts of the data set, all ten digits in each.
 
     Args:
-        training: What models and transforms learn from.
-        gallery: What is searched; no model sees it in training.
-        queries: What it is searched with; no model sees it in training either.
+        training: Images that models and transforms are trained on.
+        gallery: Items that are searched; no model sees them in training.
+        queries: Queries; no model sees them in training either.
     """
 
     training: Images
@@ -118,18 +118,18 @@ class DemoDirectory:
     def prepare(cls, path: str | Path) -> DemoDirectory:
         """Make the folder, or take an empty one, and begin to fill it.
 
-        Of several demos that are given one folder at once, the first to make `images` has it.
+        If several demos get one folder at once, the first to make `images` has it.
 
         Raises:
-            AlreadyExists: It is a file, or a folder that holds something: an earlier demo, or what is not ours.
+            AlreadyExists: It is a file, or a folder that holds something: an earlier demo, or other files.
             StorageError: It cannot be made or written.
         """
         root = Path(path).expanduser().absolute()
-        asked = f"run the demo in {root}"
+        operation = f"run the demo in {root}"
         try:
             is_new = not exists(root)
             if not is_new:
-                _require_empty(root, asked)
+                _require_empty(root, operation)
             root.mkdir(parents=True, exist_ok=True)
             place = cls(root, is_new)
             place.images.mkdir()
@@ -138,13 +138,13 @@ class DemoDirectory:
             raise
         except OSError as error:
             if isinstance(error, FileExistsError):
-                _require_empty(root, asked)
+                _require_empty(root, operation)
             fix = "Choose another folder: compatstore demo DIR"
-            raise StorageError(asked, expected="a folder that can be written", found=str(error), fix=fix) from error
+            raise StorageError(operation, expected="a folder that can be written", found=str(error), fix=fix) from error
 
     @contextmanager
     def emptied_if_stopped(self) -> Iterator[None]:
-        """Remove what the demo made where it does not reach its end, so that the same command can be given again."""
+        """Remove the files of a demo that does not finish, so that the same command can be given again."""
         try:
             yield
         except BaseException:
@@ -158,7 +158,7 @@ class DemoDirectory:
             raise
 
 
-def _require_empty(root: Path, asked: str) -> None:
+def _require_empty(root: Path, operation: str) -> None:
     gallery = root / "gallery.lance"
     if not is_folder(root):
         found, fix = "a file", "Choose another folder: compatstore demo DIR"
@@ -169,4 +169,4 @@ def _require_empty(root: Path, asked: str) -> None:
         found, fix = "files, which the demo does not touch", "Choose another folder, or empty this one."
     else:
         return
-    raise AlreadyExists(asked, expected="a new or an empty folder", found=found, fix=fix)
+    raise AlreadyExists(operation, expected="a new or an empty folder", found=found, fix=fix)

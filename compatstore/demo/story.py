@@ -41,7 +41,7 @@ def tell_story(directory: DemoDirectory, settings: DemoSettings, seed: int, say:
     Args:
         directory: An empty folder; the gallery stays in it, cut over and fully backfilled.
         settings: Size of the models.
-        seed: Of split, training and order of the backfill.
+        seed: Seed of split, training and order of the backfill.
         say: Called with a line for each step.
 
     Returns:
@@ -70,13 +70,13 @@ def tell_story(directory: DemoDirectory, settings: DemoSettings, seed: int, say:
     steps = ", ".join(f"{step.name} of {step.rows} items" if step.rows else step.name for step in plan.steps)
     say(f"Plan for {plan.source} to {plan.target}: {steps}.")
     done = gallery.upgrade("v2", transform=via, backfill=order)
-    say(f"Hop: {done.transformed} vectors in {done.seconds:.2f} s, no image read. v1 is still what searches use.")
+    say(f"Hop: {done.transformed} vectors in {done.seconds:.2f} s, no image read. Searches still use v1.")
     for share in PARTIAL:
         backfill(gallery, share, say)
     switched = gallery.cutover("v2")
     say(f"Cutover: searches use {switched.active} now; {switched.previous} is kept, so a rollback costs nothing.")
     backfill(gallery, 1.0, say)
-    say("Measuring what the upgrade gave ...")
+    say("Measuring the upgrade ...")
     report = gallery.report("v2", labels=queries, sample=len(gallery), details=Details())
     write_report(report, directory.report)
     return digits, decided[WITH_SIDE].showing(PARTIAL)
@@ -96,7 +96,7 @@ def queries_of(digits: Digits) -> Queries:
 def evaluate(
     gallery: Gallery, transforms: Mapping[str, Artifact], queries: Queries, seed: int
 ) -> dict[str, DecisionTable]:
-    """Link both transforms and measure an upgrade by each: what is drawn -> all ways to serve the gallery."""
+    """Link both transforms and measure an upgrade by each: name of the curve -> all ways to serve the gallery."""
     return {
         name: gallery.evaluate(
             "v2",
@@ -111,7 +111,7 @@ def evaluate(
 
 
 def backfill(gallery: Gallery, share: float, say: Say) -> None:
-    """Embed more of the gallery natively, in random order; what is native already is not embedded again."""
+    """Embed more of the gallery natively, in random order; native items are not embedded again."""
     report = gallery.upgrade("v2", backfill=share)
     say(f"Backfill to {share:.0%}: {report.backfilled} images embedded in {report.seconds:.1f} s.")
 
@@ -120,7 +120,7 @@ def draw_curve(decided: Mapping[str, DecisionTable], path: Path) -> None:
     """Draw mAP against the share of the gallery that is embedded natively, 1200 x 800 pixels, for light and dark pages.
 
     Args:
-        decided: Name of a curve -> what was measured at each share, of the same queries.
+        decided: Name of a curve -> measurement at each share, of the same queries.
         path: The PNG file.
     """
     import matplotlib as mpl

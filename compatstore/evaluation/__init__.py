@@ -1,6 +1,6 @@
 """Measure retrieval before, during and after an upgrade, and decide on it."""
 
-import compatstore.evaluation.views  # noqa: F401  (registers what people see of these)
+import compatstore.evaluation.views  # noqa: F401  (registers their rendering)
 from compatstore.evaluation.advice import Advice
 from compatstore.evaluation.agreement import kendall_tau, linear_cka
 from compatstore.evaluation.bootstrap import Estimate

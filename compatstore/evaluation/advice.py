@@ -23,7 +23,7 @@ _NAMES = {"map": "mAP", "cmc": "CMC", "ndcg": "nDCG", "mrr": "MRR"}
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """What to do.
+    """Advice on the serving of a gallery.
 
     Args:
         verdict: "upgrade"; "do not upgrade", when no way is significantly better than the status quo; "undecided",
@@ -123,8 +123,8 @@ def fused_better(fused: Sequence[Option], options: Sequence[Option], advice: Adv
 
     Args:
         fused: Fused searches at some shares of natives.
-        options: The other strategies, the one that is advised among them.
-        advice: What is advised.
+        options: The other strategies, including the advised one.
+        advice: The advice.
         metric: Name of the figure.
     """
     advised = next((option for option in options if option.name == advice.row), None)

@@ -25,7 +25,7 @@ class Estimate:
     """A figure with its interval.
 
     Args:
-        value: The figure over the queries at hand.
+        value: The figure over the measured queries.
         low: Lower end of the interval.
         high: Upper end of the interval.
 
@@ -53,7 +53,7 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredGain:
-    """What a way to serve an upgrade gives, as it was measured on a sample.
+    """Measured gain of one strategy to serve an upgrade, on a sample.
 
     Args:
         gain: Difference of the criterion to the status quo, the source's queries on the source's vectors; None without
@@ -97,7 +97,7 @@ class Resampled:
 
     @property
     def value(self) -> float:
-        """The mean over the queries at hand."""
+        """The mean over the measured queries."""
         return float(self.values.mean())
 
     def estimate(self) -> Estimate:
@@ -119,10 +119,10 @@ class SampledGallery:
     """A sampled gallery, and the influence of its items on the measured figures.
 
     Args:
-        influence: (r, n) float64, for each of r figures n times what its mean would lose without an item, centred.
-        places: (q,) intp, where queries that are items stand in the gallery, so that an item is drawn as both; None
+        influence: (r, n) float64, for each of r figures n times the loss of its mean without an item, centred.
+        places: (q,) intp, places of query items in the gallery, so that an item is drawn as both; None
             where queries are no items.
-        doubt: (r,) float64, deviation of what else is not known of the means, the same in all of them but for its size;
+        doubt: (r,) float64, deviation of further unknowns of the means, the same in all of them but for its size;
             None for none.
     """
 
@@ -143,9 +143,9 @@ def resample(
     Args:
         values: (r, q) float64, r figures of each query.
         resamples: Number of draws of q queries each.
-        seed: Of the draws.
-        confidence: Of the intervals, in (0, 1).
-        gallery: The gallery's part in the r figures, where it is a sample.
+        seed: Seed of the draws.
+        confidence: Level of the intervals, in (0, 1).
+        gallery: The gallery's part in the r figures, if it is a sample.
 
     Returns:
         One for each row.
@@ -176,7 +176,7 @@ def resample_clusters(
         clusters: (q,) integers, the cluster of each query, such as its class: its queries rise and fall together.
         resamples: Number of draws, each of as many clusters as there are.
         random: Source of the draws.
-        confidence: Of the interval, in (0, 1).
+        confidence: Level of the interval, in (0, 1).
     """
     names, cluster = np.unique(np.asarray(clusters), return_inverse=True)
     sums, sizes = np.bincount(cluster, values), np.bincount(cluster)
@@ -265,7 +265,7 @@ def _joint_means(values: Doubles, influence: Doubles, places: Positions, draws: 
     figures, parts, means = cut(values), cut(influence), []
     for drawn in draws:
         counts = drawn[drawn[:, places].any(axis=1)]
-        asked = counts[:, places]
-        of_queries = multiply(cut_whole(asked), figures) / asked.sum(axis=1, keepdims=True)
+        query_counts = counts[:, places]
+        of_queries = multiply(cut_whole(query_counts), figures) / query_counts.sum(axis=1, keepdims=True)
         means.append(of_queries + multiply(cut_whole(counts), parts) / influence.shape[1])
     return np.concatenate(means)

@@ -33,13 +33,13 @@ class BackfillCurve:
             under the backfilling curve (FastFill, section 5.1).
         num_queries: Queries counted, the same at every alpha.
         num_skipped: Queries left out, as no item of the gallery is correct for them.
-        rankings: What each query found at each alpha, a of them; for flips, subgroups and intervals.
+        rankings: Results of each query at each alpha, a of them; for flips, subgroups and intervals.
 
     Examples:
         >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
-        >>> asked = np.array([[0.4], [5.4], [2.9]])
+        >>> queries = np.array([[0.4], [5.4], [2.9]])
         >>> labels = {"query_labels": [0, 1], "gallery_labels": [0, 0, 1, 1]}
-        >>> curve = cs.evaluation.backfill_curve(asked[:2], stored[::-1], stored, order=range(4), alphas=3, **labels)
+        >>> curve = cs.evaluation.backfill_curve(queries[:2], stored[::-1], stored, order=range(4), alphas=3, **labels)
         >>> sorted(curve.area)
         ['cmc@1', 'cmc@5', 'map']
     """
@@ -64,10 +64,10 @@ class BackfillCurve:
         return curves[metric]
 
     def flips(self, before: Ranking | None = None, k: int = 1) -> tuple[Flips, ...]:
-        """How many queries each step of the backfill mends and breaks: a pairs of shares (FastFill, appendix D).
+        """Numbers of queries that each step of the backfill mends and breaks: a pairs of shares (FastFill, appendix D).
 
         Args:
-            before: What the same queries found before, such as the status quo in the source's space; None for the
+            before: Earlier results of the same queries, such as the status quo in the source's space; None for the
                 hop alone, alpha = 0.
             k: Right means a correct item among the k nearest.
 
@@ -117,16 +117,16 @@ def backfill_curve(
 
     Examples:
         >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
-        >>> asked = np.array([[0.4], [5.4], [2.9]])
+        >>> queries = np.array([[0.4], [5.4], [2.9]])
         >>> labels = {"query_labels": [0, 1], "gallery_labels": [0, 0, 1, 1]}
-        >>> curve = cs.evaluation.backfill_curve(asked[:2], stored[::-1], stored, order=range(4), alphas=3, **labels)
+        >>> curve = cs.evaluation.backfill_curve(queries[:2], stored[::-1], stored, order=range(4), alphas=3, **labels)
         >>> curve.alphas.tolist(), float(curve.map[-1])
         ([0.0, 0.5, 1.0], 1.0)
     """
     require_ranks(ks)
     shares = _shares(alphas)
-    asked = "measure a backfill"
-    before, after = (array_of(x, asked, "vectors", ndim=2) for x in (transformed, native))
+    operation = "measure a backfill"
+    before, after = (array_of(x, operation, "vectors", ndim=2) for x in (transformed, native))
     if before.shape != after.shape:
         raise InvalidInput(
             "measure a backfill", expected=f"native vectors of shape {before.shape}", found=f"{after.shape}"

@@ -44,16 +44,16 @@ class DecisionRow:
         name: Text for people, as in "backfill 25%".
         notation: Query / gallery: s source, t target, h transformed, + mixed.
         share: Share of the gallery that it embeds natively.
-        figures: "cmc@1", ..., "map" -> the figure with its interval. What cannot be told from a sample is left out: CMC
-            of strategies that need native vectors which do not exist yet. Without ground truth "agreement" with the
+        figures: "cmc@1", ..., "map" -> the figure with its interval. Figures that a sample cannot give are left out:
+            CMC of strategies that need native vectors which do not exist yet. Without ground truth "agreement" with the
             first results of the full backfill, and "unchanged", agreement with those of the status quo.
         gains: The same names -> difference to the status quo, query by query, with its interval; none without ground
             truth.
         kept: Names -> share of the full backfill's figure, 1 at most; paired as well. Only figures that the full
             backfill has.
-        flips: Queries mended and broken since the status quo, at the smallest k; None where CMC is left out.
+        flips: Queries mended and broken since the status quo, at the smallest k; None if CMC is left out.
         broken: The share of queries broken, with its interval; None as above.
-        note: What there is to know about it, or "".
+        note: A remark, or "".
 
     Examples:
         >>> row = cs.evaluation.decide(sample).rows[0]
@@ -78,19 +78,20 @@ class DecisionRow:
 
 @dataclass(frozen=True, kw_only=True)
 class DecisionTable(Shown):
-    """All strategies, and what to do.
+    """All strategies, and the advice.
 
     Args:
         rows: From the status quo to the full backfill.
-        advice: What to do by `criterion`.
+        advice: Advice by `criterion`.
         criterion: The figure that decided.
         truth: Ground truth, "labels" or "qrels"; "" for none: then agreement was measured, not quality.
-        confidence: Of all intervals; those of one figure, or of one kind, hold for all rows together, so that a row may
-            be picked by them.
+        confidence: Level of all intervals; those of one figure, or of one kind, hold for all rows together, so that a
+            row may be picked by them.
         num_queries: Queries counted.
         num_skipped: Queries left out, as no item of the gallery is correct for them.
-        provenance: Where the queries come from, in a sentence, or "".
-        neighbours: Without ground truth: the first results of the whole gallery that were compared, about.
+        provenance: Origin of the queries, as a sentence, or "".
+        neighbours: Without ground truth: the approximate number of first results of the whole gallery that were
+            compared.
 
     Examples:
         >>> table = cs.evaluation.decide(sample)
@@ -110,7 +111,7 @@ class DecisionTable(Shown):
 
     @property
     def has_ground_truth(self) -> bool:
-        """True if labels or judgements defined what is correct."""
+        """True if labels or judgements define relevance."""
         return bool(self.truth)
 
     def change(self, row: DecisionRow) -> str:
@@ -131,14 +132,14 @@ class DecisionTable(Shown):
         raise InvalidInput("read a decision table", expected=f"one of {names}", found=repr(name))
 
     def smallest_share(self, quality: float, serving: Serving = "target") -> float | None:
-        """The smallest budget of the backfill that is sure to keep a share of the full backfill's figure.
+        """The smallest budget of the backfill that significantly keeps a share of the full backfill's figure.
 
         Args:
             quality: Share of the full backfill's figure, such as 0.98.
-            serving: "fused": searched by both versions as one; "target": by the target alone.
+            serving: "fused": fused search; "target": the target alone.
 
         Returns:
-            The share to embed natively, or None when none of those measured is sure to reach it.
+            The share to embed natively, or None if no measured share significantly reaches it.
         """
         judged = [row for row in self.served(serving) if self.criterion in row.kept]
         return min((row.share for row in judged if row.kept[self.criterion].low >= quality), default=None)
@@ -287,7 +288,7 @@ def require_measured(figures: Sequence[Mapping[str, Resampled]], criterion: str)
 
 @dataclass(frozen=True)
 class _Intervals:
-    """Of one strategy, by figure."""
+    """Figures of one strategy."""
 
     figures: dict[str, Estimate] = field(default_factory=dict)
     gains: dict[str, Estimate] = field(default_factory=dict)

@@ -26,7 +26,7 @@ from compatstore.evaluation.exact_products import Slices, cut, multiply
 from compatstore.versions import METRICS, Metric
 
 _BLOCK_BYTES = 128 * 2**20
-_FEWEST = 32  # queries of a block that nobody asked for: fewer leave the matrix product waiting for memory
+_FEWEST = 32  # minimum queries of a default block: fewer leave the matrix product waiting for memory
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,11 +36,11 @@ class Distances:
     Args:
         left: The q queries as the product wants them.
         right: The n vectors of the gallery, as `left`.
-        added: (n,) float64, what is added to the products with each of them; None for nothing.
-        factors: (n,) float64, what these products are multiplied by before that; None for nothing.
+        added: (n,) float64, added to the products with each of them; None for nothing.
+        factors: (n,) float64, factors of these products, applied before that; None for none.
         block: Queries compared at a time; bounds memory, decides nothing else.
-        offsets: (q,) float64, what is to be added to a query's entries to make them distances as Lance gives them:
-            squared (l2), 1 - cosine, 1 - product (dot). Needed only where distances of two spaces are merged.
+        offsets: (q,) float64, added to a query's entries to make them distances as Lance gives them:
+            squared (l2), 1 - cosine, 1 - product (dot). Needed only if distances of two spaces are merged.
         lost: (q,) bool, queries that find nothing: they are infinitely far from every item. None for none.
         hidden: (n,) bool, items that no query finds. None for none.
     """
@@ -95,7 +95,7 @@ def measure(
         gallery: (n, d) floats.
         metric: "l2", "cosine" or "dot".
         block: Queries at a time; None keeps a block near 128 MiB.
-        undirected: What becomes of zero vectors under cosine: "refuse" all, or "lose" them, as a search does: such a
+        undirected: Treatment of zero vectors under cosine: "refuse" all, or "lose" them, as a search does: such a
             query finds nothing, and such an item is not found. For vectors that were cut or transformed, not given.
         factors: (n,) float64, of each item: distances are then those of `shrunk_distances`. None for 1.
 
@@ -122,16 +122,16 @@ def measure(
         if undirected == "lose":
             (left, lost), (right, hidden) = _replaced(left), _replaced(right)
         left, right = _directions(left), _directions(right)
-    asked, found = cut(left), cut(right)
+    query_slices, found = cut(left), cut(right)
     if metric == "l2":
-        lengths, offsets = found.squared_lengths(), asked.squared_lengths()
+        lengths, offsets = found.squared_lengths(), query_slices.squared_lengths()
         if factors is not None:
             lengths = shrunk_distances(lengths, factors, metric)
         return Distances(
-            left=asked.times(-2.0), right=found, added=lengths, block=block, offsets=offsets, factors=factors
+            left=query_slices.times(-2.0), right=found, added=lengths, block=block, offsets=offsets, factors=factors
         )
     return Distances(
-        left=asked.times(-1.0),
+        left=query_slices.times(-1.0),
         right=found,
         added=None,
         block=block,
@@ -148,7 +148,7 @@ def shrunk_distances(distances: Doubles, factors: Doubles | float, metric: str) 
     Args:
         distances: (..., n) float64.
         factors: (n,) float64 or one, 0 or more.
-        metric: Of the distances.
+        metric: Metric of the distances.
 
     Returns:
         (..., n) float64.
@@ -158,13 +158,13 @@ def shrunk_distances(distances: Doubles, factors: Doubles | float, metric: str) 
 
 
 def fit_length(vectors: FloatArray, dim: int) -> FloatArray:
-    """Cut vectors (n, d) to `dim` values, or fill them up with zeros: what a naive swap of models has to do."""
+    """Cut vectors (n, d) to `dim` values, or fill them up with zeros: the effect of a naive swap of models."""
     first = vectors[:, :dim]
     return np.pad(first, ((0, 0), (0, dim - first.shape[1])))
 
 
 def checked_vectors(vectors: npt.ArrayLike, name: str) -> Doubles:
-    """Return vectors as (n, d) float64, refusing what cannot be ranked.
+    """Return vectors as (n, d) float64, refusing vectors that cannot be ranked.
 
     Raises:
         InvalidInput: The shape is not (n, d). A row holds NaN or infinite values, or values whose squares overflow.
@@ -193,7 +193,7 @@ def checked_vectors(vectors: npt.ArrayLike, name: str) -> Doubles:
 def _replaced(vectors: Doubles) -> tuple[Doubles, BoolArray | None]:
     """Vectors with any direction in place of those without one, and which these are; None for none.
 
-    As in a search, a vector has a direction where float32 can tell its length from 0.
+    As in a search, a vector has a direction if float32 can distinguish its length from 0.
     """
     zeros = np.einsum("nd,nd->n", vectors, vectors) <= np.finfo(np.float32).tiny
     if not zeros.any():

@@ -9,8 +9,8 @@ written in whole steps of its own:
     u . v = coarse(u) . coarse(v) + [coarse(u) . fine(v) + fine(u) . coarse(v)]
 
 By Cauchy and Schwarz' inequality neither of the two sums, in any order, leaves the whole numbers below 2^53: both are
-exact, and adding the one to the other is the only rounding. fine(u) . fine(v) is left out: it is below what the steps
-round away.
+exact, and adding the one to the other is the only rounding. fine(u) . fine(v) is left out: it is below the rounding of
+the steps.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def cut(vectors: Doubles) -> Slices:
 
 
 def cut_whole(numbers: Doubles) -> Slices:
-    """What `cut` gives for vectors of whole numbers of a length below 2^26, without the search for steps: (n, d)."""
+    """The result of `cut` for vectors of whole numbers of a length below 2^26, without the search for steps: (n, d)."""
     return Slices(parts=np.concatenate([np.zeros_like(numbers), numbers], axis=1), whole=True)
 
 

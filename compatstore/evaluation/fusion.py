@@ -1,6 +1,6 @@
 """Fusion: one distance from an item's vectors in two versions, and the constants that make the two comparable.
 
-A query asks with both of its embeddings. Where d_s and d_t are its distances to an item's source and target vector,
+A query carries both of its embeddings. With d_s and d_t its distances to an item's source and target vector,
 
     fused = (1 - w) z_s + w z_t,    z = (d - mean) / deviation,
 
@@ -8,8 +8,8 @@ with the mean and the deviation of distances of that version. Native and transfo
 means and deviations. Either each kind is standardised by its own, or both together, which leaves their distances as
 they are to each other; which is better depends on the transform and is chosen with the weight.
 
-Distances are those of `measure`: |x|^2 - 2 q . x (l2), -cos (cosine) and -q . x (dot), so what a query adds to its
-distance to every item counts nowhere.
+Distances are those of `measure`: |x|^2 - 2 q . x (l2), -cos (cosine) and -q . x (dot), so the contribution of a query
+to its distance to every item counts nowhere.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SAME_SHARE = 0.02  # items that cannot be embedded keep a gallery a little below
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
 class WeightChoice:
-    """A weight and what it was chosen on.
+    """A weight and the sample on which it was chosen.
 
     Args:
         weight: Weight of the target's distance, in [0, 1].
@@ -50,9 +50,9 @@ class WeightChoice:
         gain: Difference of the criterion to the status quo, from -1 to 1; None without ground truth.
         low: Lower end of its interval, which is simultaneous for all weights that were compared; None as above.
         over_target: Difference of the criterion to the target alone, each query by the weight that other queries chose:
-            what is lost when the source is retired. Where queries judge an upgrade that teaches itself, the interval
-            reaches up to where it ends by the weight that is served. None where it was not measured.
-        target_gain: Difference of the target alone to the status quo. None where it was not measured.
+            the loss when the source is retired. If queries evaluate a self-training upgrade, the upper end of the
+            interval is that of the served weight. None if it was not measured.
+        target_gain: Difference of the target alone to the status quo. None if it was not measured.
 
     Raises:
         InvalidInput: A weight or the share is out of range.
@@ -84,11 +84,11 @@ class WeightChoice:
 
     @property
     def loss(self) -> str:
-        """What searches lose when the source is retired, as text for people; "" where it was not measured."""
+        """The loss of searches when the source is retired, as text for people; "" if it was not measured."""
         if self.over_target is None:
             return ""
         return (
-            f"{self.criterion} of the target alone is {_lost(self.over_target)} from that of both versions as one, "
+            f"{self.criterion} of the target alone is {_lost(self.over_target)} relative to the fused search, "
             f"measured at a native share of {self.native_share:.4g}, correct by {self.truth}"
         )
 
@@ -98,14 +98,14 @@ def _lost(over: Estimate) -> str:
     return f"{value:+.1f} points ({low:+.1f} to {high:+.1f})"
 
 
-def require_share(asked: str, what: str, value: float) -> None:
+def require_share(operation: str, what: str, value: float) -> None:
     """Refuse a share that is not from 0 to 1.
 
     Raises:
         InvalidInput: It is not.
     """
     if not 0 <= value <= 1:
-        raise InvalidInput(asked, expected=f"{what} from 0 to 1", found=f"{value}")
+        raise InvalidInput(operation, expected=f"{what} from 0 to 1", found=f"{value}")
 
 
 @checked_fields
@@ -140,21 +140,21 @@ class Standardisation:
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Fusion(Shown):
-    """How two versions are searched as one; plain numbers, stored with an upgrade.
+    """Fusion of the distances in two versions; plain numbers, stored with an upgrade.
 
     Args:
         weight: Weight of the target's distance, in [0, 1]. 0 is the source's search as it is and 1 the target's:
             nothing is standardised.
-        source: Of distances to source vectors.
-        native: Of distances to native vectors of the target.
-        transformed: Of distances to transformed vectors of the target.
+        source: Statistics of distances to source vectors.
+        native: Statistics of distances to native vectors of the target.
+        transformed: Statistics of distances to transformed vectors of the target.
         per_origin: Whether distances to native and to transformed vectors are standardised apart, each by its own mean
             and deviation, or together, by those of the mixture of both at `native_share`.
-        correlation: Of an item's standardised distances in the two versions, in [-1, 1]. Where an item has a vector in
-            one version only, what is expected of the other distance takes its place: the correlation times the
+        correlation: Correlation of an item's standardised distances in the two versions, in [-1, 1]. If an item has a
+            vector in one version only, the expected other distance takes its place: the correlation times the
             standardised distance that is known.
         candidates: Items that each version's search brings in at first, at least.
-        choices: Weights with what they were measured to give, by ascending native share; one if the caller named it.
+        choices: Weights with their measured figures, by ascending native share; one if the caller named it.
         native_share: Share of the gallery that was native in the target when the weight was last set.
         shrinkage: True if distances to transformed vectors are shrunk by their predicted error; the constants and
             weights are of shrunk distances.
@@ -191,7 +191,7 @@ class Fusion(Shown):
 
     @property
     def single(self) -> bool:
-        """Whether one version alone is searched."""
+        """True if one version alone is searched."""
         return self.weight in (0, 1)
 
     @property
@@ -251,8 +251,8 @@ class Fusion(Shown):
 
         Args:
             target: (..., n) float64.
-            factors: (n,) float64 or one, as of `shrunk_distances`; None if they are not known.
-            metric: Of the target.
+            factors: (n,) float64 or one, see `shrunk_distances`; None if they are not known.
+            metric: Metric of the target.
         """
         return target if not self.shrinkage or factors is None else shrunk_distances(target, factors, metric)
 
@@ -276,7 +276,7 @@ class Fusion(Shown):
 
     @classmethod
     def from_json(cls, values: object) -> Fusion:
-        """Read back what `as_json` gave.
+        """Read back the result of `as_json`.
 
         Raises:
             Malformed: It is something else.
@@ -335,9 +335,9 @@ def fused_blocks(
         target: The same in the target's space, in blocks of the same size.
         native: (n,) bool, items whose target vector is native.
         relevance: The correct items; items are in the order that breaks ties.
-        fusions: What is compared.
-        factors: (n,) float64, as of `Fusion.shrunk`.
-        metric: Of the target, where there are factors.
+        fusions: Fusions to compare.
+        factors: (n,) float64, see `Fusion.shrunk`.
+        metric: Metric of the target, if there are factors.
     """
     native, kept = native[relevance.order], None if factors is None else factors[relevance.order]
     for (start, left), (_, right) in zip(source.blocks(), target.blocks(), strict=True):
@@ -359,13 +359,13 @@ def distances_to(query: FloatArray, vectors: FloatArray, metric: str) -> Doubles
         metric: "l2", "cosine" or "dot".
     """
     items = vectors.astype(np.float64)
-    asked = np.broadcast_to(query.astype(np.float64), items.shape)
-    products: Doubles = np.einsum("nd,nd->n", items, asked)
+    queries = np.broadcast_to(query.astype(np.float64), items.shape)
+    products: Doubles = np.einsum("nd,nd->n", items, queries)
     if metric == "dot":
         return -products
     lengths: Doubles = np.einsum("nd,nd->n", items, items)
     if metric == "l2":
         return lengths - 2.0 * products
     with np.errstate(invalid="ignore", divide="ignore"):
-        cosines: Doubles = products / (np.sqrt(lengths) * np.sqrt(np.einsum("nd,nd->n", asked, asked)))
+        cosines: Doubles = products / (np.sqrt(lengths) * np.sqrt(np.einsum("nd,nd->n", queries, queries)))
     return -cosines

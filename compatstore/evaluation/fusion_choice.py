@@ -1,14 +1,14 @@
-"""The weight of a fusion, chosen on a sample, and what a fusion so chosen gives to queries that did not choose.
+"""Choice of the weight of a fusion on a sample, and the gain of such a fusion for other queries.
 
 Every candidate, a weight and whether native and transformed vectors are standardised apart, is compared with the status
-quo, weight 0, query by query. Chosen is the candidate whose gain is surest: its simultaneous interval has the highest
-lower end; where the items are a sample, that of its own interval which allows for their draw must be above zero too.
-Where no interval lies above zero the weight is 0, and the gallery is served as before. Without ground truth the weight
-follows a rule (`weight_by_rule`). What the fusion is reported to
-give is cross-fitted: queries are cut into folds, and those of each fold search with the weight that the others chose.
-These are fewer than all, so they are sure of a gain less often: what is so reported is too low rather than too high.
+quo, weight 0, query by query. The choice is the candidate whose simultaneous interval has the highest lower end; if the
+items are a sample, that of its own interval which allows for their draw must be above zero too. If no interval lies
+above zero the weight is 0, and the gallery is served as before. Without ground truth the weight follows a rule
+(`weight_by_rule`). The reported gain is cross-validated: queries are cut into folds, and those of each fold search with
+the weight that the others chose. These are fewer than all, so a gain is significant less often: the reported gain is
+too low rather than too high.
 
-A weight that is good for one figure may be bad for another: where the source is far behind, mAP asks for the target and
+A weight that is good for one figure may be bad for another: where the source is far behind, mAP favours the target and
 CMC@1 for the source. So no weight is chosen by which CMC at the smallest k, or mAP, is lower than the status quo's.
 """
 
@@ -34,17 +34,17 @@ FOLDS = 5
 WEIGHTS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 BOTH = WEIGHTS[:-1]  # rank by both versions, if not by the source alone
 ALONE = (0.0, 1.0)  # the source alone, or the target
-CHOOSING = 400  # resamples where candidates are compared with each other; what is reported has all
+CHOOSING = 400  # resamples to compare candidates; reported figures have all
 _BLOCK_CELLS = 2**21  # distances of a block, over all weights
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FittedFusion:
-    """A fusion, and what it gives.
+    """A fusion, and its figures.
 
     Args:
-        fusion: With the weight that all queries chose; what to serve.
-        found: Figures of each query by the weight that other queries chose: what to expect.
+        fusion: The fusion to serve, with the weight that all queries chose.
+        found: Figures of each query by the weight that other queries chose: the expected quality.
         served: Figures of each query by the weight that all queries chose. The query had a part in the choice, so their
             mean is too high rather than too low.
     """
@@ -58,14 +58,14 @@ class FittedFusion:
 class Trial:
     """A sample whose queries try several ways to search: queries of one fold are searched as the others have chosen.
 
-    What is so chosen and what it gives are of different queries, so that a choice among many is not reported as better
+    The choice and its figures are of different queries, so that a choice among many is not reported as better
     than it is.
 
     Args:
         sample: Queries and items in both versions.
         settings: The criterion, metrics and intervals.
         relevance: The correct items; without ground truth the first results of a gallery that is wholly native.
-        sampling: What the items stand for.
+        sampling: The population that the items represent.
         truth: Ground truth, "labels" or "qrels"; "" for none.
         before: Without ground truth the first results of the status quo; None otherwise.
         progress: Called with the rankings that were made since its last call; None for nothing.
@@ -95,7 +95,7 @@ class Trial:
             )
 
     def galleries(self, distances: Distances, rows: Sequence[Positions]) -> list[QueryFigures]:
-        """What the queries find in several galleries, whose vectors are rows of those that were measured."""
+        """Results of the queries in several galleries, whose vectors are rows of the measured ones."""
         return self.figures(
             self.relevance,
             lambda relevance: find_in_galleries(
@@ -109,9 +109,9 @@ class Trial:
         """Figures of some ways to search: quality by the ground truth, or else agreement with both versions alone.
 
         Args:
-            relevance: Of the queries that search.
-            find: Searches by every way, and compares what is found with a relevance.
-            queries: (q,) intp, which queries these are; None for all.
+            relevance: Relevance of the queries that search.
+            find: Searches with every strategy, and compares the results with a relevance.
+            queries: (q,) intp, indices of these queries; None for all.
         """
         found = find(relevance)
         if self.before is None:
@@ -135,8 +135,8 @@ class Trial:
         Args:
             values: (candidates, metrics, q) float64, finite.
             figures: The candidates' figures, where the items are a sample whose draw the intervals are to allow for.
-            rows: (q,) intp, which queries these are.
-            resamples: Of the bootstrap; those of the settings by default.
+            rows: (q,) intp, indices of these queries.
+            resamples: Draws of the bootstrap; those of the settings by default.
         """
         settings, gallery = self.settings, None
         metric = settings.metrics.index(settings.criterion)
@@ -149,7 +149,7 @@ class Trial:
         return gains_together(drawn[1:], drawn[0])
 
     def over(self, found: QueryFigures, other: QueryFigures) -> Estimate | None:
-        """Difference of the criterion between two ways to search, of all queries; None where none counts."""
+        """Difference of the criterion between two ways to search, of all queries; None if none counts."""
         pair, counted = [other, found], found.counted
         if not counted.any():
             return None
@@ -158,16 +158,16 @@ class Trial:
         return gain
 
     def joined(self, folds: Sequence[Positions], founds: Sequence[QueryFigures]) -> QueryFigures:
-        """Figures of some folds' queries as one, queries in their order."""
+        """Figures of several folds' queries together, queries in their order."""
         order = np.argsort(np.concatenate(folds), kind="stable")
         values = np.concatenate([found.values for found in founds], axis=1)[:, order]
-        asked = np.ones(len(self.sample.source_queries)) if self.sampling.asked is None else self.sampling.asked
-        weights = np.array([asked[fold] @ found.counted for fold, found in zip(folds, founds, strict=True)])
+        query_weights = np.ones(len(self.sample.source_queries)) if self.sampling.asked is None else self.sampling.asked
+        weights = np.array([query_weights[fold] @ found.counted for fold, found in zip(folds, founds, strict=True)])
         influence = np.tensordot(weights, np.array([found.influence for found in founds]), axes=1)
         return QueryFigures(values=values, influence=influence / max(weights.sum(), 1.0))
 
     def constants(self) -> Fusion:
-        """The constants of the sample, over items that were drawn; what is correct has no part in them."""
+        """The constants of the sample, over items that were drawn; correct items have no part in them."""
         sample, settings = self.sample, self.settings
         drawn = np.arange(len(sample.source)) if sample.drawn is None else np.flatnonzero(sample.drawn)
         galleries = (
@@ -189,10 +189,10 @@ class Trial:
 
         Args:
             native: (n,) bool, rows with a native vector.
-            constants: Of `constants`.
-            against_target: Whether the choice is to say what it gives over the target alone.
+            constants: Result of `constants`.
+            against_target: Whether to report the gain over the target alone.
 
-        A trial remembers what it has so fitted: the choice and its figures are the same with and without it.
+        A trial caches its fits: the choice and its figures are the same with and without it.
         """
         key = native.tobytes(), constants
         if key not in self._fitted:
@@ -265,13 +265,13 @@ class Trial:
         )
 
     def most_gained(self, native: BoolArray, constants: Fusion, found: QueryFigures, *, alone: bool = False) -> float:
-        """The most that any weight may gain over what is found now: the highest upper end of simultaneous intervals.
+        """Upper bound of any weight's gain over the current results: the highest upper end of simultaneous intervals.
 
         Args:
             native: (n,) bool, rows with a native vector then.
-            constants: Of `constants`.
-            found: What the queries find now.
-            alone: True if the target alone is searched, rather than both versions as one.
+            constants: Result of `constants`.
+            found: The current results.
+            alone: True if the target alone is searched, rather than both versions.
 
         Returns:
             In the criterion, from -1 to 1; infinite where no query counts.
@@ -286,7 +286,7 @@ class Trial:
         return max(gain.high for gain in self.gains(values[:, :, counted], resamples=few))
 
     def find(self, native: BoolArray, fusion: Fusion) -> QueryFigures:
-        """What the queries find by one fusion.
+        """Results of the queries by one fusion.
 
         Args:
             native: (n,) bool, rows with a native vector.
@@ -304,7 +304,7 @@ class Trial:
         return self.figures(self.relevance, find)[0]
 
     def measure(self, native: BoolArray, fusion: Fusion) -> WeightChoice:
-        """What a weight that the caller names gives; arguments as of `find`."""
+        """Figures of a weight that the caller names; arguments as of `find`."""
         if self.before is not None:
             return self._unmeasured(fusion)
         before, found, target = (
@@ -326,11 +326,11 @@ class Trial:
     def _beside_target(
         self, choice: WeightChoice, found: QueryFigures, before: QueryFigures, target: QueryFigures
     ) -> WeightChoice:
-        """A choice with what it gives over the target alone, and what that gives.
+        """A choice with its gain over the target alone, and the figures of that.
 
         Args:
-            choice: Without these.
-            found: What the queries find by the weight.
+            choice: The choice without these.
+            found: Results of the queries by the weight.
             before: By the status quo.
             target: In the target alone.
         """
@@ -343,7 +343,7 @@ class Trial:
         return len(self._candidates(Fusion(weight=0.0, native_share=native_share)))
 
     def _candidates(self, constants: Fusion) -> list[Fusion]:
-        """What is compared, the status quo first.
+        """Candidates, the status quo first.
 
         In a gallery of one kind there is nothing to standardise apart.
         """
@@ -360,7 +360,7 @@ class Trial:
     def _blocks(
         self, rows: Positions, native: BoolArray, fusions: Sequence[Fusion]
     ) -> tuple[Relevance, Iterator[tuple[int, Doubles]]]:
-        """What is correct for some queries, and their fused distances, block by block."""
+        """Correct items of some queries, and their fused distances, block by block."""
         sample, settings, correct = self.sample, self.settings, self.relevance
         target = self._target(native)
         block = max(_BLOCK_CELLS // (len(target) * len(fusions)), 1)
@@ -370,7 +370,7 @@ class Trial:
         return relevance, fused_blocks(left, right, native, relevance, fusions, factors, settings.target_metric)
 
     def _values(self, native: BoolArray, fusions: Sequence[Fusion]) -> Doubles:
-        """What each query finds by each fusion, as `find_in_blocks` gives it: (fusions, metrics, q) float64."""
+        """Results of each query by each fusion, as returned by `find_in_blocks`: (fusions, metrics, q) float64."""
         queries, items = len(self.sample.source_queries), len(self.sample.source)
         relevance, blocks = self._blocks(np.arange(queries), native, fusions)
         columns = [np.arange(items) + items * number for number in range(len(fusions))]
@@ -387,7 +387,7 @@ class Trial:
         return np.array([figures.values for figures in found])
 
     def _surest(self, values: Doubles) -> int:
-        """Place of the surest candidate by some queries, 0 for the status quo.
+        """Index of the candidate with the highest lower confidence bound by some queries; 0 = status quo.
 
         Args:
             values: (candidates, metrics, q) float64.
@@ -413,14 +413,17 @@ class Trial:
     ) -> dict[int, list[QueryFigures]]:
         """Figures of some candidates by their place, fold by fold, with the items' influence on them."""
         items, metrics = len(self.sample.source), len(self.settings.metrics)
-        if self.sample.complete:  # nothing was drawn, so no item has an influence on how sure a figure is
+        if self.sample.complete:  # nothing was drawn, so no item contributes to the interval of a figure
             none = np.zeros((metrics, items))
             return {p: [QueryFigures(values=values[p][:, fold], influence=none) for fold in folds] for p in places}
-        asked, columns = self.sampling.asked, [np.arange(items) + items * number for number in range(len(places))]
+        query_weights, columns = (
+            self.sampling.asked,
+            [np.arange(items) + items * number for number in range(len(places))],
+        )
         tried: dict[int, list[QueryFigures]] = {place: [] for place in places}
         for fold in folds:
             relevance, blocks = self._blocks(fold, native, [fusions[place] for place in places])
-            sampling = replace(self.sampling, asked=None if asked is None else asked[fold])
+            sampling = replace(self.sampling, asked=None if query_weights is None else query_weights[fold])
             found = find_in_blocks(blocks, len(fold), relevance, columns, self.settings.ks, sampling)
             for place, figures in zip(places, found, strict=True):
                 tried[place].append(figures)
@@ -434,7 +437,7 @@ class Trial:
         tried: Mapping[int, Sequence[QueryFigures]],
         resamples: int,
     ) -> _Chosen:
-        """A candidate whose gain is sure though the items are a sample; else the status quo."""
+        """A candidate whose gain is significant also for a sample of items; otherwise the status quo."""
         using = [number for number, fold in enumerate(folds) if np.isin(fold, rows).all()]
         pair = [self.joined([folds[n] for n in using], [tried[p][n] for n in using]) for p in (0, place)]
         counted = pair[0].counted

@@ -4,7 +4,7 @@
 * BEIR: a header `query-id`, `corpus-id`, `score`, between tabs.
 * A log: a header `query-id`, `item-id`, `count`, between tabs or commas; counts of one pair are added.
 
-A grade above 0 is correct, and worth what it says.
+A grade above 0 is correct, and is the gain.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Judgements:
     Args:
         queries: (m,) intp, rows of the queries.
         items: (m,) intp, rows of the gallery.
-        gains: (m,) float64, what each item is worth to its query, finite and above 0: a grade, or a count of clicks.
+        gains: (m,) float64, gain of each item for its query, finite and above 0: a grade, or a count of clicks.
 
     Raises:
         InvalidInput: Three lists of different lengths. A gain is not above 0, or not finite.
@@ -49,17 +49,17 @@ class Judgements:
 
     def __post_init__(self) -> None:
         for name, kind in (("queries", np.intp), ("items", np.intp), ("gains", np.float64)):
-            given = array_of(getattr(self, name), "judge items", name, ndim=1)
+            given = array_of(getattr(self, name), "read judgements", name, ndim=1)
             if given.size and given.dtype.kind not in ("iu" if kind is np.intp else "iuf"):
                 expected = "whole numbers" if kind is np.intp else "numbers"
-                raise InvalidInput("judge items", expected=f"{name} that are {expected}", found=f"{given.dtype}")
+                raise InvalidInput("read judgements", expected=f"{name} that are {expected}", found=f"{given.dtype}")
             object.__setattr__(self, name, given.astype(kind))
         lengths = [len(values) for values in (self.queries, self.items, self.gains)]
         if len(set(lengths)) > 1:
             found = f"{lengths[1]} items and {lengths[2]} gains"
-            raise InvalidInput("judge items", expected=f"{lengths[0]} of each", found=found)
+            raise InvalidInput("read judgements", expected=f"{lengths[0]} of each", found=found)
         if not (np.isfinite(self.gains).all() and (self.gains > 0).all()):
-            raise InvalidInput("judge items", expected="finite gains above 0", found="others")
+            raise InvalidInput("read judgements", expected="finite gains above 0", found="others")
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -77,7 +77,7 @@ class Judgements:
         for rows, most, what in ((self.queries, queries, "queries"), (self.items, items, "items")):
             if len(rows) and not (rows.min() >= 0 and rows.max() < most):
                 raise InvalidInput(
-                    "judge items", expected=f"rows of {most} {what}", found=f"{rows.min()} to {rows.max()}"
+                    "read judgements", expected=f"rows of {most} {what}", found=f"{rows.min()} to {rows.max()}"
                 )
 
     def of_queries(self, rows: Positions) -> Judgements:
@@ -89,14 +89,14 @@ class Judgements:
         return self._renumbered(None, rows)
 
     def _renumbered(self, queries: Positions | None, items: Positions | None) -> Judgements:
-        asked = self.queries if queries is None else places_among(self.queries, queries)
-        found = self.items if items is None else places_among(self.items, items)
-        kept = (asked >= 0) & (found >= 0)
-        return Judgements(queries=asked[kept], items=found[kept], gains=self.gains[kept])
+        queries = self.queries if queries is None else places_among(self.queries, queries)
+        items = self.items if items is None else places_among(self.items, items)
+        both = (queries >= 0) & (items >= 0)
+        return Judgements(queries=queries[both], items=items[both], gains=self.gains[both])
 
 
 def places_among(values: Positions, rows: Positions) -> Positions:
-    """Where each value stands among rows that differ, -1 for one that does not: (m,) intp."""
+    """Position of each value among rows that differ, -1 for one that does not: (m,) intp."""
     if not len(rows):
         return np.full(len(values), -1)
     order = np.argsort(rows)
@@ -124,19 +124,19 @@ def read_qrels(path: str | Path) -> Qrels:
         InvalidInput: The file cannot be read, is empty, or a line makes no sense. A pair is judged twice and
             differently, in a file that is no log.
     """
-    file, asked = Path(path), f"read qrels from {path}"
-    require_file(file, asked, ())
-    with readable(file, asked):
+    file, operation = Path(path), f"read qrels from {path}"
+    require_file(file, operation, ())
+    with readable(file, operation):
         trec = _trec_lines(file)
         if trec is not None:
-            return _collected(_trec(trec, asked), asked, counts=False)
-        rows = text_rows(file, asked)
+            return _collected(_trec(trec, operation), operation, counts=False)
+        rows = text_rows(file, operation)
         if not rows:
-            raise InvalidInput(asked, expected="at least one judgement", found="an empty file")
-        return _from_header(rows, asked)
+            raise InvalidInput(operation, expected="at least one judgement", found="an empty file")
+        return _from_header(rows, operation)
 
 
-def qrels_of(judged: Mapping[Any, Any], asked: str = "read qrels") -> Qrels:
+def qrels_of(judged: Mapping[Any, Any], operation: str = "read qrels") -> Qrels:
     """Check judgements that a caller holds: query id -> item id -> gain.
 
     Raises:
@@ -146,25 +146,25 @@ def qrels_of(judged: Mapping[Any, Any], asked: str = "read qrels") -> Qrels:
     def pairs() -> Iterator[tuple[str, str, float]]:
         for query, items in judged.items():
             if not isinstance(items, Mapping):
-                raise InvalidInput(asked, expected="item id -> gain for each query", found=shown(items))
+                raise InvalidInput(operation, expected="item id -> gain for each query", found=shown(items))
             for item, gain in items.items():
-                yield str(query), str(item), _gain(gain, f"query {query}", asked)
+                yield str(query), str(item), _gain(gain, f"query {query}", operation)
 
-    return _collected(pairs(), asked, counts=False)
+    return _collected(pairs(), operation, counts=False)
 
 
-def _collected(pairs: Iterator[tuple[str, str, float]], asked: str, *, counts: bool) -> Qrels:
+def _collected(pairs: Iterator[tuple[str, str, float]], operation: str, *, counts: bool) -> Qrels:
     qrels: dict[str, dict[str, float]] = {}
     for query, item, gain in pairs:
         judged = qrels.setdefault(query, {})
         if item in judged and not counts:
             if judged[item] == gain:
-                continue  # said twice, as files that were joined do
-            found = f"query {query} and item {item} judged {judged[item]:g} and {gain:g}"
-            raise InvalidInput(asked, expected="one judgement of each pair", found=found)
+                continue  # a repeated line, as in joined files
+            found = f"query {query} and item {item} with grades {judged[item]:g} and {gain:g}"
+            raise InvalidInput(operation, expected="one judgement of each pair", found=found)
         judged[item] = judged.get(item, 0.0) + gain
     if not qrels:
-        raise InvalidInput(asked, expected="at least one judgement", found="none")
+        raise InvalidInput(operation, expected="at least one judgement", found="none")
     return qrels
 
 
@@ -182,30 +182,32 @@ def _fields(line: str) -> list[str]:
     return line.rstrip("\r\n").split("\t") if "\t" in line else line.split()
 
 
-def _trec(lines: list[tuple[int, list[str]]], asked: str) -> Iterator[tuple[str, str, float]]:
+def _trec(lines: list[tuple[int, list[str]]], operation: str) -> Iterator[tuple[str, str, float]]:
     for number, fields in lines:
         if len(fields) != _TREC_FIELDS:
             found = f"{len(fields)} in line {number}"
-            raise InvalidInput(asked, expected="query id, iteration, item id and grade", found=found)
+            raise InvalidInput(operation, expected="query id, iteration, item id and grade", found=found)
         query, _, item, grade = fields
-        yield query, item, _gain(grade, f"line {number}", asked)
+        yield query, item, _gain(grade, f"line {number}", operation)
 
 
-def _from_header(rows: list[dict[str, Any]], asked: str) -> Qrels:
+def _from_header(rows: list[dict[str, Any]], operation: str) -> Qrels:
     names = list(rows[0])
     query, item = (next((name for name in known if name in names), None) for known in (QUERIES, ITEMS))
     gain = next((name for name in (*GRADES, *COUNTS) if name in names), None)
     if query is None or item is None or gain is None:
-        raise InvalidInput(asked, expected=EXPECTED, found=", ".join(map(str, names)))
+        raise InvalidInput(operation, expected=EXPECTED, found=", ".join(map(str, names)))
 
     def pairs() -> Iterator[tuple[str, str, float]]:
         for place, row in enumerate(rows, 1):
             values = [row.get(name) for name in (query, item)]
             if not all(isinstance(value, str | int) and str(value).strip() for value in values):
-                raise InvalidInput(asked, expected="ids of a query and an item", found=f"{shown(values)}, row {place}")
-            yield str(values[0]), str(values[1]), _gain(row.get(gain), f"row {place}", asked)
+                raise InvalidInput(
+                    operation, expected="ids of a query and an item", found=f"{shown(values)}, row {place}"
+                )
+            yield str(values[0]), str(values[1]), _gain(row.get(gain), f"row {place}", operation)
 
-    return _collected(pairs(), asked, counts=gain in COUNTS)
+    return _collected(pairs(), operation, counts=gain in COUNTS)
 
 
 def _is_number(text: str) -> bool:
@@ -215,8 +217,8 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _gain(value: Any, where: str, asked: str) -> float:
+def _gain(value: Any, where: str, operation: str) -> float:
     known = isinstance(value, str | int | float) and not isinstance(value, bool)
     if not known or not _is_number(str(value)):
-        raise InvalidInput(asked, expected="a finite number as grade or count", found=f"{shown(value)}, {where}")
+        raise InvalidInput(operation, expected="a finite number as grade or count", found=f"{shown(value)}, {where}")
     return float(value)

@@ -44,8 +44,8 @@ class Calibration:
 
     Args:
         distances: Knots, strictly ascending.
-        mapped: What each becomes, strictly ascending.
-        slope: Beyond the knots, above 0.
+        mapped: Target distances of the knots, strictly ascending.
+        slope: Slope beyond the knots, above 0.
 
     Raises:
         InvalidInput: The function would not increase.
@@ -85,13 +85,13 @@ class Calibration:
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Merge(MeasuredGain, Shown):
-    """How searches merge the two parts of an upgrade without a hop, and what that gains; stored with the upgrade.
+    """Merging of the two parts of an upgrade without a hop, and its gain; stored with the upgrade.
 
     Args:
-        bridge: Id of the artifact that brings the target's queries into the source's space; "" where the source's part
+        bridge: Id of the artifact that brings the target's queries into the source's space; "" if the source's part
             is searched with the source's queries.
-        calibration: Maps distances of the source's part into the target's space; None where distances compare.
-        gain, criterion, truth, num_queries, native_share: What it gains over the status quo, and how that was measured.
+        calibration: Maps distances of the source's part into the target's space; None if distances compare.
+        gain, criterion, truth, num_queries, native_share: Gain over the status quo, and its measurement.
 
     Examples:
         >>> gain = cs.evaluation.Estimate(value=0.031, low=0.012, high=0.05)
@@ -108,7 +108,7 @@ class Merge(MeasuredGain, Shown):
 
     @property
     def how(self) -> Literal["distance", "calibrated"]:
-        """What the rows of both parts are ranked by."""
+        """Ranking criterion of both parts."""
         return "distance" if self.calibration is None else "calibrated"
 
     @property
@@ -134,12 +134,12 @@ def find_merged(
     """
     folds, every = folds_of(len(source.left), trial.settings.seed), np.arange(len(source.left))
     source, target = (distances.by(_BLOCK_CELLS // len(native)) for distances in (source, target))
-    asked, found = trial.sampling.asked, list[QueryFigures]()
+    query_weights, found = trial.sampling.asked, list[QueryFigures]()
     for fold in folds:
         others = np.setdiff1d(every, fold) if len(folds) > 1 else every
         calibration = calibrate(source, target, trial.relevance, others) if calibrated else None
         near, far = source.of(fold), target.of(fold)
-        sampling = replace(trial.sampling, asked=None if asked is None else asked[fold])
+        sampling = replace(trial.sampling, asked=None if query_weights is None else query_weights[fold])
 
         def find(
             relevance: Relevance,
@@ -168,7 +168,7 @@ def merged_blocks(
         target: The same in the target's space, in blocks of the same size.
         native: (n,) bool, items that are searched in the target's space.
         relevance: The correct items.
-        calibration: Of the source distances; None for distances that compare as they are.
+        calibration: Calibration of the source distances; None for distances that compare as they are.
     """
     native = native[relevance.order]
     for (start, left), (_, right) in zip(source.blocks(), target.blocks(), strict=True):
@@ -190,7 +190,7 @@ def calibrate(source: Distances, target: Distances, relevance: Relevance, querie
         queries: Places of the queries to fit to; of many, only some that are spread over all of them.
 
     Returns:
-        The function. Where the two spaces share no likelihood, such as where no item is correct, it gives source
+        The function. If the two spaces share no likelihood, such as without correct items, it gives source
         distances the mean and the deviation of target distances.
     """
     items = len(relevance.order)
@@ -226,7 +226,7 @@ def matched(source: Doubles, target: Doubles, correct: BoolArray) -> Calibration
 def _chances(distances: Doubles, correct: BoolArray) -> tuple[Doubles, Doubles]:
     """Mean distance of each of some bins, ascending, and its share of correct pairs, strictly decreasing.
 
-    Bins grow with the distance: what ranks first is told apart finely. Adjacent bins are pooled until their shares
+    Bins grow with the distance: the first ranks get fine bins. Adjacent bins are pooled until their shares
     decrease (Ayer et al. 1955).
     """
     order = np.argsort(distances, kind="stable")

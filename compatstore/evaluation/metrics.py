@@ -21,7 +21,7 @@ class RetrievalMetrics:
     Args:
         cmc: For each k the share of queries whose first correct item is among the k nearest.
         map: Mean average precision over the whole ranking.
-        map_at: Mean average precision over the first `map_at` ranks, or None when not asked for.
+        map_at: Mean average precision over the first `map_at` ranks, or None if not requested.
         num_queries: Queries counted: those with a correct item in the gallery.
         num_skipped: Queries left out, as no item of the gallery is correct for them.
         num_ties: Places of all counted rankings that were decided by id and not by distance: items exactly as far
@@ -29,8 +29,8 @@ class RetrievalMetrics:
 
     Examples:
         >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
-        >>> asked = np.array([[0.4], [5.4], [2.9]])
-        >>> cs.evaluation.retrieval_metrics(asked[:2], stored, [0, 1], [0, 0, 1, 1]).cmc[1]
+        >>> queries = np.array([[0.4], [5.4], [2.9]])
+        >>> cs.evaluation.retrieval_metrics(queries[:2], stored, [0, 1], [0, 0, 1, 1]).cmc[1]
         1.0
     """
 
@@ -44,7 +44,7 @@ class RetrievalMetrics:
 
 @dataclass(frozen=True, kw_only=True)
 class Flips:
-    """How many queries an upgrade mends and breaks, as shares of the queries counted.
+    """Shares of queries that an upgrade mends and breaks, of the queries counted.
 
     Args:
         positive: Wrong before, right after.
@@ -103,8 +103,8 @@ def retrieval_metrics(
 
     Examples:
         >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
-        >>> asked = np.array([[0.4], [5.4], [2.9]])
-        >>> found = cs.evaluation.retrieval_metrics(asked, stored, [0, 1, 1], [0, 0, 1, 1])
+        >>> queries = np.array([[0.4], [5.4], [2.9]])
+        >>> found = cs.evaluation.retrieval_metrics(queries, stored, [0, 1, 1], [0, 0, 1, 1])
         >>> found.map > 0.8, found.num_queries
         (True, 3)
     """
@@ -125,15 +125,15 @@ def retrieval_metrics(
 
 @checked
 def summarise(ranking: Ranking, ks: Sequence[int] = (1, 5)) -> RetrievalMetrics:
-    """Average what single queries found.
+    """Average the results of single queries.
 
     Raises:
         InvalidInput: No query has a correct item, or a k is below 1.
 
     Examples:
         >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
-        >>> asked = np.array([[0.4], [5.4], [2.9]])
-        >>> ranking = cs.evaluation.rank_queries(asked[:2], stored, [0, 1], [0, 0, 1, 1])
+        >>> queries = np.array([[0.4], [5.4], [2.9]])
+        >>> ranking = cs.evaluation.rank_queries(queries[:2], stored, [0, 1], [0, 0, 1, 1])
         >>> cs.evaluation.summarise(ranking).map
         1.0
     """
@@ -163,9 +163,9 @@ def flips(before: Ranking, after: Ranking, k: int = 1) -> Flips:
 
     Examples:
         >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
-        >>> asked = np.array([[0.4], [5.4], [2.9]])
-        >>> before = cs.evaluation.rank_queries(asked[:2], stored, [1, 0], [0, 0, 1, 1])
-        >>> after = cs.evaluation.rank_queries(asked[:2], stored, [0, 1], [0, 0, 1, 1])
+        >>> queries = np.array([[0.4], [5.4], [2.9]])
+        >>> before = cs.evaluation.rank_queries(queries[:2], stored, [1, 0], [0, 0, 1, 1])
+        >>> after = cs.evaluation.rank_queries(queries[:2], stored, [0, 1], [0, 0, 1, 1])
         >>> cs.evaluation.flips(before, after)
         Flips(positive=1.0, negative=0.0)
     """

@@ -1,4 +1,4 @@
-"""The app's own queries, as files and columns have them: texts, paths, items of the gallery, or vectors of both models.
+"""Application queries, as files and columns have them: texts, paths, items of the gallery, or vectors of both models.
 
 A file of text has one query a line: JSON objects (`.jsonl`), or a header and columns between tabs (`.tsv`) or commas
 (`.csv`). Files of arrays (`.npz`, `.safetensors`) and of columns (`.parquet`, `.arrow`, `.feather`) hold vectors too.
@@ -35,9 +35,9 @@ class QuerySet:
     """n queries of an app, of one kind.
 
     Args:
-        ids: Of the queries, each once.
-        sources: n texts, or paths and URIs, for encoders to read; None where there are none.
-        items: n ids of items of the gallery, which then ask; None where there are none.
+        ids: Ids of the queries, each once.
+        sources: n texts, or paths and URIs, for encoders to read; None if there are none.
+        items: n ids of items of the gallery, used as queries; None without them.
         vectors: Column -> (n, dim) float32, finite: source and target, or names of versions. Empty where there are
             none.
     """
@@ -68,19 +68,19 @@ def read_queries(path: str | Path) -> QuerySet:
         InvalidInput: The file is of another type, damaged or empty, a column is missing, or a value is. A query's id
             occurs twice. Vectors have different lengths. Vectors hold NaN or infinite values.
     """
-    file, asked = Path(path), f"read queries from {path}"
-    require_file(file, asked, SUFFIXES)
-    with readable(file, asked):
-        return queries_of(_columns(file, asked), asked, file.parent)
+    file, operation = Path(path), f"read queries from {path}"
+    require_file(file, operation, SUFFIXES)
+    with readable(file, operation):
+        return queries_of(_columns(file, operation), operation, file.parent)
 
 
-def queries_of(columns: Mapping[str, Any], asked: str = "read queries", folder: Path | None = None) -> QuerySet:
+def queries_of(columns: Mapping[str, Any], operation: str = "read queries", folder: Path | None = None) -> QuerySet:
     """Make queries of columns: `id` beside `text`, `path`, `item`, or vectors of two models.
 
     Args:
         columns: Name -> n values, or (n, dim) numbers.
-        asked: What the caller wanted.
-        folder: Where relative paths begin; None for the working directory.
+        operation: The operation, for messages.
+        folder: Base of relative paths; None for the working directory.
 
     Raises:
         InvalidInput: A column or a value is missing, or there is no query. A query's id occurs twice. Columns or
@@ -91,24 +91,24 @@ def queries_of(columns: Mapping[str, Any], asked: str = "read queries", folder: 
     vectors = {name: values for name, values in columns.items() if name not in (key, *kinds.values())}
     vectors = {name: values for name, values in vectors.items() if _is_matrix(values)}
     if key is None or len(kinds) + bool(vectors) != 1 or len(vectors) == 1:
-        raise InvalidInput(asked, expected=EXPECTED, found=", ".join(map(str, columns)) or "nothing")
-    ids = _texts(columns[key], key, asked)
+        raise InvalidInput(operation, expected=EXPECTED, found=", ".join(map(str, columns)) or "nothing")
+    ids = _texts(columns[key], key, operation)
     if not ids:
-        raise InvalidInput(asked, expected="at least one query", found="none")
+        raise InvalidInput(operation, expected="at least one query", found="none")
     if len(set(ids)) < len(ids):
         seen: set[str] = set()
         twice = [name for name in ids if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
-        raise InvalidInput(asked, expected="each query's id once", found=first_offenders(sorted(set(twice))))
+        raise InvalidInput(operation, expected="each query's id once", found=first_offenders(sorted(set(twice))))
     for kind, name in kinds.items():
-        values = _texts(columns[name], name, asked)
-        _require_length(values, ids, name, asked)
+        values = _texts(columns[name], name, operation)
+        _require_length(values, ids, name, operation)
         if kind is ITEM:
             return QuerySet(ids=ids, items=values)
         return QuerySet(ids=ids, sources=values if kind is TEXT else tuple(_located(one, folder) for one in values))
-    return QuerySet(ids=ids, vectors={name: _matrix(values, ids, name, asked) for name, values in vectors.items()})
+    return QuerySet(ids=ids, vectors={name: _matrix(values, ids, name, operation) for name, values in vectors.items()})
 
 
-def text_rows(file: Path, asked: str) -> list[dict[str, Any]]:
+def text_rows(file: Path, operation: str) -> list[dict[str, Any]]:
     """Rows of a `.jsonl`, or of a file with a header between tabs or commas; a byte order mark is no part of them.
 
     Raises:
@@ -116,7 +116,7 @@ def text_rows(file: Path, asked: str) -> list[dict[str, Any]]:
     """
     with file.open(encoding="utf-8-sig", newline="") as lines:
         if file.suffix.lower() == ".jsonl":
-            return [_object(line, number, asked) for number, line in enumerate(lines, 1) if line.strip()]
+            return [_object(line, number, operation) for number, line in enumerate(lines, 1) if line.strip()]
         commas = file.suffix.lower() == ".csv"
         reader = csv.reader(lines) if commas else csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
         header, rows = None, []
@@ -128,34 +128,34 @@ def text_rows(file: Path, asked: str) -> list[dict[str, Any]]:
                 continue
             if len(row) != len(header):
                 found = f"{len(row)} in line {reader.line_num}"
-                raise InvalidInput(asked, expected=f"{len(header)} values a line", found=found)
+                raise InvalidInput(operation, expected=f"{len(header)} values a line", found=found)
             rows.append(dict(zip(header, row, strict=True)))
         if header is not None and not rows:
-            raise InvalidInput(asked, expected="lines below the header", found="none")
+            raise InvalidInput(operation, expected="lines below the header", found="none")
         return rows
 
 
-def _object(line: str, number: int, asked: str) -> dict[str, Any]:
+def _object(line: str, number: int, operation: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise InvalidInput(asked, expected="a JSON object in each line", found=f"line {number}: {error}") from error
+        raise InvalidInput(operation, expected="a JSON object in each line", found=f"line {number}: {error}") from error
     if not isinstance(row, dict):
-        raise InvalidInput(asked, expected="a JSON object in each line", found=f"{shown(row)} in line {number}")
+        raise InvalidInput(operation, expected="a JSON object in each line", found=f"{shown(row)} in line {number}")
     return row
 
 
-def _columns(file: Path, asked: str) -> Mapping[str, Any]:
+def _columns(file: Path, operation: str) -> Mapping[str, Any]:
     kind = file.suffix.lower()
     if kind in TEXT_FILES:
-        rows = text_rows(file, asked)
+        rows = text_rows(file, operation)
         if not rows:
-            raise InvalidInput(asked, expected="at least one query", found="an empty file")
+            raise InvalidInput(operation, expected="at least one query", found="an empty file")
         names = dict.fromkeys(name for row in rows for name in row)
         return {name: [row.get(name) for row in rows] for name in names if _is_known(name)} or {
             name: [] for name in names
         }
-    columns, _ = read_columns(file, asked)
+    columns, _ = read_columns(file, operation)
     if kind == ".safetensors" and columns and _named(columns, IDS) is None:
         # Tensors hold no texts: without whole numbers as ids, queries are counted from 0.
         columns["id"] = np.arange(max(len(array) for array in columns.values()))
@@ -172,38 +172,38 @@ def _is_known(name: str) -> bool:
 
 
 def _is_matrix(values: Any) -> bool:
-    """Whether a column holds vectors."""
+    """True if a column holds vectors."""
     with foreign("read queries", "columns of texts or vectors"):
         array = np.asarray(values)
     return array.ndim == 2 and array.dtype.kind in "fiu"
 
 
-def _texts(values: Any, name: str, asked: str) -> tuple[str, ...]:
+def _texts(values: Any, name: str, operation: str) -> tuple[str, ...]:
     """A column of texts, or of whole numbers as texts."""
     listed = values.tolist() if isinstance(values, np.ndarray) else values
     if isinstance(listed, str | bytes) or not isinstance(listed, Sequence):
-        raise InvalidInput(asked, expected=f"a list of {name}", found=shown(values))
+        raise InvalidInput(operation, expected=f"a list of {name}", found=shown(values))
     for place, value in enumerate(listed):
         known = isinstance(value, str | int | np.integer) and not isinstance(value, bool)
         if not known or not str(value).strip():
             found = f"{shown(value)} for query {place + 1}"
-            raise InvalidInput(asked, expected=f"text or a whole number as {name}", found=found)
+            raise InvalidInput(operation, expected=f"text or a whole number as {name}", found=found)
     return tuple(str(value) for value in listed)
 
 
-def _require_length(values: Sized, ids: Sequence[str], name: str, asked: str) -> None:
+def _require_length(values: Sized, ids: Sequence[str], name: str, operation: str) -> None:
     if len(values) != len(ids):
-        raise InvalidInput(asked, expected=f"{len(ids)} of {name}", found=f"{len(values)}")
+        raise InvalidInput(operation, expected=f"{len(ids)} of {name}", found=f"{len(values)}")
 
 
-def _matrix(values: Any, ids: Sequence[str], name: str, asked: str) -> FloatArray:
-    refuse_masked(values, asked)
-    matrix = array_of(values, asked, name, dtype=np.float32)
-    _require_length(matrix, ids, f"vectors of {name}", asked)
+def _matrix(values: Any, ids: Sequence[str], name: str, operation: str) -> FloatArray:
+    refuse_masked(values, operation)
+    matrix = array_of(values, operation, name, dtype=np.float32)
+    _require_length(matrix, ids, f"vectors of {name}", operation)
     broken = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
     if len(broken):
         found = f"NaN or infinity in {name} of {first_offenders([ids[row] for row in broken.tolist()])}"
-        raise InvalidInput(asked, expected="finite vectors", found=found)
+        raise InvalidInput(operation, expected="finite vectors", found=found)
     return np.ascontiguousarray(matrix)
 
 

@@ -23,25 +23,25 @@ from compatstore.evaluation.distances import Distances, measure
 from compatstore.evaluation.relevance import Relevance, leave_out, relevance_between
 from compatstore.versions import Metric
 
-UNFOUND = np.iinfo(np.int64).max  # the rank of what a query does not find
+UNFOUND = np.iinfo(np.int64).max  # the rank of items that a query does not find
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ranking:
-    """What each query found in one gallery: per query, for confidence intervals and flips.
+    """Results of each query in one gallery: per query, for confidence intervals and flips.
 
     Args:
         first_match: (q,) int64, rank of the first correct item, from 1; 0 for a query that has none, and behind every
             rank (`UNFOUND`) for one that finds none of those that it has.
         average_precision: (q,) float64, over the whole ranking; NaN for a query that has no correct item.
-        average_precision_at: (q,) float64, over the first `map_at` ranks; None unless asked for.
+        average_precision_at: (q,) float64, over the first `map_at` ranks; None unless requested.
         ties: (q,) int64, places decided by id, not distance: items as far away as the item ranked just before
             them.
 
     Examples:
         >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
-        >>> asked = np.array([[0.4], [5.4], [2.9]])
-        >>> cs.evaluation.rank_queries(asked[:2], stored, [0, 1], [0, 0, 1, 1]).average_precision.tolist()
+        >>> queries = np.array([[0.4], [5.4], [2.9]])
+        >>> cs.evaluation.rank_queries(queries[:2], stored, [0, 1], [0, 0, 1, 1]).average_precision.tolist()
         [1.0, 1.0]
     """
 
@@ -73,8 +73,8 @@ def rank_queries(
 
     Examples:
         >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
-        >>> asked = np.array([[0.4], [5.4], [2.9]])
-        >>> cs.evaluation.rank_queries(asked, stored, [0, 1, 1], [0, 0, 1, 1]).first_match.tolist()
+        >>> queries = np.array([[0.4], [5.4], [2.9]])
+        >>> cs.evaluation.rank_queries(queries, stored, [0, 1, 1], [0, 0, 1, 1]).first_match.tolist()
         [1, 1, 2]
     """
     distances = measure(queries, gallery, metric, block=block)
@@ -146,7 +146,7 @@ def rank_blocks(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Work:
-    """What the threads share: each fills in the results of its own queries.
+    """State shared by the threads: each fills in the results of its own queries.
 
     Args:
         relevance: The correct items.
@@ -231,7 +231,7 @@ Singles = npt.NDArray[np.float32]
 
 
 class Ranks(NamedTuple):
-    """Where some items of a query stand.
+    """Ranks of some items of a query.
 
     Args:
         of: (m,) intp, from 1; of equal distances the earlier position is first.
@@ -280,7 +280,7 @@ def _equal_to_any(rounded: Singles, repeated: Singles) -> Positions:
 
 
 def _by_distances(distances: Doubles, positions: Positions) -> Ranks:
-    """As `ranks_at`, by a sort of the distances themselves."""
+    """The result of `ranks_at`, by a sort of the distances themselves."""
     ordered, found = np.sort(distances), distances[positions]
     ranks = ordered.searchsorted(found)
     tied = ordered.searchsorted(found, side="right") - ranks > 1

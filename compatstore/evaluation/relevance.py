@@ -25,9 +25,9 @@ class Relevance:
         query_classes: (q,) intp, dense numbers of the queries' labels.
         itself: (q,) intp, the position of the query's own item, which its ranking leaves out; -1 for none.
         members: (n,) intp, positions grouped by class, ascending within a class.
-        starts: (classes + 1,) intp, where each class begins in `members`.
-        gains: (len(members),) float64, what each member is worth, above 0; None where all are worth the same.
-        depth: Rank down to which gains count: the k of recall@k, nDCG@k and MRR@k; None where these are not measured.
+        starts: (classes + 1,) intp, start of each class in `members`.
+        gains: (len(members),) float64, gain of each member, above 0; None if all gains are equal.
+        depth: Rank down to which gains count: the k of recall@k, nDCG@k and MRR@k; None if these are not measured.
     """
 
     order: Positions
@@ -43,12 +43,12 @@ class Relevance:
         return self.members[self._places(query)]
 
     def gains_of(self, query: int) -> Doubles:
-        """What each of these items is worth."""
+        """Gain of each of these items."""
         places = self._places(query)
         return np.ones(len(places)) if self.gains is None else self.gains[places]
 
     def _places(self, query: int) -> Positions:
-        """Where a query's correct items stand in `members`."""
+        """Range of a query's correct items in `members`."""
         label = self.query_classes[query]
         places = np.arange(self.starts[label], self.starts[label + 1])
         others: Positions = places[self.members[places] != self.itself[query]]
@@ -87,7 +87,7 @@ def relevance_between(
     query_ids: npt.ArrayLike | None = None,
     gallery_ids: npt.ArrayLike | None = None,
 ) -> Relevance:
-    """As `relevance_from_labels`, of the queries and items of distances.
+    """Relevance by labels, as `relevance_from_labels`, for the queries and items of distances.
 
     Raises:
         InvalidInput: Labels or ids do not match them in number.
@@ -113,7 +113,7 @@ def relevance_from_neighbours(
         k: Neighbours of a query; items exactly as far as the k-th are correct too.
         query_ids: (q,) integers or strings, or None; a query's own item is left out.
         gallery_ids: (n,) of the same kind, each once, or None.
-        depth: As of `Relevance`.
+        depth: See `Relevance`.
 
     Raises:
         InvalidInput: k is not between 1 and the items that a query can find. A gallery id occurs twice.
@@ -148,15 +148,15 @@ def relevance_from_judgements(
     gallery_ids: npt.ArrayLike | None = None,
     depth: int | None = None,
 ) -> Relevance:
-    """Take the items that were judged correct.
+    """Take the items judged correct.
 
     Args:
-        judgements: Of q queries and n items.
+        judgements: Judgements of q queries and n items.
         queries: q.
         items: n.
         query_ids: (q,) integers or strings, or None; a query's own item is left out.
         gallery_ids: (n,) of the same kind, each once, or None.
-        depth: As of `Relevance`.
+        depth: See `Relevance`.
 
     Raises:
         InvalidInput: A gallery id occurs twice.

@@ -1,4 +1,4 @@
-"""What a decision is made from: queries and items embedded in both versions, and how they are compared."""
+"""Input of a decision: queries and items embedded in both versions, and settings of the comparison."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ServedFusion:
 @checked_fields
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EvaluationSample:
-    """Queries and gallery items embedded in both versions: what a decision is made from.
+    """Queries and gallery items embedded in both versions: the input of a decision.
 
     Args:
         source_queries: (q, d_s) floats.
@@ -51,18 +51,17 @@ class EvaluationSample:
         gallery_labels: (n,) of the same kind, or None.
         query_ids: (q,) integers or strings, or None. A query never finds the item of its own id.
         gallery_ids: (n,) of the same kind, each once, or None.
-        population: Items of the gallery that these n were drawn from at random, >= n; None where they are all of it.
+        population: Items of the gallery that these n were drawn from at random, >= n; None if they are all of it.
             Figures are then as of that gallery, and intervals allow for the draw.
-        whole: What the same queries found in the whole of that gallery by the strategies that need no native vector of
+        whole: Results of the same queries in the whole of that gallery by the strategies that need no native vector of
             it ("s/s", "t/s", "t/h"), or None if it was not searched. Without it a sample has no CMC: it has few of the
             very nearest items.
-        served: How both versions are searched as one now, measured beside the other strategies; None where they are
-            not.
-        judged: Which items are correct for which query, in place of labels; None without judgements.
+        served: The fusion that is served now, measured beside the other strategies; None without one.
+        judged: Relevance judgements, in place of labels; None without judgements.
         factors: (n,) floats, shrinkage factor of the cosine of a query with each of `transformed`, by its predicted
             error; 1 where `transformed` holds a native vector. None for none.
-        drawn: (n,) bool, items that were drawn at random and stand for the rest of the population; the others were
-            taken for certain, and stand for themselves. None for all.
+        drawn: (n,) bool, items that were drawn at random and stand for the rest of the population; the others are
+            always in the sample, and represent themselves. None for all.
 
     Raises:
         InvalidInput: Shapes or numbers do not match. `order` is not a permutation, labels are on one side only, or the
@@ -128,7 +127,7 @@ class EvaluationSample:
 
     @property
     def complete(self) -> bool:
-        """Whether the gallery is here as a whole, so that every figure is exact."""
+        """True if the gallery is here as a whole, so that every figure is exact."""
         return self.population is None or self.population == len(self.source)
 
     @property
@@ -180,7 +179,7 @@ class EvaluationSample:
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
 class DecisionSettings:
-    """How strategies are measured and compared.
+    """Settings of the measurement and comparison of strategies.
 
     Args:
         ks: The k of CMC@k.
@@ -188,15 +187,15 @@ class DecisionSettings:
         criterion: The figure that decides: "map", "cmc@k" for one of `ks`, or with a depth "recall@k", "ndcg@k" or
             "mrr@k". Without ground truth it is always "agreement".
         shares: Budgets between a hop alone and a full backfill, in (0, 1).
-        fused_shares: Shares of natives at which both versions are also searched as one, in [0, 1]; the weight is chosen
+        fused_shares: Shares of natives at which fused search is measured, in [0, 1]; the weight is chosen
             by the criterion, or by mAP where the items are a sample. Each takes about as long as eight budgets.
         source_metric: Distance of the source's space.
         target_metric: Distance of the target's space.
         neighbours: Without ground truth: the first results of the whole gallery that are compared. In a sample of it
             these are fewer, but never below 5.
-        confidence: Of all intervals, in (0, 1).
+        confidence: Level of all intervals, in (0, 1).
         resamples: Draws of the bootstrap, 2 or more.
-        seed: Of the draws.
+        seed: Seed of the draws.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -234,7 +233,7 @@ class DecisionSettings:
 
     @property
     def without_ground_truth(self) -> DecisionSettings:
-        """The same for a sample in which nothing defines what is correct: agreement is measured in place of quality."""
+        """The same sample without ground truth: agreement is measured in place of quality."""
         return replace(self, ks=(), depth=None, criterion=AGREEMENT[0])
 
     @property

@@ -2,7 +2,7 @@
 
 A sample is easier to search than the gallery that it was drawn from: fewer items are nearer than a correct one. Average
 precision is corrected item by item. Where c of t nearer items are correct in a sample of 1 in w, about w c of w t are
-correct in the whole gallery, so the precision there is (1 + w c) / (1 + w t). CMC asks for the very nearest
+correct in the whole gallery, so the precision there is (1 + w c) / (1 + w t). CMC needs the very nearest
 items, of which a sample has few: of a sample it is not measured (see `put_right`).
 """
 
@@ -24,12 +24,12 @@ _CELLS = 2**20  # distances ranked at a time
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How a sampled gallery stands for the whole one.
+    """Relation of a sampled gallery to the whole one.
 
     Args:
         weight: Items of the whole gallery for each sampled one, >= 1.
-        asked: (q,) float64, what each query weighs in the mean; None for equal weights. Queries that have no correct
-            item in the sample count nothing, so that one that has counts for those like it that have none.
+        asked: (q,) float64, weight of each query in the mean; None for equal weights. Queries that have no correct
+            item in the sample count nothing, so that queries with one represent similar queries without.
         drawn: (n,) bool, items that were drawn at random, of which each stands for `weight`; the others stand for
             themselves alone. None for all.
     """
@@ -53,14 +53,14 @@ WHOLE = Sampling()
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QueryFigures:
-    """What each query found by one strategy to serve the gallery.
+    """Results of each query by one strategy to serve the gallery.
 
     Args:
         values: (metrics, q) float64: CMC at each k, recall@k, nDCG@k and MRR@k where these are measured, then average
             precision; NaN for a query without a correct item.
         influence: (metrics, n) float64, how much the mean over queries would lose without each gallery item, times
             n; zero where the gallery is not a sample.
-        doubt: Deviation of what is not known of the mean, beside the draw of queries and items.
+        doubt: Deviation of further unknowns of the mean, beside the draw of queries and items.
     """
 
     values: Doubles
@@ -100,7 +100,7 @@ def find_in_blocks(
 ) -> list[QueryFigures]:
     """Search several galleries of n items each from distances that come block by block; as `rank_blocks`.
 
-    An item at an infinite distance is not found. Without `influence` what the items have to do with the figures is left
+    An item at an infinite distance is not found. Without `influence` the influence of the items on the figures is left
     at zero, as it is of a whole gallery. `progress` is called with the rankings that were made since its last call: one
     for each query and gallery.
     """
@@ -130,7 +130,7 @@ def find_in_blocks(
 
 
 def _record_whole(values: Doubles, query: int, distances: Doubles, relevance: Relevance, ks: Sequence[int]) -> None:
-    """Fill in what a query found in a whole gallery: where its correct items stand is enough, no order is needed."""
+    """Fill in the results of a query in a whole gallery from the ranks of its correct items, without a full order."""
     positions, itself, depth = relevance.of(query), relevance.itself[query], relevance.depth
     gains = relevance.gains_of(query)
     positions, gains = positions[gains > 0], gains[gains > 0]
@@ -212,20 +212,20 @@ class _Ranked:
         return cls(hit=hit, above=above, total=total, first=first, second=second, each=each)
 
     def cmc_influence(self, k: int, lost: Doubles) -> None:
-        """Fill in what each query's CMC@k loses without the item at each place."""
+        """Fill in the loss of each query's CMC@k without the item at each place."""
         alone = np.flatnonzero((self.first < k) & (self.second > k))
         lost[alone, self.first[alone]] = 1.0
         lost[self.first == k, :k] = -1.0
 
     def precision(self, chance: Doubles | None = None, lost: Doubles | None = None) -> Doubles:
-        """Average precision in the whole gallery, (b,); fills in what it loses without the item at each place.
+        """Average precision in the whole gallery, (b,); fills in its loss without the item at each place.
 
         The precision at a correct item is c / t with t items of the whole gallery up to it and c correct ones of them,
         itself included.
 
         Args:
-            chance: (b, n) float64, items that the one at each place stands for as one that was drawn, 0 for certain.
-            lost: (b, n) float64, what is filled in.
+            chance: (b, n) float64, items that the drawn item at each place represents, 0 for items that were not drawn.
+            lost: (b, n) float64, filled in.
         """
         every = np.maximum(self.total, 1)[:, None]
         up_to, correct = self._up_to()
@@ -240,7 +240,7 @@ class _Ranked:
         return figures
 
     def _up_to(self) -> tuple[Doubles, Doubles]:
-        """Items of the whole gallery up to each place, itself as one, and how many of them are correct: (b, n)."""
+        """Items of the whole gallery up to each place, itself as one, and the number of correct ones: (b, n)."""
         each: Doubles = np.broadcast_to(np.float64(self.each), self.hit.shape)
         hits: Doubles = np.multiply(self.hit, each, dtype=np.float64)
         return 1.0 + each.cumsum(axis=1) - each, 1.0 + hits.cumsum(axis=1) - hits
@@ -250,7 +250,7 @@ GRADED = ("recall", "ndcg", "mrr")
 
 
 def num_graded(depth: int | None) -> int:
-    """How many figures judgements give beside CMC and mAP."""
+    """Number of figures that judgements give beside CMC and mAP."""
     return 0 if depth is None else len(GRADED)
 
 
@@ -281,7 +281,7 @@ def _after(values: Doubles) -> Doubles:
 
 
 def _gains(relevance: Relevance, rows: Positions) -> Doubles:
-    """(b, n) float64, what each item is worth to some queries, 0 where it is not correct."""
+    """(b, n) float64, gain of each item for some queries, 0 if it is not correct."""
     gains = np.zeros((len(rows), len(relevance.order)))
     for place, query in enumerate(rows.tolist()):
         gains[place, relevance.of(query)] = relevance.gains_of(query)
@@ -294,7 +294,7 @@ def _by_row(result: QueryFigures, relevance: Relevance, sampling: Sampling) -> Q
     influence[:, relevance.order] = result.influence
     weights = result.counted if sampling.asked is None else sampling.asked * result.counted
     influence *= sampling.unseen * influence.shape[1] / max(weights.sum(), 1)
-    drawn = slice(None) if sampling.drawn is None else sampling.drawn  # what was not drawn is the same in every draw
+    drawn = slice(None) if sampling.drawn is None else sampling.drawn  # the others are in every draw
     influence[:, drawn] -= influence[:, drawn].mean(axis=1, keepdims=True)
     return QueryFigures(values=result.values, influence=influence)
 

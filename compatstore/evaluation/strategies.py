@@ -26,12 +26,12 @@ MERGE_SHARE = 0.25  # of the gallery, that is native in a merge of both versions
 PRICE = "two embeddings and two searches for a query, the source's vectors are kept"
 MERGED = "s/s+t/t"  # each item is searched in one space; in a fusion every item in both
 FUSED, FUSED_PARTLY = {0.0: "s/s & t/h", 1.0: "s/s & t/t"}, "s/s & t/h+t"
-AS_FUSED = "s/s & t"  # what the table has in the target, by the fusion that is served
+AS_FUSED = "s/s & t"  # the target's current vectors, by the fusion that is served
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ServingStrategy:
-    """One strategy to serve the gallery and what each query found by it; see `DecisionRow` for the fields' meaning."""
+    """One strategy to serve the gallery and the results of each query; see `DecisionRow` for the fields' meaning."""
 
     name: str
     notation: str
@@ -41,12 +41,12 @@ class ServingStrategy:
 
     @property
     def fused(self) -> bool:
-        """Whether both versions are searched as one: a way to serve, whatever the upgrade embeds."""
+        """True if it is a fused search, whatever the upgrade embeds."""
         return is_fused(self.notation)
 
 
 def is_fused(notation: str) -> bool:
-    """Whether a strategy searches both versions as one."""
+    """True if a strategy is a fused search."""
     return notation in (*FUSED.values(), FUSED_PARTLY, AS_FUSED)
 
 
@@ -60,8 +60,8 @@ def rank_strategies(
 
     Args:
         sample: Queries and items.
-        settings: What is compared.
-        trial: Of the same sample and criterion, where weights were fitted already: they are not fitted again.
+        settings: Settings of the comparison.
+        trial: Trial of the same sample and criterion, if weights were fitted already: they are not fitted again.
         progress: Called with the rankings that are made, one for each query and way to search, and their number.
     """
     count = _Count(progress)
@@ -78,13 +78,13 @@ def rank_strategies(
     if sample.whole is None:
         known = [map_alone(strategy.found, merged=strategy.notation == MERGED) for strategy in strategies]
     else:
-        asked = np.ones(len(sample.source_queries)) if trial.sampling.asked is None else trial.sampling.asked
-        known = put_right([strategy.notation for strategy in strategies], founds, sample.whole, asked)
+        query_weights = np.ones(len(sample.source_queries)) if trial.sampling.asked is None else trial.sampling.asked
+        known = put_right([strategy.notation for strategy in strategies], founds, sample.whole, query_weights)
     return [replace(strategy, found=found) for strategy, found in zip(strategies, known, strict=True)]
 
 
 def sampled_neighbours(neighbours: int, weight: float) -> int:
-    """How many nearest items of a sample, 1 in `weight` of a gallery, stand for `neighbours` items of the gallery.
+    """Number of nearest items of a sample, 1 in `weight` of a gallery, for `neighbours` items of the gallery.
 
     They are not let go below 5: one neighbour more or less would decide too much.
     """
@@ -159,14 +159,14 @@ def _correct(sample: EvaluationSample, settings: DecisionSettings) -> Relevance:
 
 
 def _first_results(sample: EvaluationSample, settings: DecisionSettings, distances: Distances) -> Relevance:
-    """What each query finds first, for an agreement with it."""
+    """First results of each query, to compare with."""
     first = sampled_neighbours(settings.neighbours, sample.weight)
     return relevance_from_neighbours(distances, first, sample.query_ids, sample.gallery_ids, depth=first)
 
 
 def _sampling(sample: EvaluationSample) -> Sampling:
     whole, items = sample.whole, len(sample.source)
-    if sample.judged is not None:  # what is correct is in the sample for certain
+    if sample.judged is not None:  # every correct item is in the sample
         return Sampling(weight=sample.weight, drawn=None if sample.complete else sample.drawn)
     return Sampling(
         weight=sample.weight,
@@ -175,7 +175,7 @@ def _sampling(sample: EvaluationSample) -> Sampling:
 
 
 def _without_transform(trial: Trial) -> list[ServingStrategy]:
-    """What the source's vectors are good for: as they are, with the wrong queries, and beside native ones."""
+    """Strategies with the source's vectors: as they are, with the wrong queries, and beside native ones."""
     sample, metric = trial.sample, trial.settings.source_metric
     source = measure(sample.source_queries, sample.source, metric)
     native = measure(sample.target_queries, sample.native, trial.settings.target_metric)
@@ -213,7 +213,7 @@ def _backfills(trial: Trial, settings: DecisionSettings) -> list[ServingStrategy
 
 
 def _fused(sample: EvaluationSample, settings: DecisionSettings, trial: Trial) -> list[ServingStrategy]:
-    """Both versions searched as one: by the fusion that is served, and by one chosen for each of some native shares."""
+    """Fused search: by the fusion that is served, and by one chosen for each of some native shares."""
     made = [] if sample.served is None else [_as_served(trial, sample.served)]
     constants = trial.constants() if settings.fused_shares else None
     for share in sorted(settings.fused_shares):
@@ -266,7 +266,7 @@ def map_alone(found: QueryFigures, *, merged: bool = False) -> QueryFigures:
 
 
 def put_right(
-    notations: Sequence[str], founds: Sequence[QueryFigures], whole: WholeFigures, asked: Doubles
+    notations: Sequence[str], founds: Sequence[QueryFigures], whole: WholeFigures, query_weights: Doubles
 ) -> list[QueryFigures]:
     """Take the figures of the whole gallery where they are known, and correct those of the other strategies by them.
 
@@ -278,15 +278,15 @@ def put_right(
     items, of which a sample has few, so only strategies that are measured in the whole gallery have it.
 
     Args:
-        notations: Of the strategies.
-        founds: What the queries found by each in the sample; influences weighed by `asked`.
-        whole: What they found in the whole gallery.
-        asked: (q,) float64, what each query weighs where it has a correct item in the sample.
+        notations: Notations of the strategies.
+        founds: Results of the queries by each in the sample; influences weighed by `query_weights`.
+        whole: Results in the whole gallery.
+        query_weights: (q,) float64, weight of each query with a correct item in the sample.
     """
     first = {name: place for place, name in reversed(list(enumerate(notations)))}
     known = [name for name in whole.values if name in first]
     counted = whole.correct > 0
-    weights = np.where(founds[0].counted, asked, 0.0)
+    weights = np.where(founds[0].counted, query_weights, 0.0)
     weights *= counted.sum() / max(weights[counted].sum(), 1.0)
     sampled = [weights * np.nan_to_num(found.values[-1]) for found in founds]
     errors = np.array([whole.values[name][-1] - sampled[first[name]] for name in known])

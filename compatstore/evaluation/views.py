@@ -26,7 +26,7 @@ def _(result: DecisionTable) -> Iterator[str | Table]:
 
 
 def ways_table(result: DecisionTable) -> Table:
-    """Ways to serve the gallery: quality, what it gains, and queries fixed and broken; or agreement."""
+    """Ways to serve the gallery: quality, gains, and queries fixed and broken; or agreement."""
     if not result.has_ground_truth:
         return table(
             ("way", *(f"{name} %" for name in AGREEMENT)),
@@ -51,19 +51,19 @@ def _shares(row: DecisionRow) -> tuple[float, float]:
 
 
 def truth_line(result: DecisionTable) -> str:
-    """How the figures of a table were measured."""
+    """The measurement of a table's figures."""
     measured = f"{result.num_queries} queries, intervals of {result.confidence:.0%}".replace("%", " %")
     if result.has_ground_truth:
         return f"{measured}, correct by {result.truth}"
     return (
         f"{measured}, no ground truth. Agreement: share of the first {result.neighbours} results of a wholly native "
-        "gallery that a way finds first, too. Unchanged: the same of the results of now."
+        "gallery that a way finds first, too. Unchanged: the same for the current results."
     )
 
 
 @view.register
 def _(result: Merge) -> Iterator[str | Table]:
-    """How the lists of native items and of the others are merged."""
+    """The merging of the lists of native items and of the others."""
     yield from wrapped(f"merge: {result}")
     if not (result.bridge or result.worth):
         yield "searches go on as before: the merge is not significantly better than the status quo"
@@ -73,7 +73,7 @@ def _(result: Merge) -> Iterator[str | Table]:
 
 @view.register
 def _(result: Fusion) -> Iterator[str | Table]:
-    """The weight of a fused search, and what it was chosen on."""
+    """The weight of a fused search, and the sample on which it was chosen."""
     yield f"weight {result.weight:.4g} at a native share of {result.native_share:.4g}"
     rows = [
         (

@@ -44,7 +44,7 @@ class WholeRelevance(Protocol):
         """Which items of the batch are correct for a query and can be found: ascending, counted from its first."""
 
     def gains(self, query: int, places: Positions) -> Doubles:
-        """What correct items of a query are worth, by their places."""
+        """Gains of the correct items of a query, by their places."""
 
     def all_gains(self, query: int) -> Doubles:
         """The same of all correct items of a query."""
@@ -104,10 +104,10 @@ class ByClass:
 
 @dataclass(kw_only=True, eq=False)
 class ByJudgements:
-    """Items that were judged.
+    """Items with judgements.
 
     Args:
-        judgements: Of q queries and n items.
+        judgements: Judgements of q queries and n items.
         items: n.
         itself: (q,) intp, each query's own place; -1 for none.
     """
@@ -136,7 +136,7 @@ class ByJudgements:
         return np.bincount(self._kept.queries[chosen[self._kept.items]], minlength=len(self.itself))
 
     def probes(self, seed: int) -> BoolArray:
-        """Everything that was judged."""
+        """All judgements."""
         probes = np.zeros(self.items, bool)
         probes[self._kept.items] = True
         return probes
@@ -180,7 +180,7 @@ class Passing:
             lower place is nearer.
         vectors: Strategy -> (b, d) floats.
         there: Strategy -> (b,) bool, items that a search by that strategy can find.
-        native: (b,) bool, items whose vector in the target is native; None where no fusion is searched.
+        native: (b,) bool, items whose vector in the target is native; None if no fusion is searched.
         factors: Strategy -> (b,) float64, as of `measure`; none for one whose distances are not shrunk.
     """
 
@@ -193,7 +193,7 @@ class Passing:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FusedWay:
-    """A strategy that searches by two others as one.
+    """A fused search over two other strategies.
 
     Args:
         source: Name of the strategy that searches the source.
@@ -208,18 +208,18 @@ class FusedWay:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WholeSearch:
-    """Queries, and what is correct for them among all n items of a gallery.
+    """Queries, and their correct items among all n items of a gallery.
 
     Args:
         queries: Strategy -> (q, d) floats.
-        metrics: Strategy -> distance of its space.
-        query_classes: (q,) intp; anything where judgements say what is correct.
+        metrics: Strategy -> metric of its space.
+        query_classes: (q,) intp; ignored if judgements define relevance.
         classes: (n,) intp by place, -1 for an item that is correct for nothing.
         itself: (q,) intp, each query's own place, which it does not find; -1 for none.
-        seed: Of the items that stand for large classes.
-        judged: What is correct in place of classes, items by place; None for classes.
+        seed: Seed of the items that represent large classes.
+        judged: Relevance judgements in place of classes, items by place; None for classes.
         depth: The k of recall@k, nDCG@k and MRR@k; None to leave them out.
-        fused: Strategies that search by two of those in `queries` as one.
+        fused: Strategies that fuse two of those in `queries`.
         swapped: Strategies whose queries are of another model: those without a direction find nothing.
     """
 
@@ -241,7 +241,7 @@ class WholeSearch:
 
     @cached_property
     def relevance(self) -> WholeRelevance:
-        """What is correct."""
+        """The correct items."""
         if self.judged is None:
             return ByClass(self.query_classes, self.classes, self.itself)
         return ByJudgements(judgements=self.judged, items=len(self.classes), itself=self.itself)
@@ -277,7 +277,7 @@ class WholeSearch:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WholeFigures:
-    """What queries find in a whole gallery.
+    """Results of queries in a whole gallery.
 
     Args:
         values: Strategy -> (metrics, q) float64: CMC at each k, recall@k, nDCG@k and MRR@k where there is a depth, then
@@ -301,7 +301,7 @@ class _Strategy:
         self._marks: list[_Marks] = []
 
     def take(self, batch: Passing, *, nearer: bool) -> None:
-        """Look at a batch: for correct items, and in the second pass for what is nearer than they are."""
+        """Process a batch: find correct items, and in the second pass count items that are nearer than they are."""
         search, there = self._search, self._there(batch)
         search.relevance.start(batch.places, there)
         if nearer and not self._marks:
@@ -318,7 +318,7 @@ class _Strategy:
                     self._note(query, near[mine], batch.places[mine])
 
     def _there(self, batch: Passing) -> BoolArray:
-        """(b,) bool, items that this strategy can find: a fusion finds what has a vector in either version."""
+        """(b,) bool, items that this strategy can find: a fusion finds items with a vector in either version."""
         way = self._search.fused.get(self._name)
         if way is None:
             return batch.there[self._name]
@@ -381,7 +381,7 @@ class _Strategy:
             if depth is not None:
                 top = self._marks[query].top(depth, partial(relevance.gains, int(query)))
                 found[len(ks) : -1, query] = graded(top[None], relevance.all_gains(int(query))[None], depth)[:, 0]
-            # Of correct items that this strategy cannot find at all, the precision is 0.
+            # The precision of correct items that this strategy cannot find at all is 0.
             found[-1, query] = precision.sum() / max(probed[query], 1)
         return found
 
@@ -406,7 +406,7 @@ class _Marks:
         return int(self._nearer[0]) + 1, precision
 
     def top(self, depth: int, gains: Callable[[Positions], Doubles]) -> Doubles:
-        """(depth,) float64, what the items on the first ranks are worth, 0 for one that is not correct."""
+        """(depth,) float64, gains of the items on the first ranks, 0 for one that is not correct."""
         ranks, top = self._nearer[1:], np.zeros(depth)
         first = np.flatnonzero(np.isfinite(self._distances[1:]) & (ranks < depth))
         top[ranks[first]] = gains(self._places[1:][first])

@@ -1,4 +1,4 @@
-"""The gallery: what users hold.
+"""The gallery: the object that users hold.
 
 `Gallery` is one class. Its verbs stand in the file of their theme: `core.py`, `items.py`, `searching.py`,
 `versions.py`, `upgrades.py`, `measuring.py`; those of its namespaces in `versions.py` and here. Each is documented
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-import compatstore.upgrade.views  # noqa: F401  (registers what people see of results)
+import compatstore.upgrade.views  # noqa: F401  (registers the rendering of results)
 from compatstore.arrays import ArrowTable
 from compatstore.asynchronous import Aio
 from compatstore.gallery.core import OpeningVerbs, verbs
@@ -76,7 +76,7 @@ class Maintenance:
             embed: Embed a few items of each version again, and compare them with the vectors that are stored.
 
         Returns:
-            What was found, each with its repair; `clean` where there is nothing but notes.
+            The findings, each with its repair; `clean` if there is nothing but notes.
 
         Examples:
             >>> gallery.maintenance.verify().clean
@@ -85,25 +85,25 @@ class Maintenance:
         return verify(self._catalog, embed=embed)
 
     def optimize(self, *, adopted: bool = False, grace: float | None = None, dry_run: bool = False) -> Optimized:
-        """Merge fragments and parts of indexes, and remove what nothing needs.
+        """Merge fragments and parts of indexes, and remove unused data.
 
         That is: old table versions but for those that tags pin, deleted rows, the data of dropped columns, files that
         killed writes left, and blobs, accounts and staged natives of versions that are gone. A gallery of our own does
         a part of this by itself after a write. Apps may search and write meanwhile.
 
         Args:
-            adopted: Do it to the table of an app too; else only what lies beside it is looked after.
+            adopted: Do it to the table of an app too; otherwise only the files beside it are maintained.
             grace: Seconds that a table version stays for its readers after it was superseded: 5 by default, which the
                 call waits, and 7 days in an adopted table. A handle of Lance or LanceDB that stays on an older version
                 does not find its files any more.
-            dry_run: Say what there is to do, and do nothing.
+            dry_run: Report the actions, and do nothing.
 
         Returns:
-            Fragments, parts of indexes, versions, files and bytes before and after, and what was removed.
+            Fragments, parts of indexes, versions, files and bytes before and after, and the removed ones.
 
         Raises:
             InvalidInput: The grace is negative or no number.
-            LeaseHeld: Another process works on an upgrade or an index, or optimises; what is finished by then stays.
+            LeaseHeld: Another process works on an upgrade or an index, or optimises; finished work stays.
             StorageError: The table cannot be written.
             CorruptArtifact: A page of the history is gone, so it is not known which files are needed.
 
@@ -204,8 +204,8 @@ class Maintenance:
 class Gallery(OpeningVerbs, ItemVerbs, UpgradeVerbs, MeasuringVerbs):
     """A live retrieval gallery on one Lance table.
 
-    Make one with `Gallery.create`, `Gallery.open` or `Gallery.adopt`. Every read sees the table as of now, whoever
-    wrote it; every write is one commit that fully happens or does not.
+    Make one with `Gallery.create`, `Gallery.open` or `Gallery.adopt`. Every read sees the current table, whichever
+    process wrote it; every write is one commit that fully happens or does not.
 
     Attributes:
         aio: The same verbs for async apps: `await gallery.aio.search(...)`.
@@ -243,7 +243,7 @@ class Gallery(OpeningVerbs, ItemVerbs, UpgradeVerbs, MeasuringVerbs):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Name what took the place of a verb of an earlier state of this version."""
+            """Name the successor of a verb of an earlier state of this version."""
             former = name.removesuffix("_async")
             if name != former and hasattr(type(self), former):
                 raise AttributeError(f"Gallery has no {name}: call gallery.aio.{former}", name=name, obj=self)

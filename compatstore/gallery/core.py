@@ -33,11 +33,11 @@ Missing = Literal["raise", "skip"]
 def verbs(path: str = "Gallery") -> Callable[[Part], Part]:
     """Make a class of verbs a part of the gallery.
 
-    Arguments are checked by their annotations, what storage raises is an error of ours, and messages call each verb by
+    Arguments are validated by their annotations, storage errors are wrapped, and messages call each verb by
     the name that users know, such as `Gallery.search`.
 
     Args:
-        path: Where users find the verbs.
+        path: Public place of the verbs.
     """
 
     def make(part: Part) -> Part:
@@ -52,13 +52,13 @@ def verbs(path: str = "Gallery") -> Callable[[Part], Part]:
 
 @verbs()
 class GalleryCore:
-    """A catalog, and what verbs of several parts need of it."""
+    """A catalog, and state shared by verbs of several parts."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
     def _tended(self, result: Result) -> Result:
-        """What a call that writes gives, after the upkeep that it brings about."""
+        """Run maintenance after a write, then return the result."""
         tend(self._catalog, count=True)
         return result
 
@@ -93,7 +93,7 @@ class OpeningVerbs(GalleryCore):
                 "int64", "double", "bool", "timestamp", "date" and "json". Others come with the first items that have
                 them. A column of JSON holds any JSON value as a text; conditions read it by Lance's functions
                 (`json_extract(json_get(about, 'year'), '$') = '2024'`).
-            storage_options: What the object store needs.
+            storage_options: Options of the object store.
 
         Raises:
             AlreadyExists: Something is there.
@@ -131,7 +131,7 @@ class OpeningVerbs(GalleryCore):
             encoders: Encoders by version name, where only this program can make them.
             side_encoders: The same for side-information.
             trust_code: Build encoders that the gallery names as Python code or as an address.
-            storage_options: What the object store needs.
+            storage_options: Options of the object store.
             lease_term: Seconds without a sign of life after which another manager may take an upgrade over from one
                 that works through this gallery.
 
@@ -179,8 +179,8 @@ class OpeningVerbs(GalleryCore):
             source: Column to re-embed from, or None: the column that LanceDB's metadata name, if any.
             again: Forget the versions, upgrades and history of the gallery that the table was, as after the app has
                 overwritten it. Columns of its versions that are still there stay as the app's.
-            storage_options: What the object store needs.
-            progress: Called as vectors of two models are looked for.
+            storage_options: Options of the object store.
+            progress: Called during the search for vectors of two models.
 
         Raises:
             NotFound: There is no table.
@@ -203,9 +203,9 @@ class OpeningVerbs(GalleryCore):
             found = foreign_items(store, opened._catalog.registry().columns(version.name), id, progress)
             if found is not None:
                 share, ids = found
-                told = (
+                text = (
                     f"{share:.0%} of {vector} look as if another model had made them, such as those of "
                     f"{first_offenders(ids)}; embed them again by one model, or keep each model in its own column"
                 )
-                warnings.warn(told, CompatStoreWarning, stacklevel=2)
+                warnings.warn(text, CompatStoreWarning, stacklevel=2)
         return opened

@@ -29,12 +29,12 @@ from compatstore.storage.vector_form import to_matrix
 
 @dataclass(frozen=True)
 class GalleryColumns:
-    """Columns of a gallery's table by what they hold.
+    """Columns of a gallery's table by content.
 
     Attributes:
-        id: Column of the ids: "id", or what it is called in an adopted table.
+        id: Column of the ids: "id", or its name in an adopted table.
         id_type: "string" or "int64".
-        source: Column of the sources, or None where an adopted table has none.
+        source: Column of the sources, or None if an adopted table has none.
         vectors: By version, the column of its vectors.
         metadata: Arrow schema of the other columns, which are the user's own.
         adopted: True if the table is an app's, which gets no column for metadata from here.
@@ -72,13 +72,13 @@ class ItemVerbs(GalleryCore):
             version: Version of `vector` and `side`; the active one by default.
             upsert: Replace items whose id is there: their vectors in all versions are replaced or cleared, metadata
                 columns that are not given stay.
-            repeated: What happens where an id occurs twice in the data: "refuse" all, or take the "last" of them.
-            unembedded: What happens to items that have no vector and cannot be embedded: "refuse" them, or "keep"
+            repeated: Treatment of an id that occurs twice in the data: "refuse" all, or take the "last" row.
+            unembedded: Treatment of items that have no vector and cannot be embedded: "refuse" them, or "keep"
                 them without a vector. No search finds such items; conditions and ids do, and an upgrade embeds them
                 where it can.
 
         Returns:
-            How many were written, and which sources could not be embedded.
+            Number of written items, and the sources that could not be embedded.
 
         Raises:
             InvalidInput: Something is missing or of the wrong type. An id occurs twice and `repeated` is "refuse", or
@@ -100,7 +100,7 @@ class ItemVerbs(GalleryCore):
             data: Arrow table, mapping of columns or list of rows with `id` and any metadata.
 
         Returns:
-            How many items were changed.
+            Number of changed items.
 
         Raises:
             NotFound: Some are not there; nothing was changed.
@@ -133,7 +133,7 @@ class ItemVerbs(GalleryCore):
         Args:
             ids: Ids, in the order wanted.
             columns: Columns, fields of structs as "meta.lang" too; all columns by default.
-            missing: What happens to ids that are not there: "raise" an error, or "skip" them.
+            missing: Treatment of unknown ids: "raise" an error, or "skip" them.
 
         Returns:
             Arrow table with one row an id, in order.
@@ -172,7 +172,7 @@ class ItemVerbs(GalleryCore):
             limit: Rows at most, >= 0; None for all.
 
         Returns:
-            The rows; nothing is read before they are asked for.
+            The rows, read lazily.
 
         Raises:
             InvalidInput: A column is not there, a condition is no valid SQL, or the limit is below 0.
@@ -196,7 +196,7 @@ class ItemVerbs(GalleryCore):
 
     @property
     def columns(self) -> GalleryColumns:
-        """Columns of the table by what they hold: ids, sources, vectors, metadata.
+        """Columns of the table by content: ids, sources, vectors, metadata.
 
         Examples:
             >>> gallery.columns.id, gallery.columns.vectors["v1"], gallery.columns.metadata.names

@@ -76,15 +76,14 @@ class MeasuringVerbs(SearchVerbs):
         weight: float | Literal["best"] | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> DecisionTable | Fusion | Merge:
-        """Measure on a sample what an upgrade gains, with intervals; read-only unless a weight is named.
+        """Measure the gain of an upgrade on a sample, with intervals; read-only unless a weight is named.
 
-        The ways that are measured: status quo, naive swap, merge, hop alone, backfills, both versions searched as one,
-        full backfill.
+        The measured ways to serve: status quo, naive swap, merge, hop alone, backfills, fused search, full backfill.
 
         Args:
             target: A registered version.
-            labels: Column that says which items are correct for each other; or `Queries`: the app's own queries ask in
-                place of items. Without either, what the target itself finds is taken as correct.
+            labels: Column of labels that define which items are correct for each other; or `Queries`: application
+                queries instead of sampled items. Without either, the target's own results are taken as correct.
             sample: Items to look at, 2000 by default, 1000 to choose by; those that are not native in the target yet
                 are embedded, and not kept.
             criterion: The figure that decides: "map", or "cmc@1" or "cmc@5" of the ways that need no backfill; with
@@ -93,14 +92,15 @@ class MeasuringVerbs(SearchVerbs):
             transform: Id of the linked artifact to use.
             backfill: Its `order` is that of the backfills that are measured, its `seed` that of the sample and of the
                 bootstrap.
-            weight: Weight of the target's distances where both versions of an upgrade under way are searched as one,
+            weight: Fusion weight of the target's distances in fused searches during an upgrade,
                 from 0 to 1, or "best" to choose it on the sample. It is stored, and the choice is returned in place of
                 the table. From then on `search` serves a source, and queries in both versions, by it, before and after
                 the cutover, until the source is retired: two embeddings and two searches a query. Where no weight is
-                surely better than the status quo, "best" is 0 and searches go on as before; weights for larger native
-                shares are chosen too, for a later `upgrade` that backfills. In an upgrade without a hop each item is
-                searched in one space: "best" calibrates the distances of the two lists, where they do not compare as
-                they are, and measures what their merge gains with the natives of now: call it again after a backfill.
+                significantly better than the status quo, "best" is 0 and searches go on as before; weights for larger
+                native shares are chosen too, for a later `upgrade` that backfills. In an upgrade without a hop each
+                item is searched in one space: "best" calibrates the distances of the two lists, where they do not
+                compare as they are, and measures the gain of their merge at the current native share: call it again
+                after a backfill.
             progress: Called as the sample is embedded, as its queries search, and as weights are chosen.
 
         Raises:
@@ -164,11 +164,10 @@ class MeasuringVerbs(SearchVerbs):
         Args:
             target: The upgrade's target; of the last upgrade by default.
             sample: Items to measure with; by default as many as the estimate had, and none where there was none.
-            labels: Column of labels, where `sample` is named; or `Queries`: the app's own queries ask in place of
-                items.
+            labels: Column of labels, if `sample` is named; or `Queries`: application queries instead of sampled items.
             criterion: The figure that decides, where `sample` or queries are named.
-            measure: Whether to measure at all.
-            details: What to tell query by query, such as the queries that lose most; nothing where it is None.
+            measure: Whether to measure.
+            details: Details to report query by query, such as the queries that lose most; None for none.
             progress: Called as the measurement goes on.
 
         Raises:
@@ -181,11 +180,11 @@ class MeasuringVerbs(SearchVerbs):
             >>> gallery.report("v2", measure=False).target
             'v2'
         """
-        asked = Gates(sample=sample, labels=labels, criterion=criterion)
+        terms = Gates(sample=sample, labels=labels, criterion=criterion)
         if details is not None:
             require_columns(details, self._catalog.store.snapshot().schema.names)
         seen = None if details is None else partial(details_of, details=details, search=self.search)
-        return report_upgrade(self._catalog, target, asked, measure=measure, details=seen, progress=progress)
+        return report_upgrade(self._catalog, target, terms, measure=measure, details=seen, progress=progress)
 
     def judge(
         self, target: str, queries: str | PathLike[str] | Mapping[str, Any], num: int = 100, seed: int = 0

@@ -52,16 +52,16 @@ class SearchVerbs(GalleryCore):
                 expression, so that a tenant's condition holds whatever the next one, from outside, says. A name with
                 blanks or capitals stands in backticks; single and double quotes make a text.
             columns: Columns to return, fields of structs as "meta.lang" too; id, source and metadata by default. What
-                is computed comes in any case.
+                Computed columns are always included.
             fingerprint: Fingerprint of the model that made the query, or of both models by their versions' names;
                 refused unless it is the version's.
-            serving: "fused" ranks by the source's and the target's vectors of an upgrade as one, "source" and "target"
+            serving: "fused" ranks by the fusion of an upgrade's source and target vectors, "source" and "target"
                 by those of one of them. None does as `evaluate(weight="best")` chose if both queries are there, or a
                 source that this program can embed by both; vectors of one version are served by that version. A
                 `Cascade` embeds the first candidates of an upgrade natively, within its budget, and ranks them by these
                 vectors.
-            settings: How indexes are used, as `SearchSettings(nprobes=8, refine=10)`; by default as was measured when
-                they were built, with items of the gallery as queries: `status` says the recall.
+            settings: Index parameters, such as `SearchSettings(nprobes=8, refine=10)`; by default those measured when
+                they were built, with items of the gallery as queries: `status` shows the recall.
 
         Returns:
             Arrow table, nearest first, with `_distance`, `_version`, `_origin`; `_query` too for several queries. In a
@@ -111,10 +111,10 @@ class SearchVerbs(GalleryCore):
         serving: Serving | Cascade | None = None,
         settings: SearchSettings | None = None,
     ) -> QueryPlan:
-        """How `search` with the same arguments would go about it; print it. Nothing is searched.
+        """Plan of a `search` with the same arguments; print it. Nothing is searched.
 
-        Without a query it says how a source is served that every version can embed. It warns where what would be served
-        was measured to be below the status quo.
+        Without a query it shows the serving of a source that every version can embed. It warns if the serving was
+        measured to be below the status quo.
 
         Examples:
             >>> gallery.explain(k=5).version
@@ -136,7 +136,7 @@ class SearchVerbs(GalleryCore):
         """Keep a version's vectors in memory, in a graph (HNSW) that finds nearly all of the nearest items fast.
 
         It follows the table: each search sees what was committed before, by whatever process. Needs `faiss-cpu`:
-        `pip install "compatstore[faiss]"`. `maintenance.cache_size` says beforehand what it takes.
+        `pip install "compatstore[faiss]"`. `maintenance.cache_size` estimates its size.
 
         Args:
             version: The active one by default.
@@ -159,7 +159,7 @@ class SearchVerbs(GalleryCore):
         return Cache(self._catalog, name, max_bytes)
 
     def _warned(self, registry: Registry, plan: _Served) -> _Served:
-        """The same plan, with what was measured to be below the status quo."""
+        """The same plan, with strategies that were measured to be below the status quo."""
         return replace(plan, warning=warning_of(self._catalog, registry, plan.version, way_of(plan)))
 
     def _plan_search(

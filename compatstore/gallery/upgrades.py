@@ -99,26 +99,26 @@ class UpgradeVerbs(VersionVerbs):
             transform: The artifact to use: itself or its path, and it is linked first; or the id of a linked one (its
                 first digits do). By default the one that leads there.
             backfill: Share of the gallery to embed natively, from 0 to 1, or `Backfill` with other limits, the order
-                and the write mode. What a call does not name stays as an earlier call of the upgrade named it.
-            gates: What the upgrade must be sure to reach: `Gates(target_quality=0.98)` takes the smallest backfill that
-                does. The estimate is made from a sample before anything is written. `Gates(serving="fused")` estimates
-                both versions searched as one, and serves the upgrade so when it is ready.
-            learn: What is learned from what the backfill embeds. `Learn()`: where no artifact leads to the target and
-                the target has an encoder, the upgrade teaches itself. It embeds a random sample, learns from it, judges
-                what would be served, hops, and goes on in waves until the budget or the target quality is reached;
-                without any limit it embeds the first sample alone, or everything if that takes less time than learning.
-                Searches use both versions as one once that is sure to be better. `Learn(improve=True)`: an artifact
-                that leads to the target is only the first transform of such an upgrade, which takes a correction of it
-                or another transform that is better. None: nothing, and an upgrade without an artifact is refused.
+                and the write mode. Fields that a call leaves out keep their earlier values.
+            gates: Quality gates of the upgrade: `Gates(target_quality=0.98)` takes the smallest backfill that
+                reaches it. The estimate is made from a sample before anything is written. `Gates(serving="fused")`
+                estimates fused search, and enables it when the upgrade is ready.
+            learn: Self-training on the backfilled items. `Learn()`: if no artifact leads to the target and the target
+                has an encoder, the upgrade is self-training. It embeds a random sample, trains on it, evaluates the
+                serving, hops, and goes on in waves until the budget or the target quality is reached; without any limit
+                it embeds the first sample alone, or everything if that takes less time than learning. Searches are
+                fused once that is significantly better. `Learn(improve=True)`: an artifact that leads to the target is
+                only the first transform of such an upgrade, which takes a correction of it or another transform that is
+                better. None: nothing, and an upgrade without an artifact is refused.
             run: Engine; device and precision of the hop; batches, retries and pace of the backfill.
-            dry_run: Return what the call would do and cost, and what it is expected to give; nothing is written. Gates
-                are estimated from a sample, which is embedded natively and not kept; `estimate.passed` says whether
+            dry_run: Return the actions, cost and expected quality of the call; nothing is written. Gates
+                are estimated from a sample, which is embedded natively and not kept; `estimate.passed` shows whether
                 they hold.
             progress: Called after each batch.
-            should_stop: Asked before each batch.
+            should_stop: Called before each batch.
 
         Returns:
-            What was done; the plan, with its steps, where `dry_run` is true.
+            The result; the plan, with its steps, if `dry_run` is true.
 
         Raises:
             NotFound: There is no such version. No artifact leads there.
@@ -139,14 +139,14 @@ class UpgradeVerbs(VersionVerbs):
             >>> report.state, report.transformed, report.backfilled
             ('ready', 6, 3)
         """
-        request, asked = _requested(backfill, gates)  # refused before anything is registered or linked
+        request, terms = _requested(backfill, gates)  # refused before anything is registered or linked
         settings, via = run or RunSettings(), _id_of(transform)
         resolved = partial(resolve_run, via=via, learner=learn)
         if dry_run:
             catalog = self._catalog if isinstance(target, str) else self._catalog.supposing(target)
             name = target if isinstance(target, str) else target.name
             context = resolved(catalog, name, backfill=request)
-            return _plan(context, asked, settings.precision, progress)
+            return _plan(context, terms, settings.precision, progress)
         if isinstance(target, EmbeddingVersion):
             if target.name in self.versions():
                 known = self.version(target.name, encoders=False)
@@ -156,10 +156,10 @@ class UpgradeVerbs(VersionVerbs):
             target = target.name
         if via != transform:
             Artifacts(self._catalog).link(transform)
-        planned = resolved(self._catalog, target, backfill=request)  # refuses what cannot be before anything is written
-        require_startable(planned, asked)
-        estimate = agree(planned, asked, progress) if asked.asked and not planned.run.teaches else None
-        if estimate is not None and asked.target_quality is not None:
+        planned = resolved(self._catalog, target, backfill=request)  # refuses before anything is written
+        require_startable(planned, terms)
+        estimate = agree(planned, terms, progress) if terms.asked and not planned.run.teaches else None
+        if estimate is not None and terms.target_quality is not None:
             require_within_reach(planned, estimate)
             request = replace(request, share=estimate.share)
         with (
@@ -167,13 +167,13 @@ class UpgradeVerbs(VersionVerbs):
             hold_lease(self._catalog, target, "upgrade", progress, should_stop) as work,
         ):
             controls = Controls(
-                work.progress, work.should_stop, settings=settings, engine=engine, learner=learn, gates=asked
+                work.progress, work.should_stop, settings=settings, engine=engine, learner=learn, gates=terms
             )
             if estimate is not None:
                 save_estimate(work.catalog, target, estimate)
             report = run_upgrade(resolved(work.catalog, target, backfill=request), controls)
             if not planned.run.teaches:
-                serve_as_asked(work.catalog, target, asked)
+                serve_as_asked(work.catalog, target, terms)
         return self._tended(report)
 
     def cutover(
@@ -191,13 +191,13 @@ class UpgradeVerbs(VersionVerbs):
 
         Args:
             target: The upgrade's target.
-            force: Do so while rows have no vector in it; searches will not find them.
-            serving: "fused": searches use both versions as one, as `evaluate(weight="best")` chose. "target": they use
+            force: Cut over while rows have no vector in it; searches will not find them.
+            serving: "fused": searches are fused, as `evaluate(weight="best")` chose. "target": they use
                 the target alone. By default they go on as before the cutover.
-            weight: With "fused", the weight of the target's distances, from 0 to 1, in place of what was chosen.
+            weight: With "fused", the weight of the target's distances, from 0 to 1, in place of the chosen one.
             dry_run: Only count the rows that have no vector in the target (`missing`); nothing is switched.
-            progress: Called after each batch of what is caught up with.
-            should_stop: Asked before each batch, until the switch.
+            progress: Called after each batch of the catch-up.
+            should_stop: Called before each batch, until the switch.
 
         Raises:
             UpgradeError: The upgrade is not ready, or no fusion was chosen for it. Rows have no vector in the target,
@@ -218,8 +218,8 @@ class UpgradeVerbs(VersionVerbs):
             return VersionChange(active, active, check_cutover(self._catalog, target), changed=False)
         if weight is not None:
             if serving != "fused":
-                asked = f"cut over to {target}"
-                raise InvalidInput(asked, expected='serving="fused" with a weight', found=f"serving={serving!r}")
+                operation = f"cut over to {target}"
+                raise InvalidInput(operation, expected='serving="fused" with a weight', found=f"serving={serving!r}")
             choose_serving(self._catalog, target, SampleSettings(sample=1000), weight)
         controls = Controls(progress, should_stop)
         return self._tended(cut_over(self._catalog, target, force=force, serving=serving, controls=controls))
@@ -259,8 +259,8 @@ class UpgradeVerbs(VersionVerbs):
     def retire(self, version: str, *, drop_adopted: bool = False, force: bool = False) -> VersionChange:
         """Drop a version's vectors for good; with an upgrade's target before its cutover, abandon that upgrade.
 
-        What came or changed since the cutover is caught up with first. Apps that still write this version's vectors
-        behind the gallery's back must stop before: from here on nothing would notice.
+        New and changed rows since the cutover are caught up with first. Apps that still write this version's vectors
+        behind the gallery's back must stop before: later writes would go unnoticed.
 
         Raises:
             UpgradeError: The version is active, or an upgrade reads it. Items have a vector in this version only, and
@@ -276,15 +276,15 @@ class UpgradeVerbs(VersionVerbs):
 
 def _plan(
     context: UpgradeContext,
-    asked: Gates,
+    terms: Gates,
     precision: PrecisionRequest,
     progress: Callable[[Progress], None] | None,
 ) -> Plan:
     """Steps and cost of an upgrade; read-only."""
-    if not asked.asked or context.run.teaches:  # nothing is known before there is something to learn from
+    if not terms.asked or context.run.teaches:  # nothing is known before there is something to learn from
         return make_plan(context, precision, progress)
-    estimate = estimate_upgrade(context, asked, progress)
-    if asked.target_quality is not None:
+    estimate = estimate_upgrade(context, terms, progress)
+    if terms.target_quality is not None:
         context = context.with_run(replace(context.run, backfill=estimate.share))
         estimate = replace(estimate, gates=(*estimate.gates, *gate_of_reach(context, estimate)))
     return replace(make_plan(context, precision, progress), estimate=estimate)
@@ -297,14 +297,14 @@ def _requested(backfill: float | Backfill | None, gates: Gates | None) -> tuple[
         InvalidInput: Both a share and a target quality are named.
     """
     request = backfill if isinstance(backfill, Backfill) else Backfill(share=backfill)
-    asked = gates or Gates()
-    if asked.target_quality is not None and request.share is not None:
+    terms = gates or Gates()
+    if terms.target_quality is not None and request.share is not None:
         raise InvalidInput(
             "choose a backfill",
             expected="a share or a target quality",
-            found=f"backfill={request.share:g} and target_quality={asked.target_quality:g}",
+            found=f"backfill={request.share:g} and target_quality={terms.target_quality:g}",
         )
-    return request, asked
+    return request, terms
 
 
 def _id_of(transform: Artifact | str | os.PathLike[str] | None) -> str | None:

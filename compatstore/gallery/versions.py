@@ -54,7 +54,7 @@ class VersionVerbs(GalleryCore):
 
         Args:
             name: The active one by default.
-            encoders: Whether to build its encoders; without them nothing is loaded, and code is not asked for.
+            encoders: Whether to build its encoders; without them nothing is loaded, and code needs no trust.
 
         Examples:
             >>> gallery.version("v2").dim
@@ -84,8 +84,8 @@ class VersionVerbs(GalleryCore):
         is recognised: the upgrade copies vectors and calls no encoder.
 
         A name alone registers a version that is derived of another one, without a model and without learning: `upgrade`
-        makes its vectors from those of `of`. What is derived of a native vector is native. The version's encoder is
-        that of `of`, followed by the same steps.
+        makes its vectors from those of `of`. Deriving from a native vector yields a native vector. The version's
+        encoder is that of `of`, followed by the same steps.
 
         A version that has vectors and an unknown model takes an encoder by the same call: a few of its items are
         embedded again, and must give the vectors that are stored.
@@ -93,11 +93,11 @@ class VersionVerbs(GalleryCore):
         Args:
             version: The version, or the name of a derived one, for which alone the other arguments are.
             of: The version that it is derived of; the active one by default.
-            dim: Values to keep, the first ones: what a Matryoshka model was trained for.
+            dim: Number of leading values to keep, for which a Matryoshka model was trained.
             metric: Another metric. Unless vectors are scaled to unit length, all must have unit length by themselves:
                 there l2, cosine and dot rank alike.
-            normalised: Scale vectors to unit length. What is cut off a normalised version is scaled by default.
-            dtype: How vectors are stored: "float32", "float16", or "bits", of each value the sign.
+            normalised: Scale vectors to unit length. Vectors cut from a normalised version are scaled by default.
+            dtype: Storage type of vectors: "float32", "float16", or "bits", of each value the sign.
 
         Raises:
             AlreadyExists: There is a version of that name.
@@ -130,7 +130,7 @@ class VersionVerbs(GalleryCore):
         if any(step is not None for step in (of, dim, metric, normalised, dtype)):
             raise InvalidInput(
                 f"register {version.name}",
-                expected="a version alone, or a name with what it is derived of",
+                expected="a version alone, or a name with the arguments of a derivation",
                 found="a version with further arguments",
                 fix="Give these to the version itself: EmbeddingVersion(...).",
             )
@@ -270,16 +270,16 @@ def derive_version(
     normalised: bool | None,
     dtype: DType | None,
 ) -> VersionRecord:
-    """Describe a version that is derived of another; what is None is as the source has it.
+    """Describe a version that is derived of another; fields that are None are inherited from the source.
 
     Raises:
         InvalidInput: It is to be longer than the source. It is the source itself, or compares cut vectors by another
             metric without scaling them.
     """
-    asked = f"derive {name} of {source.name}"
+    operation = f"derive {name} of {source.name}"
     if dim is not None and dim > source.dim:
         raise InvalidInput(
-            asked,
+            operation,
             expected=f"{source.dim} values at most",
             found=f"{dim}",
             fix=f"Name fewer: {next_step.call('register', name, of=source.name, dim=max(source.dim // 2, 1))}",
@@ -295,11 +295,11 @@ def derive_version(
     )
     if _space(record) == _space(source):
         expected = "fewer values, unit length, another metric or another type"
-        raise InvalidInput(asked, expected=expected, found=f"what {source.name} is already")
+        raise InvalidInput(operation, expected=expected, found=f"no difference from {source.name}")
     spaces = Space.of(source.version()), Space.of(record.version())
     if needs_unit(*spaces) and record.dim < source.dim:
         raise InvalidInput(
-            asked,
+            operation,
             expected=f"unit vectors, where {record.metric} takes the place of {source.metric}",
             found=f"the first {record.dim} of {source.dim} values, which are not scaled",
             fix=f"Scale them: {next_step.option('normalised', True)}.",
@@ -313,7 +313,7 @@ def derive_version(
 def source_of(registry: Registry, target: VersionRecord) -> VersionRecord | None:
     """The version in the table of which a new one can be derived, as both are of one model; the active one first.
 
-    That is so where they differ in their type, their metric, or in whether unit length is promised. A version that
+    That is so if they differ in their type, their metric, or in the declaration of unit length. A version that
     differs in nothing is not derived: its items are to be embedded again.
     """
     for source in sorted(registry.live, key=lambda record: record.name != registry.active):
@@ -366,7 +366,7 @@ def _space(record: VersionRecord) -> tuple[int, Metric, bool, DType]:
 
 
 def _model(source: VersionRecord, target: VersionRecord) -> str:
-    """Identity of what gives the target's vectors, if they are derived of the source's."""
+    """Identity of the model of the target's vectors, if they are derived of the source's."""
     step = _step(source, target)
     return step.identity(source.model) if step.changes(source.dim) else source.model
 

@@ -1,1 +1,1 @@
-"""The report of an upgrade for people: what it says, and how a folder of Markdown or one page shows it."""
+"""The report of an upgrade for people: its content, and its form as a folder of Markdown or as one page."""

@@ -32,9 +32,9 @@ class Line:
     """A curve.
 
     Args:
-        name: What it shows.
+        name: Name of the line.
         points: In the order of x.
-        promised: True if it was estimated rather than measured: drawn dashed, and its intervals only as a band.
+        promised: True if it is an estimate rather than a measurement: drawn dashed, and its intervals only as a band.
         band: True if its intervals are a band.
     """
 
@@ -49,12 +49,12 @@ class Curves:
     """Curves over one axis.
 
     Args:
-        title: What the chart shows.
-        x: What the horizontal axis is, with its unit.
-        y: What the vertical axis is, with its unit.
+        title: Title of the chart.
+        x: Name of the horizontal axis, with its unit.
+        y: Name of the vertical axis, with its unit.
         lines: One or more.
-        level: Where a reference lies, None for none.
-        level_name: What the reference is.
+        level: Value of a reference line, None for none.
+        level_name: Name of the reference.
         span: Ends of the horizontal axis; None for those of the points.
     """
 
@@ -72,11 +72,11 @@ class Intervals:
     """Figures with intervals, one below the other.
 
     Args:
-        title: What the chart shows.
-        unit: Of the figures.
+        title: Title of the chart.
+        unit: Unit of the figures.
         rows: Name and figure.
-        level: Where a reference lies.
-        marked: Name of the row that is picked out, "" for none.
+        level: Value of a reference line.
+        marked: Name of the highlighted row, "" for none.
     """
 
     title: str
@@ -112,7 +112,7 @@ def chart(drawing: Drawing, name: str) -> Html:
     """Draw a chart.
 
     Args:
-        drawing: What it shows.
+        drawing: The chart.
         name: Its name on the page, unlike any other's.
     """
     return _curves(drawing, name) if isinstance(drawing, Curves) else _intervals(drawing, name)
@@ -160,7 +160,7 @@ def _curves(drawing: Curves, name: str) -> Html:
 
 
 def _svg(name: str, title: str, said: str, height: float, parts: Sequence[Html]) -> Html:
-    """A picture that is one to a screen reader, with a title and what it says."""
+    """A picture that is one element to a screen reader, with a title and a description."""
     return element(
         "svg",
         element("title", title, id=f"{name}-title"),
@@ -220,7 +220,7 @@ def _curve(line: Line, number: int, x: Axis, y: Axis) -> Html:
 
 
 def _key(drawing: Curves, top: float) -> Iterator[Html]:
-    """What each line is, below the chart."""
+    """The legend, below the chart."""
     names = [(line.name, _series(line, number)) for number, line in enumerate(drawing.lines)]
     if drawing.level is not None:
         names.append((f"{drawing.level_name} ({short(drawing.level)})", "key-level"))
@@ -266,8 +266,8 @@ class Axis:
     Attributes:
         low: Least value.
         high: Greatest value, above it.
-        start: Where the least lies.
-        end: Where the greatest lies.
+        start: Position of the least value.
+        end: Position of the greatest value.
     """
 
     low: float
@@ -276,7 +276,7 @@ class Axis:
     end: float
 
     def at(self, value: float) -> float:
-        """Where a value lies; one outside lies at the end that it is beyond."""
+        """Position of a value; one outside lies at the end that it is beyond."""
         share = (value - self.low) / (self.high - self.low)
         return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
 

@@ -1,4 +1,4 @@
-"""What the report of an upgrade says, section by section; Markdown and the page show the same.
+"""Content of the report of an upgrade, section by section; Markdown and the page show the same.
 
 A section without anything to show is left out, or says in a sentence why it is empty.
 """
@@ -26,10 +26,10 @@ from compatstore.upgrade.views import changes_table, flips_line, groups_line, gr
 
 @dataclass(frozen=True, kw_only=True)
 class ShownQueries:
-    """Queries with what they find before and after.
+    """Queries with their results before and after.
 
     Args:
-        heading: What these queries have in common.
+        heading: Common property of these queries.
         changes: The queries.
         criterion: The figure that decides.
     """
@@ -69,7 +69,7 @@ def sections(report: UpgradeReport) -> tuple[Section, ...]:
         ("Waves", _waves(report)),
         ("Queries that rise and fall", _changes(report)),
         ("Groups of queries", _groups(report)),
-        ("What it cost", _costs(report)),
+        ("Cost", _costs(report)),
         ("Steps", _steps(report)),
         ("Items that cannot be embedded", _refusals(report)),
     )
@@ -109,7 +109,7 @@ def _figure(row: DecisionRow, name: str) -> str:
 
 
 def facts(report: UpgradeReport) -> str:
-    """What was done, in a paragraph."""
+    """The work of the upgrade, in a paragraph."""
     by = f" by {' then '.join(report.path)}" if report.path else ""
     possible = f"; {report.embeddable} can be embedded at all" if report.unbackfillable else ""
     return (
@@ -133,7 +133,7 @@ def _decision(report: UpgradeReport) -> Iterator[SectionPart]:
 
 
 def _ways(decided: DecisionTable, when: str, marked: str, served: str = "") -> Iterator[SectionPart]:
-    """A decision table, and the gains as a drawing; `served` is what the row that searches use is called, if any."""
+    """A decision table, and the gains as a drawing; `served` is the name of the row that searches use, if any."""
     if decided.provenance:
         yield decided.provenance
     yield f"Every way to serve the gallery, {when}: {truth_line(decided)}"
@@ -169,7 +169,7 @@ def _ways(decided: DecisionTable, when: str, marked: str, served: str = "") -> I
 
 
 def _comparison(report: UpgradeReport) -> Iterator[SectionPart]:
-    """What was promised, and whether it came."""
+    """The estimate, compared with the measurement."""
     if report.estimate is None:
         return
     yield report.estimate.promise
@@ -195,7 +195,7 @@ def _comparison(report: UpgradeReport) -> Iterator[SectionPart]:
 
 
 def _curve(report: UpgradeReport) -> Iterator[SectionPart]:
-    """What each budget promised, and what was measured at the one that was taken."""
+    """The estimate of each budget, and the measurement at the actual one."""
     if report.estimate is None:
         return
     promised, name = report.estimate.table, report.estimate.table.criterion
@@ -211,30 +211,30 @@ def _curve(report: UpgradeReport) -> Iterator[SectionPart]:
         taken = Point(100 * report.native / report.rows, _points(served))
         measured = (Line(name="measured afterwards", points=(taken,)),)
     yield (
-        "What each share of native vectors was expected to give, by the estimate beforehand"
-        + (", and what was measured at the share that the gallery has." if measured else ".")
+        "Expected quality by share of native vectors, by the estimate beforehand"
+        + (", and the measurement at the current share." if measured else ".")
         + ("" if promised.has_ground_truth else " A full backfill is left out: it agrees with itself.")
     )
     yield Curves(
-        title="The curve of the backfill as promised, and as measured" if measured else "The curve as promised",
+        title="The curve of the backfill as estimated, and as measured" if measured else "The curve as estimated",
         x="Gallery embedded natively, %",
         span=(0.0, 100.0),
         y=f"{name}, %",
-        lines=(Line(name="promised", points=points, promised=True, band=True), *measured),
+        lines=(Line(name="estimated", points=points, promised=True, band=True), *measured),
         level=100 * promised.rows[0].figures[name].value,
         level_name="status quo, estimated",
     )
 
 
 def _waves(report: UpgradeReport) -> Iterator[SectionPart]:
-    """What each lesson of an upgrade that teaches itself found and promised."""
+    """Results and estimates of each training round of a self-training upgrade."""
     if not report.waves:
         return
     last, terms = report.waves[-1], None if report.estimate is None else report.estimate.terms
     later = "the target alone is searched after a cutover"
     served = later if terms is not None and terms.serving == "target" else "the gallery was searched from then on"
     yield (
-        f"What was measured after each wave, by {last.criterion}{f', correct by {last.truth}' * bool(last.truth)}: "
+        f"Measurements after each wave, by {last.criterion}{f', correct by {last.truth}' * bool(last.truth)}: "
         f"before, and as {served}."
     )
     yield table(
@@ -250,12 +250,12 @@ def _waves(report: UpgradeReport) -> Iterator[SectionPart]:
             )
             for number, wave in enumerate(report.waves, start=1)
         ],
-        caption="What each wave found",
+        caption="Results of the waves",
     )
     if not last.truth:
         return  # agreement is no gain
     yield Curves(
-        title="Gain of each wave over its own status quo, and what it promised",
+        title="Gain of each wave over its own status quo, and its estimates",
         x="Gallery embedded natively, %",
         span=(0.0, 100.0),
         y=f"{last.criterion} gained over the wave's own status quo, points",
@@ -277,10 +277,10 @@ def _gained(wave: WaveFigures) -> Estimate:
 
 
 def _promises(number: int, wave: WaveFigures, *, last: bool) -> Line:
-    """A wave's promises; the interval of the last one is drawn."""
+    """A wave's estimates; the interval of the last one is drawn."""
     ahead = tuple(Point(100 * at.share, _points(at.gain)) for at in wave.ahead if at.gain is not None)
     points = (Point(100 * wave.share, _gained(wave)), *ahead)
-    return Line(name=f"promised by wave {number}", points=points, promised=True, band=last)
+    return Line(name=f"estimated by wave {number}", points=points, promised=True, band=last)
 
 
 def _changes(report: UpgradeReport) -> Iterator[SectionPart]:
@@ -293,7 +293,7 @@ def _changes(report: UpgradeReport) -> Iterator[SectionPart]:
         if shown:
             yield changes_table(f"Queries whose {changes.criterion} {which}", shown, changes.criterion)
             yield ShownQueries(
-                heading=f"What the queries that {which} find", changes=shown, criterion=changes.criterion
+                heading=f"Results of the queries that {which}", changes=shown, criterion=changes.criterion
             )
 
 

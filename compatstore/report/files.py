@@ -1,4 +1,4 @@
-"""The report of an upgrade as files: one HTML page that asks for nothing, or a folder of Markdown, JSON and charts."""
+"""The report of an upgrade as files: one HTML page that loads nothing, or a folder of Markdown, JSON and charts."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from compatstore.upgrade.estimates.reporting import UpgradeReport
 MARKDOWN, JSON = "report.md", "report.json"
 # Section whose curves are drawn -> file, text
 PICTURES = {
-    "Curve of the backfill": ("budgets.svg", "What each budget gives"),
-    "Waves": ("waves.svg", "What each wave promised, and what came"),
+    "Curve of the backfill": ("budgets.svg", "Quality by budget"),
+    "Waves": ("waves.svg", "Estimates and measurements of the waves"),
 }
 PAGES = (".html", ".htm")
 
@@ -33,7 +33,7 @@ PAGES = (".html", ".htm")
 def write_report(report: UpgradeReport, place: str | Path) -> tuple[Path, ...]:
     """Write a report: into one page where the path ends in .html, else into a folder; earlier files are replaced.
 
-    The page needs no other file: its style, charts and pictures are in it, and it asks for nothing.
+    The page needs no other file: its style, charts and pictures are in it, and it loads nothing.
 
     Args:
         report: The report.
@@ -100,7 +100,7 @@ def to_markdown(report: UpgradeReport, pictures: Mapping[str, tuple[str, str]] |
 
 
 def _shown(part: SectionPart) -> Iterator[str]:
-    """Paragraphs and tables; what is drawn has its figures in a table."""
+    """Paragraphs and tables; drawings have their figures in a table."""
     if isinstance(part, str):
         yield markdown(part)
     elif isinstance(part, Table):
@@ -173,7 +173,7 @@ def _part(part: SectionPart, name: str, pictures: Thumbnails) -> Html:
     if isinstance(part, str):
         return element("p", part)
     if isinstance(part, Table):
-        # Who has no mouse scrolls what has the focus.
+        # Without a mouse, keys scroll the element that has the focus.
         return element(
             "div", html_table(part), class_="scroll", role="region", tabindex=0, aria_label=part.caption or "Table"
         )
@@ -216,7 +216,7 @@ def list_html(found: Sequence[Html]) -> Html:
 
 
 def _found(item: ShownItem, before: set[str] | None, pictures: Thumbnails) -> Html:
-    """A neighbour, with a sign and a word for what it is worth."""
+    """A neighbour, with a sign and a word for its relevance."""
     sign, word, kind = _VERDICTS[item.correct]
     new = element("span", "new", class_="new") if before is not None and item.id not in before else None
     verdict = element("span", element("span", sign, aria_hidden="true"), f" {word}", class_="verdict") if word else None
@@ -224,13 +224,13 @@ def _found(item: ShownItem, before: set[str] | None, pictures: Thumbnails) -> Ht
 
 
 def item_html(item: ShownItem, pictures: Thumbnails) -> Html:
-    """An item: its picture or its text, and what is known of it."""
+    """An item: its picture or its text, and its known fields."""
     uri = pictures.of(item.source)
     called = " ".join(text for text in (item.label, item.caption) if text)
-    # The id stands beside it: alt says what else is known.
+    # The id stands beside it: alt shows the other fields.
     picture = element("img", src=uri, alt=_short(called or f"item {item.id}")) if uri else None
     quoted = None if uri or not item.source else element("span", _short(item.source), class_="text")
-    said = {item.label: "label", item.caption: "caption", item.id: "id"}  # what two columns say is said once
+    said = {item.label: "label", item.caption: "caption", item.id: "id"}  # equal values of two columns appear once
     known = [element("span", _short(text), class_=kind) for text, kind in said.items() if text]
     return element("span", joined([picture, quoted, *known]), class_="item")
 
@@ -255,7 +255,7 @@ class Thumbnails:
         self._left, self._known = largest, dict[str, str]()
 
     def of(self, source: str) -> str:
-        """The picture of a source as a data: URI; "" where the source is none, cannot be read, or there is no room."""
+        """The picture of a source as a data: URI; "" if the source is none, cannot be read, or there is no room."""
         if source not in self._known:
             self._known[source] = _read(source)
         uri = self._known[source]

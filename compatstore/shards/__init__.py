@@ -1,4 +1,4 @@
-"""Galleries that are upgraded as one: a table for each tenant, or for each day.
+"""Galleries that are upgraded together: a table for each tenant, or for each day.
 
 A shard is a gallery of its own, which is searched and written as before. What shards share is an upgrade: one budget,
 one status, and one rule for the cutover. A shard that fails does not stop the others.
@@ -47,10 +47,10 @@ class Shards:
     """Galleries whose upgrade is one.
 
     Args:
-        addresses: Of the galleries, at least one; each is opened when it is its turn.
+        addresses: Addresses of the galleries, at least one; each is opened when it is its turn.
         encoders: Encoders by version name, where only this program can make them.
         trust_code: Build encoders that a gallery names as Python code or as an address.
-        storage_options: What the object store needs.
+        storage_options: Options of the object store.
 
     Raises:
         InvalidInput: There is no address, or two of one table.
@@ -75,15 +75,15 @@ class Shards:
         trust_code: bool = False,
         storage_options: dict[str, str] | None = None,
     ) -> None:
-        asked, spelled = "take galleries as shards", dict[str, str]()
+        operation, spelled = "take galleries as shards", dict[str, str]()
         if not addresses:
-            raise InvalidInput(asked, expected="different addresses, at least one", found="none")
+            raise InvalidInput(operation, expected="different addresses, at least one", found="none")
         for address in addresses:  # two spellings of one table are one
             location = locate(address, storage_options)
             place = os.path.realpath(location.uri) if location.is_local else location.uri.rstrip("/")
             if place in spelled:
                 found = f"{spelled[place]} and {address}, which are one"
-                raise InvalidInput(asked, expected="a table once", found=found)
+                raise InvalidInput(operation, expected="a table once", found=found)
             spelled[place] = address
         self.addresses = tuple(addresses)
         self._encoders, self._trust_code, self._options = encoders, trust_code, storage_options
@@ -103,19 +103,21 @@ class Shards:
             pattern: `DATABASE#photos_*`: `*` stands for any characters, `?` for one, `[abc]` for one of these.
             encoders: Encoders by version name, where only this program can make them.
             trust_code: Build encoders that a gallery names as Python code or as an address.
-            storage_options: What the object store needs.
+            storage_options: Options of the object store.
 
         Raises:
             InvalidInput: It names no database, or has no pattern behind the `#`.
             NotFound: No table matches.
             StorageError: The database cannot be listed.
         """
-        asked = f"open the shards {pattern}"
+        operation = f"open the shards {pattern}"
         if not is_pattern(pattern):
-            raise InvalidInput(asked, expected="DATABASE#PATTERN, such as app-db#photos_*", found=pattern)
+            raise InvalidInput(operation, expected="DATABASE#PATTERN, such as app-db#photos_*", found=pattern)
         found = matching(pattern, storage_options)
         if not found:
-            raise NotFound(asked, expected="a table whose name matches", found="none in that database", kind="gallery")
+            raise NotFound(
+                operation, expected="a table whose name matches", found="none in that database", kind="gallery"
+            )
         return cls(found, encoders=encoders, trust_code=trust_code, storage_options=storage_options)
 
     def gallery(self, address: str) -> Gallery:
@@ -141,21 +143,21 @@ class Shards:
         progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> ShardsUpgrade:
-        """Upgrade one shard after the other; see `Gallery.upgrade` for what is done with each.
+        """Upgrade one shard after the other; see `Gallery.upgrade` for the steps of each.
 
         A share is of each shard. Limits of items, seconds and money are of all shards together, over all calls: each
-        shard gets a part by its items, and what one cannot use goes to those that can. The part of a shard that failed
-        is kept for it. The same call again goes on with what is left to do.
+        shard gets a part by its items, and the unused rest of one goes to the others. The part of a shard that failed
+        is kept for it. The same call again goes on with the rest.
 
         Args:
             target: A version that every shard has registered.
             transform: Id of the artifact to use, in every shard.
             backfill: Share to embed natively, or a whole request.
-            gates: What each shard's upgrade must be sure to reach; one that is not is a shard that failed.
-            learn: What is learned from what the backfill embeds, in each shard by itself.
+            gates: Quality gates of each shard's upgrade; a shard that misses one counts as failed.
+            learn: Self-training on the backfilled items, in each shard by itself.
             run: Engine, device, batches and pace.
             progress: Called after each batch; its `step` names the shard too.
-            should_stop: Asked before each batch; it stops all shards.
+            should_stop: Called before each batch; it stops all shards.
 
         Raises:
             Interrupted: `should_stop` returned True, or a pause of the shard at work was requested.
@@ -167,7 +169,7 @@ class Shards:
         while waiting:
             parts = budget.parts(waiting)
             for address in waiting:
-                told = None if progress is None else _naming(address, progress)
+                report = None if progress is None else _naming(address, progress)
                 try:
                     result = self.gallery(address).upgrade(
                         target,
@@ -176,7 +178,7 @@ class Shards:
                         gates=gates,
                         learn=learn,
                         run=run,
-                        progress=told,
+                        progress=report,
                         should_stop=should_stop,
                     )
                 except Interrupted:
@@ -227,14 +229,14 @@ class Shards:
         """Make a target the active version of all shards, or of none.
 
         Each shard's switch is atomic; between the first and the last one some use the target already. Shards that lack
-        vectors come first, so that what is refused is refused before any is switched. Where one fails, those that this
+        vectors come first, so that refusals come before any switch. Where one fails, those that this
         call has switched are rolled back. Killed in between, the same call again switches the rest.
 
         Args:
             target: The upgrade's target.
-            force: Do so while rows have no vector in it; every shard must be ready also then.
-            progress: Called after each batch of what is caught up with.
-            should_stop: Asked before each batch.
+            force: Cut over while rows have no vector in it; every shard must be ready also then.
+            progress: Called after each batch of the catch-up.
+            should_stop: Called before each batch.
 
         Raises:
             UpgradeError: A shard's upgrade is not ready; nothing was switched. Rows of a shard have no vector in the
@@ -255,8 +257,8 @@ class Shards:
         switched: list[str] = []
         try:
             for address in (shard.gallery for shard in rest):
-                told = None if progress is None else _naming(address, progress)
-                self.gallery(address).cutover(target, force=force, progress=told, should_stop=should_stop)
+                report = None if progress is None else _naming(address, progress)
+                self.gallery(address).cutover(target, force=force, progress=report, should_stop=should_stop)
                 switched.append(address)
         except CompatStoreError:
             for address in reversed(switched):
@@ -279,7 +281,7 @@ class Shards:
                 f"roll {target} back in {len(shards)} shards",
                 expected="shards that can all be read",
                 found=first_offenders(unread),
-                fix=f"See what is wrong with it: {next_step.call('verify')}; or roll the others back without it.",
+                fix=f"Check it: {next_step.call('verify')}; or roll the others back without it.",
             )
         using = [shard.gallery for shard in shards if shard.active == target]
         if not using:
@@ -320,4 +322,4 @@ def _only_target(found: Sequence[Status]) -> str:
 
 def _naming(address: str, progress: Callable[[Progress], None]) -> Callable[[Progress], None]:
     """Progress that names the shard."""
-    return lambda told: progress(replace(told, step=f"{address.rpartition('#')[2]}: {told.step}"))
+    return lambda report: progress(replace(report, step=f"{address.rpartition('#')[2]}: {report.step}"))

@@ -1,4 +1,4 @@
-"""What shards share: one budget; and the figures of all and of each, as values and as people see them."""
+"""The shared budget of shards, and the figures of all and of each, as values and as people see them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class ShardUpgrade:
 
     Attributes:
         gallery: Its address.
-        result: What was done; None where it failed.
-        error: Why it failed; None where it did not.
+        result: The result; None if it failed.
+        error: The error; None if it did not fail.
     """
 
     gallery: str
@@ -41,7 +41,7 @@ class ShardsUpgrade(Shown):
         transformed: Rows whose vectors this call made or remade by the hop.
         backfilled: Rows that this call embedded natively.
         missing: Rows without a vector in the target, of the shards that did not fail.
-        spent: What the backfills of all shards used up, over all calls.
+        spent: Spending of the backfills of all shards, over all calls.
         shards: Each of them.
     """
 
@@ -62,14 +62,14 @@ class ShardStatus:
     Attributes:
         gallery: Its address.
         rows: Items.
-        active: Version that searches use; "" where the shard cannot be read.
-        state: Of its upgrade to the target: expand, hop, backfill, ready, cutover; "" where there is none.
-        doing: running, waiting, paused, failed, interrupted; "" where there is no upgrade.
+        active: Version that searches use; "" if the shard cannot be read.
+        state: State of its upgrade to the target: expand, hop, backfill, ready, cutover; "" if there is none.
+        doing: running, waiting, paused, failed, interrupted; "" if there is no upgrade.
         native: Rows with a native vector in the target.
         transformed: Rows with one that an artifact made.
         missing: Rows that no query of the target finds.
-        spent: What its backfill has used, over all calls.
-        error: What went wrong last, or why it cannot be read; "" where nothing did.
+        spent: Spending of its backfill, over all calls.
+        error: The last error, or the reason why it cannot be read; "" without one.
     """
 
     gallery: str
@@ -94,7 +94,7 @@ class ShardsStatus(Shown):
         native: Those with a native vector in the target.
         transformed: Those with one that an artifact made.
         missing: Those that no query of the target finds.
-        spent: What the backfills have used, over all calls.
+        spent: Spending of the backfills, over all calls.
         can_cut_over: True if every shard is ready, or uses the target.
         shards: Each of them.
     """
@@ -158,7 +158,7 @@ def sums(parts: Iterable[object], *names: str) -> dict[str, int]:
 
 
 def total(spent: Iterable[Spent]) -> Spent:
-    """Sum of what several shards have spent."""
+    """Sum of several shards' spending."""
     found = list(spent)
     seconds, cost = sum(part.seconds for part in found), sum(part.cost for part in found)
     return Spent(**sums(found, "rows", "tokens"), seconds=seconds, cost=cost)
@@ -235,8 +235,8 @@ class SharedBudget:
     """Gives each shard its part of one budget.
 
     Args:
-        request: Its limits are of all shards together; the share is of each.
-        shards: Address -> status, with what was spent in earlier calls.
+        request: The request; its limits are of all shards together; the share is of each.
+        shards: Address -> status, with the spending of earlier calls.
     """
 
     def __init__(self, request: Backfill, shards: Mapping[str, ShardStatus]) -> None:
@@ -261,7 +261,7 @@ class SharedBudget:
         }
 
     def charge(self, address: str, spent: Spent) -> None:
-        """Note what a shard has spent by now."""
+        """Record the spending of a shard so far."""
         self._moved |= spent.rows > self._spent[address].rows
         self._spent[address] = spent
 
@@ -275,7 +275,7 @@ class SharedBudget:
         return ended and self._moved and all(self._left(name) != 0 for name in LIMITS)
 
     def _left(self, name: SharedLimit) -> float | None:
-        """What of a limit is neither spent nor kept; None for no limit."""
+        """Rest of a limit that is neither spent nor reserved; None for no limit."""
         limit: float | None = getattr(self._request, f"max_{name}")
         if limit is None:
             return None
@@ -284,7 +284,7 @@ class SharedBudget:
         return max(limit - used, 0.0)
 
     def _limits(self, name: SharedLimit, waiting: Sequence[str]) -> dict[str, float] | None:
-        """Of one limit, what each shard may spend in all: what it has spent, and a part of what is left by its rows."""
+        """Maximum total of one limit for each shard: its spending, and a part of the rest by its rows."""
         left = self._left(name)
         if left is None:
             return None

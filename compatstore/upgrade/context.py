@@ -1,4 +1,4 @@
-"""One upgrade as one version of the table has it: what its steps read together."""
+"""One upgrade as of one table version: the state that its steps share."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class UpgradeContext:
         return cls(catalog, run, snapshot, catalog.registry(snapshot))
 
     def later(self, run: RunRecord | None = None) -> UpgradeContext:
-        """The same upgrade as of now, with its record as it is by now; what was counted is kept."""
+        """The same upgrade as of now, with its current record; counts are kept."""
         return self._share(UpgradeContext.of(self.catalog, run or self.run))
 
     def with_run(self, run: RunRecord) -> UpgradeContext:
@@ -74,12 +74,12 @@ class UpgradeContext:
 
     @property
     def has_both(self) -> bool:
-        """Whether both versions have columns: not before the upgrade began, nor after a version was retired."""
+        """True if both versions have columns: false before the upgrade began and after a version was retired."""
         return all(self.registry.record(name).columns is not None for name in (self.run.source, self.run.target))
 
     @cached_property
     def counts(self) -> FragmentCounts | None:
-        """What is known of fragments that did not change; None where a version has no columns."""
+        """Known counts of fragments that did not change; None if a version has no columns."""
         return counts_of(self.store, self.registry, self.run.source, self.run.target) if self.has_both else None
 
     def count(self, condition: str | None = None) -> int:
@@ -91,7 +91,7 @@ class UpgradeContext:
     def filled(self, version: str) -> tuple[int, int]:
         """Rows with a native vector, and with a transformed one, of the source or the target; both have columns.
 
-        Counted is what few rows are: a count of nothing holds whatever is deleted.
+        Only rare rows are counted: a count of zero stays valid whatever is deleted.
         """
         columns = self.registry.columns(version)
         present = self.count() - self.count(columns.missing)
@@ -102,17 +102,17 @@ class UpgradeContext:
         return present - transformed, transformed
 
     def save_counts(self) -> None:
-        """Keep what was counted beside the table, so that the next call reads only what changed."""
+        """Store the counts beside the table, so that the next call reads only changed fragments."""
         if self.counts is not None:
             self.counts.save()
 
     @property
     def ledger(self) -> Ledger:
-        """What the backfill has spent, and which items it could not embed."""
+        """Spending of the backfill, and the items that it could not embed."""
         return ledger_of(self.catalog, self.registry, self.run)
 
     def _share(self, other: UpgradeContext) -> UpgradeContext:
-        """Hand what was counted so far to another context of this upgrade."""
+        """Pass the counts so far to another context of this upgrade."""
         if self.__dict__.get("counts") is not None:
             other.__dict__["counts"] = self.counts
         return other

@@ -50,7 +50,7 @@ def check_cutover(catalog: Catalog, target: str) -> int:
 
 
 def _missing(catalog: Catalog, target: str) -> int:
-    """Rows that no query of the target finds; what did not change since it was counted is not read again."""
+    """Rows that no query of the target finds; unchanged fragments are not counted again."""
     snapshot = catalog.store.snapshot()
     registry = catalog.registry(snapshot)
     run, condition = run_of(registry, target), unsearchable(registry, target)
@@ -67,19 +67,19 @@ def cut_over(
     serving: Serving | None = None,
     controls: Controls | None = None,
 ) -> VersionChange:
-    """Make the target the active version, after catching up with what came or changed meanwhile.
+    """Make the target the active version, after catching up with new and changed rows.
 
     Args:
         catalog: The gallery.
         target: An upgrade's target, in state ready.
-        force: Do so while rows are missing; they are not found until they are filled.
-        serving: How searches use both versions, or the target, from then on; None as before.
+        force: Cut over while rows are missing; they are not found until they are filled.
+        serving: Serving mode of searches afterwards; None for no change.
         controls: Progress and stop.
 
     Raises:
-        UpgradeError: The upgrade is not ready, or it cannot be served as asked. Rows have no vector in the target.
-        LeaseHeld: Somebody else works on that upgrade.
-        Interrupted: A stop was asked for before anything was switched.
+        UpgradeError: The upgrade is not ready, the serving is not possible, or rows have no vector in the target.
+        LeaseHeld: Another process works on that upgrade.
+        Interrupted: A stop was requested before anything was switched.
     """
     controls = controls or Controls()
     missing = check_cutover(catalog, target)

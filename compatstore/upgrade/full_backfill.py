@@ -69,8 +69,8 @@ def full_backfill_of(context: UpgradeContext, learner: Learner, gates: Gates) ->
 
     Args:
         context: The upgrade, resolved.
-        learner: What would learn instead.
-        gates: Those of the call; any that needs an estimate forbids.
+        learner: Learner that would fit the transforms.
+        gates: Gates of the call; any gate that needs an estimate forbids it.
     """
     run, (spent, failed) = context.run, read_account(context)
     counted = count_embeddable(context, failed.num_rows)

@@ -1,6 +1,6 @@
 """Expand and hop: the target's empty columns are added, and filled by a forward transform of the source's vectors.
 
-A first hop and the catch-up of rows that came or changed meanwhile are the same thing: what has to be done is read
+A first hop and the catch-up of new or changed rows are the same operation: the pending rows are read
 from the table, fragment by fragment, as a job that any process can do: read, transform, write the file that is to
 replace. Nothing is committed there: the driver does that, as fragments come back from the engine. So a killed hop goes
 on where it was, and a finished one does nothing.
@@ -49,7 +49,7 @@ from compatstore.upgrade.transform import Transformer
 
 @dataclass(frozen=True)
 class Pending:
-    """Rows of a fragment that ask for work.
+    """Rows of a fragment that need work.
 
     Attributes:
         live: Those that are there.
@@ -62,13 +62,13 @@ class Pending:
 
 @dataclass(frozen=True)
 class HopRecipe:
-    """What a hop makes of rows, whichever they are; it pickles.
+    """Transformation of rows, independent of the fragment; it pickles.
 
     Args:
         source: Columns that are read.
         target: Columns that are written.
         source_column: Column of the items' sources, part of the input hash, or None.
-        transformer: What is applied, or None: then stale vectors are only cleared.
+        transformer: Transform to apply, or None: then stale vectors are only cleared.
     """
 
     source: VersionColumns
@@ -85,7 +85,7 @@ class HopRecipe:
         return Pending(live, deleted)
 
     def would_change(self, snapshot: Snapshot, fragment: Fragment) -> bool:
-        """Whether any live row would get, lose or change its vector: not where a transform gives nothing of use."""
+        """True if any live row would get, lose or change its vector; false if a transform gives nothing of use."""
         return any(self._would_change(batch) for batch in self._read(snapshot, fragment))
 
     def rewrite(self, snapshot: Snapshot, fragment: Fragment, advance: Advance) -> Iterator[dict[str, ArrowArray]]:
@@ -94,11 +94,11 @@ class HopRecipe:
         Args:
             snapshot: The table version.
             fragment: The fragment.
-            advance: Told how many live rows of a batch were made, remade or cleared.
+            advance: Called with the number of live rows of a batch that were made, remade or cleared.
         """
         batches = self._read(snapshot, fragment)
-        # In bfloat16 products are so fast that what is done beside them shows: two batches at a time fill each
-        # other's gaps, and what is derived takes one core. In float32 the products of one batch keep all cores busy.
+        # bfloat16 products are so fast that the work beside them matters: two batches at a time fill each
+        # other's gaps, and derivation takes one core. In float32 the products of one batch keep all cores busy.
         transformer = self.transformer
         at_once = 2 if transformer is not None and (transformer.exact or transformer.precision != "float32") else 1
         for batch, (columns, todo) in ahead(self._remake, batches, at_once):
@@ -123,7 +123,7 @@ class HopRecipe:
 
     @property
     def _carries_origins(self) -> bool:
-        """Whether what made a source vector says what made the target's."""
+        """True if the origin of a source vector determines the origin of the target's."""
         return self.transformer is not None and self.transformer.exact
 
     def _read_source(self, batch: ArrowBatch) -> VersionValues:
@@ -167,8 +167,8 @@ class HopJob:
     """One fragment to bring up to date.
 
     Args:
-        fragment: As the driver last saw it.
-        pending: Live rows of it that ask for work, where that is known.
+        fragment: State in which the driver last read it.
+        pending: Its live rows that need work, if known.
         file: Name of the file that is written; each try has one of its own, so that the driver can remove what a lost
             worker left.
     """
@@ -185,12 +185,12 @@ class HopJob:
 
 @dataclass(frozen=True)
 class HopOutcome:
-    """What a job found and made.
+    """Findings and results of a job.
 
     Attributes:
-        fragment: As it was read; None where it is gone.
-        written: What waits for its commit, or None where there is nothing to commit.
-        pending: Rows that ask for work, where they were counted and nothing was written. It is 0 where the transform
+        fragment: State in which it was read; None if it is gone.
+        written: Files that wait for their commit, or None if there is nothing to commit.
+        pending: Rows that need work, if they were counted and nothing was written. It is 0 if the transform
             gives nothing of use for those that do.
         rows: Live rows that were made, remade or cleared.
     """
@@ -206,9 +206,9 @@ def hop_fragment(store: Store, recipe: HopRecipe, job: HopJob, advance: Advance)
 
     Args:
         store: The table; its latest version is read.
-        recipe: What is made of rows.
-        job: Which fragment.
-        advance: Told the rows that are done, batch by batch.
+        recipe: Transformation of the rows.
+        job: The fragment.
+        advance: Called with the completed rows, batch by batch.
 
     Raises:
         StorageError: The table cannot be read or written.
@@ -234,8 +234,8 @@ def hop_fragment(store: Store, recipe: HopRecipe, job: HopJob, advance: Advance)
 
 
 def _settled(snapshot: Snapshot, recipe: HopRecipe, job: HopJob, fragment: Fragment) -> Pending | None:
-    """That nothing is to be done in a fragment, or None where there is."""
-    # What never had the target's columns is not read to find out what it lacks.
+    """Result for a fragment without pending work; None if there is some."""
+    # A fragment that never had the target's columns need not be read.
     if field_ids(snapshot)[recipe.target.vector] not in fragment.fields:
         return Pending(0, 1) if recipe.transformer is None else None
     known = job.pending if fragment == job.fragment else None
@@ -250,9 +250,9 @@ def ahead(function: Callable[[Any], Any], items: Iterable[Any], at_once: int = 1
     """Give each item with its result, in order, computed in other threads while the caller is busy with the one before.
 
     Args:
-        function: What to compute.
-        items: Of what; they are taken one after the other, as threads become free.
-        at_once: Threads.
+        function: Function to apply.
+        items: Its arguments, taken in order as threads become free.
+        at_once: Number of threads.
     """
     with ThreadPoolExecutor(at_once) as workers:
         waiting: deque[tuple[Any, Future[Any]]] = deque()
@@ -277,9 +277,9 @@ class Hop:
 
     Args:
         store: The table.
-        recipe: What is made of rows.
-        counts: What is known of fragments that did not change since they were looked at.
-        engine: Where fragments are transformed.
+        recipe: Transformation of the rows.
+        counts: Known counts of fragments that did not change since they were read.
+        engine: Engine that transforms the fragments.
     """
 
     store: Store
@@ -302,8 +302,8 @@ class Hop:
             Rows whose target vector was made, remade or cleared.
 
         Raises:
-            Interrupted: A stop was asked for; finished fragments stay.
-            StorageError: Other writers were faster each time; fragments that were committed before stay.
+            Interrupted: A stop was requested; finished fragments stay.
+            StorageError: Other writers were faster on each try; fragments that were committed before stay.
             UpgradeError: The jobs of a fragment lost their workers again and again; the same holds.
         """
         return _Pass(self, monitor).run()
@@ -324,12 +324,12 @@ class Hop:
 
     @property
     def _question(self) -> str:
-        """What is counted: rows that need this very transform."""
+        """Condition of the counts: rows that need this very transform."""
         transformer = self.recipe.transformer
         return "hop" if transformer is None else f"hop by {transformer.origin}"
 
     def known(self, fragment: Fragment) -> int | None:
-        """Live rows of a fragment that need work, or None where that is not known."""
+        """Live rows of a fragment that need work, or None if that is not known."""
         return self.counts.known(self._question, fragment)
 
     def note_settled(self, outcome: HopOutcome) -> None:
@@ -348,7 +348,7 @@ class Hop:
 
 
 class _Pass:
-    """One pass over all fragments: hands out jobs, commits what they made, and hands out again what was lost."""
+    """One pass over all fragments: hands out jobs, commits their results, and hands out lost jobs again."""
 
     def __init__(self, hop: Hop, monitor: Monitor) -> None:
         self._hop, self._monitor, self._store = hop, monitor, hop.store
@@ -380,7 +380,7 @@ class _Pass:
         self._jobs.append(job)
 
     def _look_for_a_stop(self) -> None:
-        """Hand out nothing more where a stop was asked for; what is under way is finished."""
+        """Hand out nothing more once a stop is requested; jobs under way are finished."""
         if not self._jobs:
             return
         try:
@@ -391,7 +391,7 @@ class _Pass:
             self._jobs.clear()
 
     def _enter(self, made: Sequence[tuple[HopJob, HopOutcome | None]]) -> int:
-        """Commit what was made, all in one commit; returns the rows that were made, remade or cleared."""
+        """Commit the results, all in one commit; returns the rows that were made, remade or cleared."""
         outcomes = dict[int, HopOutcome]()
         for job, outcome in made:
             if outcome is None:
@@ -405,7 +405,7 @@ class _Pass:
         return sum(outcomes[columns.fragment.id].rows for columns in committed)
 
     def _commit(self, written: Sequence[WrittenColumns]) -> Sequence[WrittenColumns]:
-        """Commit what still fits its fragments, and hand out again the fragments that others changed."""
+        """Commit results that still fit their fragments, and hand out again the fragments that others changed."""
         if not written:
             return ()
         try:
@@ -426,7 +426,7 @@ class _Pass:
         """Hand out a fragment again whose commit was refused."""
         fragment = refused.fragment
         now = find_fragment(snapshot, fragment.id)
-        if now is None or not now.holds(refused.name):  # an object store may refuse what it has stored
+        if now is None or not now.holds(refused.name):  # an object store may refuse a write that it has stored
             self._files.add(refused.name)
         self._conflicts[fragment.id] += 1
         tries = self._conflicts[fragment.id]
@@ -435,7 +435,7 @@ class _Pass:
                 f"hop in {self._store.location.name}",
                 expected="a moment without other writers",
                 found=f"{tries} conflicts in a row about fragment {fragment.id}",
-                fix=f"What was committed before is kept; {next_step.same()} goes on from here.",
+                fix=f"Earlier commits are kept; {next_step.same()} goes on from here.",
             )
         time.sleep(min(0.01 * 2**tries, 0.5))
         if self._stop is None:
@@ -474,9 +474,9 @@ def expand(context: UpgradeContext) -> RunRecord:
         return run if known == run else set_run(catalog, run)
     columns = columns_for(context)
     if record.columns is None:
-        # Columns that no version has are dropped by whoever finds them. So these are reserved before they are there,
-        # and what a killed expand or retirement left is not used again: a drop that was decided before the reservation
-        # is of the former columns, and Lance refuses it once there are others of their names.
+        # Columns that no version has are dropped by any process that finds them. So these are reserved before they
+        # exist, and leftovers of a killed expand or retirement are not used again: a drop that was decided before the
+        # reservation is of the former columns, and Lance refuses it once there are others of their names.
         edit(catalog.store, lambda state: state.with_version(replace(state.record(run.target), reserved=True)))
         catalog.store.drop_columns(columns.names)
     catalog.store.add_columns(columns.fields)
@@ -488,7 +488,7 @@ def expand(context: UpgradeContext) -> RunRecord:
 
     def change(state: Registry) -> Registry:
         former = state.runs.get(run.target)
-        if former is not None and former.path != run.path:  # what was chosen for other vectors
+        if former is not None and former.path != run.path:  # it was chosen for other vectors
             state = replace(state, serving={name: one for name, one in state.serving.items() if name != run.target})
         record = replace(state.record(run.target), columns=columns, retired=False, reserved=False)
         record = replace(record, input_version=run.source)

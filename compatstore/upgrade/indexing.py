@@ -1,9 +1,9 @@
 """Indexes while an upgrade goes on: the target's is built as the source's is, and kept up to date.
 
 It is built once the hop has given every item a vector, before the backfill, so that the target is searched as fast as
-the source from then on. Native vectors and what apps write come into it as deltas; where they have changed what
-searches find, it is trained again. Who builds an index holds its lease, and others add no rows to it meanwhile: a
-build that commits after them would be refused and begin again.
+the source from then on. Native vectors and writes of apps come into it as deltas; if they have changed the results of
+searches, it is trained again. The builder of an index holds its lease, and no other process adds rows to it meanwhile:
+a build that commits after them would be refused and begin again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BUILT = "indexed as the source is"
 
 
 def index_lease(version: str) -> str:
-    """What the lease of a version's index is called."""
+    """Name of the lease of a version's index."""
     return f"the index of {version}"
 
 
@@ -45,11 +45,11 @@ def hold_index(
     """Hold the lease of a version's index for a block.
 
     Yields:
-        The table, whose commits are refused once the lease is lost; and what tells of a stage that begins, and raises
-        `Interrupted` where a stop was asked for.
+        The table, whose commits are refused once the lease is lost; and a function to call as a stage begins, which
+        raises `Interrupted` once a stop is requested.
 
     Raises:
-        LeaseHeld: Somebody else works on it.
+        LeaseHeld: Another process works on it.
     """
     with hold_lease(catalog, index_lease(version), verb, progress, should_stop) as work:
 
@@ -58,7 +58,7 @@ def hold_index(
             if work.should_stop():
                 raise Interrupted(
                     f"{verb} the index",
-                    found=f"a stop was asked for at {stage}",
+                    found=f"a stop was requested at {stage}",
                     fix=f"Give {next_step.same()} again: it goes on.",
                 )
 
@@ -66,7 +66,7 @@ def hold_index(
 
 
 def take_in_late_rows(catalog: Catalog, *, more_than: int) -> list[str]:
-    """Add rows to the vector indexes that lack many, but not to an app's own, nor while somebody builds one.
+    """Add rows to the vector indexes that lack many, but not to an app's own, nor during a build.
 
     Args:
         catalog: The gallery.
@@ -90,7 +90,7 @@ def take_in_late_rows(catalog: Catalog, *, more_than: int) -> list[str]:
 
 
 def as_the_source(context: UpgradeContext, target: VersionColumns) -> VectorIndex | None:
-    """The index that an upgrade's target gets to be indexed as its source is; None where the source has none."""
+    """The index that an upgrade's target gets to be indexed as its source is; None if the source has none."""
     return indexes.mirrored(context.store, context.source.vector, target, context.target_record.metric)
 
 
@@ -106,14 +106,14 @@ def build_target(
     Args:
         context: The upgrade as of now.
         progress: Called as a stage begins.
-        should_stop: Asked as a stage begins.
-        at_least: Vectors below which none is built.
+        should_stop: Called as a stage begins.
+        at_least: Minimum number of vectors for an index.
 
     Returns:
-        What was done; "" where the source has no index, the target has one, or somebody else builds it.
+        A description of the work; "" if the source has no index, the target has one, or another process builds it.
 
     Raises:
-        Interrupted: A stop was asked for.
+        Interrupted: A stop was requested.
     """
     store, run, target = context.store, context.run, context.target
     wanted = None if names_on(store, target.vector) else as_the_source(context, target)
@@ -129,10 +129,10 @@ def refresh_target(context: UpgradeContext, progress: Told | None = None, should
     """Bring the index of an upgrade's target up to date.
 
     Returns:
-        What was done; "" where it is up to date, there is none, or somebody else works on it.
+        A description of the work; "" if it is up to date, there is none, or another process works on it.
 
     Raises:
-        Interrupted: A stop was asked for.
+        Interrupted: A stop was requested.
     """
     if not names_on(context.store, context.target.vector):
         return ""
@@ -157,7 +157,7 @@ class IndexKeeper:
         self._context, self._unindexed_rows, self._stored = context, unindexed_rows, 0
 
     def stored(self, rows: int) -> None:
-        """Count what was stored, and update indexes that lack many rows by now, whoever wrote them."""
+        """Count stored vectors, and update indexes that lack many rows by now, regardless of their writers."""
         store, target = self._context.store, self._context.run.target
         self._stored += rows
         refresh_ids(store, self._context.registry.id_column)
@@ -165,7 +165,7 @@ class IndexKeeper:
         if target in updated:
             refresh_target(self._context)
         elif self._stored >= self._unindexed_rows:
-            # Where there was no hop it begins with a few vectors for each cell.
+            # Without a hop it begins with a few vectors for each cell.
             source = indexes.describe(store, self._context.source.vector)
             cells = 0 if source is None else source.num_partitions
             build_target(self._context, at_least=max(indexes.MINIMUM_ROWS, ROWS_A_CELL * cells))

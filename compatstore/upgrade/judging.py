@@ -1,8 +1,8 @@
-"""The app's own queries judge what an upgrade has learned: they search its gallery as it would be served by it.
+"""Evaluation of fitted transforms with application queries, which search the gallery as it would be served.
 
-Items that are native keep their native vector, and all others get what the learned transform makes of them. No pair is
-needed for that, and none asks: queries from outside were never learned from. So nothing is embedded but the queries.
-What larger native shares would give is not known from it.
+Native items keep their native vector, and all others get the output of the fitted transform. No pair is needed for
+that, and none is a query: application queries were never trained on. So only the queries are embedded. The quality at
+larger native shares remains unknown.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ MOST_COMPARED = 10_000_000  # of a query with an item: many queries search a sma
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JudgedTransform:
-    """What the app's own queries find in the gallery as it would be served by one transform.
+    """Results of application queries on the gallery as it would be served with one transform.
 
     Args:
         trial: The queries, ready to try weights.
-        native: (n,) bool, items that are native.
-        fitted: The weight that was chosen, and what it gives.
-        provenance: Where the queries come from, and what they search, in a sentence.
+        native: (n,) bool, native items.
+        fitted: The chosen weight, and its figures.
+        provenance: Origin of the queries, and the items that they search, as a sentence.
     """
 
     trial: Trial
@@ -59,23 +59,23 @@ class JudgedTransform:
     provenance: str
 
     def table(self, share: float) -> DecisionTable:
-        """The status quo, both versions as one and the target alone, at the native share that there is.
+        """The status quo, the fused search and the target alone, at the current native share.
 
-        Figures of both versions as one are of queries that search with the weight that others chose. Those are fewer
-        than all: where a gain is hardly sure they choose the status quo, and the figures are of a part of what is
-        served. So intervals reach up to where they end by the weight that is served; lower ends stay.
+        Figures of the fused search are of queries that search with the weight that other queries chose. Those are fewer
+        than all: if a gain is hardly significant they choose the status quo, and the figures cover only a part of the
+        current serving. So the upper ends of intervals are widened to those of the served weight; lower ends stay.
         """
         fused = self.fitted.fusion
         alone = [self.trial.find(self.native, replace(fused, weight=weight)) for weight in (0.0, 1.0)]
         made, served = (self._compared(share, alone, found) for found in (self.fitted.found, self.fitted.served))
         rows = (
-            _up_to(row, again) if is_fused(row.notation) else row
+            _widen_upper_bound(row, again) if is_fused(row.notation) else row
             for row, again in zip(made.rows, served.rows, strict=True)
         )
         return replace(made, rows=tuple(rows))
 
     def reaching_up(self, choice: WeightChoice) -> WeightChoice:
-        """A choice whose differences to the target alone reach up as the intervals of the table do."""
+        """A choice whose differences to the target alone get the upper bounds of the table's intervals."""
         target = self.trial.find(self.native, replace(self.fitted.fusion, weight=1.0))
         known, served = choice.over_target, self.trial.over(self.fitted.served, target)
         return choice if known is None or served is None else replace(choice, over_target=_reaching(known, served))
@@ -98,8 +98,8 @@ class JudgedTransform:
         return replace(made, rows=rows, provenance=self.provenance)
 
 
-def _up_to(row: DecisionRow, served: DecisionRow) -> DecisionRow:
-    """A row whose intervals reach up to those of another; of broken queries the larger share."""
+def _widen_upper_bound(row: DecisionRow, served: DecisionRow) -> DecisionRow:
+    """A row whose intervals are widened to the upper bounds of another; of broken queries the larger share."""
 
     def raised(mine: Mapping[str, Estimate], others: Mapping[str, Estimate]) -> dict[str, Estimate]:
         return {name: _reaching(one, others[name]) for name, one in mine.items()}
@@ -120,21 +120,21 @@ def _reaching(estimate: Estimate, served: Estimate) -> Estimate:
     return replace(estimate, high=max(estimate.high, served.high))
 
 
-def gallery_to_search(context: UpgradeContext, asked: Gates) -> Sample | None:
-    """The items that the app's own queries search, without embedding any; None where no queries with judgements ask.
+def gallery_to_search(context: UpgradeContext, gates: Gates) -> Sample | None:
+    """The items that application queries search, without embedding any; None without queries and judgements.
 
     Raises:
         UpgradeError: There are too few queries, or they cannot be embedded.
         InvalidInput: The queries make no sense in this gallery.
     """
-    if not isinstance(asked.labels, Queries) or not asked.labels.judged:
+    if not isinstance(gates.labels, Queries) or not gates.labels.judged:
         return None
-    return draw_sample(context, most_searched(asked.labels), labels=asked.labels, seed=context.run.seed, embed=False)
+    return draw_sample(context, most_searched(gates.labels), labels=gates.labels, seed=context.run.seed, embed=False)
 
 
-def most_searched(asked: Queries) -> int:
+def most_searched(queries: Queries) -> int:
     """Items of a gallery that is searched as a whole, by as many queries as there are; of a larger one a sample is."""
-    return min(MOST_SEARCHED, MOST_COMPARED // min(len(asked.read), MOST_QUERIES))
+    return min(MOST_SEARCHED, MOST_COMPARED // min(len(queries.read), MOST_QUERIES))
 
 
 def judge_by_queries(
@@ -142,19 +142,19 @@ def judge_by_queries(
     sample: Sample,
     artifact: Artifact,
     pairs: tuple[FloatArray, FloatArray, FloatArray],
-    asked: Gates,
+    gates: Gates,
     factors: Doubles | None = None,
 ) -> JudgedTransform:
-    """Let the app's own queries search a gallery as it would be served by a transform.
+    """Let application queries search a gallery as it would be served by a transform.
 
     Args:
         context: The upgrade.
-        sample: Of `gallery_to_search`.
+        sample: Result of `gallery_to_search`.
         artifact: The transform.
-        pairs: Vectors of items in the source, in the target, and transformed by what was learned without them: (m,
-            source dim), (m, target dim) and (m, target dim) float32. What makes distances comparable is taken of them.
-        asked: The figure that decides; mAP where the items are a sample.
-        factors: (m,) float64, of the pairs' transformed vectors, as of `EvaluationSample`; None for none. Where the
+        pairs: Vectors of items in the source, in the target, and by a transform that was fitted without them: (m,
+            source dim), (m, target dim) and (m, target dim) float32. The fusion's constants are fitted on them.
+        gates: The gates with the criterion; mAP if the items are a sample.
+        factors: (m,) float64, of the pairs' transformed vectors, see `EvaluationSample`; None for none. Where the
             artifact was not measured, those of the gallery's are 1.
     """
     transformer = Transformer((artifact,), form=VectorForm.of(context.target_record))
@@ -169,8 +169,8 @@ def judge_by_queries(
     native = searched.embedded
     first = np.argsort(~native, kind="stable")
     complete = searched.population == len(searched.places)
-    criterion = asked.criterion if complete else "map"
-    settings = SampleSettings(labels=asked.labels, criterion=criterion, seed=context.run.seed)
+    criterion = gates.criterion if complete else "map"
+    settings = SampleSettings(labels=gates.labels, criterion=criterion, seed=context.run.seed)
     decided = decision_settings(context, settings)
     as_served = replace(as_evaluation_sample(searched, made, first), factors=None if factors is None else kept[found])
     trial = trial_of_fusions(as_served, decided, BOTH)

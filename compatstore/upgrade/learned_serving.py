@@ -1,4 +1,4 @@
-"""How an upgrade that teaches itself is searched by what it has learned, until its cutover and after it."""
+"""Serving of a self-training upgrade with its fitted transform, until its cutover and after it."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ from compatstore.upgrade.estimates.fusing import serve
 from compatstore.upgrade.requests.gates import Gates
 
 
-def serve_as_learned(context: UpgradeContext, asked: Gates) -> RunRecord:
-    """Serve by both versions as one where that was found to be sure of a gain, else as before.
+def serve_as_learned(context: UpgradeContext, gates: Gates) -> RunRecord:
+    """Enable fused serving if its gain is significant; otherwise keep the current serving.
 
-    Where the target alone is to be searched, searches go on as before until the cutover. What the caller has chosen
-    since the last lesson stays, unless gates ask for the target alone and those of that lesson did not.
+    If the target alone is to be searched, searches stay unchanged until the cutover. A choice of the caller since the
+    last training round stays, unless gates require the target alone and those of that round did not.
 
     Args:
-        context: The upgrade, with all items hopped by what the last lesson learned.
-        asked: How it is to be served.
+        context: The upgrade, with all items hopped by the transform of the last training round.
+        gates: The gates, with the serving mode.
 
     Returns:
         The run.
     """
     catalog, run = context.catalog, context.run
     fusion = catalog.registry().fusion_of(run.target)
-    if fusion is None or (run.served_at == run.learned_at and not _promised_otherwise(context, asked)):
+    if fusion is None or (run.served_at == run.learned_at and not _resave_for_target(context, gates)):
         return run
-    way: Serving = "fused" if fusion.weight > 0 and asked.serving != "target" else "target"
+    way: Serving = "fused" if fusion.weight > 0 and gates.serving != "target" else "target"
     run = replace(run, served_at=run.learned_at)
     serve(catalog, run.target, way, run)
     return run
 
 
-def _promised_otherwise(context: UpgradeContext, asked: Gates) -> bool:
-    """Save the estimate of the last lesson for the target alone if it was saved for fused searches; True if it was."""
+def _resave_for_target(context: UpgradeContext, gates: Gates) -> bool:
+    """Re-save the last round's estimate for the target alone if it was saved for fused searches; True if it was."""
     estimate = load_estimate(context.catalog, context.run.target)
-    if asked.serving != "target" or estimate is None or estimate.terms.serving == "target":
+    if gates.serving != "target" or estimate is None or estimate.terms.serving == "target":
         return False
     best = estimate.table.best_of("target").share
-    save_estimate(context.catalog, context.run.target, replace(estimate, terms=asked, best=best))
+    save_estimate(context.catalog, context.run.target, replace(estimate, terms=gates, best=best))
     return True
 
 
 def has_no_gain(context: UpgradeContext) -> bool:
-    """True if an upgrade measured all ways to serve what it learned, and none is significantly better."""
+    """True if all ways to serve the fitted transform were measured, and none is significantly better."""
     run, registry = context.run, context.catalog.registry()
     served = registry.fusion_served(run.target) is not None or _estimate_of_target(context) is not None
     return bool(run.learned_at) and not served and _better_alone(registry, run.target) is None
 
 
 def how_searched(context: UpgradeContext) -> str:
-    """How searches use the upgrade until its cutover, as a sentence."""
+    """Serving of the upgrade until its cutover, as a sentence."""
     run, registry = context.run, context.catalog.registry()
     fusion, estimate = registry.fusion_served(run.target), _estimate_of_target(context)
     if estimate is not None:
@@ -100,12 +100,12 @@ def _better_alone(registry: Registry, target: str) -> tuple[str, str] | None:
     return None
 
 
-def in_words(fusion: Fusion, target: str, asked: Gates) -> str:
-    """What the choice of a round gives, as it is served."""
+def in_words(fusion: Fusion, target: str, gates: Gates) -> str:
+    """Figures of a round's choice, for its serving mode."""
     choice = fusion.choice
-    assert choice is not None, "each lesson chooses a weight"
+    assert choice is not None, "each training round chooses a weight"
     gain = choice.target_gain
-    if asked.serving != "target" or gain is None:
+    if gates.serving != "target" or gain is None:
         return f"weight {choice}"
     low, value, high = (f"{100 * end:+.1f}" for end in (gain.low, gain.value, gain.high))
     return (

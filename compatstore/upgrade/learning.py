@@ -1,8 +1,8 @@
-"""An upgrade that teaches itself: what it has embedded natively is learned from, and judged as it will be served.
+"""Self-training upgrade: fits transforms on natively embedded items and selects one by its quality as served.
 
-Each pair of a lesson (`lesson.py`) is also a query, for transforms fitted without it: by cross-fitting no pair is
-kept out, and none is asked about a transform that has seen it. The transform that serves best is hopped by. Searches
-go on as before until the fusion of both versions is sure to be better.
+Each pair of a training round (`lesson.py`) is also a query, for transforms fitted without it: cross-validation keeps
+all pairs in use, and evaluates none on a transform that was trained on it. The hop uses the transform that serves best.
+Searches stay unchanged until the fusion of both versions is significantly better.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries, column_of, has_ground_truth
 from compatstore.upgrade.states import BACKFILL, CUTOVER, require_open, set_run
 
-NEW = 1 / 3  # of the pairs that judge, below which a transform that stays is not judged again
-MEASUREMENTS = 5  # after the fits of a lesson, about: of three transforms, and two more
-STEP, GAIN = "learn", "gain"  # the step, and what ends a run whose further natives are sure to gain nothing
+NEW = 1 / 3  # minimum share of new evaluation pairs to re-evaluate the current transform
+MEASUREMENTS = 5  # approximate number after the fits of a round: of three transforms, and two more
+STEP, GAIN = "learn", "gain"  # the step, and the end reason of a run without further gain
 
 
 class _Judged(NamedTuple):
-    """A transform, and what queries find in a gallery that is served with it."""
+    """A transform, and the results of queries in a gallery that is served with it."""
 
     taught: Taught
     trial: Trial
@@ -96,47 +96,47 @@ class _Judged(NamedTuple):
 
 
 def learn(
-    context: UpgradeContext, learner: Learner, asked: Gates, monitor: Monitor, full: FullBackfill | None = None
+    context: UpgradeContext, learner: Learner, gates: Gates, monitor: Monitor, full: FullBackfill | None = None
 ) -> tuple[RunRecord, str]:
-    """Learn from the native items, and take what serves best; what was found is in the history either way.
+    """Fit transforms on the native items, and select the best one as served; the history records the result.
 
     Args:
         context: The upgrade as of now.
-        learner: Learns the transforms.
-        asked: How they are judged.
-        monitor: Progress and stop, over all of the lesson.
+        learner: Fits the transforms.
+        gates: Gates and criterion of the evaluation.
+        monitor: Progress and stop, over the whole training round.
         full: The full backfill that is chosen instead if it is faster; None if none may be.
 
     Returns:
-        The run, with the learned artifact as its path where one was taken, and `ended_by` where more does not pay; and
-        what was found, as a sentence.
+        The run, with the artifact as its path if one was selected, and `ended_by` if more does not pay; and the
+        result, as a sentence.
 
     Raises:
         InvalidInput: There is no such column of labels.
-        Interrupted: A stop was asked for, or the run was ended meanwhile.
-        LearningTakesLonger: Than the full backfill; nothing was written.
+        Interrupted: A stop was requested, or the run was ended meanwhile.
+        LearningTakesLonger: Training would take longer than the full backfill; nothing was written.
     """
     run, natives = context.run, context.count(context.target.native)
     tried = replace(run, learned_at=natives)
-    lesson, judges = lesson_of(context, column_of(asked.labels))
+    lesson, judges = lesson_of(context, column_of(gates.labels))
     if len(judges) < FEWEST_PAIRS:
         return _note(context, tried, f"too few pairs: {len(judges)}, at least {FEWEST_PAIRS} are needed")
     share = native_share(context)
     form = VectorForm.of(context.target_record)
     at_hand = transform_at_hand(context, lesson)
     stays = None if left_to_transform(context) else at_hand  # where all are native, only a weight is chosen
-    steps = _LessonSteps(monitor, full)
+    steps = _RoundSteps(monitor, full)
     taught = learner.teach(lesson, steps.fitted) if stays is None else []
     usable = [one for one in taught if form.searchable(one.transformed).all()]
     if not usable and stays is None:
         return _note(context, tried, f"no method can learn from {len(lesson)} pairs")
-    searched = gallery_to_search(context, asked)
+    searched = gallery_to_search(context, gates)
 
     def judge(one: Taught, judges: Positions) -> _Judged:
         if searched is None:
-            judged = _judge(context, lesson, one, judges, share, asked)
+            judged = _judge(context, lesson, one, judges, share, gates)
         else:
-            judged = _judge_by_queries(context, searched, lesson, one, judges, asked)
+            judged = _judge_by_queries(context, searched, lesson, one, judges, gates)
         steps.next()
         return judged
 
@@ -150,11 +150,11 @@ def learn(
     elif at_hand is None or len(unseen) < FEWEST_PAIRS:
         best, taken = _best(judged), True
     else:
-        # What goes on to be served is what the figures must be of: the transform at hand where none is better for sure.
-        now, told = judge(at_hand.taught, unseen), has_ground_truth(asked.labels)
+        # The figures must describe the transform that stays in use: the current one if none is significantly better.
+        now, has_truth = judge(at_hand.taught, unseen), has_ground_truth(gates.labels)
 
         def is_better(one: Taught) -> bool:
-            if not told:
+            if not has_truth:
                 return _comes_nearer(lesson, at_hand, one)
             again = judge(one, unseen)
             return _serves_better(again, now) or (again.figure >= now.figure and _comes_nearer(lesson, at_hand, one))
@@ -164,9 +164,9 @@ def learn(
         if not taken and searched is None and len(unseen) < NEW * len(judges):
             # More queries have chosen how it is searched, for larger shares too, than could now.
             steps.end()
-            return _note(context, tried, f"kept, after {len(lesson)} pairs, too few of them new to judge it again")
+            return _note(context, tried, f"kept after {len(lesson)} pairs, too few new ones to re-evaluate")
     if best.by_queries is None:
-        fusion, pays = _with_larger_shares(context, best, share, learner.least_gain, asked)
+        fusion, pays = _with_larger_shares(context, best, share, learner.least_gain, gates)
     else:
         fusion, pays = fusion_as_it_is(best.by_queries, share), True
     steps.next()
@@ -176,19 +176,19 @@ def learn(
         record = context.catalog.add_artifact(best.taught.artifact, run.source, run.target)
         state = CUTOVER if run.state == CUTOVER else BACKFILL
         tried = replace(tried, path=(record.id,), state=state)
-    _promise(context.with_run(tried), best, fusion, share, asked)  # first: once a lesson is over it is not made again
-    what = f"{best.taught.name} learned from {len(lesson)} pairs" if taken else f"kept, after {len(lesson)} pairs"
-    learned = _take(context, tried, record, fusion, asked, what)
+    _record_estimate(context.with_run(tried), best, fusion, share, gates)  # first: a finished round is not repeated
+    what = f"{best.taught.name} learned from {len(lesson)} pairs" if taken else f"kept after {len(lesson)} pairs"
+    learned = _take(context, tried, record, fusion, gates, what)
     steps.end()
     return learned
 
 
-class _LessonSteps:
-    """Steps of a lesson: fits, measurements, the choice of weights and the estimate; the last one ends it.
+class _RoundSteps:
+    """Steps of a training round: fits, measurements, the choice of weights and the estimate; the last one ends it.
 
     Args:
-        monitor: Told after each.
-        full: The full backfill that ends the lesson if it is faster; or None.
+        monitor: Called after each step.
+        full: The full backfill that ends the training round if it is faster; or None.
     """
 
     def __init__(self, monitor: Monitor, full: FullBackfill | None) -> None:
@@ -212,7 +212,7 @@ class _LessonSteps:
         self._monitor.reach(self._done, self._total)
 
     def end(self) -> None:
-        """Count all as done; a stop that was asked for waits until the lesson is served."""
+        """Count all as done; a requested stop waits until the training round is served."""
         self._monitor.finish()
 
 
@@ -222,90 +222,90 @@ def left_to_transform(context: UpgradeContext) -> int:
     return context.count(present) - context.count(f"({present}) AND ({native})")
 
 
-def require_known(context: UpgradeContext, asked: Gates) -> None:
-    """Refuse, before anything is embedded, labels and queries that are not there, and gates that no lesson can tell of.
+def require_known(context: UpgradeContext, gates: Gates) -> None:
+    """Refuse missing labels and queries, and gates that training cannot measure, before anything is embedded.
 
-    A lesson's pairs are a sample. The app's own queries search a small gallery as a whole, with its natives.
+    The pairs of a training round are a sample. Application queries search a small gallery as a whole, with its natives.
 
     Raises:
-        InvalidInput: There is no such column of labels, a figure other than mAP is asked for, or by queries a share of
-            what a full backfill would give.
+        InvalidInput: There is no such column of labels, or a figure other than mAP or, with queries, a share of a full
+            backfill's figure is required.
         UpgradeError: Too few queries have a correct item in the gallery.
     """
-    require_labels(context.snapshot.schema, context.run.target, column_of(asked.labels))
+    require_labels(context.snapshot.schema, context.run.target, column_of(gates.labels))
     complete = by_queries = False
-    if isinstance(asked.labels, Queries) and asked.labels.judged:
-        require_enough(context, asked.labels)
-        by_queries, complete = True, context.count(context.source.present) <= most_searched(asked.labels)
-    if by_queries and asked.target_quality is not None:
+    if isinstance(gates.labels, Queries) and gates.labels.judged:
+        require_enough(context, gates.labels)
+        by_queries, complete = True, context.count(context.source.present) <= most_searched(gates.labels)
+    if by_queries and gates.target_quality is not None:
         wanted = next_step.either(shell="--require 'map>=0.6'", python='Gates(require=["map>=0.6"])')
         raise InvalidInput(
-            "teach an upgrade up to a target quality by queries",
+            "train an upgrade up to a target quality by queries",
             expected=f"figures to reach: {next_step.option('require', within='Gates')}",
-            found=f"target_quality={asked.target_quality:g}, of a full backfill that nobody knows yet",
-            fix=f"Name what is to be reached, such as {wanted}, or leave "
+            found=f"target_quality={gates.target_quality:g}, relative to an unknown full backfill",
+            fix=f"Set the figures to reach, such as {wanted}, or leave "
             f"{next_step.either(shell='--queries', python='the queries')} out.",
         )
-    require_measurable(asked, 1.0, complete=complete)
+    require_measurable(gates, 1.0, complete=complete)
 
 
-def require_reached(context: UpgradeContext, asked: Gates) -> None:
-    """Refuse to be ready where a gate is not sure to hold, by what the last lesson has found.
+def require_reached(context: UpgradeContext, gates: Gates) -> None:
+    """Refuse to be ready if a gate is not met at the confidence level, by the last training round.
 
     Raises:
         GateFailed: One is not.
     """
     estimate = load_estimate(context.catalog, context.run.target)
-    if asked.require and estimate is not None:
+    if gates.require and estimate is not None:
         more = f"Embed more: {next_step.option('backfill')}."
-        fix = f"What was embedded is kept, and searches go on as they are served now. {more}"
-        require_passed(context.run.target, check_gates(estimate.row, asked), fix=fix)
+        fix = f"Embedded items are kept, and searches go on as they are served now. {more}"
+        require_passed(context.run.target, check_gates(estimate.row, gates), fix=fix)
 
 
-def reached(context: UpgradeContext, asked: Gates) -> bool:
-    """Whether the target quality is sure to be reached by what is native now, as the last lesson has found."""
+def reached(context: UpgradeContext, gates: Gates) -> bool:
+    """True if the current native share significantly reaches the target quality, by the last training round."""
     estimate = load_estimate(context.catalog, context.run.target)
-    if asked.target_quality is None or estimate is None:
+    if gates.target_quality is None or estimate is None:
         return False
     kept = estimate.row.kept.get(estimate.table.criterion)
-    return kept is not None and kept.low >= asked.target_quality
+    return kept is not None and kept.low >= gates.target_quality
 
 
 def _judge(
-    context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions, share: float, asked: Gates
+    context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions, share: float, gates: Gates
 ) -> _Judged:
-    """What the judges find in a gallery of which a share is native and the rest was made by a transform."""
-    sample = _sample_of(context, lesson, taught, judges, asked)
+    """Results of the query items in a gallery with a native share and transformed vectors for the rest."""
+    sample = _sample_of(context, lesson, taught, judges, gates)
     both = context.catalog.can_ask_both(context.run.source, context.run.target)
-    settings = decision_settings(context, _settings(asked, context.run))
+    settings = decision_settings(context, _settings(gates, context.run))
     trial = trial_of_fusions(sample, settings, BOTH if both else ALONE)
     native = _native_rows(len(judges), share)
     fitted = trial.fit(native, trial.constants(), against_target=True)
-    return _Judged(taught, trial, fitted, _found(trial, native, fitted, asked))
+    return _Judged(taught, trial, fitted, _found(trial, native, fitted, gates))
 
 
 def _judge_by_queries(
-    context: UpgradeContext, searched: Sample, lesson: Lesson, taught: Taught, judges: Positions, asked: Gates
+    context: UpgradeContext, searched: Sample, lesson: Lesson, taught: Taught, judges: Positions, gates: Gates
 ) -> _Judged:
-    """What the app's own queries find in the gallery as it is, where the rest was made by a transform."""
+    """Results of application queries in the gallery as it is, with transformed vectors for the rest."""
     pairs = (lesson.source[judges], lesson.target[judges], taught.transformed[judges])
     factors = _factors_of(context, taught, judges)
-    judged = judge_by_queries(context, searched, taught.artifact, pairs, asked, factors)
-    found = _found(judged.trial, judged.native, judged.fitted, asked)
+    judged = judge_by_queries(context, searched, taught.artifact, pairs, gates, factors)
+    found = _found(judged.trial, judged.native, judged.fitted, gates)
     return _Judged(taught, judged.trial, judged.fitted, found, judged)
 
 
-def _found(trial: Trial, native: BoolArray, fitted: FittedFusion, asked: Gates) -> QueryFigures:
-    """What the queries find as the upgrade is to be served: by a fused search, or by the target alone.
+def _found(trial: Trial, native: BoolArray, fitted: FittedFusion, gates: Gates) -> QueryFigures:
+    """Results of the queries as the upgrade is to be served: by a fused search, or by the target alone.
 
     Without ground truth transforms are compared by the target alone: by its agreement with native vectors.
     """
-    alone = asked.serving == "target" or not trial.truth
+    alone = gates.serving == "target" or not trial.truth
     return trial.find(native, replace(fitted.fusion, weight=1.0)) if alone else fitted.found
 
 
 def _sample_of(
-    context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions, asked: Gates
+    context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions, gates: Gates
 ) -> EvaluationSample:
     ids = np.arange(len(judges))
     labels = None if lesson.classes is None else lesson.classes[judges]
@@ -326,7 +326,7 @@ def _sample_of(
 
 
 def _factors_of(context: UpgradeContext, taught: Taught, judges: Positions) -> Doubles | None:
-    """Shrinkage factors of the judges' cosines; None if the transform predicts no errors, or not only angles rank."""
+    """Shrinkage factors of the queries' cosines; None without predicted errors, or if not only angles rank."""
     return None if taught.factors is None or not by_angle(context.target_record) else taught.factors[judges]
 
 
@@ -335,18 +335,18 @@ def _native_rows(items: int, share: float) -> BoolArray:
     return np.arange(items) < native_count(share, items)
 
 
-def _settings(asked: Gates, run: RunRecord) -> SampleSettings:
-    return SampleSettings(labels=asked.labels, criterion="map", seed=run.seed)
+def _settings(gates: Gates, run: RunRecord) -> SampleSettings:
+    return SampleSettings(labels=gates.labels, criterion="map", seed=run.seed)
 
 
 def _with_larger_shares(
-    context: UpgradeContext, best: _Judged, share: float, least_gain: float | None, asked: Gates
+    context: UpgradeContext, best: _Judged, share: float, least_gain: float | None, gates: Gates
 ) -> tuple[Fusion, bool]:
     """The fusion with the weights for larger native shares, which a backfill comes to; and whether one of them pays.
 
-    A larger share pays unless it is sure to gain no more than `least_gain` over what is native now. The target alone
-    may find less with more natives beside what is transformed, while these teach a better transform: so there a share
-    pays also where a transform without errors would.
+    A larger share pays unless the upper bound of its gain over the current native share is at most `least_gain`. The
+    target alone may find less with more natives beside transformed vectors, while these improve the next transform: so
+    there a share pays also if a transform without errors would.
     """
     constants, items, end = best.trial.constants(), len(best.trial.sample.source), asked_share(context)
     larger = sorted({*SHARES, *([end] if share + SAME_SHARE < end < 1 else [])})
@@ -358,7 +358,7 @@ def _with_larger_shares(
         for choice in one.fusion.choices
     )
     masks = [_native_rows(items, other) for other in larger if other <= end + SAME_SHARE]
-    found, alone = best.found, asked.serving == "target"
+    found, alone = best.found, gates.serving == "target"
     if alone and masks:
         masks.append(np.ones(items, bool))
     gains = (best.trial.most_gained(mask, constants, found, alone=alone) for mask in masks)
@@ -371,27 +371,27 @@ def _best(judged: Sequence[_Judged]) -> _Judged:
 
 
 def _comes_nearer(lesson: Lesson, at_hand: TransformAtHand, taught: Taught) -> bool:
-    """Whether pairs that the transform at hand has not learned from come nearer to their natives by another one."""
+    """True if another transform is closer to the natives, on pairs that the current one was not trained on."""
     natives = lesson.target[at_hand.unseen]
-    return _is_sure(
+    return _is_significant(
         _errors(at_hand.taught.transformed[at_hand.unseen], natives)
         - _errors(taught.transformed[at_hand.unseen], natives)
     )
 
 
 def _serves_better(judged: _Judged, now: _Judged) -> bool:
-    """Whether the same queries find more by one transform than by the transform at hand, both as they would be served.
+    """True if the same queries find significantly more by one transform than by the current one, both as served.
 
-    Only where somebody says what is correct: what keeps items in their class need not come near to their natives.
-    Figures of few queries tell less surely than distances that a transform is better; so there one that comes nearer
-    is taken too, unless the queries find less by it.
+    Used only with ground truth: classification losses need not bring items near to their natives. With few queries
+    these figures are less sensitive than distances; so a transform that is closer is also taken, unless the queries
+    find less by it.
     """
     counted = judged.found.counted & now.found.counted
-    return _is_sure(judged.values[counted] - now.values[counted])
+    return _is_significant(judged.values[counted] - now.values[counted])
 
 
-def _is_sure(gains: Doubles) -> bool:
-    """Whether gains are above 0 by more than chance would give in one case of forty."""
+def _is_significant(gains: Doubles) -> bool:
+    """True if the mean gain is significant (one-sided, 2 standard errors)."""
     return bool(gains.mean() > 2 * gains.std() / len(gains) ** 0.5)
 
 
@@ -402,9 +402,9 @@ def _errors(made: FloatArray, native: FloatArray) -> Doubles:
 
 
 def _take(
-    context: UpgradeContext, run: RunRecord, record: ArtifactRecord | None, fusion: Fusion, asked: Gates, what: str
+    context: UpgradeContext, run: RunRecord, record: ArtifactRecord | None, fusion: Fusion, gates: Gates, what: str
 ) -> tuple[RunRecord, str]:
-    """Store what was chosen, in one commit: the artifact in the run's path, and how both versions are searched."""
+    """Store the choice in one commit: the artifact in the run's path, and the fusion of both versions."""
 
     def change(registry: Registry) -> Registry:
         open_run = require_open(registry, run.target)
@@ -414,10 +414,10 @@ def _take(
         if record is not None:
             registry = registry.with_artifact(record)
         return registry.with_run(run).with_serving(
-            ServingRecord(run.target, open_run.identity, fusion, column_of(asked.labels), serving)
+            ServingRecord(run.target, open_run.identity, fusion, column_of(gates.labels), serving)
         )
 
-    note = f"{what}; {in_words(fusion, run.target, asked)}"
+    note = f"{what}; {in_words(fusion, run.target, gates)}"
     entry = HistoryEntry(STEP, run.target, artifact=run.path[-1], rows=run.learned_at, note=note)
     edit(context.catalog.store, change, entry)
     return run, note
@@ -427,12 +427,12 @@ def _note(context: UpgradeContext, run: RunRecord, why: str) -> tuple[RunRecord,
     return set_run(context.catalog, run, HistoryEntry(STEP, run.target, rows=run.learned_at, note=why)), why
 
 
-def _promise(context: UpgradeContext, best: _Judged, fusion: Fusion, share: float, asked: Gates) -> None:
-    """Enter into the history what every way to serve the gallery was found to give, as an estimate does."""
+def _record_estimate(context: UpgradeContext, best: _Judged, fusion: Fusion, share: float, gates: Gates) -> None:
+    """Record the estimate of every way to serve the gallery in the history, as an estimate does."""
     share = round(share, 6)
     shares = tuple(sorted({*(other for other in (share, *SHARES) if 0 < other < 1)}))
-    settings = replace(_settings(asked, context.run), shares=shares, fused_shares=(0.0, *shares, 1.0))
-    serving = "fused" if fusion.weight > 0 and asked.serving != "target" else asked.serving
+    settings = replace(_settings(gates, context.run), shares=shares, fused_shares=(0.0, *shares, 1.0))
+    serving = "fused" if fusion.weight > 0 and gates.serving != "target" else gates.serving
     table: DecisionTable
     if best.by_queries is None:
         decided = decision_settings(context, settings)
@@ -444,7 +444,7 @@ def _promise(context: UpgradeContext, best: _Judged, fusion: Fusion, share: floa
     else:
         table = best.by_queries.table(min(share, 1.0))
     estimate = UpgradeEstimate(
-        terms=replace(asked, serving=serving),
+        terms=replace(gates, serving=serving),
         path=context.run.path,
         policy=context.run.policy,
         seed=context.run.seed,
@@ -454,6 +454,6 @@ def _promise(context: UpgradeContext, best: _Judged, fusion: Fusion, share: floa
         table=table,
     )
     spent, _ = read_account(context)
-    weight = 1.0 if asked.serving == "target" else fusion.weight
+    weight = 1.0 if gates.serving == "target" else fusion.weight
     figures = figures_of_wave(context.run.learned_at, spent, weight)
     save_estimate(context.catalog, context.run.target, estimate, figures)

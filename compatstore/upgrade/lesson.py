@@ -1,6 +1,6 @@
-"""What an upgrade that teaches itself learns from, and how often: pairs of the gallery's own, wave by wave.
+"""Training pairs of a self-training upgrade, and its schedule.
 
-Pairs are items that have a native vector in both versions. Those that were drawn at random also judge what was learned.
+Pairs are items that have a native vector in both versions. Randomly drawn ones also evaluate the fitted transforms.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from compatstore.versions import EmbeddingVersion
 
 FEWEST_PAIRS = 40
 MOST_PAIRS, MOST_JUDGES = 20_000, 1_000
-LEAST_GROWTH = 1.1  # natives since the last lesson, where the budget ends within a wave, before there is another
+LEAST_GROWTH = 1.1  # growth of natives that starts another training round when the budget ends within a wave
 _DRAW = "learn"
 
 
@@ -40,8 +40,8 @@ class Lesson:
         side: (n, side dim) float32, side-information of the source, or None.
         source_version: The source.
         target_version: The target.
-        seed: Of the run.
-        classes: (n,) intp, the class of each item, -1 for none; None where no labels are named.
+        seed: Seed of the run.
+        classes: (n,) intp, the class of each item, -1 for none; None without labels.
         native_share: Share of the gallery that is native, in [0, 1].
         given: The transform that the upgrade began with, whose correction is a candidate; or None.
     """
@@ -62,14 +62,14 @@ class Lesson:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Taught:
-    """A transform that was learned.
+    """A fitted transform.
 
     Args:
         name: The method and its settings.
         artifact: Learned from all pairs.
-        transformed: (n, target dim) float32, the pairs' sources, each by a transform that was learned without it.
-        factors: (n,) float64, what is expected to be left of the cosines of these, as of `EvaluationSample`, by pairs
-            other than the one at hand; None where the transform says nothing of its errors.
+        transformed: (n, target dim) float32, the pairs' sources, each by a transform that was fitted without it.
+        factors: (n,) float64, cosine shrinkage factors of these (see `EvaluationSample`), each fitted on other pairs;
+            None if the transform does not predict its errors.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Learner(Protocol):
 
     @property
     def growth(self) -> float:
-        """How many times as many items are native after a wave as before it, above 1."""
+        """Ratio of native items after a wave to those before it, above 1."""
 
     @property
     def improve(self) -> bool:
@@ -94,20 +94,20 @@ class Learner(Protocol):
 
     @property
     def least_gain(self) -> float | None:
-        """Embedding ends where what the budget still allows is sure to gain no more than this; None: it does not."""
+        """Embedding ends if the upper bound of the remaining budget's gain is at most this; None: no such end."""
 
     def teach(self, lesson: Lesson, tried: Callable[[int, int, float], None] | None = None) -> Sequence[Taught]:
-        """Transforms worth judging, those nearest to the natives first; none where nothing can be learned.
+        """Candidate transforms, those nearest to the natives first; none if nothing can be trained.
 
         Args:
             lesson: The pairs.
             tried: Called after each fit with the fits that are done, their number as far as known, and the seconds that
-                the others take, about. What it raises ends the lesson.
+                others take, approximately. An error that it raises ends the training round.
         """
 
 
 class Wave(NamedTuple):
-    """Where an upgrade stands among its waves, which are the same wherever a call was stopped.
+    """Position in the schedule of waves (deterministic across restarts).
 
     Attributes:
         full: Natives at the end of the last wave that is over, 0 where none is.
@@ -119,7 +119,7 @@ class Wave(NamedTuple):
 
 
 def wave_of(context: UpgradeContext, learner: Learner) -> Wave:
-    """Where an upgrade stands: each wave makes `growth` times as many items native as the one before."""
+    """Position in the schedule: each wave makes `growth` times as many items native as the one before."""
     native, wave = context.count(context.target.native), Wave(0, learner.first_rows(context.count()))
     while wave.goal <= max(native, context.run.learned_at):  # natives that were deleted since have been learned from
         wave = Wave(wave.goal, max(round(wave.goal * learner.growth), wave.goal + 1))
@@ -127,9 +127,9 @@ def wave_of(context: UpgradeContext, learner: Learner) -> Wave:
 
 
 def lesson_of(context: UpgradeContext, labels: str | None) -> tuple[Lesson, Positions]:
-    """The pairs, and the rows of them that judge.
+    """The training pairs, and the rows of those that evaluate.
 
-    Judges are items that were drawn at random, so that they stand for all items of the gallery.
+    Pairs that evaluate were drawn at random, so that they represent all items of the gallery.
     """
     catalog, run = context.catalog, context.run
     rows = TableRows(context)
@@ -178,7 +178,7 @@ def _native_in_source(context: UpgradeContext) -> BoolArray:
 
 
 def _before_gap(native: BoolArray) -> int:
-    """How many of the first are all native."""
+    """Number of leading items that are all native."""
     return len(native) if native.all() else int((~native).argmax())
 
 
@@ -190,7 +190,7 @@ class TransformAtHand(NamedTuple):
 
 
 def transform_at_hand(context: UpgradeContext, lesson: Lesson) -> TransformAtHand | None:
-    """The transform that the gallery has; None where it has none, or none that can be applied to the pairs."""
+    """The transform that the gallery has; None if it has none, or none that can be applied to the pairs."""
     if not context.run.path:
         return None
     artifact = context.catalog.artifact(context.run.path[-1])

@@ -1,4 +1,4 @@
-"""The plan of an upgrade: what it will do, cost and warn of, found without writing anything."""
+"""The plan of an upgrade: steps, cost and warnings, computed without writing anything."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Step:
         name: expand, hop, backfill, learn, catch-up, index, cutover.
         rows: Rows that it writes.
         bytes: Bytes that it writes to the table, about.
-        seconds: Time that it takes on this machine, about; None where nothing can be measured.
-        note: What it does, as a sentence.
+        seconds: Approximate duration on this machine; None if it cannot be measured.
+        note: Description of the step, as a sentence.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan(Shown):
-    """What an upgrade will do.
+    """The plan of an upgrade.
 
     Attributes:
         source: Version whose vectors are read.
@@ -62,11 +62,11 @@ class Plan(Shown):
         rows: Items in the gallery.
         backfill: Share to embed natively.
         policy: Order of the backfill.
-        steps: What is left to do.
+        steps: Remaining steps.
         quality: Held-out figures of the last artifact of the path.
-        warnings: What may surprise.
-        embeddable: Items that can be embedded natively, by a sample; None where none is to be.
-        estimate: What it is expected to give, where terms were named.
+        warnings: Possible surprises.
+        embeddable: Items that can be embedded natively, by a sample; None if none is to be.
+        estimate: The estimate, if gates are set.
     """
 
     source: str
@@ -143,7 +143,7 @@ def _closing_steps(context: UpgradeContext, target: VersionColumns, *, busy: boo
     steps, run = list[Step](), context.run
     if busy:
         seconds = _seconds_to_look(context)
-        steps.append(Step("catch-up", 0, 0, seconds, "look for what came or changed meanwhile, and transform it"))
+        steps.append(Step("catch-up", 0, 0, seconds, "look for new and changed rows, and transform them"))
     if context.registry.active != run.target and context.target_record.columns is not None:
         steps += _refresh_step(context, target, busy=busy)
     if context.registry.active != run.target:
@@ -160,7 +160,7 @@ def _index_step(context: UpgradeContext, target: VersionColumns) -> list[Step]:
     if index is None or rows < indexes.MINIMUM_ROWS:
         return []
     seconds, size = build_seconds(index, rows, target.width), index_bytes(index, rows, target.width)
-    note = f"build {index.kind} of {index.num_partitions} cells, as {run.source} has, and measure what it finds"
+    note = f"build {index.kind} of {index.num_partitions} cells, as {run.source} has, and measure its recall"
     return [Step("index", rows, size, seconds, note)]
 
 
@@ -172,7 +172,7 @@ def _refresh_step(context: UpgradeContext, target: VersionColumns, *, busy: bool
         return []
     rows = context.count()
     seconds, size = build_seconds(index, rows, target.width), index_bytes(index, waiting, target.width)
-    note = "take in what came or changed, and train again where searches find less, at cutover at the latest"
+    note = "add new and changed vectors, and retrain if the recall drops, at cutover at the latest"
     return [Step("index", waiting, size, seconds, note)]
 
 
@@ -188,7 +188,7 @@ def _seconds_to_look(context: UpgradeContext) -> float:
 def _possible(
     context: UpgradeContext, transformer: Transformer | None, progress: Callable[[Progress], None] | None
 ) -> Embeddable | None:
-    """What can be embedded at all, by a sample; None where nothing is to be embedded, or all is derived of natives."""
+    """The number of embeddable items, by a sample; None if nothing is to be embedded, or all is derived of natives."""
     if not context.run.backfill:
         return None
     if transformer is not None and transformer.exact and context.count(context.source.native) == context.count():
@@ -247,7 +247,7 @@ def _backfill_steps(context: UpgradeContext, target: VersionColumns, possible: E
     note = f"{reason}; {stored}" if reason else note
     steps = [Step("backfill", todo, stored.bytes, None if seconds is None else seconds * todo, note)]
     if run.teaches and run.full_backfill != CHOSEN:
-        note = "learn a transform from what was embedded, judge what would be served, hop the rest; after each wave"
+        note = "train a transform on the embedded items, evaluate it as served, hop the rest; after each wave"
         note += "; or embed everything, if that takes less time" if run.full_backfill == OPEN else ""
         steps.append(Step("learn", items - possible.native - todo, 0, None, note))
     return steps
@@ -260,9 +260,9 @@ def warnings_of(
 
     Args:
         context: The upgrade that is planned.
-        transformer: Its hop, or None where nothing is transformed.
+        transformer: Its hop, or None if nothing is transformed.
         target: Columns of the version that is upgraded to; they need not be in the table yet.
-        possible: What can be embedded at all; None where nothing is to be embedded.
+        possible: Embeddable items; None if nothing is to be embedded.
     """
     run = context.run
     if possible is not None and possible.expected < possible.items:
@@ -287,7 +287,7 @@ def _of_encoders(context: UpgradeContext, transformer: Transformer | None, targe
     hopped = transformer is not None and transformer.artifacts[-1].manifest.side_target is not None
     if target.side and not hopped and catalog.side_encoder(run.target) is None:
         yield (
-            f"{run.target} has no side-information encoder here: what the backfill embeds gets none, and an artifact "
+            f"{run.target} has no side-information encoder here: embedded items get none, and an artifact "
             f"that reads it cannot transform these items from {run.target} on"
         )
 

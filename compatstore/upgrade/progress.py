@@ -1,4 +1,4 @@
-"""How a long step tells where it is, and how it is told to stop."""
+"""Progress reports of a long step, and requests to stop it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from compatstore import next_step
 from compatstore.errors import Interrupted
 
 LONGEST_NAP = 0.2  # seconds until a stop is noticed while waiting
-# Step -> what it is called and what it counts, where that is not its own name and rows.
-_COUNTED = {"learn": ("lesson", "steps")}
+# Step -> its display name and its unit, if these are not its own name and rows.
+_COUNTED = {"learn": ("training round", "steps")}
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a step is.
+    """Progress of a step.
 
     Attributes:
         step: expand, hop, backfill, fold, learn, index; of a plan probe; of a measurement sample, search, rank, choose.
         done: Rows done by this process; of "learn" fits and measurements, of "rank" queries times ways to search.
-        total: What there is to do, in the same units, as far as known.
+        total: Total amount of work, in the same units, as far as known.
         seconds: Time since the step began.
-        found: What was found last and what comes next, lines for people; "" before anything was.
-        cost: Money that the backfill has used so far, over all calls; None where the step spends none.
+        found: The last result and the next step, lines for people; "" before the first result.
+        cost: Money that the backfill has used so far, over all calls; None if the step spends none.
     """
 
     step: str
@@ -52,12 +52,12 @@ class Monitor:
         step: Name of the step.
         total: Rows to do.
         report: Called after each batch, or None.
-        should_stop: Asked before each batch; true ends the step with `Interrupted`.
-        found: What was found before the step, told with its progress.
+        should_stop: Called before each batch; true ends the step with `Interrupted`.
+        found: Result before the step, reported with its progress.
 
     Attributes:
         done: Rows done so far.
-        cost: Money used so far, told with the progress; None while nobody has set it.
+        cost: Money used so far, reported with the progress; None until it is set.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Monitor:
         """Report where the step is, of as much as is known by now.
 
         Raises:
-            Interrupted: A stop was asked for.
+            Interrupted: A stop was requested.
         """
         self._total = total
         self.advance(done - self.done)
@@ -104,7 +104,7 @@ class Monitor:
         self.advance(self._total - self.done)
 
     def rest(self, seconds: float) -> None:
-        """Wait `seconds`, or until a stop is asked for.
+        """Wait `seconds`, or until a stop is requested.
 
         Raises:
             Interrupted: It was.
@@ -115,7 +115,7 @@ class Monitor:
             time.sleep(min(left, LONGEST_NAP))
 
     def check(self) -> None:
-        """Stop here if that was asked for.
+        """Stop here if a stop was requested.
 
         Raises:
             Interrupted: It was; all finished batches are in the table.
@@ -124,6 +124,6 @@ class Monitor:
             step, counted = _COUNTED.get(self._step, (self._step, "rows"))
             raise Interrupted(
                 f"run the {step}",
-                found=f"a stop was asked for after {self.done} {counted}",
+                found=f"a stop was requested after {self.done} {counted}",
                 fix=f"All finished batches are kept; {next_step.same()} goes on from here.",
             )

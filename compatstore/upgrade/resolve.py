@@ -38,8 +38,8 @@ def resolve_run(
         catalog: The gallery.
         target: Version to upgrade to.
         via: Id of the artifact to use.
-        backfill: What the caller named of the backfill: limits, order, seed and write mode.
-        learner: What learns a transform from the backfill, where no artifact leads to the target or one is to be
+        backfill: Backfill settings of the caller: limits, order, seed and write mode.
+        learner: Fits a transform on backfilled items, if no artifact leads to the target or one is to be
             improved.
 
     Raises:
@@ -51,15 +51,15 @@ def resolve_run(
     registry = catalog.registry(snapshot)
     registry.record(target)
     run = run_of(registry, target) or _begin(catalog, snapshot, target, via)
-    asked = backfill or Backfill()
-    run = asked.applied_to(run, _price(catalog, run, asked))
+    settings = backfill or Backfill()
+    run = settings.applied_to(run, _price(catalog, run, settings))
     require_policy(run.policy)
     context = UpgradeContext.of(catalog, run, snapshot)
     if learner is not None and _is_to_learn(context, learner, via):
         first = min(learner.first_rows(context.count()) / max(context.count(), 1), 1.0)
-        if not run.teaches and not asked.order:
+        if not run.teaches and not settings.order:
             run = replace(run, policy=SPREAD)
-        full_backfill, given = _full_backfill(run, asked), run.given if run.teaches else _given(context, via)
+        full_backfill, given = _full_backfill(run, settings), run.given if run.teaches else _given(context, via)
         run = replace(run, teaches=True, backfill=run.backfill or first, full_backfill=full_backfill, given=given)
         context = context.with_run(replace(run, path=run.path or ((given,) if given else ())))
     context = context.with_run(replace(context.run, path=_path(context, via)))
@@ -68,10 +68,10 @@ def resolve_run(
     return context
 
 
-def _price(catalog: Catalog, run: RunRecord, asked: Backfill) -> float | None:
-    """What an item will cost, where there is a limit of money, nobody named a price, and the encoder knows it."""
-    limit = asked.max_cost if asked.names_a_limit else run.max_cost
-    if limit is None or asked.price_per_item is not None or run.price_per_item is not None:
+def _price(catalog: Catalog, run: RunRecord, settings: Backfill) -> float | None:
+    """The price of an item, if there is a limit of money, no price is set, and the encoder knows it."""
+    limit = settings.max_cost if settings.names_a_limit else run.max_cost
+    if limit is None or settings.price_per_item is not None or run.price_per_item is not None:
         return None
     return expected_price(UpgradeContext.of(catalog, run), catalog.encoder(run.target))
 
@@ -99,15 +99,15 @@ def _begin(catalog: Catalog, snapshot: Snapshot, target: str, via: str | None) -
     former = registry.runs.get(target)
     if former is None or former.state != ROLLED_BACK or former.source != run.source:
         return run
-    # The vectors are still there: it is the same upgrade, with what it has spent and how it is served.
+    # The vectors are still there: it is the same upgrade, with its spending and serving mode.
     return replace(run, started_at=former.started_at, begun=former.begun, lease=former.lease, reads=former.reads)
 
 
 def _source(catalog: Catalog, snapshot: Snapshot, target: str, via: str | None) -> str:
     """The version that the hop reads: the one that most items can be transformed from, and of these the best.
 
-    A vector that was transformed is not what the next artifact was trained on. So a version that an artifact leads from
-    to the target directly is better than a chain, of these the one with the most natives, and the active one at a tie.
+    The next artifact was not trained on transformed vectors. So a version that an artifact leads from to the target
+    directly is better than a chain, of these the one with the most natives, and the active one at a tie.
     """
     registry, wanted = catalog.registry(snapshot), None if via is None else catalog.artifact_record(via).id
     paths = {}
@@ -154,15 +154,15 @@ def _given(context: UpgradeContext, via: str | None) -> str:
     return ""
 
 
-def _full_backfill(run: RunRecord, asked: Backfill) -> str:
+def _full_backfill(run: RunRecord, settings: Backfill) -> str:
     """`RunRecord.full_backfill` after a call: a share below 1 forbids a full backfill until other limits are named.
 
     Args:
         run: With the limits of the call applied.
-        asked: What the call names.
+        settings: The settings of the call.
     """
-    if asked.names_a_limit:
-        return "" if asked.allowed_share < 1 else run.full_backfill or OPEN
+    if settings.names_a_limit:
+        return "" if settings.allowed_share < 1 else run.full_backfill or OPEN
     return run.full_backfill if run.backfill else OPEN
 
 
@@ -243,7 +243,7 @@ def find_path(registry: Registry, source: str, target: str, via: str | None = No
             expected="a linked ForwardTransform, or a chain of them",
             found=_links(artifacts),
             fix=f"Train and link one: {next_step.training('fct')}, {next_step.call('link', next_step.ARTIFACT)}; or "
-            f"give {target} an encoder{option}, and the upgrade learns from what it embeds; or re-embed it all: "
+            f"give {target} an encoder{option}, and the upgrade trains on the items it embeds; or re-embed it all: "
             f"{next_step.call('upgrade', target, backfill=1.0)}",
             kind="artifact",
         )

@@ -44,7 +44,7 @@ def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False, force: bo
     Raises:
         UpgradeError: The version is active, or an upgrade still reads it. Items have a vector in it and none in the
             version that took its place, or in no other at all.
-        LeaseHeld: Somebody works on an upgrade from or to it.
+        LeaseHeld: Another process works on an upgrade from or to it.
     """
     catalog = catalog.giving_up(name)
     registry = catalog.registry()
@@ -61,7 +61,7 @@ def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False, force: bo
 
 
 def _settle_readers(catalog: Catalog, name: str, force: bool) -> None:
-    """Catch up with what came since the cutover: without the source nothing could find it or make its vectors."""
+    """Catch up with rows added since the cutover: without the source nothing could find or transform them."""
     registry = catalog.registry()
     source = registry.record(name).columns
     if any(misfit.version == name for misfit in catalog.misfits()):  # there is nothing to catch up with
@@ -84,7 +84,7 @@ def _settle_readers(catalog: Catalog, name: str, force: bool) -> None:
 
 
 def _require_elsewhere(catalog: Catalog, name: str) -> None:
-    """Refuse to drop the only vector of an item, as one has that was added while an upgrade's target was active.
+    """Refuse to drop the only vector of an item that was added while an upgrade's target was active.
 
     Raises:
         UpgradeError: There are such items.
@@ -135,13 +135,13 @@ def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> VersionChange:
 
 
 def _fusion_of_source(registry: Registry, name: str) -> WeightChoice | None:
-    """How the fusion was chosen that needs this source's vectors; None where searches use none."""
+    """The choice of the fusion that needs this source's vectors; None if searches use none."""
     fusions = (registry.fusion_served(run.target) for run in registry.runs.values() if run.source == name)
     return next((fusion.choice for fusion in fusions if fusion is not None), None)
 
 
 def drop_leftovers(catalog: Catalog, record: VersionRecord) -> tuple[str, ...]:
-    """Drop what a version that has no columns any more left behind; also after a kill.
+    """Drop the leftovers of a version that has no columns any more; also after a kill.
 
     Returns:
         The columns that were dropped.
@@ -175,7 +175,7 @@ def _without(registry: Registry, name: str) -> Registry:
 
 
 def require_unused(registry: Registry, name: str, verb: str = "retire") -> None:
-    """Refuse to drop what is needed.
+    """Refuse to drop a version in use.
 
     Raises:
         UpgradeError: The version is active, or an upgrade that has not cut over reads it.
@@ -184,7 +184,7 @@ def require_unused(registry: Registry, name: str, verb: str = "retire") -> None:
         raise UpgradeError(
             f"{verb} {name}",
             expected="a version that is not active",
-            found=f"{name} is what searches use",
+            found=f"searches use {name}",
             fix=f"Cut over to another version first: {next_step.call('cutover', 'VERSION')}",
         )
     readers = [run.target for run in registry.runs.values() if run.open and run.source == name and run.state != CUTOVER]
@@ -200,7 +200,7 @@ def require_unused(registry: Registry, name: str, verb: str = "retire") -> None:
 def roll_back(catalog: Catalog, target: str | None = None) -> VersionChange:
     """Go back to the version before an upgrade: a pointer flip, no row is lost and no vector dropped.
 
-    It waits for nobody. A manager that works on the upgrade is asked to stop; it cannot open the upgrade again.
+    It does not wait. A manager that works on the upgrade gets a request to stop; it cannot open the upgrade again.
 
     Args:
         catalog: The gallery.
@@ -278,9 +278,9 @@ def abort(catalog: Catalog, target: str, *, wait: float = WAIT_SECONDS) -> Versi
     registry.record(target)
     _require_abortable(catalog, registry, target)
     table = LeaseTable(catalog.store.location)
-    asked = ask_to_stop(table, target, "abort")
-    if asked is not None:
-        wait_until_stopped(table, asked, wait)
+    stop = ask_to_stop(table, target, "abort")
+    if stop is not None:
+        wait_until_stopped(table, stop, wait)
     with hold_lease(catalog, target, "abort") as work:
         return _drop(work.catalog, target)
 
@@ -301,19 +301,19 @@ def _drop(catalog: Catalog, target: str) -> VersionChange:
 
 
 def _require_abortable(catalog: Catalog, registry: Registry, target: str) -> None:
-    asked = f"abort the upgrade to {target}"
+    operation = f"abort the upgrade to {target}"
     run = registry.runs.get(target)
     if registry.active == target:
         undo = f"Go back first: {next_step.call('rollback', target)}"
         raise UpgradeError(
-            asked,
+            operation,
             expected="one that has not cut over",
-            found=f"{target} is what searches use",
+            found=f"searches use {target}",
             fix=undo if run is not None and run.open else f"See: {next_step.call('status')}",
         )
     if run is None or run.state == RETIRED:
         raise UpgradeError(
-            asked, expected="one that was begun", found="none", fix=f"Begin it: {next_step.call('upgrade', target)}"
+            operation, expected="one that was begun", found="none", fix=f"Begin it: {next_step.call('upgrade', target)}"
         )
     require_unused(registry, target, "abort")
     columns = registry.record(target).columns
@@ -323,7 +323,7 @@ def _require_abortable(catalog: Catalog, registry: Registry, target: str) -> Non
     refuse_rows(
         catalog,
         condition,
-        asked,
+        operation,
         expected=f"items that have a vector in {registry.active} too",
         found=f"that have one in {target} only, written while it was active",
         fix=f"Keep them: {next_step.finishing(target)}; or drop their vectors for good: "

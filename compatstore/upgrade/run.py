@@ -49,17 +49,17 @@ CATCH_UP_PASSES = 10
 
 @dataclass(frozen=True)
 class Controls:
-    """How the caller follows, stops and speeds a run.
+    """Controls of the caller: progress, stop and settings of a run.
 
     Attributes:
         progress: Called after each batch.
-        should_stop: Asked before each batch; true ends the run with `Interrupted`.
+        should_stop: Called before each batch; true ends the run with `Interrupted`.
         settings: Device, precision, batches, retries and pace. The precision "auto" is decided by `run_upgrade`;
             elsewhere it is float32.
-        engine: Where the hop and the encoders of the backfill run.
-        learner: Learns the transform of a self-training upgrade from what it embeds, or None.
-        gates: What such an upgrade is to reach.
-        found: What its last lesson found, told with all progress.
+        engine: Engine of the hop and of the backfill's encoders.
+        learner: Fits the transform of a self-training upgrade on its embedded items, or None.
+        gates: Gates of such an upgrade.
+        found: Result of its last training round, reported with all progress.
     """
 
     progress: Callable[[Progress], None] | None = None
@@ -77,28 +77,28 @@ class Controls:
 
 @dataclass(frozen=True)
 class UpgradeResult(Shown):
-    """What an upgrade did.
+    """The result of an upgrade.
 
     Attributes:
         target: Version upgraded to.
         state: State that it reached.
         transformed: Rows whose vectors this call made or remade by the hop.
         backfilled: Rows that this call embedded natively.
-        ended_by: The limit that ended the backfill: backfill (the share), max_rows, max_seconds or max_cost; for one
-            that teaches itself also target_quality, or gain where more is sure to gain nothing; "" where all that can
-            be embedded is.
-        spent: What the upgrade's backfill used up in rows, seconds and money, over all calls.
+        ended_by: The limit that ended the backfill: backfill (the share), max_rows, max_seconds or max_cost; for a
+            self-training upgrade also target_quality, or gain if more natives do not pay; "" if all embeddable items
+            are embedded.
+        spent: Spending of the upgrade's backfill in rows, seconds and money, over all calls.
         missing: Rows without a vector in the target.
         embeddable: Items that can be embedded natively, as far as is known.
         unbackfillable: (id, reason) of items that cannot be embedded natively, the first ones.
-        num_unbackfillable: How many there are.
+        num_unbackfillable: Number of such items.
         seconds: Time taken.
-        precision: What the hop ran in: "float32" or "bfloat16".
-        lessons: What an upgrade that teaches itself has found in this call, a sentence for each lesson.
-        waves: What it has found after each wave, in all calls.
-        served: How searches use such an upgrade until its cutover, as a sentence; "" for other upgrades.
+        precision: Precision of the hop: "float32" or "bfloat16".
+        lessons: Results of the training rounds of this call, a sentence for each round.
+        waves: Results after each wave, of all calls.
+        served: Serving of such an upgrade until its cutover, as a sentence; "" for other upgrades.
         full_backfill: Why such an upgrade embeds everything instead of learning, as a sentence; "" if it does not.
-        has_no_gain: True if it measured all ways to serve what it learned, and none is significantly better.
+        has_no_gain: True if all ways to serve the fitted transform were measured, and none is significantly better.
     """
 
     target: str
@@ -121,15 +121,15 @@ class UpgradeResult(Shown):
 
 
 def require_startable(context: UpgradeContext, gates: Gates) -> None:
-    """Refuse to begin what cannot be finished; read-only.
+    """Refuse an upgrade that cannot be finished, before it begins; read-only.
 
     Args:
         context: The upgrade, resolved.
-        gates: What it is to reach.
+        gates: Gates of the upgrade.
 
     Raises:
         UpgradeError: A backfill without an encoder.
-        InvalidInput: The upgrade teaches itself, and a gate is of a figure that it cannot tell.
+        InvalidInput: The upgrade is self-training, and a gate is of a figure that it cannot measure.
     """
     if context.run.teaches:
         require_known(context, gates)
@@ -141,8 +141,8 @@ def run_upgrade(context: UpgradeContext, controls: Controls) -> UpgradeResult:
     """Bring a resolved run to the state ready (or keep it in cutover, with a larger backfill).
 
     Raises:
-        Interrupted: A stop was asked for; the same call goes on. Or an earlier version of the table was restored, which
-            knows nothing of the upgrade; the same call begins it again.
+        Interrupted: A stop was requested; the same call goes on. Or an earlier version of the table was restored, which
+            does not know the upgrade; the same call begins it again.
         UpgradeError: A backfill without an encoder.
         TableChanged: Another writer dropped, renamed or replaced columns.
     """
@@ -177,7 +177,7 @@ def _run_expanded(context: UpgradeContext, controls: Controls, started: float) -
     missing = context.count(unsearchable(context.registry, run.target))
     refusals = read_refusals(context, failed)
     for version in (run.source, run.target):
-        context.filled(version)  # as a status shows it, so that a status reads what changed since alone
+        context.filled(version)  # like a status, so that a status reads only later changes
     context.save_counts()
     return UpgradeResult(
         target=run.target,
@@ -238,7 +238,7 @@ def _teach_itself(
     Each wave begins where the table says that the upgrade is, so that a call goes on where another one was stopped.
 
     Raises:
-        GateFailed: At the end of the budget a gate is not sure to hold; what was embedded stays.
+        GateFailed: At the end of the budget a gate is not met at the confidence level; embedded items stay.
     """
     run, backfilled, transformed, ended = serve_as_learned(context, controls.gates), 0, 0, False
     lessons = list[str]()
@@ -285,7 +285,7 @@ def _teach_itself(
 
 
 def _picture(context: UpgradeContext) -> str:
-    """What the last wave found, and what the budget still allows, a line each; or why no wave follows. "" before."""
+    """The result of the last wave, and the remaining budget, a line each; or why no wave follows. "" before."""
     reason, waves = reason_of(context), read_waves(context.catalog, context.run.target)
     if reason or not waves:
         return reason
@@ -295,12 +295,12 @@ def _picture(context: UpgradeContext) -> str:
 
 
 def _backfill(context: UpgradeContext, controls: Controls, *, upto: int | None = None) -> tuple[RunRecord, int]:
-    """Embed what the budget allows.
+    """Embed as many items as the budget allows.
 
     Args:
         context: The upgrade as of now.
         controls: Progress, stop and settings.
-        upto: Items that are to be native at the most, in an upgrade that teaches itself.
+        upto: Maximum number of native items, in a self-training upgrade.
     """
     catalog, run = context.catalog, context.run
     drawn = context.with_run(replace(run, policy=_policy(context))) if upto is not None else context
@@ -329,7 +329,7 @@ def _backfill(context: UpgradeContext, controls: Controls, *, upto: int | None =
 
 
 def _all_tried(backfill: Backfiller) -> bool:
-    """Whether the counts say that nothing is left to embed, so that no row has to be looked at."""
+    """True if the counts show that nothing is left to embed, so that no row has to be read."""
     if backfill.settings.retry_unbackfillable or len(backfill.natives.waiting()):
         return False
     counted = count_embeddable(backfill.context, backfill.account.failed.num_rows)
@@ -339,7 +339,7 @@ def _all_tried(backfill: Backfiller) -> bool:
 def _policy(context: UpgradeContext) -> str:
     """The order of a wave: drawn at random until a transform is learned, so that natives stand for the gallery.
 
-    An order by sigma falls back to that as well, where what was learned does not predict it.
+    An order by sigma falls back to that as well if the fitted transform does not predict it.
     """
     run = context.run
     if run.policy in AT_RANDOM:

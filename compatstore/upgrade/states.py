@@ -1,4 +1,4 @@
-"""The states of an upgrade, their edits of the registry, and what a verb says that changed the active version.
+"""The states of an upgrade, their edits of the registry, and results of operations that change the active version.
 
 expand -> hop -> backfill -> ready -> cutover -> retired
 any of them before retired -> rolled-back -> hop ...
@@ -47,7 +47,7 @@ def require_open(registry: Registry, target: str) -> RunRecord:
     """The open run to a target.
 
     Raises:
-        Interrupted: It was rolled back, aborted or retired; whoever works on it must not open it again.
+        Interrupted: It was rolled back, aborted or retired; no process may open it again.
     """
     run = run_of(registry, target)
     if run is None:
@@ -75,7 +75,7 @@ def run_of(registry: Registry, target: str) -> RunRecord | None:
 
 @dataclass(frozen=True)
 class VersionChange:
-    """What a cutover, rollback, abort or retire did.
+    """The result of a cutover, rollback, abort or retirement.
 
     Attributes:
         active: Version that searches use now.
@@ -83,10 +83,10 @@ class VersionChange:
         missing: Rows without a vector in the active version.
         changed: Whether anything changed.
         dropped: Columns that were dropped.
-        serving: Which vectors answer searches now: "v2 alone", "v1 and v2 as one".
-        served_before: Which ones did before.
-        fusion_ended: How the fusion that searches used was chosen, and what it gave over the target alone; None where
-            searches go on as before.
+        serving: Vectors that answer searches now, such as "v2 alone".
+        served_before: Vectors that answered them before.
+        fusion_ended: The choice of the fusion that ended, and its gain over the target alone; None if
+            searches are unchanged.
     """
 
     active: str
@@ -108,14 +108,14 @@ def change_between(
     dropped: tuple[str, ...] = (),
     fusion_ended: WeightChoice | None = None,
 ) -> VersionChange:
-    """What a verb did between two states of the registry."""
+    """The result of an operation between two states of the registry."""
     missing = catalog.store.count(unsearchable(after, after.active))
     return VersionChange(
         after.active, before.active, missing, changed, dropped, after.answering, before.answering, fusion_ended
     )
 
 
-def refuse_rows(catalog: Catalog, condition: str, asked: str, *, expected: str, found: str, fix: str) -> None:
+def refuse_rows(catalog: Catalog, condition: str, operation: str, *, expected: str, found: str, fix: str) -> None:
     """Refuse to go on where items fulfil an SQL condition.
 
     Raises:
@@ -125,4 +125,4 @@ def refuse_rows(catalog: Catalog, condition: str, asked: str, *, expected: str, 
     count = snapshot.count_rows(condition)
     if count:
         ids = named(first_of(snapshot, catalog.recorded(snapshot).id_column, condition), count)
-        raise UpgradeError(asked, expected=expected, found=f"{count} items {found}: {ids}", fix=fix)
+        raise UpgradeError(operation, expected=expected, found=f"{count} items {found}: {ids}", fix=fix)

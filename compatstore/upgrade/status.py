@@ -32,18 +32,18 @@ class Activity:
     """One upgrade, now.
 
     Attributes:
-        doing: running; or why nobody works: waiting (for a cutover or a retirement), paused (it was asked to stop),
-            failed, or interrupted (whoever worked ended without a word).
-        verb: What is or was done last: upgrade, cutover, ...; "" where nothing was.
-        holder: Who works or worked last, "" where nobody did.
-        since: Since when, ISO 8601, UTC.
-        expires: When their lease ends unless they renew it, ISO 8601, UTC; "" where nobody works.
+        doing: running; or the reason why it does not run: waiting (for a cutover or a retirement), paused (a stop was
+            requested), failed, or interrupted (the worker exited without releasing its lease).
+        verb: Current or last operation: upgrade, cutover, ...; "" before the first one.
+        holder: The current or last worker, "" without one.
+        since: Start, ISO 8601, UTC.
+        expires: End of the lease unless it is renewed, ISO 8601, UTC; "" if it is not held.
         step: expand, hop, backfill, ...
         done: Rows that the step has done in this call.
         total: Rows that it has to do in this call, as far as known.
         rate: Rows per second since the step began.
-        eta: Seconds that the step takes yet at this rate; None where nobody works or knows.
-        error: What went wrong last, "" where nothing did since work ended well.
+        eta: Remaining seconds of the step at this rate; None if unknown.
+        error: The last error, "" without one since work ended well.
         error_at: ISO 8601, UTC.
     """
 
@@ -62,7 +62,7 @@ class Activity:
 
 
 def activity_of(run: RunRecord, lease: Lease | None) -> Activity:
-    """What goes on with an upgrade whose lease was just read."""
+    """The activity of an upgrade whose lease was just read."""
     doing = _doing(run, lease)
     if lease is None:
         return Activity(doing)
@@ -116,7 +116,7 @@ class VersionStatus:
         dim: Values of a vector.
         metric: Distance.
         fingerprint: Digest of the model.
-        encoder: Spec of its encoder, "" where vectors come from outside.
+        encoder: Spec of its encoder, "" if vectors come from outside.
         native: Rows with a native vector.
         transformed: Rows with a vector that an artifact made.
         bridged: Rows without a vector of this version that its queries find through an artifact.
@@ -144,16 +144,16 @@ class RunStatus(Shown):
     Attributes:
         source: Version upgraded from.
         target: Version upgraded to.
-        state: Where it is.
-        waiting_for: What comes next, such as "a cutover".
-        activity: Who works on it and how fast, or why nobody does.
+        state: State of the upgrade.
+        waiting_for: The next event, such as "a cutover".
+        activity: The worker and its rate, or the reason why there is none.
         staged: Natives that are durable, but not in the table yet.
         path: Short ids of the artifacts applied.
-        serving: How searches that do not name a way are served: source, target, or fused, by both versions as one.
-        weight: Weight of the target's distances in the fusion that was chosen; None where none was.
-        choice: What that weight was chosen on, what it gained, and what is lost when the source is retired; None where
-            the caller named the weight.
-        backfill: Share asked for.
+        serving: Default serving mode of searches: source, target, or fused.
+        weight: Weight of the target's distances in the chosen fusion; None without one.
+        choice: The sample on which that weight was chosen, its gain, and the loss when the source is retired; None if
+            the caller set the weight.
+        backfill: Requested share.
         policy: Order of the backfill.
         spent: Items, seconds and money that the backfill has used, over all calls.
         searched: Items and money that searches by a cascade have used.
@@ -162,10 +162,10 @@ class RunStatus(Shown):
             transformed from, or the transform gives nothing that a search could find.
         embeddable: Items that can be embedded natively, as far as is known.
         unbackfillable: Items that cannot be.
-        reasons: The first of them, with why.
-        warnings: What searches are served by and was measured to be below the status quo.
-        waves: Of an upgrade that teaches itself: what each lesson found, oldest first.
-        left: What the budget of the backfill still allows; None where the upgrade is not to be worked on any more.
+        reasons: The first of them, with reasons.
+        warnings: Warnings if the current serving was measured to be below the status quo.
+        waves: Training rounds of a self-training upgrade, oldest first.
+        left: Remaining budget of the backfill; None if no work follows.
     """
 
     source: str
@@ -194,7 +194,7 @@ class RunStatus(Shown):
 
 @dataclass(frozen=True)
 class Status(Shown):
-    """A gallery as of now.
+    """The status of a gallery.
 
     Attributes:
         gallery: Its address.

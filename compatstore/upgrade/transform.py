@@ -21,13 +21,13 @@ from compatstore.upgrade.context import UpgradeContext
 
 @dataclass(frozen=True)
 class Transformer:
-    """A chain of forward transforms, h then the next h on what h and g made (FCT, section 4.4).
+    """A chain of forward transforms, h then the next h on the output of h and g (FCT, section 4.4).
 
     Args:
         artifacts: In the order in which they are applied.
         device: "cpu" or "cuda"; None takes the CPU.
-        precision: "float32", or "bfloat16" where speed matters more than the last digits.
-        form: How the target keeps what is made; None where it is not kept.
+        precision: "float32", or "bfloat16" if speed matters more than the last digits.
+        form: Storage format of the target; None if nothing is stored.
     """
 
     artifacts: tuple[Artifact, ...]
@@ -37,18 +37,18 @@ class Transformer:
 
     @property
     def origin(self) -> str:
-        """What the transformed vectors record as their origin: the artifacts' short ids."""
+        """Recorded origin of the transformed vectors: the artifacts' short ids."""
         return "+".join(artifact.short_id for artifact in self.artifacts)
 
     @property
     def exact(self) -> bool:
-        """Whether native vectors stay native: nothing is learned, all is derived."""
+        """True if native vectors stay native: nothing is learned, all is derived."""
         return all(artifact.behaviour.exact for artifact in self.artifacts)
 
     def origins(self, source: VersionValues) -> npt.NDArray[np.object_]:
-        """What vectors that are made of these record as their origin: (n,) object.
+        """Recorded origin of vectors that are made of these: (n,) object.
 
-        What is derived of a native vector is native, and of any other vector what made that one and the derivation.
+        Deriving from a native vector yields a native vector; otherwise the derivation is appended to the origin.
         """
         n = len(source.origin)
         if not self.exact:
@@ -59,7 +59,7 @@ class Transformer:
 
     @property
     def needs_side(self) -> bool:
-        """Whether the first artifact reads side-information."""
+        """True if the first artifact reads side-information."""
         return self.artifacts[0].manifest.side_source is not None
 
     def possible(self, source: VersionValues) -> BoolArray:
@@ -72,8 +72,8 @@ class Transformer:
     def apply(self, source: VersionValues) -> VersionValues:
         """Transform all rows, every one of which must be `possible`; their input hash is left to the caller.
 
-        What an artifact makes is checked as what users hand over is: a row that comes out as NaN, infinite, beyond
-        what the target stores or without a direction under its cosine is not valid, and counts as missing. Of
+        The output of an artifact is validated like user input: a row that is NaN, infinite, beyond
+        the target's range or without a direction under its cosine is not valid, and counts as missing. Of
         side-information and uncertainty only the values at fault are left out.
         """
         n = len(source.vectors)
@@ -136,24 +136,24 @@ def _known(uncertainty: FloatArray | None, n: int) -> FloatArray:
 
 TRIAL_ROWS = 1024
 FEWEST_ROWS = 32_768  # a hop of fewer rows ends before a trial has paid for itself
-FASTER = 1.1  # a smaller gain is not told from noise
+FASTER = 1.1  # a smaller gain may be noise
 CLOSE = 0.999  # bfloat16 keeps 8 bits of a product; a network that loses more than this loses neighbours
 
 
 def choose_precision(
-    context: UpgradeContext, transformer: Transformer | None, asked: PrecisionRequest, rows: int
+    context: UpgradeContext, transformer: Transformer | None, request: PrecisionRequest, rows: int
 ) -> Precision:
     """Choose the precision of a hop; "auto" tries both on rows of the source.
 
     Args:
         context: The upgrade, resolved.
-        transformer: Its hop, or None where nothing is transformed.
-        asked: "auto" takes bfloat16 where it is at least 1.1 times as fast and no output's cosine with float32's is
+        transformer: Its hop, or None if nothing is transformed.
+        request: "auto" takes bfloat16 where it is at least 1.1 times as fast and no output's cosine with float32's is
             below 0.999; "float32" and "bfloat16" are taken as they are.
         rows: Rows that are to be transformed; for fewer than 32,768 "auto" tries nothing and takes float32.
     """
-    if asked != "auto":
-        return asked
+    if request != "auto":
+        return request
     if transformer is None or rows < FEWEST_ROWS or find_spec("torch") is None:
         return "float32"
     sample = sample_source(context, transformer, TRIAL_ROWS)
@@ -190,7 +190,7 @@ def sample_source(context: UpgradeContext, transformer: Transformer, limit: int)
 
 
 def _timed(transformer: Transformer, sample: VersionValues) -> tuple[VersionValues, float]:
-    """What the transformer makes of a sample, and the seconds of the faster of two runs, the first one left out."""
+    """Output of the transformer for a sample, and the seconds of the faster of two runs, after a warm-up."""
     made, seconds = transformer.apply(sample), []
     for _ in range(2):
         started = time.perf_counter()

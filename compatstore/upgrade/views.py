@@ -1,4 +1,4 @@
-"""An upgrade as lines and tables for people: where it is, what a call did, its estimate and its report."""
+"""Rendering of an upgrade as lines and tables: status, result, estimate and report."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _beginning(note: str) -> str:
 
 
 def _measured(result: DecisionTable, called: str) -> Iterator[Table]:
-    """What is measured where nothing was estimated."""
+    """A measurement without an estimate."""
     found = what_matters(result, called)
     names = list(dict.fromkeys(name for _, row in found for name in row.figures))
     rows = [(what, *(row.percent_of(name) for name in names)) for what, row in found]
@@ -80,7 +80,7 @@ def _measured(result: DecisionTable, called: str) -> Iterator[Table]:
 
 @view.register
 def estimate_view(result: UpgradeEstimate) -> Iterator[str | Table]:
-    """What an upgrade is expected to give, the verdict first."""
+    """The estimate of an upgrade, the verdict first."""
     yield ""
     yield from wrapped(result.table.advice.text)
     yield from _estimate(result)
@@ -160,7 +160,7 @@ def changes_table(caption: str, changes: Sequence[QueryChange], criterion: str) 
 
 
 def flips_line(measured: DecisionTable, changes: QueryChanges, called: str) -> str:
-    """How many queries rise, fall and flip; `called` is of `called_served`."""
+    """Shares of queries that rise, fall and flip; `called` is of `called_served`."""
     served, when = as_served(measured), "As the gallery is served now" if called == SERVED else "After a cutover"
     text = (
         f"{when}, {changes.criterion} of {changes.risen} queries is above that of the status "
@@ -170,23 +170,23 @@ def flips_line(measured: DecisionTable, changes: QueryChanges, called: str) -> s
         lacks = "a sample of the whole gallery" if measured.has_ground_truth else "labels or qrels"
         return f"{text} Queries that flip are not counted, which needs {lacks}."
     return (
-        f"{text} By what comes first, {served.flips.positive:.1%} of queries are fixed and {served.broken.percent} % "
+        f"{text} By the first result, {served.flips.positive:.1%} of queries are fixed and {served.broken.percent} % "
         "are broken (negative flips)."
     )
 
 
 def groups_line(groups: Subgroups) -> str:
-    """What groups the queries, and what is left out."""
+    """The grouping of the queries, and the omissions."""
     text = (
         f"Queries by {groups.column}, those that gain least first; over all queries {groups.criterion} gains "
         f"{100 * groups.gain:.1f} points. Intervals hold for all groups together."
     )
     others = f" {groups.others} more groups gain more." if groups.others else ""
-    return text + others + (f" {groups.small} groups have too few queries to be told." if groups.small else "")
+    return text + others + (f" {groups.small} groups have too few queries to be measured." if groups.small else "")
 
 
 def groups_table(groups: Subgroups) -> Table:
-    """What each group gains."""
+    """Gains of the groups."""
     return table(
         (groups.column, "queries", "before %", "now %", f"{groups.criterion} gained", "gap to all, points"),
         [
@@ -206,7 +206,7 @@ def groups_table(groups: Subgroups) -> Table:
 
 @view.register
 def status_view(result: Status) -> Iterator[str | Table]:
-    """A gallery as of now."""
+    """A gallery's status."""
     yield f"{result.gallery}: {result.rows} items, {result.active} is active"
     if result.missing:
         yield f"{result.missing} items have no vector in {result.active}: searches do not find them"
@@ -250,7 +250,7 @@ def _run(run: RunStatus) -> Iterator[str | Table]:
 
 
 def _serving(run: RunStatus) -> Iterator[str]:
-    """How searches use both versions, where that was chosen."""
+    """The fusion of both versions, if one was chosen."""
     if run.weight is None:
         return
     if run.serving == "fused":
@@ -292,7 +292,7 @@ def encoder_cell(version: VersionStatus) -> str:
 
 @view.register
 def _(result: UpgradeResult) -> Iterator[str | Table]:
-    """What an upgrade did, and what comes next."""
+    """The result of an upgrade, and the next step."""
     yield from done_view(result)
     if result.state != "ready":
         return
@@ -304,7 +304,7 @@ def _(result: UpgradeResult) -> Iterator[str | Table]:
 
 
 def done_view(result: UpgradeResult) -> Iterator[str | Table]:
-    """What was done, without what comes next."""
+    """The result, without the next step."""
     yield (
         f"{result.target} is {result.state}: {result.transformed} items transformed, {result.backfilled} embedded "
         f"natively, {result.missing} missing, {result.seconds:.1f} s"
@@ -324,7 +324,7 @@ def done_view(result: UpgradeResult) -> Iterator[str | Table]:
 
 @view.register
 def _(result: Plan) -> Iterator[str | Table]:
-    """What an upgrade would do and cost."""
+    """The plan and cost of an upgrade."""
     via = f" by {' then '.join(result.path)}" if result.path else ""
     yield f"{result.source} -> {result.target}{via}, {result.rows} items"
     rows = [
@@ -346,13 +346,13 @@ _ENDED = {
     "max_rows": "its limit of items ended it",
     "max_seconds": "its limit of time ended it",
     "max_cost": "its limit of money ended it",
-    "target_quality": "its target quality is sure to be reached",
-    "gain": "more of it is sure to gain nothing",
+    "target_quality": "its target quality is reached",
+    "gain": "more of it would not pay",
 }
 
 
 def spent_lines(spent: Spent, ended_by: str, margin: str = "") -> Iterator[str]:
-    """What a backfill has used so far, and which limit ended it."""
+    """Usage of a backfill, and the limit that ended it."""
     if spent.rows:
         cost = f", {spent.tokens} tokens" if spent.tokens else ""
         cost += f", {spent.cost:g} in cost" if spent.cost else ""
@@ -369,12 +369,12 @@ def reason_lines(reasons: Sequence[tuple[str, str]], total: int) -> Iterator[str
 
 @view.register
 def _(result: Waves) -> Iterator[str | Table]:
-    """All lessons so far."""
+    """All training rounds so far."""
     yield from waves_view(result)
 
 
 def waves_view(waves: Sequence[WaveFigures]) -> Iterator[Table]:
-    """What the lessons of an upgrade that teaches itself have found, and what more natives promise."""
+    """Results of the training rounds of a self-training upgrade, and estimates for more natives."""
     if not waves:
         return
     criterion, cost = waves[-1].criterion, ["cost"] if any(wave.cost for wave in waves) else []

@@ -59,7 +59,7 @@ def test_an_upgrade_that_gains_nothing_picks_no_budget(run, linked):
     assert (planned.code, planned.json["estimate"]["table"]["advice"]["verdict"]) == (0, "do not upgrade")
     ended = run("upgrade", linked, "v2", "--set", "gates.target_quality=0.8", *GATES)
     assert ended.code == 11
-    assert "map above the status quo for certain" in ended.err
+    assert "map above the status quo, for the whole confidence interval" in ended.err
 
 
 @pytest.mark.full
@@ -174,7 +174,7 @@ def test_a_report_as_one_page(run, linked, tmp_path):
     assert told.code == 0, told.err
     assert f"wrote {tmp_path / 'new' / 'report.html'}" in told.err
     page = (tmp_path / "new" / "report.html").read_text(encoding="utf-8")
-    assert "What the queries that fell most find" in page
+    assert "Results of the queries that fell most" in page
     assert page.count('<article class="query">') == 3
     assert "label" in told.out
     assert "gap to all" in told.out

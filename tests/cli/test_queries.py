@@ -71,7 +71,7 @@ def test_every_verb_that_measures_takes_queries(run, linked, files):
     assert told["measured"]["truth"] == "qrels"
     assert {row["what"] for row in told["compared"]} >= {"after a cutover: ndcg@10", "status quo: recall@10"}
     again = run("report", linked, "v2", *asking(files, "items.csv", "clicks.csv"))
-    assert "queries of the app's own" in again.out
+    assert "application queries" in again.out
 
 
 @pytest.mark.full
@@ -108,7 +108,7 @@ def test_another_process_finds_the_queries_of_the_estimate_again(run, linked, fi
         ("id,text\na,b\n", None, 7, "encoders of v1 and v2; found none of v1"),
         ("id,item\na,digit-0001\n", "query-id,score\na,1\n", 2, "columns query-id, item-id"),
         ("id,item\na,digit-0001\n", "b 0 digit-0002 1\n", 2, "1 have no correct item in the gallery"),
-        ("id,item\na,digit-0001\n", "a 0 digit-0002 1\n", 7, "40 queries; found 1 queries of the app's own"),
+        ("id,item\na,digit-0001\n", "a 0 digit-0002 1\n", 7, "40 queries; found 1 application queries"),
     ],
 )
 def test_files_that_are_wrong_are_refused_before_anything_is_written(run, linked, tmp_path, queries, qrels, code, said):

@@ -56,7 +56,7 @@ def test_one_of_two_works_and_can_be_followed_paused_and_resumed(slow, run):
     assert (followed.code, followed.json["upgrades"][0]["activity"]["doing"]) == (130, "paused")
     entry = run("history", slow.gallery, "--json").json[-1]
     assert (entry["step"], entry["rows"]) == ("pause", followed.json["upgrades"][0]["activity"]["done"])
-    assert "pause asked for by" in entry["note"]
+    assert "pause requested by" in entry["note"]
 
     resumed = slow.upgrade()
     followed = run("status", slow.gallery, "--watch", "0.1", "--json")

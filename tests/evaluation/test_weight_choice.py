@@ -73,7 +73,7 @@ def test_what_retiring_costs_is_said_with_what_it_was_measured_by():
     assert CHOICE.loss == ""
     over = replace(CHOICE, over_target=Estimate(value=0.02, low=-0.01, high=0.05))
     assert over.loss == (
-        "map of the target alone is -2.0 points (-5.0 to +1.0) from that of both versions as one, measured at a native "
+        "map of the target alone is -2.0 points (-5.0 to +1.0) relative to the fused search, measured at a native "
         "share of 0.25, correct by labels"
     )
 

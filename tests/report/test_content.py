@@ -28,7 +28,7 @@ def test_all_that_was_measured_is_told(pictured):
         "Decision",
         "Queries that rise and fall",
         "Groups of queries",
-        "What it cost",
+        "Cost",
         "Steps",
     ]
     [ways] = of(said["Decision"], Table)
@@ -49,7 +49,7 @@ def test_each_wave_is_drawn_as_its_gain_over_its_own_status_quo(taught):
     [curves] = of(parts, Curves)
     went = curves.lines[0]
     assert [point.y.value for point in went.points] == pytest.approx([0.0, 20.0, 30.0])
-    assert [line.name for line in curves.lines[1:]] == [f"promised by wave {number}" for number in (1, 2, 3)]
+    assert [line.name for line in curves.lines[1:]] == [f"estimated by wave {number}" for number in (1, 2, 3)]
     assert [line.points[-1].y.value for line in curves.lines[1:]] == pytest.approx([25.0] * 3)
     assert "own status quo" in curves.y
 
@@ -65,7 +65,7 @@ def test_waves_without_ground_truth_gain_nothing_that_could_be_drawn(taught):
 def test_a_report_of_nothing_says_why(pictured):
     bare = replace(pictured, measured=None, details=None, compared=(), advice="")
     said = told(bare)
-    assert list(said) == ["Decision", "What it cost", "Steps"]
+    assert list(said) == ["Decision", "Cost", "Steps"]
     [line] = said["Decision"]
     assert line.startswith("Nothing was estimated or measured")
 

@@ -88,7 +88,9 @@ def test_a_gate_that_fails_is_told_by_the_plan_and_stops_the_upgrade_before_it_w
     before = gallery.status().table_version
     [gate] = gallery.upgrade("v2", **requests(**terms), dry_run=True).estimate.gates
     assert not gate.passed
-    with pytest.raises(cs.errors.GateFailed, match=r"for certain; found 0\.\d+ \(0\.\d+ to 0\.\d+\)"):
+    with pytest.raises(
+        cs.errors.GateFailed, match=r"for the whole confidence interval; found 0\.\d+ \(0\.\d+ to 0\.\d+\)"
+    ):
         gallery.upgrade("v2", **requests(**terms))
     assert gallery.status().table_version == before
 
@@ -154,7 +156,7 @@ def test_an_upgrade_to_a_worse_target_is_not_begun(tmp_path):
         gallery.upgrade("v2", **requests(target_quality=0.9), dry_run=True).estimate.table.advice.verdict
         == "do not upgrade"
     )
-    with pytest.raises(cs.errors.GateFailed, match="map above the status quo for certain"):
+    with pytest.raises(cs.errors.GateFailed, match="map above the status quo, for the whole confidence interval"):
         gallery.upgrade("v2", **requests(target_quality=0.9))
     assert steps(gallery)[-1] == "link"
     assert gallery.upgrade("v2", backfill=0.1).state == "ready"  # on the owner's own word

@@ -122,7 +122,7 @@ def test_a_transform_that_has_nothing_to_learn_is_kept(tmp_path):
     gallery = make(tmp_path / "g.lance", silent)
     gallery.upgrade("v2", backfill=0.1, learn=IMPROVE)
     assert len(gallery.artifacts) == 1
-    assert lessons(gallery)[-1].startswith("kept, after")
+    assert lessons(gallery)[-1].startswith("kept after")
 
 
 def test_where_it_has_seen_nearly_all_pairs_it_is_kept(tmp_path):

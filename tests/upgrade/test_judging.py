@@ -140,7 +140,7 @@ def test_intervals_stay_where_the_weight_that_is_served_gives_less(judged):
 def test_a_large_gallery_is_searched_in_part(world, tmp_path, monkeypatch):
     monkeypatch.setattr(judging, "MOST_SEARCHED", 450)
     gallery = world.gallery(tmp_path)
-    with pytest.raises(InvalidInput, match=r"estimate .*ndcg@10.*which a sample cannot tell"):
+    with pytest.raises(InvalidInput, match=r"estimate .*ndcg@10.*which cannot be measured on a sample"):
         gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(labels=world.queries(), require=("ndcg@10>=0.1",)))
     gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(labels=world.queries()), learn=FIRST)
     assert len(world.asked) == 100
@@ -170,7 +170,7 @@ def test_a_gate_by_queries_that_is_not_sure_to_hold_keeps_it_from_being_ready(wo
 
 def test_a_target_quality_is_not_known_by_queries_before_all_is_native(world, tmp_path):
     gallery = world.gallery(tmp_path)
-    with pytest.raises(InvalidInput, match="a full backfill that nobody knows yet"):
+    with pytest.raises(InvalidInput, match="an unknown full backfill"):
         gallery.upgrade("v2", gates=cs.Gates(labels=world.queries(), target_quality=0.9))
     assert not world.asked
     assert gallery.status().versions[1].native == 0

@@ -103,7 +103,7 @@ def test_where_all_are_native_a_lesson_chooses_a_weight_and_trains_nothing(world
     path, before = registry_of(gallery).runs["v2"].path, list(learn.lessons)
     result = gallery.upgrade("v2", backfill=1.0, learn=learn)
     assert (result.backfilled, learn.lessons) == (ITEMS // 2, before)
-    assert result.lessons[-1].startswith(f"kept, after {ITEMS} pairs")
+    assert result.lessons[-1].startswith(f"kept after {ITEMS} pairs")
     assert registry_of(gallery).runs["v2"].path == path
 
 
@@ -172,15 +172,19 @@ def test_candidates_that_cannot_run_are_skipped_and_it_says_where_none_can(world
 @pytest.mark.full
 def test_a_gate_that_is_not_sure_to_hold_keeps_it_from_being_ready(tmp_path):
     gallery = World(noise=2.0).gallery(tmp_path)
-    for labels, refused in (("label", "which a sample cannot tell"), (None, "expected labels or qrels")):
+    for labels, refused in (("label", "which cannot be measured on a sample"), (None, "expected labels or qrels")):
         with pytest.raises(InvalidInput, match=refused):
             gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(max_negative_flips=0.1, labels=labels), learn=FIRST)
     assert steps(gallery) == []
-    with pytest.raises(GateFailed, match=r"agreement>=0\.99 for certain.*What was embedded is kept"):
+    with pytest.raises(
+        GateFailed, match=r"agreement>=0\.99, for the whole confidence interval.*Embedded items are kept"
+    ):
         gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(require=("agreement>=0.99",)), learn=FIRST)
     assert gallery.status().upgrades[0].state == "backfill"
     assert len(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()) == 80
-    assert gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(require=("agreement>=0.01",)), learn=FIRST).state == "ready"
+    assert (
+        gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(require=("agreement>=0.01",)), learn=FIRST).state == "ready"
+    )
 
 
 @pytest.mark.full
@@ -279,7 +283,7 @@ def test_both_versions_are_searched_until_the_cutover_where_the_target_alone_is_
     way, weight = served(gallery)
     assert way == "fused"
     assert 0 < weight < 1
-    assert "by the fusion of v1 and v2" in result.served
+    assert "the fusion of v1 and v2" in result.served
 
 
 @dataclass(frozen=True)
@@ -343,7 +347,7 @@ def test_what_stays_is_searched_as_more_queries_have_chosen(world, tmp_path):
     before = registry_of(gallery).fusion_of("v2").choices
     assert before[0].num_queries == 200
     result = gallery.upgrade("v2", backfill=0.61, learn=learn)  # 44 pairs are new
-    assert result.lessons[-1] == "kept, after 244 pairs, too few of them new to judge it again"
+    assert result.lessons[-1] == "kept after 244 pairs, too few new ones to re-evaluate"
     assert registry_of(gallery).fusion_of("v2").choices == before
     assert [wave.native for wave in result.waves] == [200]
     assert served(gallery)[0] == "fused"

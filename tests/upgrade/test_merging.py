@@ -215,7 +215,7 @@ def test_a_named_weight_below_the_status_quo_is_served_with_a_warning(tmp_path):
     gallery = world.gallery(tmp_path, "Ridge")
     fusion = gallery.evaluate("v2", labels="label", weight=0.95, sample=ITEMS)
     assert [choice.weight for choice in fusion.choices] == [0.95]
-    assert "warning: v1 and v2 as one is below the status quo" in str(gallery.explain())
+    assert "warning: the fused search over v1 and v2 is below the status quo" in str(gallery.explain())
     (warning,) = gallery.status().upgrades[0].warnings
     assert warning in str(gallery.explain())
 

@@ -52,7 +52,7 @@ def test_the_index_is_listed_with_its_rows_and_time(gallery):
     index = planned["index"]
     assert (index.rows, index.bytes) == (600, 600 * (4 * 16 + 8))
     assert index.seconds == pytest.approx(build_seconds(VectorIndex("IVF_FLAT", "l2", 4), 600, 16))
-    assert index.note == "build IVF_FLAT of 4 cells, as v1 has, and measure what it finds"
+    assert index.note == "build IVF_FLAT of 4 cells, as v1 has, and measure its recall"
     assert all(planned[name].seconds > 0 for name in ("expand", "hop", "catch-up"))
 
 

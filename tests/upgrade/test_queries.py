@@ -75,7 +75,7 @@ def test_a_gallery_that_fits_is_searched_as_a_whole(gallery, world):
     table = gallery.evaluate("v2", labels=texts(world))
     assert gallery.status().table_version == before
     assert (table.truth, table.num_queries, table.num_skipped) == ("qrels", 120, 0)
-    assert table.provenance == "120 queries of the app's own against 240 items of 240."
+    assert table.provenance == "120 application queries against 240 items of 240."
     for way, space, metric in (("s/s", world.v1, "l2"), ("t/t", world.v2, "cosine")):
         assert values(table.row(way)) == pytest.approx(brute(world, space, metric))
     assert all(set(row.figures) == ALL for row in table.rows)
@@ -95,7 +95,7 @@ def test_vectors_of_both_models_need_no_encoder_and_ask_the_same(gallery, world,
 def test_a_sample_has_all_that_is_correct_and_knows_the_gallery_where_no_native_is_needed(gallery, world):
     full, part = (gallery.evaluate("v2", labels=texts(world), sample=size) for size in (ITEMS, 170))
     assert part.num_queries < 120
-    said = f"{part.num_queries} queries of the app's own against 170 items of 240, of which "
+    said = f"{part.num_queries} application queries against 170 items of 240, of which "
     assert part.provenance.startswith(said)
     assert f"({120 - part.num_queries} were not drawn)" in part.provenance
     assert {way: set(part.row(way).figures) for way in ("s/s", "t/h", "t/t")} == {
@@ -145,12 +145,14 @@ def test_gates_of_judged_figures(gallery, world):
     )
     assert planned.estimate.passed
     assert [gate.name for gate in planned.estimate.gates] == ["ndcg@10>=0.1", "mrr@10>=0.05"]
-    assert planned.estimate.promise.endswith("ndcg@10, correct by qrels, for queries like those asked.")
+    assert planned.estimate.promise.endswith("ndcg@10, correct by qrels, for queries like the given ones.")
     too_much = cs.Gates(labels=asked, require=("recall@10>=0.9",))
-    with pytest.raises(GateFailed, match=r"recall@10>=0.9 for certain"):
+    with pytest.raises(GateFailed, match=r"recall@10>=0.9, for the whole confidence interval"):
         gallery.upgrade("v2", backfill=0.5, gates=too_much)
     assert gallery.status().versions[1].native == 0
-    with pytest.raises(InvalidInput, match=r"estimate ndcg@10>=0.1.*a backfill of 0.5, which a sample cannot tell"):
+    with pytest.raises(
+        InvalidInput, match=r"estimate ndcg@10>=0.1.*a backfill of 0.5, which cannot be measured on a sample"
+    ):
         gallery.upgrade(
             "v2", backfill=0.5, gates=cs.Gates(labels=asked, require=("ndcg@10>=0.1",), sample=170), dry_run=True
         )
@@ -162,9 +164,9 @@ def test_gates_of_judged_figures(gallery, world):
 def test_judged_figures_need_judgements(gallery, criterion):
     with pytest.raises(InvalidInput, match=f"measure {criterion}; expected queries, and judgements"):
         cs.Gates(criterion=criterion)
-    with pytest.raises(InvalidInput, match="judgements of what is correct"):
+    with pytest.raises(InvalidInput, match="judgements of their correct items"):
         cs.Gates(require=(f"{criterion}>=0.5",), labels=cs.Queries(queries={"id": ["a"], "text": ["a"]}))
-    with pytest.raises(InvalidInput, match="judgements of what is correct"):
+    with pytest.raises(InvalidInput, match="judgements of their correct items"):
         gallery.evaluate("v2", criterion=criterion, labels="label")
 
 
@@ -282,7 +284,7 @@ def test_queries_that_cannot_be_embedded_are_counted(gallery, world):
         (
             lambda w: cs.Queries(queries={"id": ASKING[:30], "text": ASKING[:30]}, qrels=judged(w)),
             UpgradeError,
-            "40 queries; found 30 queries of the app's own",
+            "40 queries; found 30 application queries",
         ),
         (
             lambda w: cs.Queries(queries={"id": ["x", "y"], "text": ["x", "y"]}),

@@ -139,11 +139,11 @@ def test_the_files(upgraded, tmp_path):
     assert "| map>=0.3 | " in text
     assert "| figure | estimated % | measured % | agree |" in text
     assert report.estimate.promise in text
-    assert "![What each budget gives](budgets.svg)" in text
+    assert "![Quality by budget](budgets.svg)" in text
     assert json.loads(files[1].read_text())["native"] == report.native
     picture = files[2].read_text()
     assert ">measured afterwards<" in picture
-    assert ">promised<" in picture
+    assert ">estimated<" in picture
     assert ">status quo, estimated (" in picture
 
 

@@ -55,7 +55,7 @@ def test_a_call_that_was_stopped_in_a_lesson_says_after_how_many_steps(world, tm
 
     with pytest.raises(Interrupted) as stopped:
         gallery.upgrade("v2", progress=reports.append, should_stop=first_tried, **IN_BATCHES)
-    assert str(stopped.value).startswith("run the lesson; found a stop was asked for after 1 step")
+    assert str(stopped.value).startswith("run the training round; found a stop was requested after 1 step")
 
 
 def test_what_was_learned_is_served_though_the_call_was_stopped_before_that(world, tmp_path):

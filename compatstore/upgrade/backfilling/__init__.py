@@ -1,1 +1,1 @@
-"""The backfill: what is embedded natively, in which order, within which budget, at which pace."""
+"""The backfill: selection and order of items, budget, pace, and native embedding."""

@@ -1,4 +1,4 @@
-"""The account of a backfill: what it has spent over all calls, and which items could not be embedded, and why.
+"""The account of a backfill: its spending over all calls, and the items that could not be embedded, with reasons.
 
 Searches have a short record of their own beside the table, changed by compare-and-swap: they hold no lease, and the
 backfill's account belongs to the holder of one. A search charges its items before they are embedded: processes that
@@ -95,7 +95,7 @@ class Account:
 
     @property
     def next_rows(self) -> int | None:
-        """Items of the next batch at most, half of what the money pays for: what is billed is known afterwards."""
+        """Maximum size of the next batch: half of the affordable items, as the bill is known only afterwards."""
         left = self.rows_left
         halved = left is not None and self._billed and self.budget.max_cost is not None
         return left if left is None or not halved else -(-left // 2)
@@ -120,7 +120,7 @@ class Account:
         self.save(self._with(bill), self.failed)
 
     def settle(self, bill: Bill) -> None:
-        """Write down what was billed for a call that failed, in place of what was promised."""
+        """Record the amount billed for a failed call, in place of the expected one."""
         self.spent = self._with(bill)
         with suppress(StorageError, LeaseLost):  # the call's own error is the one to tell of
             self.save(*self.statement())
@@ -137,8 +137,8 @@ class Account:
         """Enter a batch; durable once `save` has run.
 
         Args:
-            made: What became of it.
-            bill: What the encoder said that it was billed.
+            made: Result of the batch.
+            bill: Amount billed, as reported by the encoder.
 
         Returns:
             Ids that failed for the first time, or were not tried to the end for want of money: worth another try later.
@@ -234,8 +234,8 @@ class Refusals:
     """Items that cannot be embedded natively.
 
     Attributes:
-        embeddable: How many of the gallery's items can be, as far as is known.
-        count: How many cannot.
+        embeddable: Number of items that can be embedded, as far as known.
+        count: Number of items that cannot be embedded.
         reasons: The first of these, as (id, reason).
     """
 
@@ -249,7 +249,7 @@ def read_refusals(context: UpgradeContext, failed: ArrowTable) -> Refusals:
 
     Args:
         context: The upgrade.
-        failed: What was tried in vain, as `read_account` gives it.
+        failed: Earlier failures, as `read_account` returns them.
     """
     counted = count_embeddable(context, failed.num_rows)
     first = failed.select(["id", "reason"]).slice(0, REASONS_SHOWN)
@@ -262,7 +262,7 @@ def read_refusals(context: UpgradeContext, failed: ArrowTable) -> Refusals:
 def _without_source(context: UpgradeContext, limit: int | None = None) -> ArrowTable:
     """Items that are not native and have nothing to be embedded from: Arrow table of id, reason."""
     condition, key = sourceless(context), context.registry.id_column
-    if condition is not None and not context.count(condition):  # what was counted before is not read again
+    if condition is not None and not context.count(condition):  # earlier counts are not read again
         condition = None
     found = context.snapshot.to_table(columns=[key], filter=condition, limit=limit if condition else 0)
     ids = found.column(key).cast(id_arrow_type(context.registry))  # an app's ids may be of a type near the account's
@@ -385,7 +385,7 @@ def _change(
         if table.swap(records.version, _key(run.target), json.dumps(asdict(charged))):
             return rows
     raise StorageError(
-        f"charge what a search embeds in {run.target}",
+        f"charge the vectors that a search embeds in {run.target}",
         expected="a moment without other writers",
         found=f"{ATTEMPTS} conflicts in a row",
     )

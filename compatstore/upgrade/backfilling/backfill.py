@@ -2,7 +2,7 @@
 
 While the encoder works on one batch the next one is read and the one before is stored. Each batch is durable before the
 next batch but one begins. Several encoders (`engines`) work on as many batches; reading, the account and all writes
-stay here. What is spent, and what could not be embedded, is recorded batch by batch.
+stay here. Spending and items that could not be embedded are recorded batch by batch.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ def overlap(
     at_once: int = 1,
     written_first: bool = False,
 ) -> Iterator[Written]:
-    """Give what `write` returned for each batch, in order.
+    """Yield the results of `write` for each batch, in order.
 
     `take` and `begin` run in the caller's thread, `read` and `write` in one thread each. A batch is written before the
-    one after the next is waited for. When anything raises, or the caller stops, what was worked on is written first;
-    when `begin` raises, as it does once a stop is requested, also what is under way.
+    one after the next is waited for. When anything raises, or the caller stops, batches with finished work are written
+    first; when `begin` raises, as it does once a stop is requested, batches under way as well.
 
     Args:
         take: Names the next batch, or None if there is none now; called once more after the current batch.
         read: Reads it.
-        begin: Has what was read worked on; what it returns waits for the result, and may do the work itself.
-        write: Writes what came out.
+        begin: Starts the work on a batch; the returned function waits for the result, and may do the work itself.
+        write: Writes the result.
         at_once: Batches that are under way at the same time.
         written_first: Begin to work on a batch only once the one before is written.
     """
@@ -84,7 +84,7 @@ def overlap(
             made = under_way.popleft()()
             written = behind
             if written is not None:
-                written.result()  # raises here what its thread raised, before more is made
+                written.result()  # re-raises an error of its thread before more work begins
             behind = writer.submit(write, made)
             if written is not None:
                 yield written.result()
@@ -99,13 +99,13 @@ class Backfiller:
     Args:
         context: The upgrade as it begins: its budget, policy and seed, and the items that are chosen from.
         settings: Batches, retries and pace.
-        upto: Items that are to be native at the most, whatever the budget allows: a wave of it. None for no such end.
-        engine: Where the encoders run. One that is paid for is called from here, a batch at a time: limits of money
+        upto: Maximum number of native items for this round, whatever the budget allows; None for no limit.
+        engine: Engine of the encoders. A paid encoder is called from here, a batch at a time: limits of money
             count every call.
 
     Attributes:
-        account: What was spent, and what could not be embedded.
-        natives: Where native vectors go.
+        account: Spending, and the items that could not be embedded.
+        natives: Storage of native vectors.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Backfiller:
     def choice(self) -> Choice:
         """Items still to be embedded; read-only.
 
-        What was tried in vain is left out, unless the settings say otherwise, and so are items without a source.
+        Earlier failures are skipped unless the settings retry them, and so are items without a source.
         """
         context = self.context
         share = 0.0 if self.account.ended_by else self.share
@@ -148,7 +148,7 @@ class Backfiller:
         return items if left is None else min(items, left)
 
     def ended_by(self, lacking: int) -> Limit:
-        """The limit that keeps the rest from being embedded, or "" where all is embedded that can be.
+        """The limit that keeps the rest from being embedded, or "" if all is embedded that can be.
 
         Args:
             lacking: Natives that the share lacks.
@@ -159,10 +159,10 @@ class Backfiller:
         return "backfill" if allowed < 1 and self.share == allowed and not lacking else ""
 
     def embed(self, choice: Choice, monitor: Monitor) -> int:
-        """Embed and store items until they or the budget come to an end, and fold what is stored.
+        """Embed and store items until no item or no budget is left, and fold the stored vectors into the table.
 
         Args:
-            choice: What is to be embedded.
+            choice: Items to embed.
             monitor: Progress and stop.
 
         Returns:
@@ -193,7 +193,7 @@ class Backfiller:
 
 
 class _Call:
-    """One call's way through the items: names batches, sends them through the encoder, stores what came out.
+    """One call's pass over the items: selects batches, sends them through the encoder, stores the results.
 
     Items that fail are tried a second time after all the others of their round, when a passing fault may be over. The
     next round makes up for those that fail then.
@@ -218,7 +218,7 @@ class _Call:
         self._waiting, self.folded = len(self._natives.waiting()), 0
 
     def take(self) -> ChosenItems | None:
-        """The next batch, or None where there is none now."""
+        """The next batch, or None if there is none now."""
         account = self._account
         account.tick()
         rows, left = self._size.within(account.budget.seconds_left(account.spent)), account.next_rows
@@ -246,7 +246,7 @@ class _Call:
         return chosen
 
     def embed(self, batch: ItemBatch) -> Callable[[], _Made]:
-        """Send a batch through an encoder, at the pace that is held; returns what waits for it."""
+        """Send a batch through an encoder at the configured pace; returns a function that waits for the result."""
         self._monitor.check()
         self._monitor.rest(self._pace.delay())
         self._pace.begin(len(batch.ids))
@@ -285,7 +285,7 @@ class _Call:
                 raise
 
     def store(self, made: _Made) -> int:
-        """Make a batch durable; what it cost is written first, so that a kill between the two exceeds no budget."""
+        """Make a batch durable; its cost is written first, so that a kill between the two exceeds no budget."""
         self._account.save(made.spent, made.failed)
         embedded, batch = made.embedded, made.embedded.batch
         if not len(embedded.rows):

@@ -25,7 +25,7 @@ def random_scores(ids: Any, domain: str, seed: int) -> Doubles:
 
     Args:
         ids: Arrow array of n ids, or a list or array of integers or strings.
-        domain: What is drawn, as in `seed_of`: the orders of two domains have nothing in common.
+        domain: Purpose of the draw, as in `seed_of`; orders of different domains are independent.
         seed: Any whole number.
 
     Returns:
@@ -53,7 +53,7 @@ def centres_of(sample: FloatArray, cells: int, seed: int) -> FloatArray:
     Args:
         sample: (n, dim) float32, finite.
         cells: Number of centres, >= 1; fewer where the sample has fewer rows.
-        seed: Of the rows where the centres begin.
+        seed: Seed for the rows that the centres start from.
 
     Returns:
         (cells, dim) float32. A centre that nothing is near to stays where it was.
@@ -89,7 +89,7 @@ def cells_of(
         batches: (rows, dim) float32 with (rows,) bool, whether a row has a finite vector; all items, in order.
         sample: (n, dim) float32, some of these vectors.
         items: Number of all items.
-        seed: Of the centres.
+        seed: Seed of the centres.
 
     Returns:
         (items,) int64.
@@ -146,8 +146,8 @@ def require_column(
     """Refuse a column of other values.
 
     Args:
-        operation: What the values are for.
-        schema: Of the table.
+        operation: Operation that needs the values, for messages.
+        schema: Schema of the table.
         column: Its name.
         holds: Returns True for the types of such columns.
         values: The values, for the message: "numbers".

@@ -38,8 +38,8 @@ class Embeddable:
         refused: Those that were tried in vain, or that are unknown to the encoder.
         probed: Items of a random sample of the rest that were embedded to see whether that can be done; 0 for none.
         readable: Those of the sample that could be embedded.
-        seconds: Time that one of them took; None where none was embedded.
-        price: Money that one of them will cost, by the lengths of a sample of sources; None where the encoder does not
+        seconds: Time that one of them took; None if none was embedded.
+        price: Money that one of them will cost, by the lengths of a sample of sources; None if the encoder does not
             say.
     """
 
@@ -54,7 +54,7 @@ class Embeddable:
 
     @property
     def most(self) -> int:
-        """Items that can be native at most, as far as is known for certain."""
+        """Upper bound on the number of native items, as far as known."""
         return self.items - self.without_source - self.refused
 
     @property
@@ -76,7 +76,7 @@ class Embeddable:
 
 
 def count_embeddable(context: UpgradeContext, refused: int) -> Embeddable:
-    """Count, without an encoder, what can be embedded; read-only.
+    """Count embeddable items without an encoder; read-only.
 
     Args:
         context: The upgrade; its `reads` decides if items need a source.
@@ -92,7 +92,7 @@ def count_embeddable(context: UpgradeContext, refused: int) -> Embeddable:
 
 
 def ask_embeddable(context: UpgradeContext, refused: ArrowArray) -> tuple[Embeddable, ArrowArray]:
-    """Count what can be embedded, with the encoder's help; read-only.
+    """Count embeddable items with the encoder's help; read-only.
 
     An encoder that has vectors of known ids alone (`Precomputed`) is checked for all of them.
 
@@ -125,7 +125,7 @@ def ask_embeddable(context: UpgradeContext, refused: ArrowArray) -> tuple[Embedd
 def probe_embeddable(
     context: UpgradeContext, refused: ArrowArray, progress: Callable[[Progress], None] | None = None
 ) -> Embeddable:
-    """Count what can be embedded as `ask_embeddable`, and embed a random sample to see; nothing is kept.
+    """Count embeddable items as `ask_embeddable` does, and test a random sample by embedding it; nothing is kept.
 
     Nothing is embedded by an encoder that is paid for: it gives the cost of the sample. `progress` is called
     after each batch.
@@ -159,7 +159,7 @@ def probe_embeddable(
 
 
 def sourceless(context: UpgradeContext) -> str | None:
-    """SQL condition: the item is not native and has nothing to be embedded from; None where none can be so."""
+    """SQL condition: the item is not native and has nothing to be embedded from; None if none can be so."""
     if context.run.reads != "source":
         return None
     source = context.registry.source_column
@@ -193,7 +193,7 @@ def read_batch(
     Args:
         context: The upgrade.
         snapshot: The table version that is read.
-        embedder: What will embed them.
+        embedder: Embeds them.
         ids: n ids.
         addresses: (n,) int64, as of `read_rows`.
     """
@@ -233,11 +233,11 @@ class Left:
 
     @classmethod
     def of(cls, context: UpgradeContext, spent: Spent, staged: int = 0) -> Left:
-        """The budget of an upgrade less what was spent.
+        """The remaining budget of an upgrade.
 
         Args:
-            context: The upgrade as of now.
-            spent: What its backfill has used.
+            context: The current state of the upgrade.
+            spent: Spending of its backfill so far.
             staged: Natives that are durable, but not in the table yet.
         """
         budget, target = Budget.of(context.run), context.target_record.columns
@@ -271,7 +271,7 @@ def expected_price(context: UpgradeContext, encoder: Encoder | None, ids: ArrowA
         ids: Arrow array of the items to choose the sample from; None for all items.
 
     Returns:
-        None where the encoder does not say, or no item has anything to be embedded from.
+        None if the encoder does not say, or no item has anything to be embedded from.
     """
     if not knows_its_price(encoder):
         return None

@@ -23,7 +23,7 @@ from compatstore.upgrade.backfilling.throttle import Hangs, backoff, may_pass, w
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.requests.run_settings import RunSettings
 
-# Parts of a batch that may fail without a single one that succeeds, before it is the encoder that is at fault.
+# Parts of a batch that may fail without a success before the encoder is considered broken.
 BARREN_PARTS = 32
 
 
@@ -33,11 +33,11 @@ class ItemBatch:
 
     Args:
         ids: n ids.
-        inputs: n sources, or ids for an encoder that reads ids; None where an item has none.
-        input_hash: (n,) uint64, what an item was when it was read.
-        side_inputs: n sources or ids for the side-information encoder, None where an item has none; empty without that
+        inputs: n sources, or ids for an encoder that reads ids; None if an item has none.
+        input_hash: (n,) uint64, hash of each item when it was read.
+        side_inputs: n sources or ids for the side-information encoder, None if an item has none; empty without that
             encoder.
-        addresses: (n,) int64, where the rows were when they were read; None where that is not known.
+        addresses: (n,) int64, row addresses when the rows were read; None if unknown.
     """
 
     ids: list[Id]
@@ -79,7 +79,7 @@ class Embedded:
 
 
 class Paid(NamedTuple):
-    """A batch that was embedded, and what the encoder said that it was billed; its inputs are left behind."""
+    """An embedded batch, and the amount billed as reported by the encoder; its inputs are dropped."""
 
     embedded: Embedded
     bill: Bill
@@ -95,7 +95,7 @@ class Embedder:
         settings: Retries and time limit.
         rest: Waits the given seconds; raises once a stop is requested.
         side_encoder: The target's side-information model, or None.
-        form: How the target keeps vectors; items whose vector it cannot keep fail.
+        form: Storage format of the target's vectors; items whose vector does not fit fail.
     """
 
     encoder: Encoder
@@ -114,7 +114,7 @@ class Embedder:
         return _EmbedderElsewhere, (PortableEncoder.of(self.encoder), side, self.target, settings, self.form)
 
     def __call__(self, batch: ItemBatch) -> Paid:
-        """Embed a batch, see `embed`, and say what was billed; it pickles, and so does the result."""
+        """Embed a batch, see `embed`, and report the amount billed; function and result pickle."""
         with metered(self.rest) as call:
             embedded = self.embed(batch)
         return Paid(replace(embedded, batch=replace(batch, inputs=[], side_inputs=[])), call.bill)
@@ -144,7 +144,7 @@ class Embedder:
     def embed_once(self, batch: ItemBatch) -> Embedded:
         """Embed a batch by one call of the encoder; one more where it reports sources that it cannot read.
 
-        Vectors with NaN or infinite values are failures of their items: a search does not judge the encoder.
+        Vectors with NaN or infinite values are failures of their items: the search itself does not validate them.
 
         Raises:
             Exception: Whatever the encoder raises.
@@ -238,9 +238,9 @@ class _Attempt:
         encoder, limit = self._embedder.encoder, self._embedder.settings.encoder_timeout
         if call.bill.cost and isinstance(encoder, Metered) and not call.may_pay(encoder.expected_bill(inputs)):
             raise EncoderFailed(
-                self._asked(part),
+                self._operation(part),
                 expected="money for another try",
-                found="what was billed for tries that failed",
+                found="charges for failed tries",
                 fix="Allow more money.",
                 unaffordable=True,
             )
@@ -252,7 +252,7 @@ class _Attempt:
                 require_same_model(model, fingerprint)
         except Hangs:
             raise EncoderFailed(
-                self._asked(part),
+                self._operation(part),
                 expected=f"an answer of the encoder within {limit:g} s",
                 found="none; its call cannot be ended and goes on until this process does",
                 fix="Nothing of this batch is stored. Mend the encoder, or allow more: "
@@ -260,18 +260,18 @@ class _Attempt:
             ) from None
         except InvalidInput as error:
             raise InvalidInput(
-                self._asked(part), expected=error.expected, found=error.found, fix=error.fix or _mend()
+                self._operation(part), expected=error.expected, found=error.found, fix=error.fix or _mend()
             ) from error
         broken = [self._batch.ids[part[i]] for i, reason in encoded.failures.items() if reason == NOT_FINITE]
         if broken and refuse_broken:
             found = f"NaN or infinite values for {first_offenders(broken)}"
-            raise InvalidInput(self._asked(part), expected="finite vectors", found=found, fix=_mend())
+            raise InvalidInput(self._operation(part), expected="finite vectors", found=found, fix=_mend())
         self._seconds += max(time.monotonic() - started - (call.waited - rested), 0.0)
         self._failures |= {part[i]: reason for i, reason in encoded.failures.items()}
         self._parts.append(_Part(rows, encoded.vectors, side))
 
     def take_apart(self, whole: Sequence[int], error: Exception) -> None:
-        """Halve the batch until what fails is one item, which is then at fault.
+        """Bisect the batch down to a single failing item.
 
         Halves take every second item: neighbours in the order are alike, and a cluster of bad ones is spread.
         """
@@ -288,7 +288,7 @@ class _Attempt:
                 barren += 1
                 if barren >= BARREN_PARTS and not self._parts:
                     raise EncoderFailed(
-                        self._asked(whole),
+                        self._operation(whole),
                         expected="an encoder that embeds some of them",
                         found=f"{_reason(failure)}, for the batch and for {BARREN_PARTS} parts of it",
                         fix=_mend(),
@@ -324,7 +324,7 @@ class _Attempt:
         side[np.asarray(usable, np.int64)[encoded.readable]] = encoded.vectors
         return side
 
-    def _asked(self, part: Sequence[int]) -> str:
+    def _operation(self, part: Sequence[int]) -> str:
         ids = first_offenders([self._batch.ids[i] for i in part])
         return f"embed {len(part)} items in {self._embedder.target}: {ids}"
 

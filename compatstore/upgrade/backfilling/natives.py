@@ -4,7 +4,7 @@ There are two write modes (`write_modes.py`). `plan_natives` chooses: columns ar
 no row moves then, and else whatever writes less. By columns, and in galleries of many fragments, batches are staged
 beside the table first (`Staging`); else a batch's rows move at once. A commit of the gallery costs much more than
 an append to that table: by rows a file of marks for each fragment that rows come from, by columns the columns of these
-fragments. What is staged is not found by searches yet.
+fragments. Searches do not find staged vectors yet.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class NativesPlan:
     Attributes:
         mode: "move_rows": rows are written again, with the natives in them. "rewrite_columns": the target's columns
             are, once at the end, and no row moves.
-        natives: How many there will be.
-        rows_bytes: What storing them by rows writes, about.
-        columns_bytes: What storing them by columns writes, about.
+        natives: Number of native vectors after the backfill.
+        rows_bytes: Approximate bytes written when storing by rows.
+        columns_bytes: Approximate bytes written when storing by columns.
         why: Why this mode, for messages.
     """
 
@@ -74,7 +74,7 @@ class NativesPlan:
 
 
 def plan_natives(context: UpgradeContext, target: VersionColumns, natives: int) -> NativesPlan:
-    """Choose a write mode, and say what each would write; read-only.
+    """Choose a write mode, and estimate the bytes written by each; read-only.
 
     Rows that move leave marks behind them, which slow searches down until the table is compacted. So they move only
     where leaving them writes more than `LITTLE`. In an adopted table they stay unless the user sets the mode: its app
@@ -83,7 +83,7 @@ def plan_natives(context: UpgradeContext, target: VersionColumns, natives: int) 
     Args:
         context: The upgrade; its run has the mode that the user requested.
         target: Columns of the version that is upgraded to; they need not be in the table yet.
-        natives: How many vectors there will be.
+        natives: Expected number of vectors.
 
     Raises:
         InvalidInput: Rows were requested, and rows of this table cannot be moved.
@@ -154,7 +154,7 @@ class Natives:
 
     Args:
         context: The upgrade that they belong to.
-        batch_rows: Of the batches that are stored, about.
+        batch_rows: Approximate number of rows of the stored batches.
     """
 
     context: UpgradeContext
@@ -186,7 +186,7 @@ class Natives:
             vectors: (n, dim) float32.
             input_hash: (n,) uint64, of the rows that the vectors were made from (see `VersionColumns.input_hashes`).
             side: (n, side_dim) float32 of side-information, NaN where an item has none; None for none at all.
-            addresses: (n,) int64, where the rows were when they were read; None where that is not known.
+            addresses: (n,) int64, row addresses when the rows were read; None if unknown.
 
         Returns:
             n.
@@ -201,7 +201,7 @@ class Natives:
             return stored
 
     def fold(self) -> int:
-        """Bring what waits into the table, and indexes up to date; does nothing where nothing was stored.
+        """Fold staged vectors into the table and update its indexes; does nothing if nothing was stored.
 
         Returns:
             Natives that came into the table since the last fold.
@@ -232,7 +232,7 @@ class Natives:
                 self._staged.clear()
                 return folded
             except StorageError:
-                # A manager that lost its lease may just remove what it staged and had folded by then.
+                # A manager that lost its lease may just remove files that it staged and had folded by then.
                 if self._staged.tables() == tables:
                     raise
 

@@ -1,4 +1,4 @@
-"""The order of a backfill, and what it embeds next: the first of the order that can be embedded.
+"""The order of a backfill, and the next items to embed: the first embeddable ones in that order.
 
 Every item gets a score, and the higher it is the earlier the item is embedded.
 
@@ -24,7 +24,7 @@ from compatstore.upgrade.backfilling.policy_inputs import PolicyInputs, TableRow
 RANDOM, SPREAD, SIGMA, SPREAD_SIGMA = "random", "spread", "sigma", "spread-sigma"
 POLICIES = (RANDOM, SPREAD, SIGMA, SPREAD_SIGMA)
 COLUMN = "column:"
-AT_RANDOM = (RANDOM, SPREAD)  # what they choose first is a random sample of all items
+AT_RANDOM = (RANDOM, SPREAD)  # their first choices are a random sample of all items
 
 
 def order(policy: str, rows: PolicyInputs, seed: int = 0) -> npt.NDArray[np.intp]:
@@ -33,13 +33,13 @@ def order(policy: str, rows: PolicyInputs, seed: int = 0) -> npt.NDArray[np.intp
     Args:
         policy: "random", "spread", "sigma", "spread-sigma" or "column:NAME".
         rows: The n items, of a gallery or of arrays.
-        seed: Of the policies "random" and "spread", of cells, and of the order among equal scores.
+        seed: Seed of the policies "random" and "spread", of cells, and of the order among equal scores.
 
     Returns:
         (n,) intp, positions in `rows`, most urgent first. Of two items the same one is first wherever they stand.
 
     Raises:
-        InvalidInput: There is no such policy, or the items lack what it reads.
+        InvalidInput: There is no such policy, or the items lack its inputs.
     """
     first, second = order_keys(policy, rows, seed)
     return np.lexsort((second, first))
@@ -69,7 +69,7 @@ def reads_sigma(policy: str) -> bool:
 
 
 def require_readable(policy: str, rows: TableRows, *, learns: bool = False) -> None:
-    """Refuse a policy that reads what a gallery does not have, before anything is written.
+    """Refuse a policy whose inputs a gallery does not have, before anything is written.
 
     Args:
         policy: The order.
@@ -121,7 +121,7 @@ class ChosenItems:
 
     Attributes:
         ids: Arrow array of n ids.
-        addresses: (n,) int64, where they were then; `UNKNOWN` where that is not known.
+        addresses: (n,) int64, row addresses at that time; `UNKNOWN` if unknown.
     """
 
     ids: ArrowArray
@@ -211,15 +211,15 @@ def earliest(policy: str, rows: TableRows, seed: int, count: int, free: BoolArra
     Args:
         policy: The order.
         rows: The n items of a gallery.
-        seed: Of the order.
-        count: How many at most.
+        seed: Seed of the order.
+        count: Maximum number.
         free: (n,) bool, the items that they are taken from.
 
     Returns:
         (count or fewer,) intp, positions in the gallery, most urgent first.
 
     Raises:
-        InvalidInput: There is no such policy, or the items lack what it reads.
+        InvalidInput: There is no such policy, or the items lack its inputs.
     """
     if policy in (SPREAD, SPREAD_SIGMA):  # the place of an item depends on the other items of its cell
         urgent = order(policy, rows, seed)

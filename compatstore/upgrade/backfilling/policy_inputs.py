@@ -1,4 +1,4 @@
-"""What the order of a backfill may depend on: items as a policy reads them, from a gallery or from arrays."""
+"""Inputs of backfill policies: items from a gallery or from arrays."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from compatstore.upgrade.backfilling.cells import SAMPLED, cells_of, random_scor
 from compatstore.upgrade.context import UpgradeContext
 
 BATCH_ROWS = 4096
-PART_ROWS = 1 << 20  # of the items whose scores are in memory at once
-CELLS = "cells"  # what is drawn to find centres from
+PART_ROWS = 1 << 20  # number of items whose scores are in memory at once
+CELLS = "cells"  # domain of the draw that finds cell centres
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -164,13 +164,13 @@ class TableRows:
 
     @property
     def predicts_uncertainty(self) -> bool:
-        """Whether the last artifact of the upgrade's path has a sigma head."""
+        """True if the last artifact of the upgrade's path has a sigma head."""
         path = self.context.run.path
         networks = self.context.catalog.artifact(path[-1]).manifest.networks if path else {}
         return any(network.uncertainty for network in networks.values())
 
     def require_uncertainty(self) -> None:
-        """Refuse to ask for an uncertainty that nothing predicts.
+        """Refuse to use an uncertainty that no artifact predicts.
 
         Raises:
             InvalidInput: The last artifact of the upgrade's path has no sigma head.
@@ -193,7 +193,7 @@ class TableRows:
         return snapshot.scanner(columns=columns, fragments=chosen, scan_in_order=True)
 
 
-# What a policy may read of n items; nothing is read before it is asked for.
+# Inputs of a policy for n items, read lazily.
 PolicyInputs: TypeAlias = ArrayRows | TableRows
 
 

@@ -45,14 +45,14 @@ def embed_candidates(
 ) -> FloatArray:
     """Embed candidates of searches, and write their vectors.
 
-    If the encoder raises, or what it costs cannot be written down, there is a warning and no vector: the search goes on
-    without. What the upgrade's backfill has listed as not embeddable is not tried.
+    If the encoder raises, or its cost cannot be recorded, there is a warning and no vector: the search goes on without
+    it. Items that the upgrade's backfill has listed as not embeddable are skipped.
 
     Args:
         catalog: The gallery.
         snapshot: The table version that was searched.
         run: The upgrade.
-        rows: Arrow table of n rows: ids and what an input hash digests; an item may stand in it for several queries.
+        rows: Arrow table of n rows: ids and the inputs of the input hash; several queries may share an item.
         native: (n,) bool, rows that need no vector.
         in_all: Items that all searches may embed for the upgrade.
 
@@ -111,7 +111,7 @@ def _embed(context: UpgradeContext, rows: ArrowTable, native: BoolArray, in_all:
 
 
 def _charged(context: UpgradeContext, embedder: Embedder, batch: ItemBatch, in_all: int) -> Embedded | None:
-    """Charge a batch, embed as much of it as the budget allows, and charge what was billed in its place."""
+    """Charge a batch, embed as much of it as the budget allows, and replace the charge by the amount billed."""
     location, run = context.store.location, context.run
     bill = expected_bill(embedder.encoder, batch.inputs)
     each = (bill.cost or 0.0) / len(batch.inputs) or run.price_per_item or 0.0
@@ -176,4 +176,4 @@ def _require_free(context: UpgradeContext) -> None:
     """
     lease = _lease_of(context)
     if lease is not None:
-        raise lease.refusal(f"write what a search embedded in {lease.target}")
+        raise lease.refusal(f"write vectors that a search embedded in {lease.target}")

@@ -52,7 +52,7 @@ class BatchSize:
         return self._fixed or self._rows
 
     def within(self, seconds: float | None) -> int:
-        """Items of the next batch where `seconds` are left; None where there is no limit."""
+        """Items of the next batch if `seconds` are left; None without a limit."""
         if seconds is None or self._rate is None:
             return self.rows
         return max(min(self.rows, int(self._rate * seconds)), 1)

@@ -49,7 +49,7 @@ def put_natives(target: VersionValues, rows: RowNumbers, natives: NativeBatch, p
     Args:
         target: The target's values of a table or batch.
         rows: (k,) rows of it.
-        natives: Where their vectors are.
+        natives: Storage of their vectors.
         positions: (k,) positions in it.
     """
     k = len(rows)
@@ -115,7 +115,7 @@ class NativeRows:
         return moved
 
     def _move(self, batch: NativeBatch, *, again: bool = False) -> int:
-        """Move a batch's rows; what was written once is committed again after a lost race, while its rows stay.
+        """Move a batch's rows; written files are committed again after a lost race, while the rows stay.
 
         Args:
             batch: The natives.

@@ -1,1 +1,1 @@
-"""Where the jobs of an upgrade run: in this process, or on a Ray cluster."""
+"""Execution engines for the jobs of an upgrade: this process, or a Ray cluster."""

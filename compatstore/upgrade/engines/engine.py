@@ -1,6 +1,6 @@
 """The engine in this process, which others extend.
 
-An engine runs jobs and gives back what they made. A job reads the table and may write a file that no table version
+An engine runs jobs and returns their results. A job reads the table and may write a file that no table version
 names. Commits, the lease, the budget and the account stay with the process that runs the upgrade, the driver. So a job
 may be lost at any moment and be done again.
 """
@@ -22,7 +22,7 @@ Advance: TypeAlias = Callable[[int], None]
 
 
 class Job(Protocol):
-    """What one call works on; it pickles."""
+    """Input of one call; it pickles."""
 
     @property
     def rows(self) -> int:
@@ -36,20 +36,20 @@ Task = TypeVar("Task")
 JobFunction: TypeAlias = Callable[[Store, Shared, AJob, Advance], Made]
 
 
-def lost_again_and_again(asked: str) -> UpgradeError:
+def lost_again_and_again(operation: str) -> UpgradeError:
     """The error of a job that has lost `LOSSES` workers."""
     return UpgradeError(
-        asked,
+        operation,
         expected="a worker that lives until it is done",
         found=f"{LOSSES} that were lost over it",
-        fix="See whether they ran out of memory, in Ray's logs (by default /tmp/ray/session_latest/logs). What was "
-        f"committed before is kept; {next_step.same()} goes on from here, with "
+        fix="See whether they ran out of memory, in Ray's logs (by default /tmp/ray/session_latest/logs). Batches "
+        f"committed before are kept; {next_step.same()} goes on from here, with "
         f"{next_step.option('engine', 'local', within='RunSettings')} too.",
     )
 
 
 class Pool(Generic[Task, Made]):
-    """Workers that do one kind of task side by side: one in this process, which works when its result is asked for.
+    """Workers that do one kind of task in parallel: one in this process, which works when its result is requested.
 
     Args:
         work: Does a task.
@@ -67,7 +67,7 @@ class Pool(Generic[Task, Made]):
         """Hand out a task.
 
         Returns:
-            A function that waits for the task and gives its result, or raises what it raised. A task whose worker was
+            A function that waits for the task and gives its result, or re-raises its error. A task whose worker was
             lost is done by another one; `UpgradeError` is raised where that happens again and again.
         """
         return lambda: self._work(task)
@@ -84,13 +84,13 @@ class Engine:
         Args:
             work: Does one job: (table, shared, job, advance) -> made. It reads the table's latest version.
             store: The table.
-            shared: What all jobs need; it is handed out once.
+            shared: Data that all jobs need; it is sent once.
             jobs: They are taken from the left. The caller may add to them, and clear them to end early: what is under
                 way is then finished and given.
-            advance: Told the rows that a job has done while it is at work, where the engine hears of them.
+            advance: Called with the rows that a job has completed so far, if the engine supports it.
 
         Yields:
-            What was made since the last time, with its jobs; None for a job whose worker was lost, and which may have
+            Results since the last time, with their jobs; None for a job whose worker was lost, and which may have
             left a file. The list is empty where nothing came for a while, so that the caller may look around. Here
             those of neighbouring small fragments are given together.
         """

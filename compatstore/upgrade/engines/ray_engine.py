@@ -1,7 +1,7 @@
 """The Ray engine: one task for a fragment, and a pool of actors for the encoders of a backfill.
 
 Tasks and actors read the table and write files that no table version names; they never commit. Ray itself retries
-nothing: what was lost is handed out again by whoever knows what it may have left behind.
+nothing: the caller, which knows what files a lost task may have left, hands it out again.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ REACH = 10.0  # seconds that an address may take to answer
 
 @dataclass(eq=False)
 class RayEngine(Engine):
-    """Runs jobs on a Ray cluster: the one that this process is connected to, that at an address, or a local one.
+    """Runs jobs on a Ray cluster: the connected one, the one at an address, or a local one.
 
     A local cluster is started when the first job is there, and ends with the `with` block.
 
     Args:
-        address: Of a cluster (HOST:PORT, or auto for the one on this machine); None for a local one.
+        address: Address of a cluster (HOST:PORT, or auto for the one on this machine); None for a local one.
         encoders: Actors that embed a backfill's batches side by side, each with the model loaded once.
         num_gpus: GPUs that each of them takes, and each task of the hop where its network runs on one.
         on_gpu: Whether the hop's network does.
@@ -74,10 +74,10 @@ class RayEngine(Engine):
     def run(
         self, work: JobFunction[Shared, AJob, Made], store: Store, shared: Shared, jobs: deque[AJob], advance: Advance
     ) -> Iterator[list[tuple[AJob, Made | None]]]:
-        """Do all jobs, see `Engine.run`; what is ready at the same time is given together.
+        """Do all jobs, see `Engine.run`; results that are ready at the same time are returned together.
 
         Raises:
-            UpgradeError: The cluster cannot be started or reached, or has no GPU where one is asked for.
+            UpgradeError: The cluster cannot be started or reached, or lacks a requested GPU.
         """
         if not jobs:
             return
@@ -106,7 +106,7 @@ class RayEngine(Engine):
         """Actors that do one kind of task.
 
         Raises:
-            UpgradeError: The cluster cannot be started or reached, or has no GPU where one is asked for.
+            UpgradeError: The cluster cannot be started or reached, or lacks a requested GPU.
             InvalidInput: The work does not pickle: of an encoder without a spec.
         """
         gpus = self.num_gpus or 0.0
@@ -137,9 +137,9 @@ class RayEngine(Engine):
         if there < gpus:
             raise UpgradeError(
                 "run an upgrade on Ray",
-                expected=f"{gpus:g} GPUs for a task or an actor, as was asked for",
+                expected=f"{gpus:g} GPUs for each task or actor",
                 found=f"a cluster with {there:g}",
-                fix=f"Join one that has them ({next_step.option('address', within='RunSettings')}), or ask for fewer: "
+                fix=f"Join one that has them ({next_step.option('address', within='RunSettings')}), or request fewer: "
                 f"{next_step.option('num_gpus', within='RunSettings')}.",
             )
 
@@ -149,8 +149,8 @@ class _RayPool(Pool[Task, Made]):
 
     Args:
         ray: Ray, connected.
-        work: A reference to what does a task.
-        size: How many.
+        work: A reference to the function of a task.
+        size: Number of workers.
         gpus: GPUs for each of them.
     """
 
@@ -212,7 +212,7 @@ def _do(work: Callable[..., Any], location: Location, held: list[Any], job: Any)
 
 @lru_cache(maxsize=1)
 def _shared(reference: Any) -> Any:
-    """What the jobs of a run, or the tasks of an actor, share: loaded and checked once in each process."""
+    """Data shared by the jobs of a run, or the tasks of an actor: loaded and checked once in each process."""
     import ray
 
     return ray.get(reference)
@@ -249,7 +249,7 @@ class _Lost(Exception):  # noqa: N818  (a signal between this file's functions)
 
 
 def _result(ray: Any, reference: Any) -> Any:
-    """What a task or a call of an actor made; raises what it raised.
+    """Result of a task or a call of an actor; re-raises its error.
 
     Raises:
         _Lost: Its process or its node is gone.
@@ -263,7 +263,7 @@ def _result(ray: Any, reference: Any) -> Any:
 
 
 def _result_or_none(ray: Any, reference: Any) -> Any:
-    """The result, or None where it is lost."""
+    """The result, or None if it is lost."""
     try:
         return _result(ray, reference)
     except _Lost:
@@ -281,15 +281,15 @@ def connect(address: str | None, **options: int) -> None:
     """Join the cluster at an address, or start a local one.
 
     Args:
-        address: Of a cluster; None for a local one.
-        **options: What else `ray.init` is told: the size of a local one.
+        address: Address of a cluster; None for a local one.
+        **options: Further options of `ray.init`: the size of a local cluster.
 
     Raises:
-        UpgradeError: That was not possible.
+        UpgradeError: The connection failed.
     """
     import ray
 
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a gallery's host tells nobody that it is one
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry from a gallery's host
     if address not in (None, "auto"):
         _require_answer(str(address))
     place = "join the Ray cluster at " + address if address else "start a local Ray cluster"
@@ -324,14 +324,14 @@ def _require_answer(address: str) -> None:
         InvalidInput: It is no address.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    asked = f"join the Ray cluster at {address}"
+    operation = f"join the Ray cluster at {address}"
     if not host or not port.isdecimal() or int(port) > 65_535:
-        raise InvalidInput(asked, expected="HOST:PORT, or auto", found=repr(address))
+        raise InvalidInput(operation, expected="HOST:PORT, or auto", found=repr(address))
     try:
         socket.create_connection((host, int(port)), timeout=REACH).close()
     except OSError as error:
         raise UpgradeError(
-            asked,
+            operation,
             expected="a cluster that answers",
             found=f"{error}",
             fix="Start one there (ray start --head --port PORT), or leave "
@@ -343,7 +343,7 @@ def engine_of(settings: RunSettings) -> AbstractContextManager[Engine]:
     """The engine for a block.
 
     Raises:
-        MissingExtra: Ray was asked for and is not installed.
+        MissingExtra: The engine is ray, and Ray is not installed.
     """
     if settings.engine == "local":
         return nullcontext(Engine())

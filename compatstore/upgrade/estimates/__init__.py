@@ -1,1 +1,1 @@
-"""What an upgrade will give, estimated on a sample, and what it gave."""
+"""Estimates of an upgrade on a sample, and measurements after the fact."""

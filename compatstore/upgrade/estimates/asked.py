@@ -1,8 +1,8 @@
-"""The app's own queries as an estimate asks them: embedded in both versions, with what is correct in the gallery.
+"""Application queries for an estimate: embedded in both versions, with their correct items in the gallery.
 
-Judgements name few items of a gallery. So these are in every sample for certain, and with them the items that a query
-finds first by the ways that need no more native vectors: what stands before a correct item is most of all among those.
-The rest of the gallery is drawn at random, and each item drawn stands for as many of the rest.
+Judgements name few items of a gallery. So these are in every sample, and with them the items that a query finds first
+by the strategies that need no more native vectors: items ranked before a correct one are mostly among those. The rest
+of the gallery is drawn at random, and each drawn item stands for an equal part of the rest.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from compatstore.versions import Metric
 
 SMALLEST_SAMPLE = 40
 MOST_QUERIES = 2_000
-DEEPEST = 20  # items that a query finds first by one way, at most, that are in a sample for certain
-MORE_QUERIES = "Name more queries, or judge items of the gallery for more of them."
+DEEPEST = 20  # maximum number of nearest items of a query by one strategy that every sample contains
+MORE_QUERIES = "Provide more queries, or relevance judgements for more queries."
 _DRAW = "queries"
 _BATCH_CELLS = 2**23
 
@@ -43,9 +43,9 @@ class AskedQueries:
         source: (q, source dim) float32.
         target: (q, target dim) float32.
         itself: (q,) intp, the place in the gallery of a query that is an item; -1 for one that is none.
-        judged: What is correct, items by their place in the gallery; None where nobody has judged.
-        left_out: Why there are fewer than were asked -> how many.
-        lacking: Items that were judged correct and are not in the gallery.
+        judged: Correct items by their place in the gallery; None without judgements.
+        left_out: Reasons for which queries were left out -> their number.
+        lacking: Number of items judged correct that are not in the gallery.
         names: q ids of the queries.
         texts: q texts, paths or URIs that they were embedded from; () where they are none.
     """
@@ -94,20 +94,20 @@ def _some(texts: Sequence[str], rows: Positions) -> tuple[str, ...]:
 
 def ask(
     context: UpgradeContext,
-    asked: Queries,
+    request: Queries,
     ids: ArrowArray,
     seed: int,
     most_correct: int,
     items: Callable[[ArrowArray], tuple[FloatArray, FloatArray, BoolArray, BoolArray]],
 ) -> AskedQueries:
-    """Choose queries, embed them in both versions, and find what is correct for them.
+    """Choose queries, embed them in both versions, and find their correct items.
 
     Args:
         context: The upgrade.
-        asked: The queries.
+        request: The queries.
         ids: Arrow array of the ids of the gallery's items that have a vector in the source, by place.
-        seed: Of the choice, where there are more queries than can be asked.
-        most_correct: Items that may be correct for those that are chosen, about; more queries are left out.
+        seed: Seed of the choice, if there are more queries than can be used.
+        most_correct: Approximate maximum number of correct items of the chosen queries; further queries are left out.
         items: By ids of m items their vectors in the source and native ones in the target, (m, dim) float32 each, which
             of them have both, and which an artifact of the upgrade has learned from, (m,) bool each.
 
@@ -116,9 +116,9 @@ def ask(
         InvalidInput: Vectors are of other versions, or there is no query left. Vectors have another length than those
             of their version.
     """
-    queries, learned = asked.read, 0
+    queries, learned = request.read, 0
     given = _given(context, queries)  # refuses vectors that do not fit before anything else is looked at
-    chosen = _choose(queries, asked, pa.compute.cast(ids, pa.string()), seed, most_correct)
+    chosen = _choose(queries, request, pa.compute.cast(ids, pa.string()), seed, most_correct)
     if given is not None:
         source, target = (vectors[chosen.rows] for vectors in given)
         embedded = np.ones(len(chosen.rows), bool)
@@ -141,7 +141,7 @@ def ask(
     return made.only(np.flatnonzero(searching))
 
 
-def require_enough(context: UpgradeContext, asked: Queries) -> None:
+def require_enough(context: UpgradeContext, request: Queries) -> None:
     """Refuse queries that cannot decide anything, before anything is embedded.
 
     Raises:
@@ -149,10 +149,10 @@ def require_enough(context: UpgradeContext, asked: Queries) -> None:
         InvalidInput: None has one, or their vectors are of other versions. Vectors have another length than those of
             their version.
     """
-    queries, key = asked.read, context.registry.id_column
+    queries, key = request.read, context.registry.id_column
     _given(context, queries)
     ids = context.snapshot.to_table(columns=[key], filter=context.source.present).column(key).combine_chunks()
-    chosen = _choose(queries, asked, pa.compute.cast(ids, pa.string()), context.run.seed, len(ids))
+    chosen = _choose(queries, request, pa.compute.cast(ids, pa.string()), context.run.seed, len(ids))
     if len(chosen.rows) < SMALLEST_SAMPLE:
         raise UpgradeError(
             f"try the upgrade to {context.run.target}",
@@ -162,7 +162,7 @@ def require_enough(context: UpgradeContext, asked: Queries) -> None:
         )
 
 
-def found_first(context: UpgradeContext, asked: AskedQueries, room: int) -> Positions:
+def found_first(context: UpgradeContext, queries: AskedQueries, room: int) -> Positions:
     """Places of items that queries find first by the ways that need no native vector; at most `room` of them.
 
     These ways are the status quo, and the hop where there is one. As many ranks count as fit, the same for every query
@@ -170,15 +170,15 @@ def found_first(context: UpgradeContext, asked: AskedQueries, room: int) -> Posi
 
     Args:
         context: The upgrade.
-        asked: The queries.
+        queries: The queries.
         room: Items, >= 0.
     """
     run = context.run
     metrics = [context.registry.record(name).version().metric for name in (run.source, run.target)]
-    nearest = {"s/s": _Nearest(asked.source, metrics[0])}
+    nearest = {"s/s": _Nearest(queries.source, metrics[0])}
     if run.path:
-        nearest[TARGET_WAY] = _Nearest(asked.target, metrics[1])
-    for batch in read_gallery(context, _BATCH_CELLS // max(len(asked), 1) + 1, served=False):
+        nearest[TARGET_WAY] = _Nearest(queries.target, metrics[1])
+    for batch in read_gallery(context, _BATCH_CELLS // max(len(queries), 1) + 1, served=False):
         for way, kept in nearest.items():
             there = batch.there[way]
             kept.take(batch.vectors[way][there], batch.places[there])
@@ -213,7 +213,7 @@ class _Nearest:
             self.places[rows] = np.take_along_axis(there, first, axis=1)
 
 
-def _choose(queries: QuerySet, asked: Queries, ids: ArrowArray, seed: int, most_correct: int) -> _Chosen:
+def _choose(queries: QuerySet, request: Queries, ids: ArrowArray, seed: int, most_correct: int) -> _Chosen:
     """Queries with something correct in the gallery; of too many a random part, in the order of the file."""
     itself, left_out = np.full(len(queries), -1), dict[str, int]()
     kept = np.ones(len(queries), bool)
@@ -222,13 +222,13 @@ def _choose(queries: QuerySet, asked: Queries, ids: ArrowArray, seed: int, most_
         kept &= itself >= 0
         left_out["name items that the gallery lacks"] = int((~kept).sum())
     judged, lacking = None, 0
-    if asked.judgements is not None:
-        judged, lacking = _judged(queries, asked, ids)
+    if request.judgements is not None:
+        judged, lacking = _judged(queries, request, ids)
         own = judged.items == itself[judged.queries]
         judged = Judgements(queries=judged.queries[~own], items=judged.items[~own], gains=judged.gains[~own])
         known = judged.counts(len(queries)) > 0
         left_out["have no correct item in the gallery"] = int((kept & ~known).sum())
-        left_out["are judged, but not among the queries"] = len(set(asked.judgements) - set(map(str, queries.ids)))
+        left_out["are judged, but not among the queries"] = len(set(request.judgements) - set(map(str, queries.ids)))
         kept &= known
     if not kept.any():
         reasons = ", ".join(f"{count} {why}" for why, count in left_out.items() if count)
@@ -253,19 +253,19 @@ def _choose(queries: QuerySet, asked: Queries, ids: ArrowArray, seed: int, most_
 
 
 def _fitting(judged: Judgements, queries: int, most: int) -> int:
-    """How many of the first queries have no more than `most` correct items together; as many as decide anything."""
+    """Number of leading queries that have at most `most` correct items together, but enough to decide anything."""
     _, first = np.unique(judged.items[np.argsort(judged.queries, kind="stable")], return_index=True)
     new = np.bincount(np.sort(judged.queries)[first], minlength=queries)
     return max(int(np.searchsorted(new.cumsum(), most, side="right")), SMALLEST_SAMPLE)
 
 
-def _judged(queries: QuerySet, asked: Queries, ids: ArrowArray) -> tuple[Judgements, int]:
-    """Correct items by place, and how many items that were judged correct the gallery lacks."""
-    assert asked.judgements is not None
+def _judged(queries: QuerySet, request: Queries, ids: ArrowArray) -> tuple[Judgements, int]:
+    """Correct items by place, and the number of items judged correct that the gallery lacks."""
+    assert request.judgements is not None
     row = {name: number for number, name in enumerate(queries.ids)}
     pairs = [
         (row[query], item, gain)
-        for query, items in asked.judgements.items()
+        for query, items in request.judgements.items()
         if query in row
         for item, gain in items.items()
         if gain > 0
@@ -278,14 +278,14 @@ def _judged(queries: QuerySet, asked: Queries, ids: ArrowArray) -> tuple[Judgeme
 
 
 def _places(names: list[str] | tuple[str, ...], ids: ArrowArray) -> Positions:
-    """(m,) intp, where items stand in the gallery, by their ids as text; -1 for one that is not there."""
+    """(m,) intp, places of items in the gallery, by their ids as text; -1 for unknown ids."""
     found = pc.index_in(pa.array(names, pa.string()), value_set=ids).fill_null(-1)
     places: Positions = found.to_numpy(zero_copy_only=False).astype(np.intp)
     return places
 
 
 def _given(context: UpgradeContext, queries: QuerySet) -> tuple[FloatArray, FloatArray] | None:
-    """Vectors that the queries came with, of the source and of the target; None where they came with none.
+    """Vectors that the queries came with, of the source and of the target; None if they came with none.
 
     Raises:
         InvalidInput: They are of other versions. Their length is not that of their version.
@@ -301,8 +301,8 @@ def _given(context: UpgradeContext, queries: QuerySet) -> tuple[FloatArray, Floa
             raise InvalidInput("measure by queries", expected=expected, found=given)
         dim, vectors = context.registry.record(name).dim, queries.vectors[column]
         if vectors.shape[1] != dim:
-            asked = f"measure by queries in {name}"
-            raise InvalidInput(asked, expected=f"{dim} values", found=f"{vectors.shape[1]} in {column}")
+            operation = f"measure by queries in {name}"
+            raise InvalidInput(operation, expected=f"{dim} values", found=f"{vectors.shape[1]} in {column}")
         found.append(vectors)
     return found[0], found[1]
 

@@ -1,4 +1,4 @@
-"""Warnings: what is served, or would be, was measured to be below the status quo.
+"""Warnings if the current or planned serving was measured to be below the baseline.
 
 Below means that the whole interval of the difference lies below zero. Looked at are the estimates that are kept: those
 of `evaluate(weight="best")`, and of the gates that an upgrade began with. Without a kept estimate nothing is said.
@@ -20,21 +20,21 @@ Way = Literal["fused", "merged", "target"]
 
 
 def warning_of(catalog: Catalog, registry: Registry, target: str, way: Way) -> str:
-    """The warning of one way to serve the open upgrade to a version; "" where there is nothing to say."""
+    """The warning of one way to serve the open upgrade to a version; "" if there is nothing to say."""
     run = run_of(registry, target)
     kept = None if run is None else kept_gain(catalog, registry, target, way)
     if run is None or kept is None:
         return ""
-    what = {
-        "fused": f"{run.source} and {run.target} as one",
+    names = {
+        "fused": f"the fused search over {run.source} and {run.target}",
         "merged": f"{run.target} merged with {run.source}",
         "target": f"{run.target} alone",
     }
-    return f"{what[way]} is below the status quo: {kept}" if kept.gain is not None and kept.gain.high < 0 else ""
+    return f"{names[way]} is below the status quo: {kept}" if kept.gain is not None and kept.gain.high < 0 else ""
 
 
 def warnings_of_run(context: UpgradeContext) -> tuple[str, ...]:
-    """The warnings of what searches are served by now."""
+    """Warnings about the current serving."""
     registry, run = context.registry, context.run
     merge, ways = registry.merge_of(run.target), list[Way]()
     if registry.fusion_served(run.target) is not None:
@@ -48,14 +48,14 @@ def warnings_of_run(context: UpgradeContext) -> tuple[str, ...]:
 
 
 def kept_gain(catalog: Catalog, registry: Registry, target: str, way: Way) -> MeasuredGain | None:
-    """What was measured last of a way to serve an upgrade; None where nothing was."""
+    """The last measurement of a strategy to serve an upgrade; None without one."""
     if way == "merged":
         return registry.merge_of(target)
     return _of_fusion(registry, target, way) or _of_gates(catalog, target, way)
 
 
 def _of_fusion(registry: Registry, target: str, way: Way) -> MeasuredGain | None:
-    """What was measured when it was chosen."""
+    """The measurement with which it was chosen."""
     fusion = registry.fusion_of(target)
     weighed = None if fusion is None else fusion.choice
     if weighed is None or weighed.gain is None or weighed.low is None:
@@ -75,7 +75,7 @@ def _of_fusion(registry: Registry, target: str, way: Way) -> MeasuredGain | None
 
 
 def _of_gates(catalog: Catalog, target: str, way: Literal["fused", "target"]) -> MeasuredGain | None:
-    """What the gates that the upgrade began with were judged by."""
+    """The measurement that decided the gates with which the upgrade began."""
     estimate = load_estimate(catalog, target)
     if estimate is None:
         return None

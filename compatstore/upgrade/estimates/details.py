@@ -25,11 +25,11 @@ from compatstore.upgrade.requests.queries import Queries, column_of
 
 @dataclass(frozen=True, kw_only=True)
 class ReportDetails:
-    """What was seen query by query.
+    """Measured details, query by query.
 
     Args:
-        changes: Queries before and after; None where nothing was measured.
-        groups: Groups of queries; None where nothing was measured, or no column groups them.
+        changes: Queries before and after; None if nothing was measured.
+        groups: Groups of queries; None if nothing was measured, or no column groups them.
     """
 
     changes: QueryChanges | None
@@ -44,13 +44,13 @@ def details_of(
     details: Details,
     search: Search,
 ) -> ReportDetails:
-    """See what was asked for; read-only.
+    """Collect the requested details; read-only.
 
     Args:
         context: The upgrade.
-        measurement: What was measured; None where nothing was.
-        terms: What it was measured by.
-        details: What to show.
+        measurement: The measurement; None without one.
+        terms: The terms of the measurement.
+        details: Details to show.
         search: `Gallery.search`.
 
     Raises:
@@ -77,8 +77,8 @@ def require_columns(details: Details, columns: Sequence[str]) -> None:
             raise InvalidInput("report on an upgrade", expected=f"a column of {', '.join(columns)}", found=name)
 
 
-FEWEST = 5  # queries of a group whose mean is told
-MOST = 12  # groups that are told: those that gain least
+FEWEST = 5  # minimum queries of a group for a mean
+MOST = 12  # maximum number of reported groups: those that gain least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ class Subgroups:
     """Groups of queries, the ones that gain least first.
 
     Args:
-        column: What groups them.
+        column: Column that groups them.
         criterion: The figure that decides.
         gain: Difference over all queries.
         groups: At most 12 of the groups.
@@ -122,7 +122,7 @@ class Subgroups:
 
 
 def subgroups_of(context: UpgradeContext, measurement: Measurement, column: str) -> Subgroups | None:
-    """Compare groups of the items that ask; None where queries are no items, or no group is large enough."""
+    """Compare groups of the query items; None if queries are no items, or no group is large enough."""
     key, sample = context.registry.id_column, measurement.sample
     if sample.queries is not None:
         return None
@@ -169,7 +169,7 @@ SAME = 1e-9  # figures that are not farther apart are one
 
 
 class Search(Protocol):
-    """What `Gallery.search` does with queries of one version, or of both."""
+    """Search results of `Gallery.search` with queries of one version, or of both."""
 
     def __call__(  # noqa: D102
         self, query: Mapping[str, FloatArray], k: int, *, columns: Sequence[str], serving: Any
@@ -182,11 +182,10 @@ class ShownItem:
 
     Args:
         id: Its id.
-        source: What it is embedded from, a text, path or URI; "" where nothing is known.
+        source: Source that it is embedded from, a text, path or URI; "" if unknown.
         label: Its label, "" without one.
-        caption: What the caption's column says, "" without one.
-        correct: Whether it is correct for the query that found it, by their labels or as it was judged; None where
-            nobody has said.
+        caption: Value of the caption's column, "" without one.
+        correct: True if it is correct for the query that found it, by labels or judgements; None if unknown.
     """
 
     id: str
@@ -201,10 +200,10 @@ class QueryChange:
     """One query, before and after.
 
     Args:
-        query: What asked.
+        query: The query.
         before: The figure that decides, by the status quo.
         after: The same, as the gallery is served now.
-        found_before: The nearest items of the whole gallery by the status quo; () where nobody searched it.
+        found_before: The nearest items of the whole gallery by the status quo; () if it was not searched.
         found_after: The same, as it is served now.
     """
 
@@ -239,13 +238,13 @@ class QueryChanges:
 def changes_of(
     context: UpgradeContext, measurement: Measurement, labels: str | Queries | None, details: Details, search: Search
 ) -> QueryChanges:
-    """Compare what each query found before and after, and let some search the whole gallery; read-only.
+    """Compare the results of each query before and after, and let some search the whole gallery; read-only.
 
     Args:
         context: The upgrade.
-        measurement: What was measured.
-        labels: What said which items are correct.
-        details: How many queries and neighbours, and what to show of an item.
+        measurement: The measurement.
+        labels: Labels or judgements that define the correct items.
+        details: Number of queries and neighbours, and fields of an item to show.
         search: `Gallery.search`.
     """
     before, after = before_and_after(measurement)
@@ -272,12 +271,12 @@ def changes_of(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Asking:
-    """The queries of a measurement, and what is read of items to show them."""
+    """The queries of a measurement, and the fields of items to show."""
 
     context: UpgradeContext
     measurement: Measurement
     neighbours: int
-    columns: Mapping[str, str]  # what is shown -> its column
+    columns: Mapping[str, str]  # field -> its column
     key: str
     judgements: Qrels | None
 
@@ -310,16 +309,16 @@ class _Asking:
 
     def shown(self, rows: Positions) -> list[ShownItem]:
         """Some queries."""
-        asked, ids = self.measurement.sample.queries, self.ids(rows)
-        if asked is not None:
-            texts = [asked.texts[row] for row in rows] if asked.texts else [""] * len(rows)
+        queries, ids = self.measurement.sample.queries, self.ids(rows)
+        if queries is not None:
+            texts = [queries.texts[row] for row in rows] if queries.texts else [""] * len(rows)
             return [ShownItem(id=name, source=text) for name, text in zip(ids, texts, strict=True)]
         table = find(self.context.store, self.key, ids, self._read, self.context.snapshot)
         items = {item[self.key]: shown_item(item, self.key, self.columns) for item in table.to_pylist()}
         return [items[name] for name in ids]
 
     def searched(self, rows: Positions, search: Search) -> list[tuple[tuple[ShownItem, ...], tuple[ShownItem, ...]]]:
-        """What some queries find by the status quo, and as the gallery is served."""
+        """Results of some queries by the status quo, and as the gallery is served."""
         sample, shown = self.measurement.sample, self.shown(rows)
         vectors, limit = (sample.source_queries[rows], sample.target_queries[rows]), self.neighbours
         found = search_versions(self.context, *vectors, self._own(rows), limit, search, self._read)
@@ -330,7 +329,7 @@ class _Asking:
         return list(zip(was, served, strict=True))
 
     def _own(self, rows: Positions) -> list[Any]:
-        """The items that ask, which do not find themselves."""
+        """The query items, which do not find themselves."""
         return [None] * len(rows) if self.measurement.sample.queries is not None else self.ids(rows)
 
     def _judged(self, item: Mapping[str, Any], asking: ShownItem) -> ShownItem:
@@ -385,5 +384,5 @@ def shown_item(item: Mapping[str, Any], key: str, columns: Mapping[str, str]) ->
 
 
 def text_of(value: object) -> str:
-    """A value of a column as people read it; "" for none, and for bytes, which nobody reads."""
+    """A value of a column as text; "" for none, and for bytes."""
     return "" if value is None or isinstance(value, bytes) else str(value)

@@ -1,6 +1,6 @@
-"""The estimate of an upgrade: its decision table, the budget that a target quality needs, and what is promised.
+"""The estimate of an upgrade: its decision table, the budget that a target quality needs, and the expected quality.
 
-The promise: served with that budget, the gallery keeps at least the target quality of what a full backfill would give,
+The guarantee: served with that budget, the gallery keeps at least the target quality of a full backfill's figure,
 by the figure and the truth of the estimate, for queries like the gallery's own items. The interval allows for the draw
 of the sample, and for the choice among budgets. Only items that can be embedded can become native: a target quality
 that needs more of them is refused.
@@ -44,16 +44,16 @@ _DIGITS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class UpgradeEstimate(Shown):
-    """What an upgrade is expected to give.
+    """The expected result of an upgrade.
 
     Args:
-        terms: What was asked.
+        terms: Requested gates and sample.
         path: Ids of the artifacts that are applied.
         policy: Order of the backfill.
-        seed: Of the order and the sample.
-        share: Budget that is checked: the smallest one for the target quality, or else the one that was asked for.
+        seed: Seed of the order and the sample.
+        share: Budget that is checked: the smallest one for the target quality, otherwise the requested one.
         best: Budget with the best figure, which is not always the largest.
-        gates: What must be reached, at `share`.
+        gates: Gates, checked at `share`.
         table: Every way to serve the gallery.
     """
 
@@ -68,7 +68,7 @@ class UpgradeEstimate(Shown):
 
     @property
     def passed(self) -> bool:
-        """Whether all gates are."""
+        """True if all gates pass."""
         return all(gate.passed for gate in self.gates)
 
     @property
@@ -77,13 +77,13 @@ class UpgradeEstimate(Shown):
         return self.table.budget(self.share, self.terms.way)
 
     def holds_for(self, run: RunRecord, terms: Gates, *, begun: bool) -> bool:
-        """Whether it was made for such a run; one that has begun keeps its path, but for refits of the transform."""
+        """True if it was made for such a run. A run that has begun keeps its path, except for refits."""
         path = begun or self.path == run.path
         return path and (self.terms, self.policy, self.seed) == (terms, run.policy, run.seed)
 
     @property
     def promise(self) -> str:
-        """The promise as a sentence: "A backfill of 0.25 keeps 98.4% (97.1% to 99.2%) of the full ..."."""
+        """The expected quality as a sentence: "A backfill of 0.25 keeps 98.4% (97.1% to 99.2%) of the full ..."."""
         table, kept = self.table, self.row.kept.get(self.table.criterion)
         served = f"A backfill of {self.share:.4g}{', by fused search,' * self.terms.fused}"
         if not table.has_ground_truth:
@@ -94,37 +94,37 @@ class UpgradeEstimate(Shown):
             )
         if kept is None:
             return f"{served} has {table.criterion} {self.row.percent_of(table.criterion)} %."
-        asking = "those asked" if isinstance(self.terms.labels, Queries) else "the gallery's items"
+        queries = "the given ones" if isinstance(self.terms.labels, Queries) else "the gallery's items"
         return (
             f"{served} keeps {kept.value:.1%} ({kept.low:.1%} to {kept.high:.1%}) of the full "
-            f"backfill's {table.criterion}, correct by {table.truth}, for queries like {asking}."
+            f"backfill's {table.criterion}, correct by {table.truth}, for queries like {queries}."
         )
 
 
 def estimate_upgrade(
     context: UpgradeContext, terms: Gates, progress: Callable[[Progress], None] | None = None
 ) -> UpgradeEstimate:
-    """Estimate every budget on a sample and choose the smallest that is sure of the target quality; read-only.
+    """Estimate every budget on a sample and choose the smallest that significantly meets the target quality; read-only.
 
     Raises:
         UpgradeError: There is nothing to transform with, or too few items can be queries.
         InvalidInput: There is no such column of labels, the sample is too small, or a term is of a figure that a sample
             cannot tell.
     """
-    run, asked = context.run, asked_share(context)
+    run, requested_share = context.run, asked_share(context)
     settings = SampleSettings(
         sample=terms.sample or SAMPLE,
         labels=terms.labels,
         criterion=terms.criterion,
-        shares=(asked,) if 0 < asked < 1 else (),
+        shares=(requested_share,) if 0 < requested_share < 1 else (),
         seed=run.seed,
-        fused_shares=tuple(sorted({0.0, *SHARES, asked})) if terms.fused else FUSED_SHARES,
+        fused_shares=tuple(sorted({0.0, *SHARES, requested_share})) if terms.fused else FUSED_SHARES,
     )
     items = context.count(context.source.present)
-    checked = asked if terms.target_quality is None else None
+    checked = requested_share if terms.target_quality is None else None
     require_measurable(terms, checked, complete=settings.sample >= items)
     table = try_upgrade(context, settings, progress)
-    share = asked if terms.target_quality is None else _smallest(table, terms)
+    share = requested_share if terms.target_quality is None else _smallest(table, terms)
     return UpgradeEstimate(
         terms=terms,
         path=run.path,
@@ -170,7 +170,7 @@ def save_estimate(
 
 
 def load_estimate(catalog: Catalog, target: str) -> UpgradeEstimate | None:
-    """The last estimate of the upgrade to a target; None where there is none."""
+    """The last estimate of the upgrade to a target; None if there is none."""
     known = _entries(catalog, target)
     return _read(known[-1].data) if known else None
 
@@ -188,9 +188,9 @@ def _entries(catalog: Catalog, target: str) -> list[HistoryEntry]:
 
 
 def _read(data: Mapping[str, Any]) -> UpgradeEstimate:
-    asked = data["terms"]
-    labels = Queries(**asked["labels"]) if isinstance(asked["labels"], Mapping) else asked["labels"]
-    terms = Gates(**{**asked, "require": tuple(asked["require"]), "labels": labels})
+    stored = data["terms"]
+    labels = Queries(**stored["labels"]) if isinstance(stored["labels"], Mapping) else stored["labels"]
+    terms = Gates(**{**stored, "require": tuple(stored["require"]), "labels": labels})
     gates = tuple(Gate(**{**gate, "estimate": Estimate(**gate["estimate"])}) for gate in data["gates"])
     return UpgradeEstimate(
         **{**data, "terms": terms, "path": tuple(data["path"]), "gates": gates, "table": _table(data["table"])}
@@ -235,7 +235,7 @@ def _rounded(value: Any) -> Any:
 
 
 def gate_of_reach(context: UpgradeContext, estimate: UpgradeEstimate) -> tuple[Gate, ...]:
-    """The gate of a target quality whose backfill asks for more items than can be embedded; none where it does not."""
+    """The gate of a target quality whose backfill needs more items than can be embedded; none otherwise."""
     share, refused = estimate.share, read_account(context)[1]["id"].combine_chunks()
     possible, _ = ask_embeddable(context, refused)
     if estimate.terms.target_quality is None or native_count(share, possible.items) <= possible.most:
@@ -245,17 +245,17 @@ def gate_of_reach(context: UpgradeContext, estimate: UpgradeEstimate) -> tuple[G
 
 
 def require_within_reach(context: UpgradeContext, estimate: UpgradeEstimate) -> None:
-    """Refuse to promise a quality that the items which can be embedded cannot give.
+    """Refuse a target quality that the embeddable items cannot reach.
 
     Raises:
-        GateFailed: The backfill that the target quality needs asks for more items.
+        GateFailed: The backfill that the target quality needs exceeds the embeddable items.
     """
     for gate in gate_of_reach(context, estimate):
         raise GateFailed(
             f"upgrade to {context.run.target} with a target quality of {estimate.terms.target_quality}",
             expected=gate.name,
             found=f"{estimate.share:.4g} needed",
-            fix=f"Nothing was written. Ask for less quality, or name the backfill: {next_step.option('backfill')}.",
+            fix=f"Nothing was written. Lower the target quality, or set the backfill: {next_step.option('backfill')}.",
         )
 
 
@@ -264,7 +264,7 @@ class Gate:
     """One gate.
 
     Args:
-        name: What was asked, "map>=0.6" or "negative flips<=0.02".
+        name: Name of the gate, "map>=0.6" or "negative flips<=0.02".
         estimate: The figure; its worse end decides.
         passed: Whether that end is within the bound.
     """
@@ -274,49 +274,49 @@ class Gate:
     passed: bool
 
 
-def require_measurable(asked: Gates, share: float | None, *, complete: bool) -> None:
+def require_measurable(gates: Gates, share: float | None, *, complete: bool) -> None:
     """Refuse gates that no estimate measures, before anything is embedded for it.
 
     Without ground truth that is agreement alone. With it a sample gives mAP of every budget, and the other figures of
     a hop alone, which needs no native vector that does not exist yet.
 
     Args:
-        asked: What must be reached.
-        share: The budget that is checked; None where the estimate is to pick it.
+        gates: The gates.
+        share: The budget that is checked; None if the estimate is to pick it.
         complete: Whether the sample is the whole gallery.
 
     Raises:
         InvalidInput: A figure is required that the sample does not give.
     """
-    by_figure = {read_requirement(text)[0]: text for text in asked.require}
-    agreed, labelled = by_figure.pop(AGREEMENT[0], None), has_ground_truth(asked.labels)
+    by_figure = {read_requirement(text)[0]: text for text in gates.require}
+    agreed, labelled = by_figure.pop(AGREEMENT[0], None), has_ground_truth(gates.labels)
     if labelled:
         by_figure.pop("map", None)
     wanted = list(by_figure.values())
-    if asked.max_negative_flips is not None:
-        wanted.append(f"negative flips<={asked.max_negative_flips:g}")
+    if gates.max_negative_flips is not None:
+        wanted.append(f"negative flips<={gates.max_negative_flips:g}")
     if not labelled:
-        for name in (*wanted, *([asked.criterion] if asked.criterion != "map" else [])):
+        for name in (*wanted, *([gates.criterion] if gates.criterion != "map" else [])):
             raise _no_ground_truth(name)
         return
     if agreed is not None:
         fix = "Require a figure of quality, such as map>=0.6, or leave labels and qrels out."
         raise InvalidInput("estimate agreement", expected="no ground truth", found="labels or qrels", fix=fix)
-    hop_alone = not share and not asked.fused
-    if asked.criterion != "map" and asked.target_quality is not None:
-        wanted, hop_alone = [f"the criterion {asked.criterion}"], False
+    hop_alone = not share and not gates.fused
+    if gates.criterion != "map" and gates.target_quality is not None:
+        wanted, hop_alone = [f"the criterion {gates.criterion}"], False
     if wanted and not complete and not hop_alone:
         needs = "a full backfill" if share is None else f"a backfill of {share:g}"
-        raise _not_measurable(wanted[0], "a fused search" if asked.fused else needs)
+        raise _not_measurable(wanted[0], "a fused search" if gates.fused else needs)
 
 
 def _not_measurable(wanted: str, found: str) -> InvalidInput:
     return InvalidInput(
         f"estimate {wanted}",
-        expected="a figure that a sample can tell: map of any budget; cmc@k and negative flips of a hop alone "
+        expected="a figure that a sample can give: map of any budget; cmc@k and negative flips of a hop alone "
         "(backfill 0) with labels or qrels, or of a sample that is the whole gallery",
-        found=f"{found}, which a sample cannot tell",
-        fix=f"Ask for map, take a sample of the whole gallery ({next_step.option('sample')}), or measure it after the "
+        found=f"{found}, which cannot be measured on a sample",
+        fix=f"Use map, take a sample of the whole gallery ({next_step.option('sample')}), or measure it after the "
         f"upgrade: {next_step.call('report')}",
     )
 
@@ -326,35 +326,35 @@ def _no_ground_truth(wanted: str) -> InvalidInput:
     agreed = next_step.either(shell="--require 'agreement>=0.8'", python='Gates(require=["agreement>=0.8"])')
     return InvalidInput(
         f"estimate {wanted}",
-        expected="labels or qrels that define what is correct",
+        expected="labels or qrels that define relevance",
         found="none",
         fix=f"Name them: {named}; or require agreement with the new model: {agreed}.",
     )
 
 
-def check_gates(row: DecisionRow, asked: Gates) -> tuple[Gate, ...]:
-    """Judge one way to serve the gallery by the worse ends of its intervals.
+def check_gates(row: DecisionRow, gates: Gates) -> tuple[Gate, ...]:
+    """Check the gates of one strategy to serve the gallery by the worse ends of its intervals.
 
     Raises:
         InvalidInput: A gate is of a figure that is not known of this way.
     """
-    gates = []
-    for text in asked.require:
+    checked = []
+    for text in gates.require:
         metric, bound = read_requirement(text)
         if metric not in row.figures and AGREEMENT[0] in row.figures:
             raise _no_ground_truth(metric)
         if metric not in row.figures:
             raise _not_measurable(f"{metric} of a {row.name}", f"a backfill of {row.share:g}")
         figure = row.figures[metric]
-        gates.append(Gate(name=f"{metric}>={bound:g}", estimate=figure, passed=figure.low >= bound))
-    most = asked.max_negative_flips
+        checked.append(Gate(name=f"{metric}>={bound:g}", estimate=figure, passed=figure.low >= bound))
+    most = gates.max_negative_flips
     if most is not None:
         if row.broken is None and AGREEMENT[0] in row.figures:
             raise _no_ground_truth("negative flips")
         if row.broken is None:
             raise _not_measurable(f"negative flips of a {row.name}", f"a backfill of {row.share:g}")
-        gates.append(Gate(name=f"negative flips<={most:g}", estimate=row.broken, passed=row.broken.high <= most))
-    return tuple(gates)
+        checked.append(Gate(name=f"negative flips<={most:g}", estimate=row.broken, passed=row.broken.high <= most))
+    return tuple(checked)
 
 
 def gate_of_advice(table: DecisionTable, serving: Serving) -> Gate:
@@ -369,8 +369,8 @@ def require_passed(target: str, gates: Sequence[Gate], *, fix: str | None = None
 
     Args:
         target: Version upgraded to.
-        gates: What was asked.
-        fix: What to do about it; by default for an upgrade that has not begun.
+        gates: The gates.
+        fix: The fix; by default for an upgrade that has not begun.
 
     Raises:
         GateFailed: One did.
@@ -379,10 +379,10 @@ def require_passed(target: str, gates: Sequence[Gate], *, fix: str | None = None
     if failed:
         raise GateFailed(
             f"upgrade to {target}",
-            expected=" and ".join(f"{gate.name} for certain" for gate in failed),
+            expected=" and ".join(gate.name for gate in failed) + ", for the whole confidence interval",
             found=", ".join(_in_words(gate.estimate) for gate in failed),
             fix=fix
-            or f"Nothing was written. A larger sample narrows the intervals, and a table of all budgets says what can "
+            or f"Nothing was written. A larger sample narrows the intervals, and a table of all budgets shows what can "
             f"be reached: {next_step.call('evaluate', target)}",
         )
 

@@ -1,4 +1,4 @@
-"""How both versions of an upgrade are searched together: chosen on a sample, stored beside the upgrade.
+"""Fused search over both versions of an upgrade: the fusion is chosen on a sample and stored with the upgrade.
 
 With a hop, or once all is native, both are fused. Without one their parts of the gallery are merged.
 """
@@ -56,7 +56,7 @@ def choose_fusion(
     Args:
         context: The upgrade.
         settings: Sample and criterion.
-        weight: Take this weight; the sample gives the constants, and what the weight gains.
+        weight: Use this weight; the sample gives the constants, and the gain of the weight.
         progress: Called as items are embedded, and after each native share that a weight is chosen for.
 
     Raises:
@@ -152,7 +152,7 @@ def follow_natives(catalog: Catalog, target: str) -> None:
 
 
 def require_servable(registry: Registry, target: str, serving: Serving | None) -> None:
-    """Refuse to serve both versions of an upgrade as one if no fusion was chosen for it.
+    """Refuse fused search over both versions of an upgrade if no fusion was chosen for it.
 
     Raises:
         UpgradeError: None was.
@@ -179,7 +179,7 @@ def serve(catalog: Catalog, target: str, serving: Serving | None, run: RunRecord
     Args:
         catalog: The gallery.
         target: Version upgraded to.
-        serving: How; None as before.
+        serving: Serving mode; None for no change.
         run: The open upgrade's record, to be written in the same commit.
 
     Raises:
@@ -202,24 +202,24 @@ def serve(catalog: Catalog, target: str, serving: Serving | None, run: RunRecord
     return changed
 
 
-def serve_as_asked(catalog: Catalog, target: str, asked: Gates) -> None:
-    """Serve an upgrade as its gates ask for: choose a fusion where none was chosen yet, or follow the native share.
+def serve_as_asked(catalog: Catalog, target: str, gates: Gates) -> None:
+    """Serve an upgrade as its gates require: choose a fusion if none was chosen yet, or follow the native share.
 
     Raises:
         UpgradeError: Too few items can be embedded natively.
         Interrupted: The upgrade ended meanwhile.
     """
     registry = catalog.registry()
-    if not asked.fused or registry.fusion_of(target) is not None:
+    if not gates.fused or registry.fusion_of(target) is not None:
         follow_natives(catalog, target)
     else:
         context = fusable(catalog, target)
         settings = SampleSettings(
-            sample=asked.sample or SAMPLE, labels=asked.labels, criterion=asked.criterion, seed=context.run.seed
+            sample=gates.sample or SAMPLE, labels=gates.labels, criterion=gates.criterion, seed=context.run.seed
         )
-        save_fusion(catalog, context.run, choose_fusion(context, settings), column_of(asked.labels))
-    if asked.serving is not None:
-        serve(catalog, target, asked.serving)
+        save_fusion(catalog, context.run, choose_fusion(context, settings), column_of(gates.labels))
+    if gates.serving is not None:
+        serve(catalog, target, gates.serving)
 
 
 def choose_serving(
@@ -229,7 +229,7 @@ def choose_serving(
     weight: float | None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Fusion | Merge:
-    """Choose how both versions of an upgrade under way are searched as one, and store it.
+    """Choose the fusion of both versions of an upgrade under way, and store it.
 
     Raises:
         UpgradeError: No upgrade to the target is under way, or too few items can be embedded natively.
@@ -243,8 +243,8 @@ def choose_serving(
         save_fusion(catalog, context.run, fusion, column_of(settings.labels))
         return fusion
     if weight is not None:
-        asked = f"weigh {context.run.source} and {target}"
-        raise InvalidInput(asked, expected="an upgrade with a hop", found="one that transforms nothing")
+        operation = f"weigh {context.run.source} and {target}"
+        raise InvalidInput(operation, expected="an upgrade with a hop", found="one that transforms nothing")
     merge = measure_merge(context, settings, progress)
 
     def change(registry: Registry) -> Registry:
@@ -258,7 +258,7 @@ def choose_serving(
 def measure_merge(
     context: UpgradeContext, settings: SampleSettings, progress: Callable[[Progress], None] | None = None
 ) -> Merge:
-    """Calibrate the merge where distances do not compare, and measure it at the native share of now; read-only.
+    """Calibrate the merge if distances do not compare, and measure it at the current native share; read-only.
 
     The sample is embedded in the target and not kept, except for items that are native already.
 

@@ -1,4 +1,4 @@
-"""An upgrade measured after the fact, on items that its estimate has not seen, beside what was estimated."""
+"""Measurement of an upgrade after the fact, on items that its estimate has not seen, compared with the estimate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries
 
 AS_SERVED = "t/h"  # a trial's row for the vectors that it is given; here they are the table's own
-SERVED, AFTER = "as served", "after a cutover"  # what the row is called that searches use, or are to use
+SERVED, AFTER = "as served", "after a cutover"  # name of the row of the current, or future, serving
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +30,8 @@ class Compared:
     """One figure, estimated before the upgrade and measured after it on other items.
 
     Args:
-        what: Which figure of which way, such as "map of a full backfill".
-        estimated: Before.
+        what: Figure and strategy, such as "map of a full backfill".
+        estimated: The estimate.
         measured: After.
         agrees: Whether the two differ by no more than their intervals together explain.
     """
@@ -56,21 +56,21 @@ def take_measurement(
     promised: DecisionTable | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Measurement:
-    """Let items that the estimate has not seen, or the app's own queries, search what the table has now; read-only.
+    """Measure the current table with items that the estimate has not seen, or application queries; read-only.
 
     The draw has a domain of its own, so that native and transformed rows are in it as they are in the gallery. With
     labels its queries search the whole gallery as it is served. Items without a native vector are embedded to know
-    what a full backfill would give, and not kept.
+    the quality of a full backfill, and not kept.
 
     Args:
         context: The upgrade.
         terms: Sample, labels and figure.
         estimated: Items that the estimate has drawn.
-        promised: What was estimated; without ground truth as many first results are compared here as there.
+        promised: The estimate; without ground truth as many first results are compared here as there.
         progress: Called as items are embedded, and as queries search the gallery and the sample.
 
     Returns:
-        What was found. The rows of its table are the status quo ("s/s"), the target's vectors as the table has them
+        The result. The rows of its table are the status quo ("s/s"), the target's vectors as the table has them
         (`AS_SERVED`), the fusion that the gallery is served with, where there is one, and a full backfill, among
         others.
 
@@ -117,9 +117,9 @@ def take_measurement(
 
 
 def compare(estimate: UpgradeEstimate, measured: DecisionTable, called: str = SERVED) -> tuple[Compared, ...]:
-    """Set figures of the budget that was taken beside what was measured, as far as both are known.
+    """Compare the estimated figures of the actual budget with the measured ones, as far as both are known.
 
-    What was estimated for both versions as one is compared with what is served, and what was estimated for the target
+    The estimate of the fused search is compared with the current serving, and the estimate of the target
     alone with the target alone. `called` is of `called_served`.
     """
     served = as_served(measured) if estimate.terms.fused else measured.row(AS_SERVED)
@@ -143,7 +143,7 @@ def _is_certain(estimate: Estimate) -> bool:
 
 
 def as_served(measured: DecisionTable) -> DecisionRow:
-    """The row of what searches give now: the fusion that is served, or the target's vectors."""
+    """The row of the current serving: the stored fusion, or the target's vectors."""
     return next(iter(measured.served("fused")), measured.row(AS_SERVED))
 
 
@@ -156,14 +156,14 @@ def before_and_after(measurement: Measurement) -> tuple[Doubles, Doubles]:
 
 
 def called_served(context: UpgradeContext) -> str:
-    """What the row of `as_served` is called: before a cutover searches use it only by a fusion of both versions."""
+    """Name of the row of `as_served`: before a cutover searches use it only through a fusion of both versions."""
     registry, target = context.registry, context.run.target
     now = registry.active == target or registry.fusion_served(target) is not None
     return SERVED if now else AFTER
 
 
 def what_matters(measured: DecisionTable, called: str = SERVED) -> tuple[tuple[str, DecisionRow], ...]:
-    """The rows of a measurement after the fact, with what they are; `called` is of `called_served`."""
+    """The rows of a measurement after the fact, with their meaning; `called` is of `called_served`."""
     served, alone = as_served(measured), measured.row(AS_SERVED)
     return (
         ("status quo", measured.row("s/s")),

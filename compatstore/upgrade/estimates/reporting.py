@@ -1,4 +1,4 @@
-"""The report of an upgrade: its life, what it did, and what was estimated beside what is measured."""
+"""The report of an upgrade: history, estimates and measurements."""
 
 from __future__ import annotations
 
@@ -42,28 +42,28 @@ class UpgradeReport(Shown):
         gallery: Its address.
         source: Version upgraded from.
         target: Version upgraded to.
-        state: Where it is.
+        state: State of the upgrade.
         path: Short ids of the artifacts that the hop applied.
         policy: Order of the backfill.
-        backfill: Share asked for.
+        backfill: Requested share.
         rows: Items.
         native: Items with a native vector in the target.
         transformed: Items with a transformed one.
         missing: Items without a vector in the target.
         embedded: Items that the backfill embedded, over all calls.
         seconds: Time of all steps.
-        cost: What embedding has cost, at the prices given; 0 where none was.
+        cost: Cost of embedding, at the given prices; 0 without one.
         embeddable: Items that can be embedded natively, as far as is known.
         unbackfillable: Items that cannot be: how many.
         reasons: Some of them, with why.
         history: The steps of this upgrade, oldest first.
-        estimate: What it was expected to give, or None where nothing was estimated.
-        measured: What it gives, on items that the estimate has not seen, or None where nothing was measured.
-        compared: The two beside each other.
-        served: What the measured row of the upgrade is called: "as served", or "after a cutover" before one.
-        waves: Of an upgrade that teaches itself: what each lesson found and promised, oldest first.
-        advice: What to do now, by what was measured, or else by what was estimated; "" where nothing was.
-        details: What was seen query by query, where that was asked for.
+        estimate: The estimate, or None without one.
+        measured: The measurement, on items that the estimate has not seen, or None without one.
+        compared: Estimate and measurement, figure by figure.
+        served: Name of the measured row of the upgrade: "as served", or "after a cutover" before one.
+        waves: Results and estimates of each training round of a self-training upgrade, oldest first.
+        advice: Advice by the measurement, or else by the estimate; "" without either.
+        details: Details query by query, if requested.
     """
 
     gallery: str
@@ -109,8 +109,8 @@ def report_upgrade(
         target: Its target; the last upgrade by default.
         terms: Sample, labels and figure of the measurement; by default those of the estimate, and without one nothing
             is measured.
-        measure: Whether to measure at all.
-        details: Sees what is told query by query; None for nothing.
+        measure: Whether to measure.
+        details: Collects details query by query; None for none.
         progress: Called as the measurement goes on.
 
     Raises:
@@ -121,14 +121,14 @@ def report_upgrade(
     run = _run(catalog.registry(snapshot), target)
     context = UpgradeContext.of(catalog, run, snapshot)
     estimate = load_estimate(catalog, run.target)
-    asked = terms if terms is not None and terms.asked else None if estimate is None else estimate.terms
-    drew = estimate is not None and not run.teaches  # lessons learn from natives, and draw nothing
+    criteria = terms if terms is not None and terms.asked else None if estimate is None else estimate.terms
+    drew = estimate is not None and not run.teaches  # training rounds use natives, and draw nothing
     seen = (estimate.terms.sample or SAMPLE) if estimate is not None and drew else 0
     both = context.has_both
     promised = None if estimate is None else estimate.table
     measurement = None
-    if measure and asked is not None and both:
-        measurement = take_measurement(context, asked, seen, promised, progress)
+    if measure and criteria is not None and both:
+        measurement = take_measurement(context, criteria, seen, promised, progress)
     measured = None if measurement is None else measurement.table
     served = called_served(context)
     compared = () if estimate is None or measured is None else compare(estimate, measured, served)
@@ -160,7 +160,7 @@ def report_upgrade(
         served=served,
         waves=read_waves(catalog, run.target) if run.teaches else (),
         advice=_advice(context, counts, spent.rows, estimate, measured, compared),
-        details=None if details is None else details(context, measurement, asked),
+        details=None if details is None else details(context, measurement, criteria),
     )
 
 
@@ -183,8 +183,8 @@ def _advice(
     quality = None if estimate is None else estimate.terms.target_quality
     against = []
     if quality is not None and kept is not None and kept.low < quality:
-        surely = "is kept for certain" if kept.high < quality else "may be kept"
-        against.append(f"less than {quality:.0%} of the full backfill's {criterion} {surely} ({kept.percent} %)")
+        certainty = "is kept" if kept.high < quality else "may be kept"
+        against.append(f"less than {quality:.0%} of the full backfill's {criterion} {certainty} ({kept.percent} %)")
         if kept.high < quality:
             return f"Backfill more: {'; '.join(against)}."
     if not measured.has_ground_truth:
@@ -200,7 +200,7 @@ def _advice(
         against.append("the gain is not significant")
     apart = [row.what for row in compared if not row.agrees]
     if apart:
-        against.append(f"not as estimated: {', '.join(apart)}; go by what was measured")
+        against.append(f"not as estimated: {', '.join(apart)}; rely on the measurement")
     if against:
         return f"Look before you cut over: {change}; {'; '.join(against)}."
     return f"{f'Keep {target}' if context.run.state == CUTOVER else 'Cut over'}: {change}."
@@ -232,7 +232,7 @@ def _counts(context: UpgradeContext) -> tuple[int, int, int]:
 
 
 def _steps(catalog: Catalog, run: RunRecord) -> tuple[HistoryEntry, ...]:
-    """Steps of the run's versions since it began; before it, what was linked and estimated for it."""
+    """Steps of the run's versions since it began; before it, its links and estimates."""
     steps = [entry for entry in registry_module.history(catalog.store) if entry.version == run.target]
     began = max((entry.number for entry in steps if entry.step == EXPAND), default=0)  # two may begin in one second
     ended = [entry.number for entry in steps if entry.number < began and entry.step in ("retire", "abort")]

@@ -1,4 +1,4 @@
-"""A random sample of a gallery, embedded in both versions of an upgrade, and which of its items may ask; read-only."""
+"""A random sample of a gallery, embedded in both versions of an upgrade, and its query items; read-only."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class Sample:
         asks: (n,) bool, items that are queries: embedded, with a label where there are labels, and not learned from.
         classes: (population,) intp, the class of every item of the gallery by place, -1 for none; None without labels.
         population: Items of the gallery that have a vector in the source.
-        provenance: Where the queries come from, in a sentence.
-        queries: The app's own queries, which ask in place of items; None where items ask.
-        drawn: (n,) bool, items that were drawn at random; the others are in the sample for certain. None for all.
+        provenance: Origin of the queries, as a sentence.
+        queries: Application queries, used in place of items; None if items are queries.
+        drawn: (n,) bool, items that were drawn at random; the others are in every sample. None for all.
     """
 
     ids: ArrowArray
@@ -85,7 +85,7 @@ class Sample:
 
     @property
     def has_ground_truth(self) -> bool:
-        """True if labels or judgements define what is correct."""
+        """True if labels or judgements define relevance."""
         return self.classes is not None if self.queries is None else self.queries.judged is not None
 
     def only(self, rows: BoolArray) -> Sample:
@@ -129,13 +129,13 @@ def draw_sample(
 
     Args:
         context: The upgrade, resolved.
-        size: Items to draw.
-        labels: Column of labels, the app's own queries, or None. Queries ask in place of items, so those that the
+        size: Number of items to draw.
+        labels: Column of labels, application queries, or None. Queries replace query items, so those that the
             estimate has drawn may be drawn again.
         seed: Seed of the draw.
         domain: Name of the draw, `ESTIMATE_DRAW` or `REPORT_DRAW`: two names give independent orders.
         estimated: Items that the estimate with the same seed has drawn, such as 2000; these are left out.
-        embed: Whether items are embedded where the app's own queries ask; else those that are not native stay without
+        embed: Whether items are embedded for application queries; otherwise items that are not native stay without
             a native vector.
         progress: Called after each batch that is embedded.
 
@@ -171,14 +171,14 @@ def _sample_for_queries(
     *,
     embed: bool,
 ) -> Sample:
-    """Items that the app's own queries search: what is correct for them, what they find first, and others at random."""
+    """Items that application queries search: their correct items, their nearest items, and others at random."""
     complete = size >= len(ids)
     most = len(ids) if complete else size // CERTAIN_PARTS
-    asked = ask(context, queries, ids, seed, most, partial(query_items, context))
-    certain = np.zeros(0, np.intp) if complete else _certain(context, asked, size)
+    query_set = ask(context, queries, ids, seed, most, partial(query_items, context))
+    certain = np.zeros(0, np.intp) if complete else _always_sampled(context, query_set, size)
     places = np.concatenate([certain, order[~np.isin(order, certain)][: size - len(certain)]])
-    provenance = _provenance_of_queries(asked, len(places), len(certain), len(ids))
-    if len(asked) < SMALLEST_SAMPLE:
+    provenance = _provenance_of_queries(query_set, len(places), len(certain), len(ids))
+    if len(query_set) < SMALLEST_SAMPLE:
         raise UpgradeError(
             f"try the upgrade to {context.run.target}",
             expected=f"{SMALLEST_SAMPLE} queries",
@@ -203,30 +203,30 @@ def _sample_for_queries(
         classes=None,
         population=len(ids),
         provenance=provenance,
-        queries=asked,
+        queries=query_set,
         drawn=None if complete else np.arange(len(places))[usable] >= len(certain),
     )
 
 
-def _certain(context: UpgradeContext, asked: AskedQueries, size: int) -> Positions:
-    """Places that are in a sample of `size` for certain: what is correct for a query, and what it finds first.
+def _always_sampled(context: UpgradeContext, query_set: AskedQueries, size: int) -> Positions:
+    """Places that are in every sample of `size`: the correct items of the queries, and their nearest ones.
 
     Raises:
         UpgradeError: There is no room for others.
     """
-    if asked.judged is None:
+    if query_set.judged is None:
         return np.zeros(0, np.intp)
-    correct = np.unique(asked.judged.items)
+    correct = np.unique(query_set.judged.items)
     if len(correct) > size - SMALLEST_SAMPLE:
         raise UpgradeError(
             f"try the upgrade to {context.run.target}",
             expected=f"a sample of {len(correct) + SMALLEST_SAMPLE} or more: {len(correct)} items are correct for "
-            f"{len(asked)} queries, and others are searched too",
+            f"{len(query_set)} queries, and others are searched too",
             found=f"{size}",
             fix=f"Take a larger sample: {next_step.option('sample')}.",
         )
     room = min(size // CERTAIN_PARTS, size - len(correct) - SMALLEST_SAMPLE)
-    return np.union1d(correct, found_first(context, asked, room))
+    return np.union1d(correct, found_first(context, query_set, room))
 
 
 def query_items(context: UpgradeContext, ids: ArrowArray) -> tuple[FloatArray, FloatArray, BoolArray, BoolArray]:
@@ -259,7 +259,7 @@ def _sample(
     population: int,
     progress: Callable[[Progress], None] | None,
 ) -> Sample:
-    """Embed what was read, and say which items are queries."""
+    """Embed the items read, and determine which ones are queries."""
     catalog, run, key = context.catalog, context.run, context.registry.id_column
     source = context.source.read_items(rows)
     usable = np.flatnonzero(_findable(context, source))
@@ -341,7 +341,7 @@ def _served(columns: VersionColumns | None, dim: int, rows: ArrowTable) -> Versi
 
 
 def require_labels(schema: ArrowSchema, target: str, labels: str | None) -> None:
-    """Refuse a column that cannot say what is correct.
+    """Refuse a column that cannot define relevance.
 
     Raises:
         InvalidInput: There is no such column, or it holds neither text nor whole numbers.
@@ -352,7 +352,7 @@ def require_labels(schema: ArrowSchema, target: str, labels: str | None) -> None
 
 
 def _provenance(queries: int, drawn: int, population: int, left_out: Mapping[str, int], *, known: bool) -> str:
-    """Where queries come from, and why there are fewer of them than items were drawn."""
+    """The origin of the queries, and reasons why they are fewer than the drawn items."""
     reasons = ", ".join(f"{count} {why}" for why, count in left_out.items() if count)
     text = f"{queries} queries from {drawn} items drawn of {population}" + (f" ({reasons})." if reasons else ".")
     if not known:
@@ -360,15 +360,15 @@ def _provenance(queries: int, drawn: int, population: int, left_out: Mapping[str
     return text
 
 
-def _provenance_of_queries(asked: AskedQueries, items: int, certain: int, population: int) -> str:
-    """Where the app's own queries come from, and what they search."""
-    reasons = ", ".join(f"{count} {why}" for why, count in asked.left_out.items() if count)
-    text = f"{len(asked)} queries of the app's own against {items} items of {population}"
+def _provenance_of_queries(query_set: AskedQueries, items: int, certain: int, population: int) -> str:
+    """The origin of the application queries, and the items that they search."""
+    reasons = ", ".join(f"{count} {why}" for why, count in query_set.left_out.items() if count)
+    text = f"{len(query_set)} application queries against {items} items of {population}"
     if certain:
         text += f", of which {certain} are correct for one or found first, and the others drawn"
     text += f" ({reasons})." if reasons else "."
-    if asked.lacking:
-        text += f" {asked.lacking} items that were judged correct are not in the gallery."
+    if query_set.lacking:
+        text += f" {query_set.lacking} items that were judged correct are not in the gallery."
     return text
 
 
@@ -376,8 +376,8 @@ def learned_from(context: UpgradeContext, source: VersionValues, ids: ArrowArray
     """Find the items that the artifacts of a run's path were trained on, by the digests that the artifacts keep.
 
     The first artifact of a chain has learned from vectors of the source. A later one has from native vectors of the
-    version that it reads, or from what the ones before it make, where it was refitted. Without a path the artifact that
-    adapts the target's queries is asked.
+    version that it reads, or from outputs of the artifacts before it, if it was refitted. Without a path the artifact
+    that adapts the target's queries is checked.
 
     Args:
         context: The upgrade.
@@ -408,7 +408,7 @@ def learned_from(context: UpgradeContext, source: VersionValues, ids: ArrowArray
 
 
 def _native_seen(context: UpgradeContext, artifact_id: str, digests: Digests, ids: ArrowArray) -> BoolArray | None:
-    """Items whose stored vector in the version that an artifact reads is among digests; None where it is retired."""
+    """Items whose stored vector in the version that an artifact reads is among digests; None if it is retired."""
     registry, source = context.registry, context.catalog.artifact_record(artifact_id).source
     columns, key = registry.record(source).columns, registry.id_column
     wanted = ids.to_pylist()

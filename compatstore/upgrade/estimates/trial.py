@@ -40,18 +40,18 @@ BUDGETS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 @dataclass(frozen=True, kw_only=True)
 class SampleSettings:
-    """How an upgrade is tried.
+    """Settings of an estimate.
 
     Args:
-        sample: Items to look at: each is a query, and what the others search.
-        labels: Column of labels, or the app's own queries, which then search in place of items. With None, or queries
+        sample: Items of the sample: each is a query, and searched by the others.
+        labels: Column of labels, or application queries, which then search in place of items. With None, or queries
             without judgements, agreement is measured, not quality.
         criterion: The figure that decides: "map", "cmc@1" or "cmc@5"; with judgements also "recall@10", "ndcg@10" or
             "mrr@10".
         shares: Budgets to measure beside `BUDGETS`, in (0, 1).
-        seed: Of the sample and of the bootstrap.
-        fused_shares: Shares of natives at which both versions are also searched as one.
-        neighbours: As of `DecisionSettings`.
+        seed: Seed of the sample and of the bootstrap.
+        fused_shares: Shares of natives at which fused search is measured.
+        neighbours: See `DecisionSettings`.
 
     Raises:
         InvalidInput: The sample is too small.
@@ -73,7 +73,7 @@ class SampleSettings:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Measurement:
-    """What the queries of a sample found, as a table and one by one.
+    """Results of the queries of a sample, as a table and one by one.
 
     Args:
         sample: Items, and the queries that searched them.
@@ -106,16 +106,16 @@ def try_upgrade(
 
     Items that are native in the target already are taken as they are, the others are embedded for the trial and
     not kept. Queries are the items of the sample that the artifact has not learned from, or the app's own. With labels
-    or judgements they search the whole gallery by the ways that need no native vector of it; what a backfill gives is
-    seen in the sample, and put right by what is known of the other ways. Whoever asks, the same budgets are compared,
-    so that one gallery and one sample give one advice.
+    or judgements they search the whole gallery by the strategies that need no native vector of it; backfills are
+    measured on the sample, and corrected by the known figures of the other strategies. All queries compare the
+    same budgets, so one gallery and one sample give one advice.
 
     Args:
         context: The upgrade, resolved: the path and the order of the backfill.
-        settings: Size of the sample and what decides.
+        settings: Size of the sample and the criterion.
         progress: Called as items are embedded, and as queries search the gallery and the sample.
 
-    Without an artifact the source is compared with the target alone: what is native is there, or is embedded here.
+    Without an artifact the source is compared with the target alone: native vectors are read, or embedded here.
 
     Raises:
         UpgradeError: Too few items could be embedded natively.
@@ -158,10 +158,10 @@ def rank_on_sample(
     Args:
         context: The upgrade.
         sample: n items.
-        made: Values of n items in the target, what serves where nothing more is embedded natively.
+        made: Values of n items in the target, served if nothing more is embedded natively.
         urgent: (n,) rows of the sample in the order of the backfill.
-        settings: What decides.
-        served: Whether `made` is what the table has in the target now, rather than a hop. Then the fusion that
+        settings: Criterion.
+        served: True if `made` is the target's current column, rather than a hop. Then the fusion that
             the gallery is served with is measured too, where there is one.
         progress: Called as queries search the gallery and the sample.
     """
@@ -181,7 +181,7 @@ def rank_on_sample(
     strategies = tuple(
         strategy
         for strategy in rank_strategies(trial, decided, progress=monitor.reach)
-        if has_target or "t/h" not in strategy.notation  # what nothing transforms has no such ways
+        if has_target or "t/h" not in strategy.notation  # without a transform there are no such strategies
     )
     table = replace(decide_between(trial, decided, strategies), provenance=sample.provenance)
     figures = decided if sample.has_ground_truth else decided.without_ground_truth
@@ -236,7 +236,7 @@ def as_evaluation_sample(sample: Sample, transformed: FloatArray, urgent: npt.ND
 
     Args:
         sample: n items.
-        transformed: (n, dim) float32, what serves where nothing more is embedded natively.
+        transformed: (n, dim) float32, served if nothing more is embedded natively.
         urgent: (n,) rows of the sample in the order of the backfill.
     """
     labels = None if sample.classes is None else sample.classes[sample.places]
@@ -247,7 +247,7 @@ def as_evaluation_sample(sample: Sample, transformed: FloatArray, urgent: npt.ND
         source=sample.source.vectors,
         transformed=transformed,
         native=np.where(sample.embedded[:, None], sample.native, transformed),
-        # What cannot be embedded gives way to the next in order.
+        # An item that cannot be embedded gives way to the next in order.
         order=urgent[np.argsort(~sample.embedded[urgent], kind="stable")],
         query_labels=None if labels is None else labels[sample.asks],
         gallery_labels=labels,
@@ -289,7 +289,7 @@ def order_of_sample(context: UpgradeContext, sample: Sample, transformed: Versio
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _SampleRows(ArrayRows):
-    """Items of a sample: their vectors are in memory, what the app says of them is in the table.
+    """Items of a sample: their vectors are in memory, the app's columns are in the table.
 
     Args:
         table: The gallery that the sample was drawn from.
@@ -303,6 +303,6 @@ class _SampleRows(ArrayRows):
 
     @cached_property
     def _places(self) -> Positions:
-        """Where the items stand in the table, (n,) intp."""
+        """Rows of the items in the table, (n,) intp."""
         places = pc.index_in(self.ids, value_set=self.table.ids)
         return np.asarray(places.to_numpy(zero_copy_only=False), np.intp)

@@ -1,4 +1,4 @@
-"""Waves of an upgrade that teaches itself: what each lesson found and promised, read back from the history."""
+"""Training rounds of a self-training upgrade: results and estimates, read back from the history."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from compatstore.upgrade.estimates.estimate import UpgradeEstimate, estimates_of
 
 
 class Promised(NamedTuple):
-    """What a larger native share was found to give, searched as the upgrade is.
+    """The estimate for a larger native share, with the upgrade's serving.
 
     Attributes:
         share: Share of the gallery that is native, in (0, 1].
-        figure: The figure that decides, with its interval.
-        gain: What it has over the status quo of the same round, query by query; None without ground truth.
+        figure: The criterion, with its interval.
+        gain: Gain over the status quo of the same round, query by query; None without ground truth.
     """
 
     share: float
@@ -31,7 +31,7 @@ class Promised(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class WaveFigures:
-    """What the lesson at the end of a wave found.
+    """The result of the training round at the end of a wave.
 
     Args:
         native: Native items.
@@ -45,7 +45,7 @@ class WaveFigures:
         status_quo: The figure of the source alone.
         served: The figure of how the gallery is searched from then on, or is to be searched after a cutover.
         gain: Difference of the two, query by query; None if the gallery is searched as before, or without ground truth.
-        ahead: What larger native shares were found to give, ascending. Without ground truth a full backfill is not
+        ahead: Estimates for larger native shares, ascending. Without ground truth a full backfill is not
             among them: it agrees with itself.
     """
 
@@ -76,19 +76,19 @@ class WaveFigures:
 
 
 class Waves(tuple[WaveFigures, ...], Shown):
-    """Lessons of an upgrade, oldest first."""
+    """Training rounds of an upgrade, oldest first."""
 
     __slots__ = ()
 
 
 def read_waves(catalog: Catalog, target: str) -> Waves:
-    """All lessons of the upgrade to a target, oldest first; read-only."""
+    """All training rounds of the upgrade to a target, oldest first; read-only."""
     found = (_wave(estimate, figures) for estimate, figures in estimates_of(catalog, target) if "native" in figures)
     return Waves(wave for wave in found if wave is not None)
 
 
 def figures_of_wave(native: int, spent: Spent, weight: float) -> dict[str, float]:
-    """What a lesson's estimate is entered into the history with, for `read_waves`."""
+    """The history entry of a training round's estimate, for `read_waves`."""
     return {"native": native, "cost": spent.cost, "seconds": spent.seconds, "weight": weight}
 
 

@@ -1,1 +1,1 @@
-"""Who works on an upgrade: one manager at a time."""
+"""Leases of upgrades: one manager at a time."""

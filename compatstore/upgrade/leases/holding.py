@@ -42,7 +42,7 @@ class LeaseRenewer:
     """Holds a lease until it is given back or lost. A long encoder call does not delay the renewals.
 
     Args:
-        table: Where leases are.
+        table: Table of the leases.
         lease: One that this process has just taken.
 
     Attributes:
@@ -167,7 +167,7 @@ def hold_lease(
     Args:
         catalog: The gallery.
         target: The upgrade's target.
-        verb: What is done: upgrade, cutover, retire, abort.
+        verb: Operation: upgrade, cutover, retire, abort.
         progress: The caller's own, called too.
         should_stop: The caller's own, called too.
 
@@ -204,13 +204,13 @@ def hold_lease(
         raise
     except (Interrupted, KeyboardInterrupt):
         outcome = PAUSED
-        asked = renewer.asked
-        why = f"{asked.verb} asked for by {asked.who}" if asked else "stopped by its own process"
+        request = renewer.asked
+        why = f"{request.verb} requested by {request.who}" if request else "stopped by its own process"
         _record(catalog, renewer.lease, "pause", why)
         raise
     except BaseException as failure:
         with contextlib.suppress(StorageError):
-            renewer.require_held()  # a successor may have removed what this one was reading
+            renewer.require_held()  # a successor may have removed files that this process was reading
         error = f"{type(failure).__name__}: {failure}"
         _record(catalog, renewer.lease, "failed", error)
         raise
@@ -220,7 +220,7 @@ def hold_lease(
 
 
 def _record(catalog: Catalog, lease: Lease, step: str, why: str) -> None:
-    """Tell the history how an upgrade ended before it was ready; what never began has no history."""
+    """Record the end of an upgrade before it was ready; an upgrade that never began has no history."""
     run = run_of(catalog.registry(), lease.target)
     if lease.verb != UPGRADE or run is None or (step == "interrupted" and run.state in (READY, CUTOVER)):
         return

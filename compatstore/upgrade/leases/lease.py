@@ -9,7 +9,7 @@ makes a lease eternal or lets two managers work at the same time.
 The gallery is correct without a lease, because every commit to the table is atomic and checked. The lease saves paying
 twice for the same embeddings.
 
-Another process can ask the holder of a lease to finish its batch and stop, and wait until it has.
+Another process can request that the holder of a lease finishes its batch and stops, and wait for it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Holder:
     """A process.
 
     Attributes:
-        user: Who runs it.
+        user: User that runs it.
         host: Name of the machine.
         pid: Its number there.
-        place: What one must share with it to know it by that number: the boot of the machine and the name space of
-            process numbers (two containers may have one host name). "" where the system does not tell.
+        place: Scope in which that number is valid: the boot of the machine and the name space of
+            process numbers (two containers may have one host name). "" if unknown.
         born: When it began, as the system counts; a number that was given to another process has another one.
     """
 
@@ -115,12 +115,12 @@ class Heartbeat:
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """One record: who works, or who worked last, on an upgrade.
+    """One record: the current or last worker of an upgrade.
 
     Attributes:
         target: The upgrade's target.
         token: Names this lease and no other.
-        verb: What the holder does: upgrade, cutover, retire, abort.
+        verb: Operation of the holder: upgrade, cutover, retire, abort.
         holder: The process that holds it.
         since: ISO 8601, UTC.
         term: Seconds without a renewal after which it may be taken over.
@@ -128,8 +128,8 @@ class Lease:
         renewed: Time of the last renewal by the holder's clock, in seconds since 1970.
         beat: Counts renewals.
         outcome: running while it is held; then done, paused or failed.
-        pulse: How far the work is.
-        error: What ended the work, "" where nothing did.
+        pulse: Progress of the work.
+        error: The last error, "" without one.
         error_at: ISO 8601, UTC.
     """
 
@@ -167,10 +167,10 @@ class Lease:
         """True if its holder works, as far as the clocks of both machines tell."""
         return self.held and not self.abandoned
 
-    def refusal(self, asked: str) -> LeaseHeld:
+    def refusal(self, operation: str) -> LeaseHeld:
         """The error of work that waits for the holder of this lease."""
         holder, since, expires = str(self.holder), self.since, self.expires
-        return LeaseHeld(asked, target=self.target, holder=holder, verb=self.verb, since=since, expires=expires)
+        return LeaseHeld(operation, target=self.target, holder=holder, verb=self.verb, since=since, expires=expires)
 
     def dumps(self) -> str:
         """JSON text."""
@@ -212,14 +212,14 @@ def claim(
     """Take the lease of an upgrade.
 
     Args:
-        table: Where leases are.
+        table: Table of the leases.
         target: The upgrade's target.
-        verb: What for.
+        verb: Operation.
         term: Seconds without a renewal after which it may be taken over.
         above: A number that the lease's is to be higher than, as it is higher than those of earlier leases.
 
     Returns:
-        The new lease, and the one that was found.
+        The new lease, and the previous one.
 
     Raises:
         LeaseHeld: Another process works on it.
@@ -284,7 +284,7 @@ class StopRequest:
     Attributes:
         token: The lease whose holder is to stop.
         verb: Why: pause, abort, rollback.
-        who: Who requests it.
+        who: Process that requests it.
         at: ISO 8601, UTC.
     """
 
@@ -380,7 +380,7 @@ def pause(catalog: Catalog, target: str, *, wait: float = 60.0) -> Paused:
     """
     catalog.registry().record(target)
     table = LeaseTable(catalog.store.location)
-    asked = ask_to_stop(table, target, "pause")
-    if asked is None:
+    stop = ask_to_stop(table, target, "pause")
+    if stop is None:
         return Paused(target, "", True)
-    return Paused(target, str(asked.holder), wait_until_stopped(table, asked, wait))
+    return Paused(target, str(stop.holder), wait_until_stopped(table, stop, wait))

@@ -1,1 +1,1 @@
-"""What a caller asks of an upgrade: how much is embedded natively, what must be reached, and how the work runs."""
+"""Requests of a caller: limits of the backfill, gates, and settings of the run."""

@@ -1,4 +1,4 @@
-"""How much of a gallery an upgrade embeds natively: a share, limits in items, seconds and money, and in which order."""
+"""Limits and order of a backfill: a share, limits in items, seconds and money, and the order of items."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Limit = Literal["", "backfill", "max_rows", "max_seconds", "max_cost", "target_q
 class Budget:
     """Limits of a run's backfill; the smallest one ends it.
 
-    The share counts what is native in the table. The other limits count what the upgrade has spent, in this call and
-    in earlier ones. So the same command, run again, continues with what is left and does nothing when nothing is left.
+    The share counts native items of the table. The other limits count the spending of the upgrade, in this call and
+    in earlier ones. So the same command, run again, continues with the rest and does nothing when nothing is left.
 
     Args:
         share: Share of the gallery to embed natively, from 0 to 1. The limits named in a call replace all those of
@@ -29,9 +29,9 @@ class Budget:
             limits are named, the share is 1.
         max_rows: Items to embed natively at most, >= 0, over all calls of the upgrade.
         max_seconds: Wall time of the backfill at most, waits included, > 0, over all calls.
-        max_cost: Money to spend on embedding at most, in the unit of the price, >= 0, over all calls.
-        price_per_item: Price of embedding one item, >= 0, in the unit of max_cost. An encoder that says what it was
-            billed needs none, and what it says is what counts.
+        max_cost: Maximum money to spend on embedding, in the unit of the price, >= 0, over all calls.
+        price_per_item: Price of embedding one item, >= 0, in the unit of max_cost. Not needed for an encoder that
+            reports its bills; these take precedence.
 
     Raises:
         InvalidInput: A limit is out of its range.
@@ -70,7 +70,7 @@ class Budget:
 
     @property
     def names_a_limit(self) -> bool:
-        """Whether it says how much at all; a price alone does not."""
+        """True if it sets any limit; a price alone does not."""
         limits = (self.share, self.max_rows, self.max_seconds, self.max_cost)
         return any(limit is not None for limit in limits)
 
@@ -79,24 +79,24 @@ class Budget:
         """Share of the gallery that may be native: all of it where only other limits are named."""
         return self.share if self.share is not None else float(self.names_a_limit)
 
-    def revised(self, asked: Budget, expected_price: float | None = None) -> Budget:
+    def revised(self, limits: Budget, expected_price: float | None = None) -> Budget:
         """The budget after a call: its limits replace all of this one's, and a call that names none keeps them.
 
         A price stays until another one is named.
 
         Args:
-            asked: What the call names.
-            expected_price: Price of an item where none was named, as the encoder expects it.
+            limits: The limits of the call.
+            expected_price: Expected price of an item, used if none is set.
 
         Raises:
             InvalidInput: There is a limit of money and no price.
         """
-        named = self.price_per_item if asked.price_per_item is None else asked.price_per_item
+        named = self.price_per_item if limits.price_per_item is None else limits.price_per_item
         price = expected_price if named is None else named
-        revised = replace(asked if asked.names_a_limit else self, price_per_item=price)
+        revised = replace(limits if limits.names_a_limit else self, price_per_item=price)
         if revised.max_cost is not None and not price:
             raise InvalidInput(
-                "limit what a backfill costs",
+                "limit the cost of a backfill",
                 expected="the price of an item beside max_cost",
                 found="none",
                 fix=f"Name it: {next_step.option('price_per_item', within='Backfill')}; "
@@ -123,8 +123,8 @@ class Budget:
         """Items that the limits of items and money still allow; None without such a limit.
 
         Args:
-            spent: What was spent so far.
-            price: What an item costs, where that is known better than by `price_per_item`.
+            spent: Spending so far.
+            price: Price of an item, if known better than by `price_per_item`.
         """
         price = price or self.price_per_item
         limits = [] if self.max_rows is None else [self.max_rows - spent.rows]
@@ -140,8 +140,8 @@ class Budget:
         """The limit that lets nothing more be embedded; "" while there is none. The share is not looked at.
 
         Args:
-            spent: What was spent so far.
-            price: What an item costs, see `rows_left`.
+            spent: Spending so far.
+            price: Price of an item, see `rows_left`.
         """
         if self.max_rows is not None and spent.rows >= self.max_rows:
             return "max_rows"
@@ -166,12 +166,12 @@ class Backfill(Budget):
 
     Args:
         order: Order of the backfill: random (the default), spread (random, and from all kinds of items in proportion;
-            the default where an upgrade teaches itself), sigma, spread-sigma (from all kinds of items in proportion, of
+            the default of a self-training upgrade), sigma, spread-sigma (from all kinds of items in proportion, of
             each the most uncertain first), or a column of numbers (column:views).
         seed: Seed of the order, and of the sample of an estimate.
-        write_mode: How native vectors are stored. move_rows writes the rows that get one a second time, with the
-            vector; rewrite_columns leaves every row where it is and rewrites the target's columns at the end; auto (the
-            default) moves rows where that writes much less, and never in an adopted table. A plan says what is written.
+        write_mode: Storage of native vectors. move_rows writes the rows that get one a second time, with the
+            vector; rewrite_columns leaves every row in place and rewrites the target's columns at the end; auto (the
+            default) moves rows if that writes much less, and never in an adopted table. A plan shows the bytes written.
 
     Raises:
         InvalidInput: A limit is out of its range, or there is no such write mode.
@@ -195,11 +195,11 @@ class Backfill(Budget):
         return Budget(**{limit.name: getattr(self, limit.name) for limit in fields(Budget)})
 
     def applied_to(self, run: RunRecord, expected_price: float | None = None) -> RunRecord:
-        """The run as this call changes it; what is not named here stays as an earlier call left it.
+        """The run with the changes of this call; other fields stay as an earlier call left them.
 
         Args:
-            run: As it was.
-            expected_price: Price of an item where none was named, as the encoder expects it.
+            run: The run before.
+            expected_price: Expected price of an item, used if none is set.
 
         Raises:
             InvalidInput: There is a limit of money and no price.

@@ -1,4 +1,4 @@
-"""What a report shows query by query, beside figures of all queries."""
+"""Details of a report query by query, beside figures of all queries."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MOST_QUERIES, MOST_NEIGHBOURS = 50, 20
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Details:
-    """What a report shows query by query.
+    """Details of a report query by query.
 
     Args:
         worst: Queries to show, from 0 to 50: those whose figure fell most.
         best: Queries to show, from 0 to 50: those whose figure rose most.
         neighbours: Items to show that each of these finds before and after the upgrade, from 1 to 20.
-        by: Column that groups the items that ask, such as their language; the gap of each group to all queries is
+        by: Column that groups the query items, such as their language; the gap of each group to all queries is
             shown. By default the column of labels.
         caption: Column to show with each item, such as its title.
 

@@ -1,4 +1,4 @@
-"""What an upgrade must be sure to reach before it begins, and the sample from which that is estimated."""
+"""Quality gates, checked against the lower confidence bound, and the sample for their estimate."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class Gates:
     """Gates of an upgrade; where none of them and no sample is named, nothing is estimated.
 
     Args:
-        target_quality: Share of a full backfill's figure to keep for certain, above 0 and up to 1, such as 0.98. Takes
-            the smallest backfill that does; without labels or qrels by agreement with a full backfill.
-        require: Lowest figure to be sure of, such as map>=0.6, or agreement>=0.8 without labels or qrels. The upgrade
+        target_quality: Minimum share of a full backfill's figure, above 0 and up to 1, such as 0.98. Takes
+            the smallest backfill that reaches it; without labels or qrels by agreement with a full backfill.
+        require: Minimum figure, such as map>=0.6, or agreement>=0.8 without labels or qrels. The upgrade
             does not begin otherwise (exit code 11).
         max_negative_flips: Largest share of queries, from 0 to 1, that are right before and wrong after the upgrade.
             The upgrade does not begin otherwise (exit code 11).
         labels: Column of labels: items of one label are correct for each other. Without one agreement with the new
-            model is measured, not quality. In Python also `Queries`: the app's own queries search in place of items.
+            model is measured, not quality. In Python also `Queries`: application queries search in place of items.
         criterion: Figure that quality is measured by; recall, nDCG and MRR need --qrels.
-        sample: Items to estimate from, 2000 by default; to name a number asks for an estimate.
-        serving: What is estimated, and how the upgrade is served: target by the target alone (the default), fused by
-            both versions as one; for fused a fusion is chosen when the upgrade is ready. An upgrade that teaches itself
-            is fused by default.
+        sample: Items to estimate from, 2000 by default; a number requests an estimate.
+        serving: Serving mode that is estimated and enabled: target, the target alone (the default), or fused,
+            a fused search over both versions; the fusion is chosen when the upgrade is ready. Self-training
+            upgrades are fused by default.
 
     Raises:
         InvalidInput: A gate is out of its range.
@@ -69,19 +69,19 @@ class Gates:
 
     @property
     def asked(self) -> bool:
-        """Whether anything is to be estimated."""
+        """True if anything is to be estimated."""
         named = (self.sample, self.target_quality, self.max_negative_flips)
         by_queries = isinstance(self.labels, Queries)
         return bool(self.require) or self.serving is not None or by_queries or any(gate is not None for gate in named)
 
     @property
     def way(self) -> Serving:
-        """How an upgrade with an artifact is served."""
+        """Serving mode of an upgrade with an artifact."""
         return self.serving or "target"
 
     @property
     def fused(self) -> bool:
-        """Whether the upgrade is to be served by both versions as one."""
+        """True if the upgrade is to be served by fused search."""
         return self.serving == "fused"
 
 
@@ -95,7 +95,7 @@ def require_judged(figures: Sequence[str], labels: str | Queries | None) -> None
     if needed and not (isinstance(labels, Queries) and labels.judged):
         raise InvalidInput(
             f"measure {needed[0]}",
-            expected="queries, and judgements of what is correct for them",
+            expected="queries, and judgements of their correct items",
             found="none",
             fix=f"Name them: {named_files()}.",
         )

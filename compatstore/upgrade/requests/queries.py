@@ -1,4 +1,4 @@
-"""The app's own queries, by which an upgrade is measured, and what is correct for them."""
+"""Application queries, with which an upgrade is measured, and their correct items."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IN_MEMORY = ""
 
 
 def named_files() -> str:
-    """How the files of queries and judgements are named."""
+    """Names of the files of queries and judgements, for messages."""
     return next_step.either(shell="--queries FILE --qrels FILE", python="labels=cs.Queries(queries=..., qrels=...)")
 
 
@@ -30,20 +30,20 @@ class Queries:
     """Queries of an app, and which items are correct for them.
 
     Args:
-        queries: File of the app's own queries (jsonl, tsv or csv) with id and text, path or item; or with vectors of
+        queries: File of application queries (jsonl, tsv or csv) with id and text, path or item; or with vectors of
             both models called source and target, or as the versions are (npz, parquet, safetensors). In Python also
-            the same columns. Most galleries are searched by other things than their own items.
-        qrels: File of what is correct for them (TREC, BEIR, or a log of clicks with counts): query id, item id, grade.
+            the same columns. In most galleries queries are not items.
+        qrels: File of relevance judgements (TREC, BEIR, or a log of clicks with counts): query id, item id, grade.
             In Python also query id -> item id -> grade. Without it agreement is measured, not quality.
-        digest: What the queries and judgements are to be, where that is known; "" for any.
+        digest: Expected digest of the queries and judgements, if known; "" for any.
 
     Raises:
         InvalidInput: There are no queries, or a file cannot be read.
         NotFound: There is no such file.
 
     Examples:
-        >>> asked = cs.Queries(queries={"id": ["q1", "q2"], "text": ["red", "blue"]}, qrels={"q1": {"a": 2, "b": 1}})
-        >>> asked.judged, len(asked.read)
+        >>> queries = cs.Queries(queries={"id": ["q1", "q2"], "text": ["red", "blue"]}, qrels={"q1": {"a": 2, "b": 1}})
+        >>> queries.judged, len(queries.read)
         (True, 2)
     """
 
@@ -71,7 +71,7 @@ class Queries:
 
     @property
     def judged(self) -> bool:
-        """True if judgements define what is correct."""
+        """True if judgements define relevance."""
         return self.qrels is not None
 
     @cached_property
@@ -103,13 +103,15 @@ class Queries:
         Raises:
             InvalidInput: They do, or the queries were columns that are gone.
         """
-        asked = "measure by the queries of the estimate"
+        operation = "measure by the queries of the estimate"
         if self.queries == IN_MEMORY:
             found = "queries that a program held"
-            raise InvalidInput(asked, expected="a file", found=found, fix="Hand them over again: labels=Queries(...)")
+            raise InvalidInput(
+                operation, expected="a file", found=found, fix="Hand them over again: labels=Queries(...)"
+            )
         if self._digest() != self.digest:
             found = f"others in {self.name_of(self.queries)}"
-            raise InvalidInput(asked, expected="the same", found=found, fix=f"Name the files: {named_files()}.")
+            raise InvalidInput(operation, expected="the same", found=found, fix=f"Name the files: {named_files()}.")
 
     def record(self) -> dict[str, str | None]:
         """Plain values for JSON: where the queries were, and their digest."""
@@ -118,7 +120,7 @@ class Queries:
 
     @staticmethod
     def name_of(given: object) -> str:
-        """The path of a file; "" for what a program holds."""
+        """The path of a file; "" for values in memory."""
         return IN_MEMORY if isinstance(given, Mapping) else fspath(given)  # type: ignore[call-overload]
 
     def _digest(self) -> str:
@@ -127,10 +129,10 @@ class Queries:
 
 
 def has_ground_truth(labels: str | Queries | None) -> bool:
-    """True if a column of labels, or judgements, define what is correct."""
+    """True if a column of labels, or judgements, define relevance."""
     return labels.judged if isinstance(labels, Queries) else labels is not None
 
 
 def column_of(labels: str | Queries | None) -> str | None:
-    """The column of labels, if labels define what is correct."""
+    """The column of labels, if labels define relevance."""
     return labels if isinstance(labels, str) else None

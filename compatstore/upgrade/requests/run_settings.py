@@ -1,4 +1,4 @@
-"""How the work of an upgrade runs: engine, device and precision; batches, retries and pace of the backfill."""
+"""Execution of an upgrade: engine, device and precision; batches, retries and pace of the backfill."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RunSettings:
     """Engine, device, precision, batches, retries and pace of an upgrade; none changes which items are embedded.
 
     Args:
-        device: Where the hop's network runs: cpu (the default) or cuda, which needs torch.
+        device: Device of the hop's network: cpu (the default) or cuda, which needs torch.
         precision: Precision of the hop: float32; bfloat16, which needs torch and is faster on processors that have it
             and slower on others; or auto, which tries both on rows of the gallery and takes bfloat16 where it is faster
             and the cosines with float32's vectors are at least 0.999.
@@ -30,12 +30,12 @@ class RunSettings:
         retries: Further tries after the encoder raised, with growing waits. Then the batch is taken apart to find
             the items that are at fault.
         encoder_timeout: Seconds that the encoder may take for a batch before the run ends with an error.
-        retry_unbackfillable: Try again what could not be embedded before.
-        throttle: Items a second at most.
+        retry_unbackfillable: Retry items that could not be embedded before.
+        throttle: Maximum items per second.
         latency_bound: Milliseconds of the app's search latency above which the backfill slows down.
         latency_file: File into which the app writes its search latency in milliseconds.
-        engine: Where fragments are transformed and items are embedded: local, in this process; or ray, on a cluster,
-            which needs the extra ray. What is written is the same.
+        engine: Engine that transforms fragments and embeds items: local, in this process; or ray, on a cluster,
+            which needs the extra ray. The results are the same.
         address: Cluster to join with the engine ray: HOST:PORT, or auto for the one that runs on this machine. By
             default one is started here and ends with the upgrade.
         encoders: Actors of the engine ray that embed side by side, each with the model loaded once; 1 by default.
@@ -91,14 +91,14 @@ class RunSettings:
 
     def _require_engine(self) -> None:
         """Refuse settings that the engine has no use for."""
-        asked = "choose the engine of an upgrade"
+        operation = "choose the engine of an upgrade"
         given = [name for name in ("address", "encoders", "num_gpus") if getattr(self, name) is not None]
         if given and self.engine != "ray":
-            raise InvalidInput(asked, expected=f"the engine ray beside {given[0]}", found=self.engine)
+            raise InvalidInput(operation, expected=f"the engine ray beside {given[0]}", found=self.engine)
         if self.encoders is not None and self.encoders < 1:
-            raise InvalidInput(asked, expected="encoders >= 1", found=f"{self.encoders}")
+            raise InvalidInput(operation, expected="encoders >= 1", found=f"{self.encoders}")
         if self.num_gpus is not None and not 0 <= self.num_gpus < math.inf:
-            raise InvalidInput(asked, expected="num_gpus >= 0", found=f"{self.num_gpus}")
+            raise InvalidInput(operation, expected="num_gpus >= 0", found=f"{self.num_gpus}")
 
 
 def read_latency(path: str | Path) -> float | None:
