@@ -56,7 +56,7 @@ def teach_itself(text):
 def teach_itself_on_images(text):
     waves = re.findall(r"wave \d: (\d+) native", text)
     assert [int(native) for native in waves] == [100, 200, 224]
-    assert "as one" in text
+    assert "ranked by the fusion of" in text
     assert re.search(r"nearest to a (\d): \[\1, \1, \1, \1, \1\]", text)
 
 
