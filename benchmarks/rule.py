@@ -23,7 +23,6 @@ from compatstore.arrays import Doubles, FloatArray
 from compatstore.evaluation import DecisionSettings, EvaluationSample
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import fused_blocks
-from compatstore.evaluation.fusion_choice import weight_by_rule
 from compatstore.evaluation.ranking import rank_blocks
 from compatstore.evaluation.relevance import relevance_from_labels
 from compatstore.evaluation.strategies import trial_of_fusions
@@ -147,7 +146,6 @@ def main() -> None:
     parser.add_argument("--swap", action="store_true", help="upgrade from the target to the source: a worse model")
     parser.add_argument("--page", type=Path, help="write the rows into this page, too")
     options = parser.parse_args()
-    assert weight_by_rule(1.0) == 1.0
     lines = ["| set | native | status quo, mAP | weight | served | best weight | below |", "|---|" + "---:|" * 6]
     for given in options.sets:
         data, found = digits() if given == "digits" else EmbeddedSet.load(Path(given)), defaultdict(list)

@@ -33,8 +33,8 @@ from compatstore.evaluation.fusion import fused_blocks, standardise
 from compatstore.evaluation.fusion_choice import WEIGHTS
 from compatstore.evaluation.merging import calibrate, merged_blocks
 from compatstore.evaluation.ranking import Ranking, rank_blocks, rank_galleries
-from compatstore.evaluation.relevance import relevance_from_labels, relevance_from_neighbours
-from compatstore.evaluation.strategies import is_fused, sampled_neighbours
+from compatstore.evaluation.relevance import relevance_from_labels
+from compatstore.evaluation.strategies import is_fused
 from compatstore.trainers import Pairs, Residual
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
@@ -48,11 +48,10 @@ from compatstore.upgrade.states import run_of
 QUALITIES = (0.9, 0.95, 0.98)
 LIMIT = 0.9
 DRAWS = 5  # samples of one gallery; then gallery, queries and transform are drawn again
-NEIGHBOURS = 10
 BLOCK = 64  # queries whose fused distances are in memory
 SHARES = (0.0, *BUDGETS, 1.0)
 LEARNED, EMBEDDABLE = 0.3, 0.85  # shares of the gallery
-TASKS = ("labels", "neighbours", "fused, labels", "fused, neighbours", "report 25 %", "report 80 %")
+TASKS = ("labels", "fused, labels", "report 25 %", "report 80 %")
 BEGIN, END = "<!-- begin: benchmarks.stopping -->", "<!-- end: benchmarks.stopping -->"
 
 Rows = npt.NDArray[np.intp]
@@ -114,7 +113,7 @@ class World:
         vectors: FloatArray = self.data.vectors[version][self.gallery]
         return vectors
 
-    def truths(self, gallery: cs.Gallery, truth: str, weight: float) -> Truth:
+    def truths(self, gallery: cs.Gallery) -> Truth:
         """Way -> figure -> what queries from outside get; budgets in the order of a random backfill."""
         transformed = gallery._catalog.artifact(gallery.artifacts[-1].id).apply(self.vectors(SOURCE)).vectors
         native = np.where(self.embeddable[:, None], self.vectors(TARGET), transformed)
@@ -124,11 +123,7 @@ class World:
         exact, table = measure(targets, native), measure(targets, np.concatenate([transformed, native]))
         old, labels = measure(sources, self.vectors(SOURCE)), self.data.labels
         swap = measure(fit_length(targets, self.vectors(SOURCE).shape[1]), self.vectors(SOURCE))
-        if truth == "neighbours":
-            near = round(sampled_neighbours(NEIGHBOURS, weight) * weight)
-            relevance = relevance_from_neighbours(exact, near)
-        else:
-            relevance = relevance_from_labels(labels[self.queries], labels[self.gallery])
+        relevance = relevance_from_labels(labels[self.queries], labels[self.gallery])
         everything = [np.arange(len(native))]
         merged = np.isin(np.arange(len(native)), backfilled[: len(native) // 4])
         calibration = calibrate(old, exact, relevance, np.arange(len(self.queries)))
@@ -235,11 +230,8 @@ def run(data: EmbeddedSet, journal: Journal, options: argparse.Namespace) -> Non
         world = World.draw(data, options.items, options.queries, split)
         with tempfile.TemporaryDirectory() as folder:
             gallery = world.make(folder)
-            weight = len(world.gallery) / min(options.sample, len(world.gallery))
-            kinds = dict.fromkeys("neighbours" if task.endswith("neighbours") else "labels" for task, _ in todo)
-            truths = {kind: world.truths(gallery, kind, weight) for kind in kinds}
+            truth = world.truths(gallery)
             for task, draw in todo:
-                truth = truths["neighbours" if task.endswith("neighbours") else "labels"]
                 found = one(gallery, truth, task, options.sample, draw)
                 journal.add({"set": data.name, "task": task, "draw": draw, **found})
         print(f"{data.name}: {split + 1} of {-(-options.repeats // DRAWS)} galleries", flush=True)
@@ -249,8 +241,8 @@ def one(gallery: cs.Gallery, truth: Truth, task: str, sample: int, draw: int) ->
     """One draw: an estimate before the upgrade, or a report after a backfill of a random share."""
     catalog = gallery._catalog
     if not task.startswith("report"):
-        labels, fused = "label" if task.endswith("labels") else None, task.startswith("fused")
-        settings = SampleSettings(sample=sample, labels=labels, seed=draw, fused_shares=FUSED_SHARES if fused else ())
+        fused = task.startswith("fused")
+        settings = SampleSettings(sample=sample, labels="label", seed=draw, fused_shares=FUSED_SHARES if fused else ())
         table = try_upgrade(resolve_run(catalog, "v2"), settings)
         if fused:
             return judged(replace(table, rows=tuple(row for row in table.rows if is_fused(row.notation))), truth, {})
