@@ -58,7 +58,7 @@ def completion(output: Output, shell: str) -> None:
     output.show({"shell": shell, "script": script}, lambda result: result["script"].splitlines())
 
 
-# The verbs, by what they are for, in the order in which they are used.
+# The verbs, grouped by purpose, in the order in which they are used.
 VERBS = {
     "Everyday": (
         *(creating.demo, creating.init, creating.adopt, items.add, items.search),
@@ -98,13 +98,13 @@ class App(click.Group):
         return super().get_command(ctx, name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs, by what they are for."""
+        """List the verbs, grouped by purpose."""
         for heading, verbs in VERBS.items():
             with formatter.section(heading):
                 formatter.write_dl([(str(verb.name), verb.get_short_help_str(1_000)) for verb in verbs])
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run the program: what it advises are commands."""
+        """Run the program; its advice names commands."""
         with next_step.speaking_shell():
             return super().main(*args, **extra)
 
@@ -183,21 +183,21 @@ for verbs in VERBS.values():
 
 def main() -> None:
     """Run the program."""
-    asked = VARIABLE in os.environ  # by a shell: nothing but completions may reach somebody's prompt
-    if asked:
+    completing = VARIABLE in os.environ  # by a shell, whose prompt must receive completions only
+    if completing:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (until the program ends)
     # A stream that was closed before the program began is None.
     sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # what the terminal's encoding lacks ends no command
+            stream.reconfigure(errors="backslashreplace")  # a character that the encoding lacks must not end a command
     try:
         app(prog_name="compatstore")
     except Exception as error:
         if isinstance(error, OSError) and error.filename is None and error.errno in NOT_WRITTEN:
             _silence(sys.stdout)
             failed = StorageError(
-                "write what it says", expected="an output that takes it", found=os.strerror(error.errno)
+                "write the output", expected="an output that takes it", found=os.strerror(error.errno)
             )
             click.echo(f"Error: {failed}", err=True)
             sys.exit(exit_code(failed))
@@ -208,5 +208,5 @@ def main() -> None:
 
 
 def _silence(stream: TextIO) -> None:
-    """Discard what is still to be written to a stream without a reader."""
+    """Discard the unwritten rest of a stream that has no reader."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

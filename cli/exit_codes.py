@@ -53,7 +53,7 @@ Exit codes:
     8  an optional dependency is not installed
     9  verify found errors or warnings, or doctor a problem
    10  another process works on the upgrade
-   11  the estimate of the upgrade is not sure to pass a gate
+   11  the lower bound of the upgrade's estimate does not reach a gate
   130  stopped by Ctrl-C   143  stopped by SIGTERM   141  the reader of the output is gone"""
 
 

@@ -66,7 +66,7 @@ class Feed:
 
     Args:
         rows: How many.
-        batch_size: Rows of a batch, by default: what is written in one commit.
+        batch_size: Rows of a batch, by default as many as one commit writes.
         read: Batch size -> batches, as `Gallery.add` takes them.
     """
 

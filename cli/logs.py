@@ -40,7 +40,7 @@ def log_option() -> click.Option:
 
 
 class Log:
-    """Writes events on stderr, each at once and as one line; Lance's own lines are left out, unless LANCE_LOG is set.
+    """Writes events on stderr, each at once and in one line; Lance's own lines are left out, unless LANCE_LOG is set.
 
     Attributes:
         context: Fields that all events have: the verb, the gallery and the target, once they are known.
@@ -64,7 +64,7 @@ class Log:
             click.echo(self.line(event, fields, level), err=True)
 
     def begin(self, verb: str, parameters: Mapping[str, object]) -> None:
-        """Note what is run, and write that it is."""
+        """Record the command, and log its start."""
         named = {name: parameters.get(name) for name in ("gallery", "target")}
         self.context = {"verb": verb, **{name: value for name, value in named.items() if isinstance(value, str)}}
         self.write("started", {})
@@ -135,7 +135,7 @@ class _Printed(io.TextIOBase):
         return len(text)
 
     def close(self) -> None:
-        """Write what has no end of line."""
+        """Write the rest that has no end of line."""
         if self._rest:
             self.write("\n")
         super().close()

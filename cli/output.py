@@ -44,7 +44,7 @@ class Output:
         log: Takes all that is said on stderr; None where that is lines for people.
 
     Attributes:
-        gallery: What the user called the gallery; commands that are advised name it. "" before that is known.
+        gallery: The user's name of the gallery, which advised commands repeat; "" before it is known.
     """
 
     def __init__(self, *, as_json: bool, log: Log | None = None) -> None:
@@ -54,7 +54,7 @@ class Output:
         """Print a result.
 
         Args:
-            result: What the API returned: a dataclass, an Arrow table, or a sequence of them.
+            result: Result of the API: a dataclass, an Arrow table, or a sequence of them.
             view: Turns it into lines and tables for people.
         """
         if self.log is not None:
@@ -195,7 +195,7 @@ def _records(table: Table) -> RenderableType:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """True if a stream leads to a terminal that can move its cursor; one with TERM=dumb gets what a file gets."""
+    """True if a stream leads to a terminal that can move its cursor; one with TERM=dumb is treated as a file."""
     return stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
 
 

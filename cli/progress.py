@@ -48,7 +48,7 @@ class DrawnBars:
             self._progress.add_task(step, total=total, note="")
             self._tasks[step] = self._progress.tasks[-1]
         task = self._tasks[step]
-        if done < task.completed:  # the next wave has the name of the last
+        if done < task.completed:  # the next round has the name of the last
             self._progress.reset(task.id)
         self._progress.update(task.id, completed=done, total=total)
         self._progress.update(task.id, note=note or (f"{task.speed:,.0f}/s" if task.speed else ""))
@@ -73,7 +73,7 @@ class Reached:
 
 
 class Lines:
-    """A line when a step begins, one now and then, and one with what it came to.
+    """A line when a step begins, one now and then, and one with its result.
 
     Args:
         write: Takes a line.
@@ -116,7 +116,7 @@ class Lines:
             self._say()
 
     def close(self) -> None:
-        """Say what the last step came to."""
+        """Write the result of the last step."""
         with self._lock:
             self._finish()
 
@@ -157,7 +157,7 @@ def _sentence(now: Reached, seconds: float, rate: float | None, eta: float | Non
 
 
 def onto(bars: Bars) -> Callable[[Step], None]:
-    """A function that shows the progress of a step, and what the step has found, once."""
+    """A function that shows the progress of a step, and its result once."""
     said = ""
 
     def show(progress: Step) -> None:

@@ -56,7 +56,7 @@ class NamedField:
         return get_origin(self.hint) is tuple and get_args(self.hint)[0] is str
 
     def read(self, value: Any, name: str) -> Any:
-        """The value of a word, or of what a TOML file has.
+        """The value of a word, or of a TOML value.
 
         Raises:
             BadParameter: It is no such value.
@@ -92,7 +92,7 @@ def _option_type(hint: Any) -> click.ParamType[Any] | None:
     """The type that click reads a field as; None if no word can say it."""
     if get_origin(hint) in (Union, UnionType):
         parts = [part for part in get_args(hint) if part is not NoneType]
-        hint = str if str in parts else parts[0]  # of what a program may hand over, a word can be a text alone
+        hint = str if str in parts else parts[0]  # a word of the command line can only be a text
     if get_origin(hint) is Literal:
         return click.Choice(get_args(hint))
     if get_origin(hint) is tuple and get_args(hint)[0] in (int, float):
@@ -207,7 +207,7 @@ def read_settings(
 
 
 def named_settings(kinds: Mapping[str, type]) -> dict[str, NamedField]:
-    """All settings of some dataclasses by the names that --set takes: "run.throttle"."""
+    """Settings of some dataclasses by the names that --set takes: "run.throttle"."""
     return {
         f"{section}.{one.name}" if section else one.name: one
         for section, kind in kinds.items()

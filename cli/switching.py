@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 )
 @gallery_argument
 @click.argument("target")
-@click.option("--check", is_flag=True, help="Only say whether it can be done; exit code 7 where items are missing.")
+@click.option("--check", is_flag=True, help="Only check if it is possible; exit code 7 if items are missing.")
 @click.option("--force", is_flag=True, help="Do it while items have no vector in TARGET; searches will not find them.")
 @click.option(
     "--serving",
     type=click.Choice(["fused", "target"]),
-    help="fused: searches use both versions as one, as `evaluate --weight` chose; target: TARGET alone. "
-    "By default as they do before the cutover.",
+    help="fused: fused search over both versions, as `evaluate --weight` chose; target: TARGET alone. "
+    "By default as before the cutover.",
 )
 @click.option(
     "--weight", type=float, metavar="W", help="With --serving fused: the weight of TARGET's distances, 0 to 1."
@@ -116,7 +116,7 @@ def rollback(output: Output, gallery: str, target: str | None) -> None:
 @wait_option
 @pass_output
 def abort(output: Output, gallery: str, target: str, wait: float) -> None:
-    """End an upgrade before its cutover, and drop what it made.
+    """End an upgrade before its cutover, and drop its vectors.
 
     A process that works on it finishes its batch and stops. TARGET stays registered; a new upgrade starts from nothing.
     """
@@ -156,7 +156,7 @@ def switched_view(result: VersionChange) -> Iterator[str | Table]:
     if result.serving != result.served_before and (result.serving, result.served_before) != alone:
         yield f"searches are answered by {result.serving} (before: {result.served_before})"
     if result.fusion_ended is not None:
-        yield result.fusion_ended.loss or "what they lose by that was not measured"
+        yield result.fusion_ended.loss or "the loss in quality by that was not measured"
 
 
 def is_pattern(gallery: str) -> bool:

@@ -13,7 +13,7 @@ from compatstore.cli.verb import Verb, settings_options, trust_code_option, verb
 from compatstore.errors import AlreadyExists
 from compatstore.paths import exists
 
-_METHOD = "compatstore.method"  # of a context: what the line trains by
+_METHOD = "compatstore.method"  # key of a context: the method of the command line
 Inputs = Literal["pairs", "images", "compatible", "side"]
 
 
@@ -23,9 +23,9 @@ class Method:
 
     Args:
         trainer: Its class in `compatstore.trainers`. Torch loads when a method is chosen and not before.
-        inputs: What it learns from: pairs of embeddings; images; images and a model to stay comparable with; images,
+        inputs: Kind of its training data: pairs of embeddings; images; images and a model to stay comparable with; images,
             for side-information.
-        summary: What it is.
+        summary: Its description.
     """
 
     trainer: str
@@ -44,7 +44,7 @@ METHODS = {
     "auto": Method("Auto", "pairs", "Fit several and keep the one that retrieves best on held-out pairs."),
     "fct": Method("FCT", "pairs", "Forward-compatible training: a network, with side-information where there is some."),
     "fastfill": Method("FastFill", "pairs", "FCT's network, a loss through the target's head, and an uncertainty."),
-    "residual": Method("Residual", "pairs", "A ridge solution and a network for what it misses."),
+    "residual": Method("Residual", "pairs", "A ridge solution and a network for its residuals."),
     "rbt": Method("RBT", "pairs", "A residual bottleneck transform."),
     "lce": Method("LCE", "pairs", "The transform of learning compatible embeddings."),
     "dmu-head": Method("DMUHead", "pairs", "The adaptation head of darwinian model upgrades."),
@@ -56,7 +56,7 @@ METHODS = {
     "procrustes": Method("Procrustes", "pairs", "A rotation, in closed form."),
     "diagonal-scale": Method("DiagonalScale", "pairs", "A rotation and a scale a dimension, in closed form."),
     "mean-shift": Method("MeanShift", "pairs", "A shift of the mean, in closed form."),
-    "independent": Method("Independent", "images", "A classifier that knows nothing of any other model."),
+    "independent": Method("Independent", "images", "A classifier trained without any other model."),
     "bct": Method("BCT", "compatible", "Backward-compatible training, through the source's classifier head."),
     "ract": Method("RACT", "compatible", "Contrast with the source's embeddings."),
     "regression": Method("Regression", "compatible", "Regression to the source's embeddings."),
@@ -166,7 +166,8 @@ def taken_by(name: str) -> tuple[str, ...]:
 )
 @click.argument("method", type=click.Choice(list(METHODS)), metavar="METHOD")
 @click.option("--out", required=True, metavar="PATH", help="Artifact (NAME.compat) or model (NAME.model) to write.")
-@click.option("--overwrite", is_flag=True, help="Replace what is there.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file."
+--)
 @settings_options
 @click.option(
     "--pairs",

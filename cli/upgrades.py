@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from compatstore.versions import EmbeddingVersion
 
 
-Ended = TypeVar("Ended")  # what an upgrade gives back, of a gallery or of shards
+Ended = TypeVar("Ended")  # result of an upgrade, of a gallery or of shards
 _ARTIFACT_ID = re.compile(r"[0-9a-f]+")
 
 
@@ -46,9 +46,9 @@ class Learning:
     """Learning of an upgrade.
 
     Args:
-        learn: waves: where no artifact leads to TARGET, learn a transform from what is embedded, wave by wave; improve:
-            do so as well where one leads there, and take a correction of it or another transform if that is better;
-            none: refuse where no artifact leads to TARGET.
+        learn: waves: if no artifact leads to TARGET, learn a transform from the embedded items, round by round; improve:
+            do so as well if one leads there, and take a correction of it or another transform if that is better;
+            none: refuse if no artifact leads to TARGET.
     """
 
     learn: Literal["waves", "improve", "none"] = "waves"
@@ -95,7 +95,7 @@ class Upgrade(Verb):
     ),
     groups={
         "Model": ("given", "transform", "modules", "trust_code"),
-        "What it may cost, what it must give": ("backfill", "max_cost", "price_per_item", "require", "words", "config"),
+        "Costs and gates": ("backfill", "max_cost", "price_per_item", "require", "words", "config"),
         "Run": ("dry_run", "cutover", "json", "log", "help"),
     },
 )
@@ -107,7 +107,10 @@ class Upgrade(Verb):
 @click.option("--max-cost", type=float, metavar="MONEY", help="Most money to spend on embedding.")
 @click.option("--price-per-item", type=float, metavar="MONEY", help="Of embedding, where the encoder does not say it.")
 @click.option(
-    "--require", multiple=True, metavar="FIGURE>=VALUE", help="Gate: what the sample has to give before any work."
+    "--require",
+    multiple=True,
+    metavar="FIGURE>=VALUE",
+    help="Gate: a figure that the sample must reach before any work.",
 )
 @settings_options
 @click.option("--dry-run", is_flag=True, help="Show the plan that this command would carry out, and stop.")
@@ -135,27 +138,27 @@ def upgrade(
     The source's vectors stay as they are. Ctrl-C and SIGTERM finish the batch at hand. The same command again goes on
     where this one stopped; when all is done it does nothing. Searches use TARGET after a cutover.
 
-    Where GALLERY is DATABASE#PATTERN, such as app-db#photos_*, all tables whose names match are upgraded as one:
+    Where GALLERY is DATABASE#PATTERN, such as app-db#photos_*, all tables whose names match are upgraded together:
     limits of items, seconds and money are of all together, a table that fails does not stop the others, and --cutover
     switches all or none.
 
-    Where no artifact leads to TARGET, the upgrade learns one from what it embeds; --encoder registers a TARGET that is
-    new. Without any limit a first sample is embedded, 2 % of the gallery, or everything if that takes less time than
+    If no artifact leads to TARGET, the upgrade learns one from the items it embeds; --encoder registers a new TARGET.
+    Without any limit a first sample is embedded, 2 % of the gallery, or everything if that takes less time than
     learning.
 
     With --dry-run nothing is written, but for an artifact that --transform names by its path: it is linked. Where
     something is required, the plan gives an estimate: a sample is embedded with the target's model and not kept.
     """
     own = {"share": backfill, "max_cost": max_cost, "price_per_item": price_per_item}
-    asked = read_settings(
+    read = read_settings(
         settings_kinds(),
         config=config,
         words=words,
         given={**{f"backfill.{name}": value for name, value in own.items()}, "gates.require": require or None},
         where="compatstore upgrade",
     )
-    arguments = {"backfill": asked["backfill"], "gates": asked["gates"], "run": asked["run"]}
-    arguments["learn"] = asked[""].learner()
+    arguments = {"backfill": read["backfill"], "gates": read["gates"], "run": read["run"]}
+    arguments["learn"] = read[""].learner()
 
     def run(upgrading: Callable[..., Ended], via: str | None) -> Ended:
         aside = printed_aside(output.log)  # Ray prints the loss of workers on stdout

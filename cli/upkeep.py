@@ -188,7 +188,7 @@ def index() -> None:
 def create(output: Output, /, gallery: str, version: str | None, **options: Any) -> None:
     """Build the index of VERSION, or replace the one that there is.
 
-    What it finds is measured with items of the gallery, and searches use the cheapest settings by which that is 97 % of
+    Its recall is measured with items of the gallery, and searches use the cheapest settings by which that is 97 % of
     the 10 nearest. Ctrl-C ends the build; one of more than 256 cells is finished first.
     """
     found = open_gallery(gallery, trust_code=False).maintenance.index(version)
@@ -224,7 +224,7 @@ def status(output: Output, gallery: str, version: str | None) -> None:
 @version_argument
 @pass_output
 def refresh(output: Output, gallery: str, version: str | None) -> None:
-    """Take what came later into the index of VERSION, and measure it.
+    """Add later vectors to the index of VERSION, and measure it.
 
     It is trained again where its recall is below 0.95 with the settings that searches use, or where a search compares
     1.5 times as many of the vectors as when that was measured.

@@ -43,7 +43,7 @@ class Verb(click.Command):
     groups: Mapping[str, Sequence[str]] = {}
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """All parameters: the command's own, the generated ones, those of all verbs, and --help."""
+        """List the parameters: the command's own, the generated ones, those of all verbs, and --help."""
         own = super().get_params(ctx)
         declared, help = own[: len(self.params)], own[len(self.params) :]
         return [*declared, *self._generated, *_for_all(), *help]
@@ -66,7 +66,7 @@ class Verb(click.Command):
             raise click.UsageError(f"No such option: {error.option_name}. It is {meant}.", ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, in groups if there are some; what no group names stands in the last."""
+        """Write the options, in groups if there are some; options without a group come last."""
         options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
         named = {name for names in self.groups.values() for name in names}
         groups = list((self.groups or {"Options": ()}).items())
@@ -146,7 +146,7 @@ gallery_argument = click.argument("gallery", type=click.Path())
 
 
 def trust_code_option(function: Function) -> Function:
-    """`--trust-code`, and `--import` of modules that register what the gallery names."""
+    """`--trust-code`, and `--import` of modules that register names used by the gallery."""
     imports = click.option(
         "--import",
         "modules",

@@ -1,4 +1,4 @@
-"""Verbs that tell where a gallery is: status, which can follow upgrades until all are idle, history and metrics."""
+"""Verbs that report on a gallery: status, which can follow upgrades until all are idle, history and metrics."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def following(output: Output) -> Iterator[Callable[[Status | ShardsStatus], None
 def status(ctx: click.Context, output: Output, gallery: str, watch: float | None) -> None:
     """Show items, versions and upgrades.
 
-    With --json, --watch prints a line for each look. GALLERY may be DATABASE#PATTERN, for tables upgraded as one.
+    With --json, --watch prints a line for each look. GALLERY may be DATABASE#PATTERN, for tables upgraded together.
     """
     opened: Gallery | Shards = (open_shards if is_pattern(gallery) else open_gallery)(gallery, trust_code=False)
     if watch is None:
@@ -117,7 +117,7 @@ def unbackfillable(output: Output, gallery: str, target: str) -> None:
 
 
 def _history(result: Sequence[HistoryEntry]) -> Iterator[str | Table]:
-    """All steps so far."""
+    """Steps so far."""
     yield table(
         ("#", "at", "step", "version", "artifact", "rows", "seconds", "who", "note"),
         [(h.number, h.at, h.step, h.version, h.artifact[:12], h.rows, h.seconds, h.who, h.note) for h in result],

@@ -94,8 +94,8 @@ def method_beside(method: Callable[..., Any]) -> Callable[..., Coroutine[None, N
 
 async def _stopped_when_cancelled(verb: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     cancelled = threading.Event()
-    (asked,) = fitted(verb, **{STOP: options.get(STOP)})
-    options[STOP] = lambda: cancelled.is_set() or (asked is not None and asked())
+    (stop,) = fitted(verb, **{STOP: options.get(STOP)})
+    options[STOP] = lambda: cancelled.is_set() or (stop is not None and stop())
     alone = ThreadPoolExecutor(1, thread_name_prefix="compatstore-async")
     work = asyncio.get_running_loop().run_in_executor(alone, partial(copy_context().run, verb, *args, **options))
     alone.shutdown(wait=False)

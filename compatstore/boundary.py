@@ -95,8 +95,8 @@ def fitted(method: Callable[..., Any], **values: Any) -> list[Any]:
         InvalidInput: One is of another type.
     """
     method = inspect.unwrap(method)
-    checkers, asked = _checkers(method), f"call {method.__qualname__}"
-    return [_fit(value, checkers[name], name, asked) for name, value in values.items()]
+    checkers, operation = _checkers(method), f"call {method.__qualname__}"
+    return [_fit(value, checkers[name], name, operation) for name, value in values.items()]
 
 
 def _otherwise(made: type) -> str:
@@ -108,7 +108,7 @@ def _otherwise(made: type) -> str:
 
 def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(function)
-    asked, makes = f"call {function.__qualname__}", function.__name__ == "__init__"
+    operation, makes = f"call {function.__qualname__}", function.__name__ == "__init__"
 
     kinds = {parameter.kind for parameter in signature.parameters.values()}
     takes_any = bool(kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD})
@@ -127,7 +127,7 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
             made = type(args[0]) if makes and args else None
             for name, checker in _checkers(function).items():
                 if name in bound.arguments:
-                    bound.arguments[name] = _fit(bound.arguments[name], checker, name, asked, made)
+                    bound.arguments[name] = _fit(bound.arguments[name], checker, name, operation, made)
             with _marked(inside=True):
                 return function(*bound.args, **bound.kwargs)
         except CompatStoreError as error:
@@ -276,7 +276,7 @@ def read_record(kind: type[Record], values: Any, name: str, made: Mapping[str, A
 
 
 @contextmanager
-def foreign(asked: str, expected: str) -> Iterator[None]:
+def foreign(operation: str, expected: str) -> Iterator[None]:
     """Let another library read what a caller handed over; whatever it raises for that is one error of ours.
 
     Only the call of that library belongs inside, no code of ours.
@@ -289,15 +289,15 @@ def foreign(asked: str, expected: str) -> Iterator[None]:
     except CompatStoreError:
         raise
     except Exception as error:
-        raise InvalidInput(asked, expected=expected, found=_one_line(error)) from error
+        raise InvalidInput(operation, expected=expected, found=_one_line(error)) from error
 
 
-def array_of(values: Any, asked: str, name: str, *, ndim: int | None = None, dtype: Any = None) -> npt.NDArray[Any]:
+def array_of(values: Any, operation: str, name: str, *, ndim: int | None = None, dtype: Any = None) -> npt.NDArray[Any]:
     """Read an array.
 
     Args:
         values: What NumPy makes an array of; without masked values, for NumPy would take what is behind the mask.
-        asked: What the caller wants, for messages.
+        operation: What the caller wants, for messages.
         name: Of the array, for messages.
         ndim: Dimensions that it must have, or None for one or more.
         dtype: Type that it is converted to, or None.
@@ -305,23 +305,23 @@ def array_of(values: Any, asked: str, name: str, *, ndim: int | None = None, dty
     Raises:
         InvalidInput: It is none, or holds masked values. It has other dimensions.
     """
-    refuse_masked(values, asked)
-    with foreign(asked, f"{name} that are an array"):
+    refuse_masked(values, operation)
+    with foreign(operation, f"{name} that are an array"):
         array = np.asarray(values, dtype)
     if array.ndim != ndim and (ndim is not None or not array.ndim):
         expected = f"{name} of {'one dimension or more' if ndim is None else f'{ndim} dimensions'}"
-        raise InvalidInput(asked, expected=expected, found=f"shape {array.shape}")
+        raise InvalidInput(operation, expected=expected, found=f"shape {array.shape}")
     return array
 
 
-def refuse_masked(values: Any, asked: str) -> None:
+def refuse_masked(values: Any, operation: str) -> None:
     """Refuse an array with masked values.
 
     Raises:
         InvalidInput: It has some.
     """
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise InvalidInput(asked, expected="an array without masked values", found=f"{values.mask.sum()} masked")
+        raise InvalidInput(operation, expected="an array without masked values", found=f"{values.mask.sum()} masked")
 
 
 def shown(value: Any) -> str:
@@ -341,14 +341,14 @@ def _one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
 
 
-def _fit(value: Any, checker: Checker, name: str, asked: str, made: type | None = None) -> Any:
+def _fit(value: Any, checker: Checker, name: str, operation: str, made: type | None = None) -> Any:
     try:
         return checker(value)
     except Unfit as unfit:
         fix = "" if made is None else _otherwise(made)
         if inspect.isroutine(value) and "Encoder" in f"{unfit}":
             fix = "An encoder of a function: encoders.Function(function, dim, fingerprint=...)."
-        raise InvalidInput(asked, expected=f"{name}: {unfit}", found=shown(value), fix=fix) from None
+        raise InvalidInput(operation, expected=f"{name}: {unfit}", found=shown(value), fix=fix) from None
 
 
 @cache

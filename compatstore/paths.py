@@ -51,11 +51,11 @@ def _mode(path: str | PathLike[str]) -> int | None:
 _NOT_PERMITTED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
-def refused(asked: str, path: str | PathLike[str], error: Exception) -> StorageError:
+def refused(operation: str, path: str | PathLike[str], error: Exception) -> StorageError:
     """The error for a file or folder that this process may not, or cannot, read or write.
 
     Args:
-        asked: What the caller wanted.
+        operation: What the caller wanted.
         path: What may not be touched.
         error: What the system said; of a library where it hides that.
     """
@@ -63,13 +63,13 @@ def refused(asked: str, path: str | PathLike[str], error: Exception) -> StorageE
         return error
     if not isinstance(error, OSError) or error.errno not in _NOT_PERMITTED:  # a full disk, a name that is too long
         return StorageError(
-            asked,
+            operation,
             expected=f"a place that can be written at {path}",
             found=getattr(error, "strerror", None) or f"{error}",
             fix="Choose another path, or make room there.",
         )
     return StorageError(
-        asked,
+        operation,
         expected=f"access to {path}",
         found=f"{error.strerror or error}{whose(path)}",
         fix="Give this process access with chmod or chown, or run it as the owner.",

@@ -119,10 +119,10 @@ class Artifact:
             CorruptArtifact: Tensors, networks, spaces and kind do not fit together.
             InvalidInput: Settings or figures are not JSON-able.
         """
-        asked = f"make a {kind}"
-        with foreign(asked, "tensors of numbers"):
+        operation = f"make a {kind}"
+        with foreign(operation, "tensors of numbers"):
             arrays: dict[str, Any] = {name: _as_float32(tensor) for name, tensor in (tensors or {}).items()}
-        distinct = None if seen is None else np.unique(array_of(seen, asked, "digests", ndim=1, dtype=np.uint64))
+        distinct = None if seen is None else np.unique(array_of(seen, operation, "digests", ndim=1, dtype=np.uint64))
         if distinct is not None:
             arrays[SEEN] = distinct
         weights = bytes(safetensors.numpy.save(arrays))
@@ -198,10 +198,10 @@ class Artifact:
                 side-information have another length. NaN or infinite values.
             MissingExtra: CUDA or bfloat16 without torch.
         """
-        asked = f"apply artifact {self.short_id}"
+        operation = f"apply artifact {self.short_id}"
         execution = Execution(batch_size=batch_size, device=device or "cpu", precision=precision)
-        rows = as_matrix(asked, vectors, self.behaviour.reads(self.manifest).dim)
-        side_rows = self.side_rows(f"{asked} with side-information", side, len(rows))
+        rows = as_matrix(operation, vectors, self.behaviour.reads(self.manifest).dim)
+        side_rows = self.side_rows(f"{operation} with side-information", side, len(rows))
         return self.behaviour.apply(self, rows, side_rows, execution)
 
     def to_onnx(self, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
@@ -289,7 +289,7 @@ class Artifact:
         except CompatStoreError:
             return False
 
-    def side_rows(self, asked: str, side: Any, n: int) -> FloatArray | None:
+    def side_rows(self, operation: str, side: Any, n: int) -> FloatArray | None:
         """Return the side-information of n vectors as a matrix, None for an artifact that reads none.
 
         Raises:
@@ -298,13 +298,13 @@ class Artifact:
         expected = self.manifest.side_source
         if expected is None:
             if side is not None:
-                raise InvalidInput(asked, expected="none: it was made without", found="some")
+                raise InvalidInput(operation, expected="none: it was made without", found="some")
             return None
         if side is None:
-            raise InvalidInput(asked, expected=f"(n, {expected.dim}) side-information", found="none")
-        rows = as_side(asked, side, expected.dim, expected.dtype)
+            raise InvalidInput(operation, expected=f"(n, {expected.dim}) side-information", found="none")
+        rows = as_side(operation, side, expected.dim, expected.dtype)
         if len(rows) != n:
-            raise InvalidInput(asked, expected=f"{n} rows, as there are vectors", found=f"{len(rows)}")
+            raise InvalidInput(operation, expected=f"{n} rows, as there are vectors", found=f"{len(rows)}")
         return rows
 
 

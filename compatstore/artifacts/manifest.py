@@ -183,26 +183,26 @@ def require_binding(manifest: Manifest, source: EmbeddingVersion, target: Embedd
             side-information model. It needs side-information that the source lacks, or misses the target's unit length.
         InvalidInput: Vectors or side-information have another length.
     """
-    asked = f"use artifact {manifest.id[:12]} from {source.name} to {target.name}"
-    _require_direction(asked, manifest, source, target)
+    operation = f"use artifact {manifest.id[:12]} from {source.name} to {target.name}"
+    _require_direction(operation, manifest, source, target)
     for role, space, version in (("source", manifest.source, source), ("target", manifest.target, target)):
-        _require_space(f"{asked}, {version.name} as its {role}", space, version)
+        _require_space(f"{operation}, {version.name} as its {role}", space, version)
     side = manifest.side_source
     if side is not None:
         if source.side_dim is None:
             expected = f"side-information of {side.dim} values in {source.name}"
-            raise Incompatible(asked, expected=expected, found="none", fix="Train one without side-information.")
-        _require_side(f"{asked}, the side-information of {source.name}", side, source)
+            raise Incompatible(operation, expected=expected, found="none", fix="Train one without side-information.")
+        _require_side(f"{operation}, the side-information of {source.name}", side, source)
     if manifest.side_target is not None and target.side_dim is not None:
-        _require_side(f"{asked}, the side-information of {target.name}", manifest.side_target, target)
+        _require_side(f"{operation}, the side-information of {target.name}", manifest.side_target, target)
 
 
-def _require_direction(asked: str, manifest: Manifest, source: EmbeddingVersion, target: EmbeddingVersion) -> None:
+def _require_direction(operation: str, manifest: Manifest, source: EmbeddingVersion, target: EmbeddingVersion) -> None:
     made_for = _identity(manifest.source, source, target), _identity(manifest.target, source, target)
     if made_for == (target.fingerprint, source.fingerprint) != (source.fingerprint, target.fingerprint):
         expected = f"an artifact from {source.name} to {target.name}"
         found, fix = f"one from {target.name} to {source.name}", "Train one in the other direction."
-        raise Incompatible(asked, expected=expected, found=found, fix=fix)
+        raise Incompatible(operation, expected=expected, found=found, fix=fix)
 
 
 def _identity(space: Space, source: EmbeddingVersion, target: EmbeddingVersion) -> str | None:
@@ -214,21 +214,21 @@ def _identity(space: Space, source: EmbeddingVersion, target: EmbeddingVersion) 
     return {source.dim: source.fingerprint, target.dim: target.fingerprint}.get(space.dim)
 
 
-def _require_space(asked: str, space: Space, version: EmbeddingVersion) -> None:
+def _require_space(operation: str, space: Space, version: EmbeddingVersion) -> None:
     if space.fingerprint is not None:
-        require_fingerprint(asked, space.fingerprint, version.fingerprint, "Use the artifact of this very model.")
+        require_fingerprint(operation, space.fingerprint, version.fingerprint, "Use the artifact of this very model.")
     if space.dim != version.dim:
-        raise InvalidInput(asked, expected=f"{space.dim} values", found=f"{version.dim}")
+        raise InvalidInput(operation, expected=f"{space.dim} values", found=f"{version.dim}")
     if version.normalised and not space.normalised:
-        raise Incompatible(asked, expected="vectors of any length", found=f"{version.name} holds unit vectors only")
+        raise Incompatible(operation, expected="vectors of any length", found=f"{version.name} holds unit vectors only")
 
 
-def _require_side(asked: str, side: Side, version: EmbeddingVersion) -> None:
+def _require_side(operation: str, side: Side, version: EmbeddingVersion) -> None:
     if side.dtype != version.side_dtype:
         pairs = f"Pairs(..., source_version=gallery.version({version.name!r}))"
         fix = f"Train it on pairs that name their versions: {pairs}."
-        raise Incompatible(asked, expected=f"{side.dtype}, as it was trained on", found=version.side_dtype, fix=fix)
+        raise Incompatible(operation, expected=f"{side.dtype}, as it was trained on", found=version.side_dtype, fix=fix)
     if side.fingerprint is not None and version.side_fingerprint is not None:
-        require_fingerprint(asked, side.fingerprint, version.side_fingerprint)
+        require_fingerprint(operation, side.fingerprint, version.side_fingerprint)
     if side.dim != version.side_dim:
-        raise InvalidInput(asked, expected=f"{side.dim} values", found=f"{version.side_dim}")
+        raise InvalidInput(operation, expected=f"{side.dim} values", found=f"{version.side_dim}")

@@ -116,16 +116,16 @@ def export(
         (60, 4)
     """
     chain = tuple(each if isinstance(each, Artifact) else Artifact.load(each) for each in (artifact, *then))
-    asked = f"export {chain[0].short_id} as {out}"
-    _require_chain(chain, asked)
+    operation = f"export {chain[0].short_id} as {out}"
+    _require_chain(chain, operation)
     target, program = Path(out), None if runner is None else Path(runner)
     for path, suffix in ((target, ".onnx"), (program, ".py")):
         if path is not None and path.suffix != suffix:
-            raise InvalidInput(asked, expected=f"a name that ends in {suffix}", found=path.name)
+            raise InvalidInput(operation, expected=f"a name that ends in {suffix}", found=path.name)
         if path is not None:
             require_free("file", path, is_file, replace=overwrite)
-    held_out = _held_out(chain[0], vectors, side, asked) if int8 else None
-    model, manifest, loss = graph_of(chain, asked), _manifest(chain), None
+    held_out = _held_out(chain[0], vectors, side, operation) if int8 else None
+    model, manifest, loss = graph_of(chain, operation), _manifest(chain), None
     if held_out is not None:
         whole, model = model, quantised(model)
         loss = _loss(manifest, (whole, model), *held_out)
@@ -145,42 +145,44 @@ def export(
     )
 
 
-def _require_chain(chain: Sequence[Artifact], asked: str) -> None:
+def _require_chain(chain: Sequence[Artifact], operation: str) -> None:
     if len(chain) > 1 and any(artifact.behaviour.acts_on != "gallery" for artifact in chain):
-        raise Incompatible(asked, expected="a chain of artifacts that act on galleries", found="one for queries")
+        raise Incompatible(operation, expected="a chain of artifacts that act on galleries", found="one for queries")
     for before, after in pairwise(chain):
         made, read = before.manifest.target, after.manifest.source
         if made.dim != read.dim:
             found = f"{made.dim} from {before.short_id}"
-            raise InvalidInput(asked, expected=f"{read.dim} values for {after.short_id}", found=found)
+            raise InvalidInput(operation, expected=f"{read.dim} values for {after.short_id}", found=found)
         if None not in (made.fingerprint, read.fingerprint) and made.fingerprint != read.fingerprint:
             expected = f"fingerprint {read.fingerprint} before {after.short_id}"
-            raise Incompatible(asked, expected=expected, found=str(made.fingerprint))
+            raise Incompatible(operation, expected=expected, found=str(made.fingerprint))
         wanted, given = after.manifest.side_source, before.manifest.side_target
         if wanted is not None and (given is None or given.dim != wanted.dim):
             found = "none" if given is None else f"{given.dim} values"
             expected = f"side-information of {wanted.dim} values from {before.short_id}"
             fix = f"Train it with {next_step.setting('side_transform', True)}."
-            raise Incompatible(asked, expected=expected, found=found, fix=fix)
+            raise Incompatible(operation, expected=expected, found=found, fix=fix)
 
 
-def _held_out(artifact: Artifact, vectors: Any, side: Any, asked: str) -> tuple[FloatArray, FloatArray | None, int]:
+def _held_out(artifact: Artifact, vectors: Any, side: Any, operation: str) -> tuple[FloatArray, FloatArray | None, int]:
     """Vectors that the artifact has not learned from, their side-information, and how many were left out."""
     fix = f"Pass vectors of the gallery: {next_step.option('vectors', next_step.FILE)}."
     if vectors is None:
-        raise InvalidInput(f"{asked} in int8", expected="vectors to measure the loss on", found="none", fix=fix)
-    rows = as_matrix(asked, vectors, artifact.behaviour.reads(artifact.manifest).dim)
-    side_rows = artifact.side_rows(asked, side, len(rows))
+        raise InvalidInput(f"{operation} in int8", expected="vectors to measure the loss on", found="none", fix=fix)
+    rows = as_matrix(operation, vectors, artifact.behaviour.reads(artifact.manifest).dim)
+    side_rows = artifact.side_rows(operation, side, len(rows))
     fresh = np.ones(len(rows), bool) if artifact.seen is None else ~np.isin(digest_half(rows), artifact.seen)
     fresh &= rows.any(axis=1)  # what has no direction has no cosine
     if not fresh.any():
         found = f"{len(rows)}, all of which it has learned from"
-        raise InvalidInput(f"{asked} in int8", expected="vectors that it has not learned from", found=found, fix=fix)
+        raise InvalidInput(
+            f"{operation} in int8", expected="vectors that it has not learned from", found=found, fix=fix
+        )
     kept = rows[fresh]
     return kept, None if side_rows is None else side_rows[fresh], len(rows) - len(kept)
 
 
-def graph_of(chain: Sequence[Artifact], asked: str) -> Any:
+def graph_of(chain: Sequence[Artifact], operation: str) -> Any:
     """The ONNX model of artifacts that are applied one after the other, in float32.
 
     Raises:
@@ -189,7 +191,7 @@ def graph_of(chain: Sequence[Artifact], asked: str) -> Any:
     """
     size = sum(tensor.nbytes for artifact in chain for tensor in artifact.tensors.values())
     if size > LARGEST:
-        raise InvalidInput(asked, expected=f"weights of at most {LARGEST} bytes, as ONNX has them", found=str(size))
+        raise InvalidInput(operation, expected=f"weights of at most {LARGEST} bytes, as ONNX has them", found=str(size))
     graph, first = OnnxGraph(), chain[0].manifest
     inputs = {"source_vectors": chain[0].behaviour.reads(first).dim}
     if first.side_source is not None:

@@ -455,10 +455,10 @@ def main() -> int:
         "--threads", type=int, default=1, help="batches side by side, with one thread each (default: 1)"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace what is there")
-    asked = vars(parser.parse_args())
+    options = vars(parser.parse_args())
     try:
-        model = DeviceModel(asked.pop("model"), threads=asked.pop("threads"))
-        done = upgrade_file(model, **asked)
+        model = DeviceModel(options.pop("model"), threads=options.pop("threads"))
+        done = upgrade_file(model, **options)
     except Unsuitable as error:
         sys.stderr.write(f"Error: {ascii(str(error))[1:-1]}\n")  # names of columns may hold what steers a terminal
         return 2

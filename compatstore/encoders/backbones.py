@@ -186,9 +186,9 @@ class TimmBackbone:
             MissingExtra: timm is not installed.
         """
         timm = load_extra("timm", "train")
-        asked, expected = "build a timm network", "a name of timm.list_models()"
+        operation, expected = "build a timm network", "a name of timm.list_models()"
         if not timm.is_model(self.name):
-            raise InvalidInput(asked, expected=expected, found=self.name)
+            raise InvalidInput(operation, expected=expected, found=self.name)
         try:
             network: nn.Module = timm.create_model(
                 self.name, pretrained=False, num_classes=self.dim, in_chans=self.channels
@@ -197,7 +197,9 @@ class TimmBackbone:
             if "tag" not in str(error):
                 raise
             found = f"{self.name}: {error}"
-            raise InvalidInput(asked, expected=f"{expected}, with a tag of its weights or none", found=found) from error
+            raise InvalidInput(
+                operation, expected=f"{expected}, with a tag of its weights or none", found=found
+            ) from error
         return network
 
 
@@ -232,12 +234,14 @@ class TorchvisionBackbone:
             MissingExtra: torchvision is not installed.
         """
         models = load_extra("torchvision.models", "train")
-        asked = "build a torchvision network"
+        operation = "build a torchvision network"
         if self.name not in models.list_models(module=models):
             expected = "a name of torchvision.models.list_models(module=torchvision.models)"
-            raise InvalidInput(asked, expected=expected, found=self.name)
+            raise InvalidInput(operation, expected=expected, found=self.name)
         if self.name in ("googlenet", "inception_v3"):
-            raise InvalidInput(asked, expected="a model of one output", found=f"{self.name}, with auxiliary outputs")
+            raise InvalidInput(
+                operation, expected="a model of one output", found=f"{self.name}, with auxiliary outputs"
+            )
         network: nn.Module = models.get_model(self.name, weights=None, num_classes=self.dim)
         return network
 
@@ -368,21 +372,21 @@ def from_description(description: Mapping[str, Any]) -> Backbone:
     Raises:
         InvalidInput: The kind is unknown or a setting is missing, unknown or out of its range.
     """
-    asked = "describe a network"
+    operation = "describe a network"
     if not isinstance(description, Mapping):
-        raise InvalidInput(asked, expected="an object", found=type(description).__name__)
+        raise InvalidInput(operation, expected="an object", found=type(description).__name__)
     settings = dict(description)
     kind = settings.pop("kind", None)
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise InvalidInput(asked, expected=f"one of {', '.join(_KINDS)}", found=f"{kind!r:.60}")
+        raise InvalidInput(operation, expected=f"one of {', '.join(_KINDS)}", found=f"{kind!r:.60}")
     large = [name for name, value in settings.items() if isinstance(value, int | float) and not value <= WIDEST]
     if large:
-        raise InvalidInput(asked, expected=f"numbers up to {WIDEST}", found=f"a larger {large[0]:.60}")
+        raise InvalidInput(operation, expected=f"numbers up to {WIDEST}", found=f"a larger {large[0]:.60}")
     nested = {name: from_description(value) for name, value in settings.items() if isinstance(value, Mapping)}
     try:
         return read_record(_KINDS[kind], settings, kind, made=nested)
     except (Malformed, AttributeError) as error:  # a number where a network belongs has no dimension
-        raise InvalidInput(asked, expected=f"the settings of {kind}", found=str(error)) from error
+        raise InvalidInput(operation, expected=f"the settings of {kind}", found=str(error)) from error
 
 
 _KINDS: dict[str, type[Backbone]] = {

@@ -138,16 +138,16 @@ class FilesById:
     reads: Literal["source", "id"] = "id"
 
     def __init__(self, folder: str | Path, *, encoder: Encoder | str, suffix: str = "") -> None:
-        asked = f"embed the files of {folder} by id"
+        operation = f"embed the files of {folder} by id"
         if not is_folder(folder):
-            raise NotFound(asked, expected="a folder", found="none", fix="Check the path.")
+            raise NotFound(operation, expected="a folder", found="none", fix="Check the path.")
         if isinstance(encoder, str) and not encoder.startswith(READS_FILES):
             expected, fix = f"an encoder of {', '.join(READS_FILES)}", "Hand any other over as an object."
-            raise InvalidInput(asked, expected=expected, found=repr(encoder), fix=fix)
+            raise InvalidInput(operation, expected=expected, found=repr(encoder), fix=fix)
         self.encoder = from_spec(encoder) if isinstance(encoder, str) else encoder
         if self.encoder.reads != "source":
             expected, found = "an encoder that reads paths", f"{type(self.encoder).__name__}, which reads ids"
-            raise InvalidInput(asked, expected=expected, found=found)
+            raise InvalidInput(operation, expected=expected, found=found)
         self.folder, self.suffix = Path(folder).absolute(), suffix
 
     @property

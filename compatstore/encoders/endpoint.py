@@ -70,11 +70,13 @@ class Endpoint:
     """
 
     def __init__(self, url: str, *, key_env: str = "", timeout: float = 60.0, retries: int = 6) -> None:
-        asked = "ask an endpoint"
+        operation = "ask an endpoint"
         if not 0 < timeout < math.inf or retries < 0:
-            raise InvalidInput(asked, expected="timeout > 0 and retries >= 0", found=f"{timeout} and {retries}")
+            raise InvalidInput(operation, expected="timeout > 0 and retries >= 0", found=f"{timeout} and {retries}")
         if "=" in key_env or not key_env.isprintable():
-            raise InvalidInput(asked, expected="the name of an environment variable as key_env", found="another text")
+            raise InvalidInput(
+                operation, expected="the name of an environment variable as key_env", found="another text"
+            )
         _require_address(url)
         self.url, self.key_env, self._timeout, self._retries = url, key_env, timeout, retries
         self._random = random.Random()

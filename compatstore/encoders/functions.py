@@ -128,13 +128,13 @@ class LanceDBFunction:
         return self._read([found[0] if len(found) else None for found in made], len(queries))
 
     def _read(self, made: Sequence[Any], rows: int) -> FloatArray:
-        asked = f"embed {rows} sources with a function of LanceDB"
+        operation = f"embed {rows} sources with a function of LanceDB"
         if len(made) != rows:
-            raise InvalidInput(asked, expected=f"{rows} embeddings", found=f"{len(made)}")
+            raise InvalidInput(operation, expected=f"{rows} embeddings", found=f"{len(made)}")
         failures = {place: "no embedding of it" for place, vector in enumerate(made) if vector is None}
         if failures:
-            raise SourceError(asked, failures, fix="Leave these sources out of the batch.")
-        return _vectors(asked, [np.asarray(vector) for vector in made], (rows, self.dim))
+            raise SourceError(operation, failures, fix="Leave these sources out of the batch.")
+        return _vectors(operation, [np.asarray(vector) for vector in made], (rows, self.dim))
 
 
 def identity_of(name: str, arguments: Mapping[str, Any]) -> str:
@@ -142,10 +142,10 @@ def identity_of(name: str, arguments: Mapping[str, Any]) -> str:
     return digest(lancedb=name, arguments=without_secrets(arguments))
 
 
-def _vectors(asked: str, made: Any, shape: tuple[int, int]) -> FloatArray:
+def _vectors(operation: str, made: Any, shape: tuple[int, int]) -> FloatArray:
     """What a function made, as float32 of the shape that it must have."""
-    with foreign(asked, "vectors of numbers from it"):
+    with foreign(operation, "vectors of numbers from it"):
         vectors = np.asarray(made, np.float32)
     if vectors.shape != shape:
-        raise InvalidInput(asked, expected=f"shape {shape}", found=f"{vectors.shape}")
+        raise InvalidInput(operation, expected=f"shape {shape}", found=f"{vectors.shape}")
     return vectors

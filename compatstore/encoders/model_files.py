@@ -114,13 +114,13 @@ def _files(folder: Path) -> Iterator[Path]:
 _INSIDE = ("state_dict", "model")
 
 
-def read_weights(path: Path, asked: str) -> dict[str, torch.Tensor]:
+def read_weights(path: Path, operation: str) -> dict[str, torch.Tensor]:
     """Read a state dict: tensors by name. No code in the file is run.
 
     Args:
         path: A .safetensors file, or a state dict saved by torch, read with weights_only=True; one under the key
             "state_dict" or "model" of a larger dictionary is found too.
-        asked: What the caller wanted, for errors.
+        operation: What the caller wanted, for errors.
 
     Raises:
         StorageError: The file may not be read.
@@ -132,10 +132,10 @@ def read_weights(path: Path, asked: str) -> dict[str, torch.Tensor]:
     try:
         found: Any = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
     except PermissionError as error:
-        raise refused(asked, path, error) from error
+        raise refused(operation, path, error) from error
     except Exception as error:  # whatever the readers raise for bytes that are no weights
         said = str(error) or type(error).__name__
-        raise CorruptArtifact(asked, expected=f"weights in {path}", found=said.splitlines()[0]) from error
+        raise CorruptArtifact(operation, expected=f"weights in {path}", found=said.splitlines()[0]) from error
     for key in _INSIDE:
         found = found[key] if isinstance(found, dict) and isinstance(found.get(key), dict) else found
     tensors = found.items() if isinstance(found, dict) else ()

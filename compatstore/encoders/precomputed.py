@@ -81,14 +81,14 @@ SUFFIXES = (".parquet", ".arrow", ".feather", ".npz", ".npy")
 
 
 def _read(path: Path, id: str, vector: str) -> tuple[list[Id], npt.NDArray[Any]]:
-    asked = f"read vectors from {path}"
-    require_file(path, asked, SUFFIXES)
-    with readable(path, asked, CorruptArtifact):
-        columns, names = read_columns(path, asked, (id, vector))
+    operation = f"read vectors from {path}"
+    require_file(path, operation, SUFFIXES)
+    with readable(path, operation, CorruptArtifact):
+        columns, names = read_columns(path, operation, (id, vector))
     if path.suffix.lower() == ".npy":
         return list(range(len(columns["vector"]))), columns["vector"]
     if not {id, vector} <= columns.keys():
-        raise NotFound(asked, expected=f"{id!r} and {vector!r}", found=f"columns {names}")
+        raise NotFound(operation, expected=f"{id!r} and {vector!r}", found=f"columns {names}")
     ids = columns[id]
     return ids.tolist() if isinstance(ids, np.ndarray) else ids, np.asarray(columns[vector])
 

@@ -200,12 +200,12 @@ def require_same_model(encoder: Encoder, fingerprint: str) -> None:
 
 
 def _checked(encoder: Encoder, vectors: Any, rows: int, dim: int) -> FloatArray:
-    asked = f"encode {rows} sources with {type(encoder).__name__}"
+    operation = f"encode {rows} sources with {type(encoder).__name__}"
     if not isinstance(vectors, np.ndarray):
         fix = "Return np.asarray(vectors, np.float32) from the encoder."
-        raise InvalidInput(asked, expected="a NumPy array", found=type(vectors).__name__, fix=fix)
+        raise InvalidInput(operation, expected="a NumPy array", found=type(vectors).__name__, fix=fix)
     if vectors.shape != (rows, dim):
-        raise InvalidInput(asked, expected=f"shape {(rows, dim)}", found=f"{vectors.shape}")
+        raise InvalidInput(operation, expected=f"shape {(rows, dim)}", found=f"{vectors.shape}")
     if vectors.dtype != np.float32:
-        raise InvalidInput(asked, expected="float32", found=f"{vectors.dtype}", fix="Cast inside the encoder.")
+        raise InvalidInput(operation, expected="float32", found=f"{vectors.dtype}", fix="Cast inside the encoder.")
     return vectors

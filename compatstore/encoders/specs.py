@@ -52,14 +52,17 @@ def build(kind: str, text: str, make: Callable[..., Encoder]) -> Encoder:
     parameters = inspect.signature(make).parameters.values()
     wanted = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     if len(arguments) != len(wanted) or not all(arguments):
-        asked, expected = f"build an encoder {kind}:...", f"{kind}:{'#'.join(name.upper() for name in wanted)}"
-        raise InvalidInput(asked, expected=expected, found=f"{len(arguments)} parts, parted by '#'")
+        operation, expected = f"build an encoder {kind}:...", f"{kind}:{'#'.join(name.upper() for name in wanted)}"
+        raise InvalidInput(operation, expected=expected, found=f"{len(arguments)} parts, parted by '#'")
     read = read_settings(kind, settings, make)
     required = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY and each.default is each.empty]
     missing = [name for name in required if name not in read]
     if missing:
-        asked, expected = f"build an encoder {kind}:...", f"{kind}:...?{'&'.join(f'{name}=...' for name in missing)}"
-        raise InvalidInput(asked, expected=expected, found=f"no {', '.join(missing)}")
+        operation, expected = (
+            f"build an encoder {kind}:...",
+            f"{kind}:...?{'&'.join(f'{name}=...' for name in missing)}",
+        )
+        raise InvalidInput(operation, expected=expected, found=f"no {', '.join(missing)}")
     return make(*arguments, **read)
 
 
@@ -73,12 +76,12 @@ def read_settings(kind: str, settings: str, make: Callable[..., Encoder]) -> dic
     pairs = parse_qsl(settings, keep_blank_values=True)
     names = [name for name, _ in pairs]
     unknown = [name for name in names if name not in types or names.count(name) > 1]
-    asked = f"read the settings of an encoder {kind}:..."
+    operation = f"read the settings of an encoder {kind}:..."
     if unknown or (settings and not pairs):
         found = first_offenders([name[:40] for name in unknown]) or "no name=value"
         fix = "A key belongs into the environment, never into a spec." if "key" in "".join(unknown).lower() else ""
-        raise InvalidInput(asked, expected=f"name=value, each once, of {', '.join(types)}", found=found, fix=fix)
-    return {name: _read(asked, name, value, types[name]) for name, value in pairs}
+        raise InvalidInput(operation, expected=f"name=value, each once, of {', '.join(types)}", found=found, fix=fix)
+    return {name: _read(operation, name, value, types[name]) for name, value in pairs}
 
 
 def _settings_of(make: Callable[..., Encoder]) -> dict[str, type]:
@@ -99,12 +102,12 @@ def _plain(hint: Any) -> type | None:
     return hint if hint in (str, int, float, bool) else None
 
 
-def _read(asked: str, name: str, value: str, kind: type) -> Value:
+def _read(operation: str, name: str, value: str, kind: type) -> Value:
     try:
         read: Value = _TRUTHS[value.lower()] if kind is bool else kind(value)
     except (KeyError, ValueError):
         expected = f"{name}: {'true or false' if kind is bool else f'a value of type {kind.__name__}'}"
-        raise InvalidInput(asked, expected=expected, found=f"{len(value)} other characters") from None
+        raise InvalidInput(operation, expected=expected, found=f"{len(value)} other characters") from None
     return read
 
 
@@ -174,17 +177,17 @@ def from_spec(spec: str) -> Encoder:
 
 def _python(path: str) -> Encoder:
     module_name, _, attribute = path.partition(":")
-    asked = f"build the encoder 'python:{path}'"
+    operation = f"build the encoder 'python:{path}'"
     try:
         value = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         fix = "Check that the module can be imported from here."
-        raise NotFound(asked, expected="package.module:attribute", found=str(error), fix=fix) from error
+        raise NotFound(operation, expected="package.module:attribute", found=str(error), fix=fix) from error
     # Only classes of encoders are called, so that a spec cannot run any function of any module.
     encoder = value() if isinstance(value, type) and hasattr(value, "encode") else value
     if isinstance(encoder, type) or not isinstance(encoder, Encoder):
         raise InvalidInput(
-            asked, expected="an encoder (dim, fingerprint, spec, reads, encode)", found=type(value).__name__
+            operation, expected="an encoder (dim, fingerprint, spec, reads, encode)", found=type(value).__name__
         )
     return encoder
 

@@ -120,12 +120,12 @@ def nearest_neighbours(
         >>> found.rows.tolist()
         [[0, 1], [2, 1]]
     """
-    asked = "find the nearest neighbours"
+    operation = "find the nearest neighbours"
     left, right = _read(queries, "queries", metric), _read(vectors, "vectors", metric)
     if left.shape[1] != right.shape[1]:
-        raise InvalidInput(asked, expected=f"queries of {right.shape[1]} values", found=f"{left.shape[1]}")
+        raise InvalidInput(operation, expected=f"queries of {right.shape[1]} values", found=f"{left.shape[1]}")
     if k < 1:
-        raise InvalidInput(asked, expected="k >= 1", found=f"{k}")
+        raise InvalidInput(operation, expected="k >= 1", found=f"{k}")
     k, gpu = min(k, len(right)), uses_gpu(device)
     rows, distances = np.zeros((len(left), k), np.int64), np.zeros((len(left), k), np.float32)
     if k and len(left):
@@ -153,15 +153,15 @@ class _Compared:
 
     def exact(self, chosen: RowNumbers, rows: RowNumbers) -> FloatArray:
         """Distances of c queries to f vectors each, (c, f) numbers: computed in float64, (c, f) float32."""
-        asked, among = self.queries[chosen].astype(np.float64), self.vectors[rows].astype(np.float64)
+        query_rows, among = self.queries[chosen].astype(np.float64), self.vectors[rows].astype(np.float64)
         if self.metric == "l2":
-            among -= asked[:, None]
+            among -= query_rows[:, None]
             found: Doubles = np.einsum("cfd,cfd->cf", among, among)
         else:
-            found = np.einsum("cfd,cd->cf", among, asked)
+            found = np.einsum("cfd,cd->cf", among, query_rows)
             if self.metric == "cosine":
                 lengths = np.sqrt(np.einsum("cfd,cfd->cf", among, among))
-                found /= lengths * np.sqrt(np.einsum("cd,cd->c", asked, asked))[:, None]
+                found /= lengths * np.sqrt(np.einsum("cd,cd->c", query_rows, query_rows))[:, None]
             found = 1 - found
         with np.errstate(over="ignore"):
             return found.astype(np.float32)
@@ -211,17 +211,17 @@ def _lengths(vectors: FloatArray) -> Doubles:
 
 
 def _read(values: npt.ArrayLike, name: str, metric: Metric) -> FloatArray:
-    asked = f"read {name}"
+    operation = f"read {name}"
     with np.errstate(over="ignore"):
-        vectors: FloatArray = array_of(values, asked, name, ndim=2, dtype=np.float32)
+        vectors: FloatArray = array_of(values, operation, name, ndim=2, dtype=np.float32)
     if not vectors.shape[1]:
-        raise InvalidInput(asked, expected="vectors of one value or more", found=f"{vectors.shape}")
+        raise InvalidInput(operation, expected="vectors of one value or more", found=f"{vectors.shape}")
     wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(wrong):
         found = f"NaN, infinite or larger values in rows {first_offenders(wrong.tolist())}"
-        raise InvalidInput(asked, expected="finite values of float32", found=found)
+        raise InvalidInput(operation, expected="finite values of float32", found=found)
     zeros = np.flatnonzero(_lengths(vectors) == 0).tolist() if metric == "cosine" else []
     if zeros:
         found = f"zero vectors in rows {first_offenders(zeros)}"
-        raise InvalidInput(asked, expected="vectors that have a direction", found=found)
+        raise InvalidInput(operation, expected="vectors that have a direction", found=found)
     return vectors

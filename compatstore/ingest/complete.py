@@ -157,7 +157,7 @@ def _given_values(items: Items, record: VersionRecord) -> VersionValues:
         matrix, valid = items.vectors[record.name]
         form = VectorForm.of(record)
         matrix = form.stored(matrix)
-        form.require(matrix, valid, items.ids, f"{items.asked}, vectors of {record.name}")
+        form.require(matrix, valid, items.ids, f"{items.operation}, vectors of {record.name}")
         values.vectors[valid] = matrix[valid]
         values.valid = valid.copy()
         values.origin[valid] = NATIVE
@@ -180,7 +180,7 @@ def _embed(
     inputs = None if encoder is None else encoder_inputs(encoder, items.ids, sources)
     if encoder is None or inputs is None:
         raise InvalidInput(
-            f"{items.asked} with version {record.name}",
+            f"{items.operation} with version {record.name}",
             expected=f"a vector for each item, or sources and an encoder for {record.name}",
             found=f"{len(rows)} items without a vector"
             + (", and no encoder" if encoder is None else ", and no sources"),
@@ -217,4 +217,4 @@ def to_table(items: Items, values: dict[str, VersionValues], registry: Registry,
     columns.update(items.metadata)
     for name, kept in registry.stored.items():
         columns.update(kept.encode(values[name]))
-    return cast_columns(columns, schema, items.asked)
+    return cast_columns(columns, schema, items.operation)

@@ -157,14 +157,14 @@ def of_document(name: object) -> str:
     return f"write document {str(name)[:80]!a}"
 
 
-def refuse_unknown(arguments: Metadata, asked: str) -> None:
+def refuse_unknown(arguments: Metadata, operation: str) -> None:
     """Refuse arguments that a framework's signature lets through and a store has no use for.
 
     Raises:
         InvalidInput: There are some.
     """
     if arguments:
-        raise InvalidInput(asked, expected="arguments of this store", found=", ".join(sorted(arguments)))
+        raise InvalidInput(operation, expected="arguments of this store", found=", ".join(sorted(arguments)))
 
 
 def _nested(fields: Iterable[ArrowField], above: tuple[str, ...]) -> Iterator[tuple[Field, tuple[Field, ArrowType]]]:

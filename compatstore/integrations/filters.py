@@ -69,28 +69,30 @@ class Term:
     value: Plain | Values | None = None
 
     def __post_init__(self) -> None:
-        asked = f"test field {'.'.join(self.field)[:120]!a} with {self.operator!r}"
+        operation = f"test field {'.'.join(self.field)[:120]!a} with {self.operator!r}"
         if self.operator in ("missing", "empty"):
             if self.value is not None:
-                raise InvalidInput(asked, expected="no value", found=shown(self.value))
+                raise InvalidInput(operation, expected="no value", found=shown(self.value))
             return
         several = self.operator == "in"
         if several is not isinstance(self.value, tuple):
-            raise InvalidInput(asked, expected="several values" if several else "one value", found=shown(self.value))
+            raise InvalidInput(
+                operation, expected="several values" if several else "one value", found=shown(self.value)
+            )
         values = self.value if isinstance(self.value, tuple) else (self.value,)
         if len(values) > MOST_VALUES:
-            raise InvalidInput(asked, expected=f"{MOST_VALUES} values at most", found=f"{len(values)}")
+            raise InvalidInput(operation, expected=f"{MOST_VALUES} values at most", found=f"{len(values)}")
         odd = [shown(value) for value in values if not _is_plain(value)]
         if odd:
             raise InvalidInput(
-                asked,
+                operation,
                 expected="values that are a text, a finite number, a whole number of 64 bits, true, false or a date",
                 found=first_offenders(odd),
             )
         if self.operator in _TEXTS and not isinstance(self.value, str):
-            raise InvalidInput(asked, expected="a text", found=shown(self.value))
+            raise InvalidInput(operation, expected="a text", found=shown(self.value))
         if self.operator in _ORDER and isinstance(self.value, bool):
-            raise InvalidInput(asked, expected="a value that has an order", found=shown(self.value))
+            raise InvalidInput(operation, expected="a value that has an order", found=shown(self.value))
 
 
 @dataclass(frozen=True)

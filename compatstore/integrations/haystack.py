@@ -459,9 +459,9 @@ class CompatStoreEmbeddingRetriever:
         if (query is None) == (query_embedding is None):
             found = "both" if query is not None else "neither"
             raise InvalidInput("retrieve documents", expected="a query or a query_embedding", found=found)
-        asked: str | list[float] = query if query is not None else query_embedding or []
+        request: str | list[float] = query if query is not None else query_embedding or []
         documents = self.document_store.search(
-            asked,
+            request,
             apply_filter_policy(self.filter_policy, self.filters, filters),
             self.top_k if top_k is None else top_k,
             scale_score=self.scale_score if scale_score is None else scale_score,

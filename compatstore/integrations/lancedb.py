@@ -253,5 +253,5 @@ class _Unserved(InvalidInput, AttributeError):  # noqa: N818  (named for what is
     """LanceDB's builder has it, and a gallery's search has not; for Python, an attribute that is not there."""
 
 
-def _refused(asked: str, expected: str) -> InvalidInput:
-    return InvalidInput(f"{asked}, by a search that the gallery serves", expected=expected, found="that", fix=PLAIN)
+def _refused(operation: str, expected: str) -> InvalidInput:
+    return InvalidInput(f"{operation}, by a search that the gallery serves", expected=expected, found="that", fix=PLAIN)

@@ -69,13 +69,13 @@ class FrameworkModel:
         Raises:
             InvalidInput: It gives no vector. It is used outside.
         """
-        asked = f"embed a text with {self.identity}"
+        operation = f"embed a text with {self.identity}"
         if self.documents is None:
-            raise InvalidInput(asked, expected="a model that embeds, or the length of its vectors", found="a name")
-        with foreign(asked, "a vector of numbers"):
+            raise InvalidInput(operation, expected="a model that embeds, or the length of its vectors", found="a name")
+        with foreign(operation, "a vector of numbers"):
             vector: FloatArray = np.asarray(self.documents(["dimension"])[0], np.float32)
         if vector.ndim != 1 or not len(vector):
-            raise InvalidInput(asked, expected="a vector", found=f"shape {vector.shape}")
+            raise InvalidInput(operation, expected="a vector", found=f"shape {vector.shape}")
         return Function(self.documents, len(vector), fingerprint=self.identity, queries=self.queries, spec=spec)
 
 

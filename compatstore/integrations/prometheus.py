@@ -97,8 +97,10 @@ def listening(*galleries: Gallery, host: str = "localhost", port: int = 0) -> It
     try:
         server, _ = start_http_server(port, host, registry)
     except OSError as error:
-        asked, found = f"listen at {host}:{port}", f"{type(error).__name__}: {error}"
-        raise InvalidInput(asked, expected="an address that is free", found=found, fix="Name another port.") from error
+        operation, found = f"listen at {host}:{port}", f"{type(error).__name__}: {error}"
+        raise InvalidInput(
+            operation, expected="an address that is free", found=found, fix="Name another port."
+        ) from error
     try:
         yield server.server_port
     finally:

@@ -357,9 +357,9 @@ class Cache:
     def _open(self) -> CacheState:
         state = self._state
         if state is None:
-            asked = f"search the cache of {self._version}"
+            operation = f"search the cache of {self._version}"
             raise InvalidInput(
-                asked, expected="an open cache", found="a closed one", fix="Make another: Gallery.cache."
+                operation, expected="an open cache", found="a closed one", fix="Make another: Gallery.cache."
             )
         return state
 

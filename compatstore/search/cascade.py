@@ -106,13 +106,13 @@ class CascadePlan:
         return replace(self, candidates=self.candidates.using(settings))
 
     def __str__(self) -> str:
-        asked, target = self.cascade, self.target
+        limits, target = self.cascade, self.target
         return (
             f"{self.candidates}\n"
-            f"  cascade: the first {asked.first} are embedded natively in {target.version} and ranked by "
+            f"  cascade: the first {limits.first} are embedded natively in {target.version} and ranked by "
             f"{target.metric} in {target.version}; {self.k} results\n"
-            f"  price: at most {asked.first} encodings for a query in one call of the encoder, "
-            f"{max(asked.in_all - self.spent, 0)} of {asked.in_all} left in all; written back as native vectors"
+            f"  price: at most {limits.first} encodings for a query in one call of the encoder, "
+            f"{max(limits.in_all - self.spent, 0)} of {limits.in_all} left in all; written back as native vectors"
         )
 
 
@@ -226,7 +226,7 @@ def search_cascade(
     """
     registry, target = catalog.recorded(snapshot), plan.target
     require_as_many(queries, plan.versions)
-    asked = query_of_part(catalog, target, queries[target.version])[:, : target.columns.dim]
+    native_queries = query_of_part(catalog, target, queries[target.version])[:, : target.columns.dim]
     read = [registry.id_column, *plan.source.columns.hashed_names(registry.source_column), target.columns.vector]
     read += [target.columns.origin] if target.columns.origin else []
     rows = _candidates(catalog, snapshot, plan, queries, list(dict.fromkeys([*columns, *read])))
@@ -238,7 +238,7 @@ def search_cascade(
     distances = np.full(n, np.nan)
     searchable = VectorForm(target.columns.dtype, target.metric).searchable(vectors)
     for number in np.unique(numbers[first]):
-        mine, query = np.flatnonzero(searchable & (numbers[first] == number)), asked[number]
+        mine, query = np.flatnonzero(searchable & (numbers[first] == number)), native_queries[number]
         constant = np.float64(1.0) if target.metric != "l2" else query.astype(np.float64) @ query
         distances[first[mine]] = distances_to(query, vectors[mine], target.metric) + constant
     order, known = np.arange(n), np.flatnonzero(~np.isnan(distances))

@@ -35,12 +35,12 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _NESTING = frozenset({"not", "is", "between", "like", "ilike", "in", "and", "or"})
 
 
-def joined(where: str | Sequence[str] | None, asked: str) -> str | None:
+def joined(where: str | Sequence[str] | None, operation: str) -> str | None:
     """One condition out of all that must hold.
 
     Args:
         where: A condition in SQL, several that must all hold, or None.
-        asked: What the caller wants, for messages.
+        operation: What the caller wants, for messages.
 
     Raises:
         InvalidInput: One of them is not one expression.
@@ -49,13 +49,13 @@ def joined(where: str | Sequence[str] | None, asked: str) -> str | None:
         return None
     conditions = [where] if isinstance(where, str) else list(where)
     for condition in conditions:
-        require_expression(condition, asked)
+        require_expression(condition, operation)
     if len(conditions) < 2:
         return conditions[0] if conditions else None
     return " AND ".join(f"({condition})" for condition in conditions)
 
 
-def require_expression(condition: str, asked: str) -> None:
+def require_expression(condition: str, operation: str) -> None:
     """Refuse text that is not one SQL expression, or is more than that.
 
     Raises:
@@ -65,7 +65,7 @@ def require_expression(condition: str, asked: str) -> None:
     found = _fault(condition)
     if found:
         raise InvalidInput(
-            f"{asked} where {condition[:200]!r}",
+            f"{operation} where {condition[:200]!r}",
             expected="a condition in SQL, one expression, on the gallery's columns",
             found=found,
             fix="Values that come from outside belong in quotes, with each ' in them doubled.",
@@ -73,7 +73,7 @@ def require_expression(condition: str, asked: str) -> None:
     left, right = _compared_texts(condition)
     if right:
         raise InvalidInput(
-            f"{asked} where {condition[:200]!r}",
+            f"{operation} where {condition[:200]!r}",
             expected="a column that is compared with a value",
             found=f"{left} {right}: quotes of both kinds make a text in Lance, and two texts are compared",
             fix=f"Write the column without quotes, or in backticks: `{left[1:-1][:80]}` {right[:80]}",

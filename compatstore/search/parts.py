@@ -82,7 +82,7 @@ def search_part(
 
 
 @contextmanager
-def refused_condition(asked: str, where: str | None) -> Iterator[None]:
+def refused_condition(operation: str, where: str | None) -> Iterator[None]:
     """Turn what Lance raises for the caller's condition into our error.
 
     Raises:
@@ -100,7 +100,7 @@ def refused_condition(asked: str, where: str | None) -> Iterator[None]:
             names = [one for one in unknown[2].split(", ") if not one.startswith("_") and "__" not in one]
             found, expected = f"no column {name!r}", f"a condition in SQL on {', '.join(names)}"
             fix = meant(name, names)
-        raise InvalidInput(f"{asked} where {where}", expected=expected, found=found, fix=fix) from error
+        raise InvalidInput(f"{operation} where {where}", expected=expected, found=found, fix=fix) from error
 
 
 def _result(table: ArrowTable, part: Part, k: int, columns: Sequence[str], *, exactly: bool) -> PartResult:

@@ -96,8 +96,8 @@ class SearchPlan:
         return replace(self, parts=tuple(replace(part, settings=settings) for part in self.parts))
 
     def __str__(self) -> str:
-        asked = " and ".join(self.versions)
-        lines = [f"query in {asked}, {self.k} nearest, {len(self.parts)} part(s), merge: {self.merge}"]
+        versions = " and ".join(self.versions)
+        lines = [f"query in {versions}, {self.k} nearest, {len(self.parts)} part(s), merge: {self.merge}"]
         for part in self.parts:
             own = f"of {part.query}" if part.query else "as it is"
             form = own if part.artifact is None else f"through {part.artifact[:12]} ({part.form})"

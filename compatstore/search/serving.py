@@ -77,15 +77,15 @@ def _version_of(registry: Registry, names: Sequence[str], version: str | None, s
     """
     known = set(names or ([version] if version else []))
     runs = [run for run in registry.runs.values() if {run.source, run.target} & (known or {registry.active})]
-    asked = f"search by the {serving} of an upgrade"
+    operation = f"search by the {serving} of an upgrade"
     if not runs:
         raise UpgradeError(
-            asked, expected=f"an upgrade of {' and '.join(sorted(known)) or registry.active}", found="none"
+            operation, expected=f"an upgrade of {' and '.join(sorted(known)) or registry.active}", found="none"
         )
     run = max(runs, key=lambda run: (known <= {run.source, run.target}, run.open, run.started_at))
     name = run.source if serving == "source" else run.target
     if known and name not in known:
-        raise InvalidInput(asked, expected=f"a query of {name}", found=f"a query of {' and '.join(sorted(known))}")
+        raise InvalidInput(operation, expected=f"a query of {name}", found=f"a query of {' and '.join(sorted(known))}")
     return name
 
 

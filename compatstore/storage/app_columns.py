@@ -47,12 +47,12 @@ def fault_of(name: str) -> str:
 ROWS = 100
 
 
-def require_storable(columns: ArrowTable, asked: str) -> None:
+def require_storable(columns: ArrowTable, operation: str) -> None:
     """Refuse columns that Lance cannot write, or not read back.
 
     Args:
         columns: Arrow table; its first rows are tried, and a row of nulls, as the gallery's other rows have.
-        asked: What the caller wants, for messages.
+        operation: What the caller wants, for messages.
 
     Raises:
         InvalidInput: Names the column and what Lance says.
@@ -66,7 +66,7 @@ def require_storable(columns: ArrowTable, asked: str) -> None:
             if not is_failure(error):
                 raise
             raise InvalidInput(
-                asked,
+                operation,
                 expected="metadata of types that Lance can keep",
                 found=f"column {name!r} of type {one.schema[0].type}: {text_of(error)}",
                 fix="Convert the column, to text for one, or leave it out.",
@@ -127,11 +127,11 @@ def refuse(found: Sequence[Misfit], registry: Registry, snapshot: Snapshot, loca
     """
     if not found:
         return
-    asked = f"use {location.name}"
+    operation = f"use {location.name}"
     if len(found) > 1:
-        asked += f", which lacks {len(found)} columns"
+        operation += f", which lacks {len(found)} columns"
     raise TableChanged(
-        asked,
+        operation,
         expected="the columns that the gallery was made of",
         found="; ".join(str(misfit) for misfit in found[:3]),
         fix=way_out(found[0], found, registry, snapshot, location),

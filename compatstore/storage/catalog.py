@@ -391,8 +391,8 @@ def _require_model(record: VersionRecord, encoder: Encoder, *, side: bool, model
         )
     dim = record.side_dim if side else record.dim
     if encoder.dim != dim:
-        asked = f"use {type(encoder).__name__} for version {record.name}"
-        raise InvalidInput(asked, expected=f"{dim} values, as it was registered with", found=f"{encoder.dim}")
+        operation = f"use {type(encoder).__name__} for version {record.name}"
+        raise InvalidInput(operation, expected=f"{dim} values, as it was registered with", found=f"{encoder.dim}")
     return encoder
 
 
@@ -402,14 +402,14 @@ def read_head(data: bytes, dim: int) -> FloatArray:
     Raises:
         CorruptArtifact: It is no such head.
     """
-    asked = "read a classifier head"
+    operation = "read a classifier head"
     try:
         head: FloatArray = safetensors.numpy.load(data)["head"]
     except Exception as error:  # its own errors, and whatever NumPy raises for types and shapes that it does not have
-        raise CorruptArtifact(asked, expected="a tensor called head", found=f"{error!r}"[:200]) from error
+        raise CorruptArtifact(operation, expected="a tensor called head", found=f"{error!r}"[:200]) from error
     if head.dtype != np.float32 or head.ndim != 2 or head.shape[1] != dim:
         found = f"{head.shape} {head.dtype}"
-        raise CorruptArtifact(asked, expected=f"(classes, {dim}) values of float32", found=found)
+        raise CorruptArtifact(operation, expected=f"(classes, {dim}) values of float32", found=found)
     return head
 
 

@@ -155,9 +155,9 @@ def merge(store: Store, table: Snapshot, pieces: Sequence[Piece]) -> int:
         Conflict: Another writer changed one of them; nothing was committed.
         StorageError: The disk is full.
     """
-    asked = f"merge {len(pieces)} fragments of {store.location.name}"
-    with storage_errors(asked, store.location):
-        require_room(store.location, int(sum(piece.rows for piece in pieces) * row_bytes(table)), asked)
+    operation = f"merge {len(pieces)} fragments of {store.location.name}"
+    with storage_errors(operation, store.location):
+        require_room(store.location, int(sum(piece.rows for piece in pieces) * row_bytes(table)), operation)
         result = _task(table, pieces).execute(table)
         for fragment in json.loads(result.json())["new_fragments"]:
             for file in fragment["files"]:

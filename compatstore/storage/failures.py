@@ -120,20 +120,20 @@ def answering(verb: str, location: Location) -> Iterator[None]:
         raise ours from error
 
 
-def storage_failure(error: BaseException, asked: str, location: Location) -> StorageError | None:
+def storage_failure(error: BaseException, operation: str, location: Location) -> StorageError | None:
     """The `CompatStoreError` for an error that storage raised; None for an error of something else."""
     if not (_by_lance(error) or _in_gallery(error, location)):
         return None
     found = text_of(error)
     if lost_race(error):
         fix = "Nothing of this call was written; run it again."
-        return StorageError(asked, expected="a moment without other writers", found=found, fix=fix)
+        return StorageError(operation, expected="a moment without other writers", found=found, fix=fix)
     denied = denied_at(error, location)
     if denied:
         fix = "Give this process access with chmod or chown, or run it as the owner."
-        return StorageError(asked, expected="files that this process may touch", found=found + denied, fix=fix)
+        return StorageError(operation, expected="files that this process may touch", found=found + denied, fix=fix)
     return StorageError(
-        asked,
+        operation,
         expected="a table whose files are all there and whole",
         found=found,
         fix=f"See what is wrong with it: {next_step.call('verify', at=location.uri)}",
@@ -207,13 +207,13 @@ ROOM_TO_SPARE = 16 << 20  # bytes, for what a commit writes beside the data
 LAST_BYTES = b"LANC"  # of every Lance file
 
 
-def require_room(location: Location, data_bytes: int, asked: str) -> None:
+def require_room(location: Location, data_bytes: int, operation: str) -> None:
     """Refuse to write where the disk would get full.
 
     Args:
         location: The table.
         data_bytes: Bytes that will be written, about.
-        asked: What the caller wants, for the message.
+        operation: What the caller wants, for the message.
 
     Raises:
         StorageError: There is not enough room on its disk.
@@ -224,7 +224,7 @@ def require_room(location: Location, data_bytes: int, asked: str) -> None:
     if free < needed:
         found = f"{free / 2**20:.0f} MiB"
         raise StorageError(
-            asked, expected=f"{needed / 2**20:.0f} MiB of room on its disk", found=found, fix=_make_room()
+            operation, expected=f"{needed / 2**20:.0f} MiB of room on its disk", found=found, fix=_make_room()
         )
 
 

@@ -163,12 +163,12 @@ class Blobs:
             StorageError: They cannot be written.
         """
         digest = hashlib.sha256(data).hexdigest()
-        asked = f"store {len(data)} bytes beside {self._location.name}"
+        operation = f"store {len(data)} bytes beside {self._location.name}"
         try:
             if not self._intact(digest):
                 self._files.write(digest, data)
         except OSError as error:
-            raise refused(asked, self._files.address(digest), error) from error
+            raise refused(operation, self._files.address(digest), error) from error
         return digest
 
     def get(self, digest: str) -> bytes:
@@ -178,16 +178,16 @@ class Blobs:
             CorruptArtifact: They are gone or are not what was stored.
             StorageError: They may not be read.
         """
-        asked = f"read {digest[:12]} beside {self._location.name}"
+        operation = f"read {digest[:12]} beside {self._location.name}"
         if not _DIGEST.fullmatch(digest):  # a path would lead elsewhere
-            raise CorruptArtifact(asked, expected="a SHA-256 as the name of a file", found=repr(digest[:80]))
+            raise CorruptArtifact(operation, expected="a SHA-256 as the name of a file", found=repr(digest[:80]))
         try:
             data = self._files.read(digest)
         except PermissionError as error:
-            raise refused(asked, self._files.address(digest), error) from error
+            raise refused(operation, self._files.address(digest), error) from error
         except OSError as error:
             raise CorruptArtifact(
-                asked,
+                operation,
                 expected="the file",
                 found=str(error),
                 fix=f"Link the artifact again: {next_step.call('link', next_step.ARTIFACT)}",
@@ -195,7 +195,7 @@ class Blobs:
         found = hashlib.sha256(data).hexdigest()
         if found != digest:
             raise CorruptArtifact(
-                asked,
+                operation,
                 expected=f"SHA-256 {digest}",
                 found=found,
                 fix=f"The file was changed. Link the artifact again: {next_step.call('link', next_step.ARTIFACT)}",

@@ -57,8 +57,8 @@ class SearchSettings:
         for name in ("nprobes", "refine"):
             value = getattr(self, name)
             if value is not None and not 1 <= value <= MOST_CELLS:
-                asked = f"search with {name}={value}"
-                raise InvalidInput(asked, expected=f"a number from 1 to {MOST_CELLS}", found=f"{value}")
+                operation = f"search with {name}={value}"
+                raise InvalidInput(operation, expected=f"a number from 1 to {MOST_CELLS}", found=f"{value}")
 
     @property
     def options(self) -> dict[str, int]:

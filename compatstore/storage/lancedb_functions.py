@@ -65,10 +65,10 @@ def build_function(schema: ArrowSchema, vector: str) -> Encoder:
         NotFound: The table names no function for that column any more, or LanceDB knows none of that name.
         Incompatible: LanceDB cannot make it.
     """
-    asked = f"build LanceDB's embedding function of {vector}"
+    operation = f"build LanceDB's embedding function of {vector}"
     declared = function_of(schema, vector)
     if declared is None:
-        raise NotFound(asked, expected=f"one in the table's metadata {EMBEDDED_BY_LANCEDB.decode()}", found="none")
+        raise NotFound(operation, expected=f"one in the table's metadata {EMBEDDED_BY_LANCEDB.decode()}", found="none")
     from lancedb.embeddings import get_registry
 
     try:
@@ -76,12 +76,12 @@ def build_function(schema: ArrowSchema, vector: str) -> Encoder:
     except KeyError:
         fix = "Import the module that registers it, and try again."
         expected = "a name of LanceDB's registry"
-        raise NotFound(asked, expected=expected, found=repr(declared.name), fix=fix) from None
+        raise NotFound(operation, expected=expected, found=repr(declared.name), fix=fix) from None
     try:
         return LanceDBFunction(kind.create(**declared.arguments), spec=f"{LANCEDB}{vector}")
     except Exception as error:  # the message is not shown: pydantic's hold the arguments, some of which are secrets
         raise Incompatible(
-            asked,
+            operation,
             expected=f"arguments, variables and libraries with which {declared.name} can be made",
             found=type(error).__name__ + (f": {error.name}" if isinstance(error, ImportError) and error.name else ""),
             fix="Make it by yourself to see why: lancedb.embeddings.get_registry().get(NAME).create(...).",

@@ -89,8 +89,8 @@ class Ledger:
                 return Spent(), self._schema.empty_table()
             return read_record(Spent, parse(spent), "spent"), table.cast(self._schema)
         except PermissionError as error:
-            asked = f"read the ledger of a backfill beside {self._location.name}"
-            raise refused(asked, self._files.files.address(latest), error) from error
+            operation = f"read the ledger of a backfill beside {self._location.name}"
+            raise refused(operation, self._files.files.address(latest), error) from error
         except (OSError, ValueError, TypeError, KeyError) as error:  # Arrow's errors are ValueErrors
             raise StorageError(
                 f"read the ledger of a backfill beside {self._location.name}",
@@ -117,8 +117,8 @@ class Ledger:
             self._files.files.write(self._files.own, sealed(sink.getvalue().to_pybytes()))
             self._remove(self._files.names()[:-1])
         except OSError as error:
-            asked = f"write the ledger of a backfill beside {self._location.name}"
-            raise refused(asked, self._files.files.address(self._files.own), error) from error
+            operation = f"write the ledger of a backfill beside {self._location.name}"
+            raise refused(operation, self._files.files.address(self._files.own), error) from error
 
     def clear(self) -> None:
         """Forget it all.

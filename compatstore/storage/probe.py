@@ -36,7 +36,7 @@ def probe(location: Location) -> float | None:
     return written
 
 
-def require_conditional_writes(location: Location, asked: str) -> None:
+def require_conditional_writes(location: Location, operation: str) -> None:
     """Refuse an object store that loses commits in silence, for lack of conditional writes; disks are not probed.
 
     Lance puts the file of a table version on the condition that there is none (`If-None-Match: *` in S3's words). Here
@@ -46,7 +46,7 @@ def require_conditional_writes(location: Location, asked: str) -> None:
 
     Args:
         location: Of the gallery that is or will be there.
-        asked: What the caller wanted, for messages.
+        operation: What the caller wanted, for messages.
 
     Raises:
         StorageError: The store wrote the object twice, or cannot be written.
@@ -61,14 +61,14 @@ def require_conditional_writes(location: Location, asked: str) -> None:
             Files(location).delete_folder(name)
     except (OSError, ValueError, RuntimeError) as error:
         raise StorageError(
-            asked,
+            operation,
             expected="an object store in which a small table can be written beside the gallery and removed",
             found=str(error),
             fix="Check endpoint, credentials and their permissions to list, read, write and delete.",
         ) from error
     if twice:
         raise StorageError(
-            asked,
+            operation,
             expected="an object store that writes an object on the condition that there is none (If-None-Match: *), "
             "so that one of two concurrent writers gets a conflict",
             found="a store that wrote one object twice on that condition: it would lose commits without an error",

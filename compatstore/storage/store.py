@@ -77,14 +77,14 @@ class Store:
             AlreadyExists: There is a table or anything else at that place.
             StorageError: The place cannot be written, or is an object store without conditional writes.
         """
-        asked = f"create a gallery at {location.uri}"
+        operation = f"create a gallery at {location.uri}"
         if _exists(location):
             raise AlreadyExists(
-                asked, expected="nothing there", found="something", fix="Open it, or choose another path."
+                operation, expected="nothing there", found="something", fix="Open it, or choose another path."
             )
-        require_conditional_writes(location, asked)
+        require_conditional_writes(location, operation)
         empty = pa.Table.from_batches([], schema)
-        with storage_errors(asked, location):
+        with storage_errors(operation, location):
             dataset = lance.write_dataset(empty, location.uri, storage_options=location.options)
         return cls(location, dataset)
 
@@ -96,11 +96,11 @@ class Store:
             NotFound: There is none.
             StorageError: It cannot be read.
         """
-        asked = f"open a gallery at {location.uri}"
-        with storage_errors(asked, location):
+        operation = f"open a gallery at {location.uri}"
+        with storage_errors(operation, location):
             if location.is_local and not Path(location.uri, "_versions").is_dir():
                 raise NotFound(
-                    asked,
+                    operation,
                     expected="a Lance table",
                     found="a folder or file that is none" if Path(location.uri).exists() else "nothing there",
                     fix=_instead(location),
@@ -215,7 +215,7 @@ class Store:
         for fence in self._fences:
             fence.require()
 
-    def retry(self, asked: str, commit: Callable[[], Result]) -> Result:
+    def retry(self, operation: str, commit: Callable[[], Result]) -> Result:
         """Run a function that commits, and run it again after a conflict with another writer.
 
         Raises:
@@ -223,12 +223,12 @@ class Store:
         """
         for attempt in range(ATTEMPTS):
             try:
-                with storage_errors(f"{asked} in {self.location.name}", self.location):
+                with storage_errors(f"{operation} in {self.location.name}", self.location):
                     return commit()
             except Conflict:
                 time.sleep(min(0.01 * 2**attempt, 0.5))
         raise StorageError(
-            f"{asked} in {self.location.name}",
+            f"{operation} in {self.location.name}",
             expected="a moment without other writers",
             found=f"{ATTEMPTS} conflicts in a row",
             fix="Nothing of this call was written; run it again.",
@@ -317,7 +317,7 @@ class Conflict(Exception):  # noqa: N818  (a signal between this file's function
 
 
 @contextmanager
-def storage_errors(asked: str, location: Location | None = None) -> Iterator[None]:
+def storage_errors(operation: str, location: Location | None = None) -> Iterator[None]:
     """Turn what Lance raises into our errors: `Conflict` for lost races, `StorageError` for the rest."""
     try:
         yield
@@ -329,7 +329,7 @@ def storage_errors(asked: str, location: Location | None = None) -> Iterator[Non
         if lost or is_panic(error) or (isinstance(error, OSError) and not isinstance(error, CompatStoreError)):
             found = text_of(error) + denied_at(error, location)
             expected = "a table that can be read and written"
-            raise StorageError(asked, expected=expected, found=found, fix=WRITABLE) from error
+            raise StorageError(operation, expected=expected, found=found, fix=WRITABLE) from error
         raise
 
 

@@ -82,7 +82,7 @@ class VectorForm:
         failures = dict(sorted({**encoded.failures, **flawed}.items()))
         return Encoded(vectors=vectors[good], readable=encoded.readable[good], failures=failures)
 
-    def require_lengths(self, vectors: FloatArray, asked: str) -> None:
+    def require_lengths(self, vectors: FloatArray, operation: str) -> None:
         """Refuse vectors, (n, dim) float32, that are not of unit length where the version says that all are.
 
         Raises:
@@ -94,21 +94,21 @@ class VectorForm:
         off = lengths[np.abs(lengths - 1) > LENGTH_TOLERANCE]
         if len(off):
             raise InvalidInput(
-                asked,
+                operation,
                 expected="vectors of unit length, as the version is declared (normalised=True)",
                 found=f"{len(off)} of {len(lengths)} are not, with lengths from {off.min():.3g} to {off.max():.3g}",
                 fix="Have the encoder scale them (?normalise=true in its spec), or register the version without "
                 "normalised.",
             )
 
-    def require(self, vectors: FloatArray, valid: BoolArray, names: Any, asked: str) -> None:
+    def require(self, vectors: FloatArray, valid: BoolArray, names: Any, operation: str) -> None:
         """Refuse vectors that no search could find.
 
         Args:
             vectors: (n, dim) float32, as `stored` gives them.
             valid: (n,) bool, which are there.
             names: n ids or positions, to name the offenders by.
-            asked: What the caller wants, for the message.
+            operation: What the caller wants, for the message.
 
         Raises:
             InvalidInput: Values are NaN, infinite or beyond what the version stores. A vector has length 0, under
@@ -116,12 +116,12 @@ class VectorForm:
         """
         flawed = np.flatnonzero(valid & ~self.searchable(vectors))
         if not len(flawed):
-            self.require_lengths(vectors[valid], asked)
+            self.require_lengths(vectors[valid], operation)
             return
         infinite = [row for row in flawed if not np.isfinite(vectors[row]).all()]
         first = infinite or list(flawed)
         raise InvalidInput(
-            asked,
+            operation,
             expected=f"finite values that {self.dtype} can hold" if infinite else "vectors of a length above 0",
             found=f"{self.flaw(vectors[first[0]])}, for {first_offenders([names[int(row)] for row in first])}",
             fix="" if infinite else "Cosine compares directions. Leave these out, or give the version another metric.",

@@ -189,10 +189,10 @@ def _settings(
     num_partitions: int | None,
     num_sub_vectors: int | None,
 ) -> VectorIndex:
-    asked = f"index {record.name}"
+    operation = f"index {record.name}"
     if columns.dtype == "bits" and kind != indexes.OF_BITS:
         fix = f"Build that: {next_step.option('kind', indexes.OF_BITS)}"
-        raise InvalidInput(asked, expected=f"{indexes.OF_BITS}, for bits", found=kind, fix=fix)
+        raise InvalidInput(operation, expected=f"{indexes.OF_BITS}, for bits", found=kind, fix=fix)
     quantised, width = kind.endswith("PQ"), columns.width
     cells = indexes.cells_for(rows, quantised=quantised) if num_partitions is None else num_partitions
     parts = indexes.sub_vectors(width, width // 8) if num_sub_vectors is None else num_sub_vectors
@@ -200,5 +200,7 @@ def _settings(
     index = VectorIndex(kind, metric, cells, parts if quantised else None)
     if quantised and width % parts:
         expected = f"num_sub_vectors that divides {width}, the values of a stored vector"
-        raise InvalidInput(asked, expected=expected, found=f"{parts}", fix=f"{indexes.sub_vectors(width, parts)} does.")
+        raise InvalidInput(
+            operation, expected=expected, found=f"{parts}", fix=f"{indexes.sub_vectors(width, parts)} does."
+        )
     return index

@@ -103,15 +103,15 @@ class Checkpoint:
 
     def _require_place(self) -> None:
         """Refuse a path that cannot be written before hours are spent on what is to be saved there."""
-        asked = f"save a training to {self.path}"
+        operation = f"save a training to {self.path}"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if is_folder(self.path):
-                raise InvalidInput(asked, expected="a file", found="a folder", fix="Name a file in it.")
+                raise InvalidInput(operation, expected="a file", found="a folder", fix="Name a file in it.")
             self._unfinished.touch()
             self._unfinished.unlink(missing_ok=True)  # another process of the same training may have been faster
         except OSError as error:
-            raise refused(asked, self.path.parent, error) from error
+            raise refused(operation, self.path.parent, error) from error
 
     def corrupt(self, found: str) -> CorruptArtifact:
         """Make the error for a file that is not a checkpoint of this format."""

@@ -316,14 +316,14 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
         Raises:
             InvalidInput: The source is longer, or the metric needs vectors of one length and one space has others.
         """
-        asked, dim, unit = f"train {type(self).__name__}", source.encoder.dim, source.encoder.normalise
+        operation, dim, unit = f"train {type(self).__name__}", source.encoder.dim, source.encoder.normalise
         if dim > self.dim:
             fix = f"Set dim={dim}, or train a transform from pairs."
-            raise InvalidInput(asked, expected=f"a source of at most {self.dim} values", found=f"{dim}", fix=fix)
+            raise InvalidInput(operation, expected=f"a source of at most {self.dim} values", found=f"{dim}", fix=fix)
         if self.metric != "cosine" and (unit != self.normalise or (dim < self.dim and not unit)):
             expected = f"source and target of unit length, or both of the same dimension and not, for {self.metric}"
             found = f"source {'of' if unit else 'not of'} unit length, target head {self.head!r}"
-            raise InvalidInput(asked, expected=expected, found=found, fix='Set metric="cosine".')
+            raise InvalidInput(operation, expected=expected, found=found, fix='Set metric="cosine".')
 
 
 @dataclass(eq=False)

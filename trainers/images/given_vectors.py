@@ -64,26 +64,26 @@ def images_of_items(
         InvalidInput: The images are no paths below the folder, two of them are of one item, or none is of any.
         NotFound: The gallery has no vectors of that version.
     """
-    asked, known = f"find the items of images in {folder}", gallery.version(version)
+    operation, known = f"find the items of images in {folder}", gallery.version(version)
     items: dict[str, Id] = {str(item): item for item in native_ids(gallery, known.name)}
     if isinstance(images.images, np.ndarray):
         fix = "Pass the vectors of arrays to fit_across yourself."
-        raise InvalidInput(asked, expected="images that are paths", found="an array", fix=fix)
+        raise InvalidInput(operation, expected="images that are paths", found="an array", fix=fix)
     try:
         root = Path(folder).absolute()
         names = [Path(path).absolute().relative_to(root).as_posix() for path in images.images]
     except ValueError as error:
-        raise InvalidInput(asked, expected=f"paths below {folder}", found=str(error)) from error
+        raise InvalidInput(operation, expected=f"paths below {folder}", found=str(error)) from error
     [(usual, _)] = Counter(Path(name).suffix for name in names).most_common(1)
     forms = {suffix: [name.removesuffix(suffix) for name in names] for suffix in ("", usual)}
     suffix, found = max(forms.items(), key=lambda form: sum(item in items for item in form[1]))
     rows = [row for row, item in enumerate(found) if item in items]
     if not rows:
         expected, some = "ids that are paths below it", first_offenders(list(items), 2) or "none"
-        raise InvalidInput(asked, expected=expected, found=f"ids of {known.name}: {some}; files: {names[0]}, ...")
+        raise InvalidInput(operation, expected=expected, found=f"ids of {known.name}: {some}; files: {names[0]}, ...")
     twice = [item for item, count in Counter(found[row] for row in rows).items() if count > 1]
     if twice:
-        raise InvalidInput(asked, expected="one image an item", found=f"several of {first_offenders(twice)}")
+        raise InvalidInput(operation, expected="one image an item", found=f"several of {first_offenders(twice)}")
     return ImagesOfItems(
         images=images.take(rows),
         vectors=gallery.vectors([items[found[row]] for row in rows], known.name),

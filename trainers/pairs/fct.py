@@ -81,8 +81,8 @@ class FCT(TransformTraining):
         if self.loss == "l2":
             return Objective()
         if pairs.head is None:
-            asked = f"train FCT with loss {self.loss}"
-            raise InvalidInput(asked, expected="pairs with the target's head", found="none")
+            operation = f"train FCT with loss {self.loss}"
+            raise InvalidInput(operation, expected="pairs with the target's head", found="none")
         head = tensor(pairs.head).to(self.torch_device)
         return Objective(error=head_divergence(head, reverse=self.loss == "reversed-kl"))
 

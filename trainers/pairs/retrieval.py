@@ -94,12 +94,12 @@ class RetrievalTest:
         self._parts = [part.subset(random.permutation(len(part))[:rows]) for part in everything]
         starts = [0, *accumulate(map(len, self._parts))]
         self._metric, self._k, self._backfill, self._held_out = metric, k, backfill, starts[-2]
-        asked = [np.arange(a, b)[:queries] for a, b in pairwise(starts[:-1])]
-        self._queries = np.concatenate(asked)
+        chosen = [np.arange(a, b)[:queries] for a, b in pairwise(starts[:-1])]
+        self._queries = np.concatenate(chosen)
         self._target = np.concatenate([part.target for part in self._parts])
         labels = [part.labels for part in self._parts if part.labels is not None]
         self._labels = np.concatenate(labels) if labels else None
-        ends = [0, *accumulate(map(len, asked))]
+        ends = [0, *accumulate(map(len, chosen))]
         self.groups = {name: slice(a, b) for name, (a, b) in zip(groups, pairwise(ends), strict=True)}
         self._recall = f"recall_at_{k}"
         self._nearest = [self._neighbours(distances) for _, distances in self._rows(self._target)]

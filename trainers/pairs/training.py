@@ -101,8 +101,8 @@ class TransformTraining(ABC):
             InvalidInput: Too few rows, or the pairs lack the labels, head or side-information that the settings need.
         """
         if self.side_transform and pairs.target_side is None:
-            asked = f"train {type(self).__name__} with side_transform"
-            raise InvalidInput(asked, expected="pairs with target_side", found="none")
+            operation = f"train {type(self).__name__} with side_transform"
+            raise InvalidInput(operation, expected="pairs with target_side", found="none")
         kept, held_out = self.split(pairs)
         objective = self.objective(kept)
         objectives = {"h": objective, "g": Objective()} if self.side_transform else {"h": objective}
