@@ -23,7 +23,7 @@ class Method:
 
     Args:
         trainer: Its class in `compatstore.trainers`. Torch loads when a method is chosen and not before.
-        inputs: Kind of its training data: pairs of embeddings; images; images and a model to stay comparable with; images,
+        inputs: Its training data: pairs of embeddings; images; images and a model to stay comparable with; images,
             for side-information.
         summary: Its description.
     """
@@ -166,8 +166,7 @@ def taken_by(name: str) -> tuple[str, ...]:
 )
 @click.argument("method", type=click.Choice(list(METHODS)), metavar="METHOD")
 @click.option("--out", required=True, metavar="PATH", help="Artifact (NAME.compat) or model (NAME.model) to write.")
-@click.option("--overwrite", is_flag=True, help="Replace an existing file."
---)
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 @settings_options
 @click.option(
     "--pairs",

@@ -46,7 +46,7 @@ class Learning:
     """Learning of an upgrade.
 
     Args:
-        learn: waves: if no artifact leads to TARGET, learn a transform from the embedded items, round by round; improve:
+        learn: waves: if no artifact leads to TARGET, learn a transform from embedded items, round by round; improve:
             do so as well if one leads there, and take a correction of it or another transform if that is better;
             none: refuse if no artifact leads to TARGET.
     """

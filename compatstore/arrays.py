@@ -1,6 +1,6 @@
 """Arrays: their types, and values in 1-bit codes: of each value its sign, eight to a byte.
 
-Docstrings give the shapes, as in (n, dim). pyarrow ships no type information: the Arrow names say what a value is, and
+Docstrings give the shapes, as in (n, dim). pyarrow ships no type information: the Arrow names state the kind of a value, and
 mypy does not check them. Code that computes with 1-bit codes reads them as -1 and 1.
 """
 

@@ -43,8 +43,8 @@ class Verbs:
     cancelled before a thread is free, nothing happens; after that the thread finishes the call, so that a write is made
     as a whole or not at all.
 
-    A verb that takes `should_stop` may work for hours and runs in a thread of its own. If its await is cancelled it is
-    asked to stop, and the await ends after the batch at hand; a second cancellation ends the await at once. `progress`
+    A verb that takes `should_stop` may work for hours and runs in a thread of its own. If its await is cancelled, a
+    stop is requested, and the await ends after the current batch; a second cancellation ends the await at once. `progress`
     and `should_stop` are called in that thread.
     """
 

@@ -20,7 +20,7 @@ from compatstore.paths import is_file, refused
 
 
 def require_file(file: Path, operation: str, suffixes: Sequence[str]) -> None:
-    """Refuse what is no file, or of another type.
+    """Refuse a path without a file, or a file of another type.
 
     Raises:
         NotFound: There is no such file.
@@ -36,7 +36,7 @@ def require_file(file: Path, operation: str, suffixes: Sequence[str]) -> None:
 def readable(
     file: Path, operation: str, damaged: type[InvalidInput] | type[CorruptArtifact] = InvalidInput
 ) -> Iterator[None]:
-    """Say of a damaged file what is wrong with it, whichever library found out.
+    """Re-raise errors of any library that reads a file as one error about the damaged file.
 
     Raises:
         StorageError: This process may not read it.
@@ -59,7 +59,7 @@ def read_columns(file: Path, operation: str, wanted: Container[str] | None = Non
 
     Args:
         file: Of a kind that its suffix names; an .npy holds `vector` alone.
-        operation: What the caller wants, for messages.
+        operation: The caller's operation, for messages.
         wanted: Names to read; by default all.
 
     Returns:

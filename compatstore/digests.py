@@ -78,7 +78,7 @@ def seed_of(domain: str, seed: int) -> int:
     """Make the seed of one draw.
 
     Args:
-        domain: What is drawn: "backfill", "estimate", "report". Two draws of one domain are tied, of two domains not.
+        domain: Purpose of the draw: "backfill", "estimate", "report". Draws of one domain are tied, of two are not.
         seed: The caller's seed.
 
     Returns:

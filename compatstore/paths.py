@@ -15,7 +15,7 @@ _NO_NAME = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.
 
 
 def exists(path: str | PathLike[str]) -> bool:
-    """Whether anything stands at a path.
+    """True if a path exists.
 
     Raises:
         StorageError: This process may not look there.
@@ -24,13 +24,13 @@ def exists(path: str | PathLike[str]) -> bool:
 
 
 def is_file(path: str | PathLike[str]) -> bool:
-    """Whether a file stands at a path; errors as in `exists`."""
+    """True if a path is a file; errors as in `exists`."""
     mode = _mode(path)
     return mode is not None and stat.S_ISREG(mode)
 
 
 def is_folder(path: str | PathLike[str]) -> bool:
-    """Whether a folder stands at a path; errors as in `exists`."""
+    """True if a path is a folder; errors as in `exists`."""
     mode = _mode(path)
     return mode is not None and stat.S_ISDIR(mode)
 
@@ -55,11 +55,11 @@ def refused(operation: str, path: str | PathLike[str], error: Exception) -> Stor
     """The error for a file or folder that this process may not, or cannot, read or write.
 
     Args:
-        operation: What the caller wanted.
-        path: What may not be touched.
-        error: What the system said; of a library where it hides that.
+        operation: The caller's operation.
+        path: The file or folder.
+        error: Error of the system, or of a library that hides it.
     """
-    if isinstance(error, StorageError):  # said already
+    if isinstance(error, StorageError):  # converted already
         return error
     if not isinstance(error, OSError) or error.errno not in _NOT_PERMITTED:  # a full disk, a name that is too long
         return StorageError(
@@ -83,7 +83,7 @@ def whose(path: str | PathLike[str]) -> str:
             known = place.stat()
         except OSError:
             continue
-        return f": {place} has mode {stat.S_IMODE(known.st_mode):04o}, owner {_name(known.st_uid)}; asked by {_me()}"
+        return f": {place} has mode {stat.S_IMODE(known.st_mode):04o}, owner {_name(known.st_uid)}; requested by {_me()}"
     return ""
 
 

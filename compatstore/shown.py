@@ -20,7 +20,7 @@ class Table:
         headings: One for each column.
         rows: Cells of each row.
         numeric: True for a column of numbers, which stand to the right; a cell may be empty.
-        caption: What the table shows, where it does not stand below a line that says so.
+        caption: Title of the table; "" if the line above it is the title.
     """
 
     headings: tuple[str, ...]
@@ -158,7 +158,7 @@ def html_of(parts: Iterable[str | Table]) -> Html:
 
 
 def html_table(table: Table) -> Html:
-    """A table: headings have a scope, and what is short or a number stays on one line."""
+    """A table: headings have a scope, and short texts and numbers stay on one line."""
     columns = [[row[place] for row in table.rows] for place in range(len(table.headings))]
     right = [any(cells) and all(_NUMBER.fullmatch(said) for said in cells) for cells in columns]
     heads = [_cell("th", name, right=own, scope="col") for name, own in zip(table.headings, right, strict=True)]

@@ -1,4 +1,4 @@
-"""Embedding versions: what a model and its space are, and when two of them are the same."""
+"""Embedding versions: models, their spaces, and the equality of two of them."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ class EmbeddingVersion:
             ("text-embedding-3-small@2024-01"). Part of the fingerprint.
         side_dim: Length of the side-information stored with each embedding, or None for no side-information.
         side_dtype: How it is stored: "float32", or "bits", the sign of each value, for a `side_dim` that is a multiple
-            of 8 (128 values in 16 bytes). What transforms read of it is -1 and 1.
+            of 8 (128 values in 16 bytes). Transforms read -1 and 1.
         side_model: Identity of the side-information model, as `model`.
         side_encoder: The side-information model, or None when side-information comes from outside.
         head: Frozen classifier head of the model, (classes, dim) float32, or None.
-        head_loss: The loss that the model was trained by through its head, or None where nobody says it. Transforms
+        head_loss: The loss that the model was trained by through its head, or None if unknown. Transforms
             that learn through a head take it for theirs.
 
     Raises:

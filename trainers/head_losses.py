@@ -1,4 +1,4 @@
-"""Logits of a classifier head that compares directions: scaled cosines, with a margin where it is asked for."""
+"""Logits of a classifier head that compares directions: scaled cosines, with an optional margin."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class SideModel:
 
     Args:
         encoder: The side-information model: `EmbeddingVersion(..., side_dim=encoder.dim, side_encoder=encoder)`.
-        figures: What was measured: "loss" (mean of the last epoch), "images", "steps" (of the optimiser, in all),
+        figures: Measurements: "loss" (mean of the last epoch), "images", "steps" (of the optimiser, in all),
             "seconds", and where the source's encoder is known "cka", the linear CKA with its embeddings; low where the
             two complement each other.
     """

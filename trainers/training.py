@@ -15,14 +15,14 @@ class EpochProgress:
     """State of a training after an epoch.
 
     Args:
-        network: What is trained: "h" or "g" of a transform, "h, scale 4" where that is tried, "model" of a training on
+        network: Trained network: "h" or "g" of a transform, "h, scale 4" where that is tried, "model" of a training on
             images.
         epoch: Epochs done, from 1.
         epochs: Epochs in all.
         loss: Mean loss of this epoch.
         seconds: Since the training of this network began.
         held_out_loss: Loss on rows held out (the first 4,096 of them), or None where none are.
-        note: What the method could not do with the data, or "".
+        note: Limits of the method on this data, or "".
     """
 
     network: str

@@ -15,7 +15,7 @@ def as_matrix(operation: str, values: Any, dim: int | None = None) -> FloatArray
     """Return vectors as a matrix, without a copy where they are one already.
 
     Args:
-        operation: What the caller wanted, for the message of an error.
+        operation: The caller's operation, for the message of an error.
         values: (n, dim) array, nested list or torch tensor of any real type, on any device.
         dim: Length that each vector must have, or None for any.
 
@@ -55,7 +55,7 @@ def as_side(operation: str, values: Any, dim: int, dtype: str) -> FloatArray:
     """Return side-information as a matrix, as a transform reads it.
 
     Args:
-        operation: What the caller wanted, for the message of an error.
+        operation: The caller's operation, for the message of an error.
         values: As for `as_matrix`; for "bits" also packed codes, (n, dim / 8) uint8.
         dim: Length that each row must have.
         dtype: "float32", or "bits" for what is left of the values in 1-bit codes.

@@ -120,7 +120,7 @@ def read_weights(path: Path, operation: str) -> dict[str, torch.Tensor]:
     Args:
         path: A .safetensors file, or a state dict saved by torch, read with weights_only=True; one under the key
             "state_dict" or "model" of a larger dictionary is found too.
-        operation: What the caller wanted, for errors.
+        operation: The caller's operation, for errors.
 
     Raises:
         StorageError: The file may not be read.

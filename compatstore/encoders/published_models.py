@@ -135,7 +135,7 @@ def downloading(operation: str, otherwise: str) -> Iterator[None]:
     """Let a library fetch its published weights.
 
     Args:
-        operation: What the caller wanted, for errors.
+        operation: The caller's operation, for errors.
         otherwise: What else there is to do.
 
     Raises:

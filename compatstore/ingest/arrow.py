@@ -31,7 +31,7 @@ def cast(values: ArrowArray, kind: ArrowType, name: str, operation: str) -> Arro
         values: n values, as `as_array` takes them.
         kind: Arrow type.
         name: Of their column, for messages.
-        operation: What the caller wants, for messages.
+        operation: The caller's operation, for messages.
 
     Raises:
         InvalidInput: They are none of that type.
@@ -166,7 +166,7 @@ def json_column(values: Any, ids: ArrowArray, name: str, operation: str) -> Arro
         values: n texts of JSON or values that JSON can hold.
         ids: The n items' ids, for messages.
         name: Of the column, for messages.
-        operation: What the caller wants, for messages.
+        operation: The caller's operation, for messages.
 
     Raises:
         InvalidInput: JSON cannot hold a value, or a text is no JSON; the item is named.

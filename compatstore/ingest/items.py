@@ -37,7 +37,7 @@ class Items:
         vectors: By version, ((n, dim) float32, (n,) bool which are given).
         side: By version, the same for side-information.
         metadata: The user's other columns.
-        operation: What the user wanted, for messages.
+        operation: The caller's operation, for messages.
     """
 
     ids: Any
@@ -269,7 +269,7 @@ def given_side(values: ArrowArray, kept: VersionColumns, operation: str) -> Give
     Args:
         values: Values as for `given_vectors`; or codes: binary, or (n, side_dim / 8) uint8.
         kept: Where it goes.
-        operation: What the user wanted, for messages.
+        operation: The caller's operation, for messages.
 
     Raises:
         InvalidInput: It is neither, or single values are null. It has another length. NaN or infinite values.

@@ -30,7 +30,7 @@ def require_names(names: Iterable[str], registry: Registry, schema: ArrowSchema,
         names: Columns that are no ids, sources, vectors or side-information.
         registry: The gallery's registry.
         schema: Arrow schema of the table; a column that it has keeps its name.
-        operation: What the user wants, for messages.
+        operation: The caller's operation, for messages.
 
     Raises:
         InvalidInput: Names the first such column.
@@ -73,7 +73,7 @@ def declared_fields(
     Args:
         metadata: Arrow schema, or names with types, which are keys of `TYPES`.
         version: The gallery's first version.
-        operation: What the caller wants, for messages.
+        operation: The caller's operation, for messages.
 
     Raises:
         InvalidInput: A name means something else to the gallery, or Lance cannot handle it. A type is unknown, or Lance

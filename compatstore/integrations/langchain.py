@@ -67,7 +67,7 @@ class CompatStoreVectorStore(VectorStore):
         models: Further models of the app: those that the gallery is or will be upgraded to, or comes from.
         metric: Distance of a gallery that is made here.
         metadata: Metadata columns of a gallery that is made here, by name and type; all else is kept as JSON.
-        storage_options: What the object store needs.
+        storage_options: Settings of the object store.
 
     Raises:
         Incompatible: The embedding model is another one than the gallery's.

@@ -103,7 +103,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         models: Further models of the app: those that the gallery is or will be upgraded to, or comes from.
         metric: Distance of a gallery that is made here.
         metadata: Metadata columns of a gallery that is made here, by name and type; all else is kept as JSON.
-        storage_options: What the object store needs.
+        storage_options: Settings of the object store.
         is_embedding_query: True: LlamaIndex embeds queries, as texts that HyDE made up, and searches use that model's
             version alone.
 

@@ -34,7 +34,7 @@ class ServedGallery:
     Args:
         gallery: A path, a URI or `DATABASE#TABLE`.
         models: The app's embedding models. Vectors that the app makes by itself are the first one's.
-        storage_options: What the object store needs.
+        storage_options: Settings of the object store.
 
     Raises:
         NotFound: There is none.
@@ -189,7 +189,7 @@ def serve(
         dim: Length of the first model's vectors, for a gallery that is made here; None for what the model gives.
         metric: Distance of a gallery that is made here.
         metadata: Metadata columns of a gallery that is made here, beside one of JSON for what has no column.
-        storage_options: What the object store needs.
+        storage_options: Settings of the object store.
 
     Raises:
         Incompatible: No version of the gallery is the first model's. The table is one whose rows this package cannot

@@ -40,7 +40,7 @@ def joined(where: str | Sequence[str] | None, operation: str) -> str | None:
 
     Args:
         where: A condition in SQL, several that must all hold, or None.
-        operation: What the caller wants, for messages.
+        operation: The caller's operation, for messages.
 
     Raises:
         InvalidInput: One of them is not one expression.

@@ -52,7 +52,7 @@ def require_storable(columns: ArrowTable, operation: str) -> None:
 
     Args:
         columns: Arrow table; its first rows are tried, and a row of nulls, as the gallery's other rows have.
-        operation: What the caller wants, for messages.
+        operation: The caller's operation, for messages.
 
     Raises:
         InvalidInput: Names the column and what Lance says.

@@ -103,7 +103,7 @@ def answering(verb: str, location: Location) -> Iterator[None]:
     """Turn an error that storage raises within a verb into a `CompatStoreError`.
 
     Args:
-        verb: What the caller wanted.
+        verb: The caller's operation.
         location: The gallery.
 
     Raises:
@@ -213,7 +213,7 @@ def require_room(location: Location, data_bytes: int, operation: str) -> None:
     Args:
         location: The table.
         data_bytes: Bytes that will be written, about.
-        operation: What the caller wants, for the message.
+        operation: The caller's operation, for the message.
 
     Raises:
         StorageError: There is not enough room on its disk.

@@ -50,7 +50,7 @@ def read_ids(ids: Any, kind: ArrowType, operation: str) -> list[Id]:
     Args:
         ids: One id, or a list, Arrow or NumPy array of ids.
         kind: Arrow type of the gallery's ids.
-        operation: What the user wanted, for messages.
+        operation: The caller's operation, for messages.
 
     Raises:
         InvalidInput: Some are not of the gallery's type; the first offenders are named.

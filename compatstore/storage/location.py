@@ -20,7 +20,7 @@ class Location:
 
     Args:
         uri: Path or object-store URI of the table's directory.
-        storage_options: What the object store needs (credentials, endpoint), as Lance takes it.
+        storage_options: Settings of the object store (credentials, endpoint), as Lance takes it.
         given: What the user called it; the address where that is not known.
     """
 

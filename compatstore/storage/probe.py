@@ -46,7 +46,7 @@ def require_conditional_writes(location: Location, operation: str) -> None:
 
     Args:
         location: Of the gallery that is or will be there.
-        operation: What the caller wanted, for messages.
+        operation: The caller's operation, for messages.
 
     Raises:
         StorageError: The store wrote the object twice, or cannot be written.

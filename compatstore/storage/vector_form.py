@@ -108,7 +108,7 @@ class VectorForm:
             vectors: (n, dim) float32, as `stored` gives them.
             valid: (n,) bool, which are there.
             names: n ids or positions, to name the offenders by.
-            operation: What the caller wants, for the message.
+            operation: The caller's operation, for the message.
 
         Raises:
             InvalidInput: Values are NaN, infinite or beyond what the version stores. A vector has length 0, under

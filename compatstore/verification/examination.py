@@ -174,7 +174,7 @@ def doctor(
         vector: Column of the vectors of what is no gallery yet; all columns of lists of numbers where it is None.
         id: Its column of ids; by default one of a usual name, else the first of texts or whole numbers.
         source: Its column to embed from, such as a path or a text.
-        storage_options: What the object store needs.
+        storage_options: Settings of the object store.
         progress: Called as it goes on: with the libraries that are looked at, the rows that are read, the parts that
             are compared.
 

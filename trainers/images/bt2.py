@@ -59,7 +59,7 @@ class BT2(CompatibleTraining):
     Args:
         extra: d, 1 to the source's dimension; `dim - extra` must be at least the source's dimension less d.
         basis_scale: C, how much longer the target's part is than the extra values, > 0.
-        classified: What the target's head classifies: its own part ("target"), or the whole "output", which the paper
+        classified: Input of the target's head: its own part ("target"), or the whole "output", which the paper
             finds better for transformers.
         target_weight: lambda_1, of the cosine to an independently trained target, >= 0.
         head_weight: lambda_2, of the loss of the compared values through the source's head, >= 0.
@@ -315,7 +315,7 @@ class AcrossObjective(BT2Objective):
         method: Its settings.
         network: A `BasisNetwork`.
         preprocessing: From pixels to the input of the network.
-        images: n images; their classes are what the head classifies.
+        images: n images; the head classifies them into their classes.
         vectors: (n, dim) float32, of the source, in the images' order.
         goal: The independent target, which embeds the same views.
     """

@@ -27,8 +27,8 @@ from compatstore.trainers.settings import Count, Positive, from_to
 from compatstore.trainers.training import OnEpoch
 from compatstore.versions import HeadLoss
 
-# Images that are asked where a training has left them.
-_ASKED = 500
+# Images whose angles to their class's row are checked after a training.
+_CHECKED = 500
 
 HeadKind = Literal["linear", "unit-linear", "cosine", "arcface", "cosface"]
 
@@ -254,26 +254,26 @@ def accuracy(encoder: NetworkEncoder, head: FloatArray, images: Images) -> float
 
 
 def warn_of_opposite_rows(classifier: Classifier, encoder: NetworkEncoder, head: FloatArray, images: Images) -> None:
-    """Warn where ArcFace has turned vectors so far from their own class's rows that its margin costs little.
+    """Warn if ArcFace has turned vectors so far from their own class's rows that its margin costs little.
 
     A margin m costs `2 sin(m / 2) sin(a + m / 2)` of a cosine at the angle a: less than half of the most beyond
     150 degrees less m / 2.
 
     Args:
-        classifier: Of which loss.
-        encoder: That was trained.
+        classifier: Settings of the loss.
+        encoder: The trained encoder.
         head: (classes, dim) float32.
-        images: That it was trained on; some are asked.
+        images: Its training images, of which a sample is checked.
     """
     if classifier.head != "arcface":
         return
-    some = images.take(np.unique(np.linspace(0, len(images) - 1, _ASKED).astype(int)))
+    some = images.take(np.unique(np.linspace(0, len(images) - 1, _CHECKED).astype(int)))
     vectors, rows = encoder.encode(list(some.images)), head[np.asarray(some.labels)]
     own = functional.cosine_similarity(torch.from_numpy(vectors), torch.from_numpy(rows)).mean().item()
     if math.acos(min(max(own, -1), 1)) > math.radians(150) - classifier.margin / 2:
         warnings.warn(
             f"ArcFace left vectors opposite to the rows of their classes (mean cosine {own:.2f}): there its margin "
-            'costs least, and classes are told apart badly. Train with head="cosface", or with a smaller margin.',
+            'costs least, and classes are separated badly. Train with head="cosface", or with a smaller margin.',
             CompatStoreWarning,
             stacklevel=5,  # of `fit`, whose arguments are checked
         )

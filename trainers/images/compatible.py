@@ -263,13 +263,13 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
     def objective(
         self, network: nn.Module, preprocessing: Preprocessing, source: FrozenSource, known: SourceKnowledge
     ) -> Classification:
-        """Make what is minimised: the target's own loss plus the compatibility term.
+        """Compute the loss: the target's own loss plus the compatibility term.
 
         Args:
             network: Of the target, from random weights.
             preprocessing: The target's.
             source: Embeds views; no gradients.
-            known: What the source predicts for the training images.
+            known: The source's predictions for the training images.
         """
         return CompatibleObjective(self, network, preprocessing, source, known)
 
@@ -376,7 +376,7 @@ class CompatibleObjective(Classification):
         network: (b, c, s, s) float32 -> (b, dim).
         preprocessing: From pixels to the input of the network.
         source: Embeds the same views; no gradients.
-        known: What the source makes of the training images.
+        known: The source's embeddings of the training images.
     """
 
     def __init__(

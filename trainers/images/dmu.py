@@ -1,4 +1,4 @@
-"""DMU: inherit what the source is certain of, and adapt the gallery to the target."""
+"""DMU: inherit the source's confident predictions, and adapt the gallery to the target."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class DMU(CompatibleTraining):
     """Darwinian model upgrades (Zhang et al., AAAI 2023): `l_0 L_new + l_1 L_SBC + l_2 L_FA` (equation 8, all l 1).
 
     For a sequence of upgrades train each generation with the one before as its source: the adapted gallery is in the
-    space of that generation. Adapted embeddings are not native ones: tell `fit` of them (`refreshed`), and the
-    adaptation learns from both. Where the gallery still holds the first source's natives, an adaptation from those is
-    the better one.
+    space of that generation. Adapted embeddings are not native ones: hand them to `fit` (`refreshed`), and the
+    adaptation learns from both. If the gallery still holds the first source's natives, an adaptation from those is
+    better.
 
     Args:
         selection: Weight of an item in the inherited loss, by the prediction of the source's head: "entropy"
@@ -124,7 +124,7 @@ class DMU(CompatibleTraining):
         )
         if not refreshed or model.adaptation is None:
             return model
-        assert model.adaptation.seen is not None, "every compatible training records what it has seen"
+        assert model.adaptation.seen is not None, "every compatible training records its training vectors"
         digests = [digest_half(one.vectors(images)) for one in refreshed]
         adaptation = model.adaptation.amended(seen=np.concatenate([model.adaptation.seen, *digests]))
         figures = dict(model.figures)
@@ -177,7 +177,7 @@ class DMUObjective(Classification):
         network: (b, c, s, s) float32 -> (b, dim).
         preprocessing: From pixels to the input of the network.
         source: Embeds views of the same images; no gradients.
-        known: What the source makes of the training images.
+        known: The source's embeddings of the training images.
         refreshed: How else the gallery's vectors were made.
     """
 

@@ -30,7 +30,7 @@ class ImagesOfItems:
         images: n images.
         vectors: (n, dim) float32, of the version, in the images' order.
         version: The version of the vectors.
-        suffix: What the images' paths have behind the items' ids, as `encoders.FilesById` takes it: "" or ".jpg".
+        suffix: Ending of the images' paths after the items' ids, as `encoders.FilesById` takes it: "" or ".jpg".
         left_out: Ids that images were looked for by, and that no item with a vector has.
     """
 
@@ -107,7 +107,7 @@ def across_figures(
 
     Returns:
         Of given vectors among each other (`s/s`), of images among given vectors (`t/s`), of given vectors among images
-        (`s/t`: a text that asks for images, by the first values of these), and of images among each other (`t/t`).
+        (`s/t`: a text that searches images, by the first values of these), and of images among each other (`t/t`).
     """
     cut = artifact.apply(embeddings).vectors
     ways = {"s/s": (vectors, vectors), "t/s": (cut, vectors), "s/t": (vectors, cut), "t/t": (embeddings, embeddings)}
@@ -161,12 +161,12 @@ class Refreshed:
 
     @property
     def fingerprint(self) -> str:
-        """Of the model and of what the adaptations compute; an artifact's id would hold when it was made, too."""
+        """Fingerprint of the model and the adaptations' weights; artifact ids would include their creation time."""
         by = [artifact.manifest.weights_sha256 for artifact in self.adaptations]
         return fingerprint(model=self.model.encoder.fingerprint, by=by)
 
     def vectors(self, images: Images) -> FloatArray:
-        """(n, d) float32: what the refreshed gallery holds for these images."""
+        """Vectors of these images in the refreshed gallery, (n, d) float32."""
         return self.adapted(self.model.encoder.encode(list(images.images)))
 
     def adapted(self, vectors: FloatArray) -> FloatArray:

@@ -45,7 +45,7 @@ def load_pretrained(network: nn.Module, backbone: Backbone, pretrained: str) -> 
         InvalidInput: The network is not of timm or torchvision, or a folder or package holds several files.
         NotFound: There is no such file, folder or package, it holds no weights, or the library's cannot be had.
         CorruptArtifact: The file cannot be read.
-        Incompatible: The weights are another network's; names what is missing, unexpected or of another shape.
+        Incompatible: The weights are another network's; lists missing, unexpected and misshapen weights.
     """
     library = _published(network, backbone)
     if library is None:
@@ -183,7 +183,7 @@ def _layers(network: Any, key: str) -> list[str]:
 
 
 def _published(network: nn.Module, backbone: Backbone) -> tuple[nn.Module, _Library] | None:
-    """Find the network of timm or torchvision inside of what a backbone built; None if there is none."""
+    """Find the network of timm or torchvision inside of a backbone; None if there is none."""
     if isinstance(backbone, FinalNorm):
         return _published(network.get_submodule("0"), backbone.inner)
     if isinstance(backbone, GeneralisedMean):

@@ -44,7 +44,7 @@ class TrainedModel:
         encoder: The embedding model.
         head: (classes, dim) float32: the logits of an embedding e are `head @ e`, up to a positive scale.
         class_names: The class of each row of `head`.
-        figures: What was measured: "loss" (mean of the last epoch), "images", "classes", "seconds", and with
+        figures: Measurements: "loss" (mean of the last epoch), "images", "classes", "seconds", and with
             held-out images "accuracy" (share that the head classifies rightly).
         head_loss: That it was trained by through its head; None where that is not known.
     """

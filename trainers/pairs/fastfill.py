@@ -45,7 +45,7 @@ class FastFill(HeadTraining):
     * the loss through the head, described in `HeadTraining`: `head`, `disc`, `label_smoothing`, `margin`, `scale`;
     * the loop, described in `TransformTraining`: `epochs`, `learning_rate`, `weight_decay`, `batch_size`,
       `warmup_epochs`, `seed`, `precision`, `device`;
-    * what is measured and stored, in `TransformTraining` too: `holdout`, `holdout_by`, `side_transform`.
+    * measurement and storage, in `TransformTraining` too: `holdout`, `holdout_by`, `side_transform`.
 
     Args:
         branch_width: Width of both layers of a branch, >= 1.
@@ -80,7 +80,7 @@ class FastFill(HeadTraining):
 
     @checked
     def fit(self, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:
-        """Choose what is None, and train on pairs; arguments, result and errors as in `TransformTraining.fit`."""
+        """Choose settings that are None, and train; arguments, result and errors as in `TransformTraining.fit`."""
         chosen = balanced(self, self.split(pairs)[0], progress)
         artifact = super(FastFill, chosen.trainer).fit(pairs, progress)
         if not chosen.settings:

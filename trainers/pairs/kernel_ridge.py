@@ -18,7 +18,7 @@ from compatstore.trainers.settings import Count, OpenShare, above, each
 
 _BLOCK = 4_096  # rows of the kernel at one time: 64 MB with 2,048 centres
 _MEDIAN_OF = 1_000  # centres between which distances are looked at
-_JITTER = 1e-9  # of the kernel's diagonal, so that centres which lie together can be told apart
+_JITTER = 1e-9  # added to the kernel's diagonal, which would be singular for equal centres
 
 
 @checked_fields

@@ -39,7 +39,7 @@ class Batch:
 
     Args:
         source: (n, source dim) float32.
-        target: (n, target dim) float32, what is to be predicted.
+        target: (n, target dim) float32, to be predicted.
         side: (n, side dim) float32, or None.
         classes: (n,) int64, rows of the target's head, -1 for a class without a row; or None.
     """

@@ -176,7 +176,7 @@ class Pairs:
 
         Raises:
             NotFound: A name is neither a version, nor a column, nor a file. A version has no vectors in the gallery.
-            InvalidInput: No item is on both sides, or what was named holds no vectors, ids or labels.
+            InvalidInput: No item is on both sides, or a named source holds no vectors, ids or labels.
         """
         from compatstore.trainers.pairs import sources
 

@@ -1,4 +1,4 @@
-"""Residual networks: a linear map and a network that adds what it misses; for vectors, or for queries of the target."""
+"""Residual networks: a linear map plus a network for its residuals; for vectors, or for queries of the target."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Candidate:
 
     @property
     def figures(self) -> dict[str, float]:
-        """What was measured, each figure averaged over the groups."""
+        """Measurements, each figure averaged over the groups."""
         names = dict.fromkeys(name for group in self.groups.values() for name in group)
         means = {name: float(np.mean([g[name] for g in self.groups.values() if name in g])) for name in names}
         return means | ({} if self.cosine is None else {"cosine_similarity": self.cosine})
@@ -77,7 +77,7 @@ class Comparison:
 
 
 class Tried(NamedTuple):
-    """A trainer that ran: its row of the table, the figure that decides of each query, (q,) float64, and what it made.
+    """A trainer that ran: its row of the table, the deciding figure of each query, (q,) float64, and its artifact.
 
     Attributes:
         trainer: The trainer.
@@ -132,7 +132,7 @@ class Trials:
 
     @property
     def best(self) -> Tried:
-        """What has the highest score.
+        """The trial with the highest score.
 
         Raises:
             InvalidInput: None could run.

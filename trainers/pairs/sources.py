@@ -158,7 +158,7 @@ def _join(left: PairSource, right: PairSource, missing: str) -> tuple[Positions,
 
 
 def _side(found: PairSource, path: FilePath | None, rows: Positions) -> AnyArray | None:
-    """Side-information: of the file that is named, or else what the source itself has."""
+    """Side-information of the named file, or else of the source itself."""
     if path is None:
         return found.side(rows)
     beside, operation = from_file(path), f"read side-information from {fspath(path)}"

@@ -104,7 +104,7 @@ class TwoBranch(nn.Module):
         log_sigma2 = None if self.log_sigma2 is None else self.log_sigma2(vectors)[:, 0]
         vectors = self.gain * vectors
         if self.architecture.uncertainty == "length":
-            if self.training:  # the length is what is learned
+            if self.training:  # the length is learned
                 return Prediction(vectors, None)
             log_sigma2 = -2 * vectors.norm(dim=1).clamp_min(torch.finfo(torch.float32).tiny).log()
         if self.architecture.normalise:
