@@ -44,8 +44,8 @@ class Verbs:
     as a whole or not at all.
 
     A verb that takes `should_stop` may work for hours and runs in a thread of its own. If its await is cancelled, a
-    stop is requested, and the await ends after the current batch; a second cancellation ends the await at once. `progress`
-    and `should_stop` are called in that thread.
+    stop is requested, and the await ends after the current batch; a second cancellation ends the await at once.
+    `progress` and `should_stop` are called in that thread.
     """
 
     def __init__(self, owner: Any) -> None:

@@ -83,7 +83,9 @@ def whose(path: str | PathLike[str]) -> str:
             known = place.stat()
         except OSError:
             continue
-        return f": {place} has mode {stat.S_IMODE(known.st_mode):04o}, owner {_name(known.st_uid)}; requested by {_me()}"
+        return (
+            f": {place} has mode {stat.S_IMODE(known.st_mode):04o}, owner {_name(known.st_uid)}; requested by {_me()}"
+        )
     return ""
 
 

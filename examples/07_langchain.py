@@ -42,7 +42,7 @@ gallery.artifacts.link(
 )
 gallery.upgrade("v2", backfill=0.5)
 gallery.evaluate("v2", weight=0.7)
-ask("both as one")
+ask("fused")
 gallery.cutover("v2")
 gallery.upgrade("v2", backfill=1.0)
 ask("cut over")

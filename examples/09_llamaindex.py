@@ -42,7 +42,7 @@ vectors = [as_encoder(model).encode(TEXTS[:120]) for model in (old, new)]
 pairs = Pairs(*vectors, source_version=gallery.version("v1"), target_version=gallery.version("v2"))
 gallery.upgrade("v2", transform=Ridge().fit(pairs), backfill=0.5)
 gallery.evaluate("v2", weight=0.7)
-ask("both as one")
+ask("fused")
 gallery.cutover("v2")
 gallery.upgrade("v2", backfill=1.0)
 ask("cut over")

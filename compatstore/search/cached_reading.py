@@ -1,4 +1,4 @@
-"""Rows of one part of a search plan, read for a cache, and what a cache takes in memory before it is built."""
+"""Rows of one part of a search plan, read for a cache, and the memory of a cache before it is built."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Reader:
 
     @property
     def columns(self) -> list[str]:
-        """Columns that decide what is read."""
+        """Columns that decide which data are read."""
         part, columns = self.part, self.part.columns
         names = (self.id_column, columns.vector, columns.origin, columns.uncertainty, part.excluded_column)
         return list(dict.fromkeys(name for name in names if name))
@@ -84,7 +84,7 @@ class Reader:
         return " AND ".join(filter(None, (self.part.columns.present, self.part.condition)))
 
     def kept(self) -> tuple[Part, str]:
-        """Rows that were read for one plan serve another plan with an equal value."""
+        """Key of the read rows: they serve every plan with an equal key."""
         return replace(self.part, settings=type(self.part.settings)(), calibration=None), self.id_column
 
     def read(self, snapshot: Snapshot, fragments: Sequence[int]) -> Iterator[Rows]:
@@ -168,7 +168,7 @@ class CacheSize:
         vectors: Bytes of the vectors, as float32.
         graph: Bytes of the graph.
         ids: Bytes of the ids.
-        beside: Bytes of where the items lie in the table, and of what searches with conditions or doubts need.
+        beside: Bytes of row addresses, and of data for searches with conditions or shrinkage.
 
     Examples:
         >>> print(cs.CacheSize(rows=1000, vectors=512_000, graph=144_267, ids=16_000, beside=16_000))

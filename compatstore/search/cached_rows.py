@@ -1,9 +1,8 @@
-"""The rows of one part of a search plan, in memory, and how they follow the table.
+"""The rows of one part of a search plan, in memory, and their updates from the table.
 
-Rows stand at places 0, 1, 2, ...: first those in the graph, then those that came later, which are all compared. When
-the table changes, the places of rows that are gone or changed count no more, and what is new comes behind the last
-place. A row that was only moved (a merge of fragments, a backfill) keeps its place in the graph: its id and its vector
-are the same.
+Rows have places 0, 1, 2, ...: first those in the graph, then later ones, which are all compared. When
+the table changes, the places of removed or changed rows become invalid, and new rows are appended. A row that was only
+moved (a merge of fragments, a backfill) keeps its place in the graph: its id and its vector are the same.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ class Among:
 
 @dataclass(frozen=True, eq=False)
 class CachedRows:
-    """The rows of a part as of one table version; what changes them makes another one of these.
+    """The rows of a part as of one table version; updates return a new object.
 
     Attributes:
         reader: Reads them.
-        fragments: What was read of each fragment.
+        fragments: State of each fragment when it was read.
         ids: (n,) ids.
-        addresses: (n,) uint64, where rows lie in the table; of rows that do not count where they lay.
+        addresses: (n,) uint64, row addresses in the table, the former ones of invalid rows.
         origins: (n,) uint16, numbers of origins.
         sigma2: (n,) float32, sigma^2 of transformed vectors, NaN of the others.
-        live: (n,) bool, whether a row counts.
+        live: (n,) bool, True for valid rows.
         graph: The first g vectors.
-        tail: The other n - g vectors, all of rows that count.
+        tail: The other n - g vectors, all of valid rows.
         id_bytes: Memory of the ids.
     """
 
@@ -66,7 +65,7 @@ class CachedRows:
 
     @classmethod
     def read(cls, reader: Reader, snapshot: Snapshot, rows: int) -> CachedRows:
-        """All rows of a table version in a graph, whose recall is measured.
+        """Read the rows of a table version into a graph, and measure its recall.
 
         Args:
             reader: Reads them.
@@ -99,17 +98,17 @@ class CachedRows:
 
     @property
     def count(self) -> int:
-        """Rows that count."""
+        """Number of valid rows."""
         return int(np.count_nonzero(self.live))
 
     @cached_property
     def everything(self) -> Among:
-        """All rows that count."""
+        """The mask of all valid rows."""
         return Among(None, None) if self.live.all() else self.among(self.live)
 
     @cached_property
     def in_graph(self) -> bool:
-        """True if all rows count and are in the graph: then it answers alone."""
+        """True if all rows are valid and in the graph, which then answers alone."""
         return len(self.tail) == 0 and self.everything.graph is None
 
     def at(self, wanted: Digests) -> Among:
@@ -153,7 +152,7 @@ class CachedRows:
 
         Args:
             snapshot: That version.
-            require: Called with the memory that is needed; raises where that is too much.
+            require: Called with the memory that is needed; raises if that is too much.
         """
         now = list_fragments(snapshot, self.reader.columns)
         changed = ChangedFragments.between(self.fragments, now)

@@ -93,7 +93,7 @@ class CascadePlan:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """All columns that are read."""
+        """Columns that are read."""
         return (*self.candidates.parts, self.source, self.target)
 
     @property
@@ -207,7 +207,7 @@ def search_cascade(
     queries: Mapping[str, FloatArray],
     columns: Sequence[str],
 ) -> ArrowTable:
-    """Search by a cascade, and write what was embedded into the gallery.
+    """Search by a cascade, and write the new native vectors into the gallery.
 
     Args:
         catalog: The gallery.
@@ -218,7 +218,7 @@ def search_cascade(
 
     Returns:
         Arrow table as `execute` gives it. Items that are ranked by native vectors have the target as `_version`,
-        "native" as `_origin` and as `_distance` that of the target; the others what the search gave that found them.
+        "native" as `_origin` and the target's `_distance`; the others keep these columns of the search that found them.
 
     Raises:
         InvalidInput: The versions have different numbers of queries, the condition is no valid SQL for this table, or a
@@ -269,7 +269,7 @@ def _native_vectors(catalog: Catalog, snapshot: Snapshot, plan: CascadePlan, row
 
 
 def _results(rows: ArrowTable, version: str, columns: Sequence[str], distances: Doubles) -> ArrowTable:
-    """The rows in order, with what is computed as of the vectors that ranked them."""
+    """The rows in order, with the computed columns of the vectors that ranked them."""
     mine = pa.array(~np.isnan(distances))
     computed = {
         "_distance": pc.if_else(mine, pa.array(distances.astype(np.float32)), rows["_distance"]),

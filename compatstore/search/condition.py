@@ -1,10 +1,9 @@
 """The caller's condition: one SQL expression, whose meaning does not change when AND joins it with others.
 
-Lance parses a condition as the end of a statement and ignores what follows the expression. So `n < 5) OR (n < 5`,
+Lance parses a condition as the end of a statement and ignores the text after the expression. So `n < 5) OR (n < 5`,
 put in brackets and joined with another condition, would be an OR of the two; and a chain of some hundred operators
-overflows the stack of the process. What is checked here is less than SQL: how quotes and brackets pair, that there is
-no comment and no second statement, and that nothing is nested too deeply. Whether the expression means something is
-left to Lance.
+overflows the stack of the process. The checks are simpler than SQL: quotes and brackets must pair, comments and second
+statements are refused, and nesting is limited. Lance checks the meaning of the expression.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ def require_expression(condition: str, operation: str) -> None:
 
 
 def _fault(condition: str) -> str:
-    """Why a text is not one expression; "" where it is."""
+    """The reason why a text is not one expression; "" if it is one."""
     if not condition.strip():
         return "an empty one"
     surrogate = _SURROGATE.search(condition)
@@ -116,7 +115,7 @@ def _fault(condition: str) -> str:
                 between[-1] -= word == "and"
                 operators[-1] += 1
         if operators[-1] > MOST_OPERATORS or clauses > MOST_CLAUSES:
-            return f"more than {MOST_OPERATORS} operators in a row, or {MOST_CLAUSES} clauses; say it with IN (...)"
+            return f"more than {MOST_OPERATORS} operators in a row, or {MOST_CLAUSES} clauses; write IN (...) instead"
     return f"{open_brackets[-1]!r} that is never closed" if open_brackets else ""
 
 

@@ -151,7 +151,7 @@ def require_as_many(queries: Mapping[str, FloatArray], versions: Sequence[str]) 
     counts = [len(queries[name]) for name in versions]
     if len(set(counts)) > 1:
         raise InvalidInput(
-            f"search {' and '.join(versions)} as one",
+            f"search the fusion of {' and '.join(versions)}",
             expected="the same queries in each version",
             found=" and ".join(map(str, counts)),
         )
@@ -172,7 +172,7 @@ def query_of_part(catalog: Catalog, part: Part, queries: FloatArray) -> FloatArr
     operation = f"search {part.version}"
     if part.artifact is not None:
         queries = catalog.artifact(part.artifact).apply(queries).vectors
-        operation = f"{operation} with what artifact {part.artifact[:12]} makes of a query"
+        operation = f"{operation} with a query adapted by artifact {part.artifact[:12]}"
     there = np.ones(len(queries), bool)
     VectorForm("float32", part.metric).require(
         queries, there, [f"query {row}" for row in range(len(queries))], operation

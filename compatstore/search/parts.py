@@ -83,7 +83,7 @@ def search_part(
 
 @contextmanager
 def refused_condition(operation: str, where: str | None) -> Iterator[None]:
-    """Turn what Lance raises for the caller's condition into our error.
+    """Turn an error of Lance about the caller's condition into our error.
 
     Raises:
         InvalidInput: The condition is no valid SQL for this table.

@@ -1,4 +1,4 @@
-"""The search plan: which column is searched with which form of the query, and how the parts are merged."""
+"""The search plan: the searched columns, the form of the query for each, and the merge of the parts."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Part:
         columns: Its columns.
         metric: Distance.
         artifact: Id of the artifact that turns the query into that version's space, or None for a query as it is.
-        form: What that artifact makes of the query, as in "unchanged".
+        form: Form of the query after that artifact, as in "unchanged".
         excluded_column: Column that has no value in the rows of this part; the others are another part's. None for all
             rows.
-        settings: How the column's index is used.
-        query: Version whose query is asked, where it is not the plan's.
+        settings: Search settings of the column's index.
+        query: Version of the query, if it is not the plan's.
         calibration: Maps its distances into those of the other part, or None for distances as they are.
     """
 
@@ -70,10 +70,10 @@ class SearchPlan:
         version: Version that the query belongs to.
         k: Results wanted.
         parts: One Lance search each.
-        merge: How the parts' results become one list.
+        merge: Rule that merges the parts' results into one list.
         where: The caller's own condition, or all of them joined, or None.
-        chosen: What was measured of the merge, or None where it follows from the two spaces.
-        warning: That what it gives was measured to be below the status quo, or "".
+        chosen: Measurement of the merge, or None if it follows from the two spaces.
+        warning: Message if its measured quality is below the baseline, or "".
         shrinkage: True if the first candidates are ranked by shrunk distances.
     """
 
@@ -108,7 +108,7 @@ class SearchPlan:
         if self.chosen is not None:
             lines.append(f"  merge {self.chosen}")
         elif len(self.parts) > 1:
-            lines.append("  merge by rule: nothing was measured")
+            lines.append("  merge by rule, without a measurement")
         if self.shrinkage:
             lines.append("  distances of transformed vectors are shrunk by their predicted error (sigma^2)")
         if self.warning:

@@ -42,8 +42,8 @@ class Catalog:
         side_encoders: The same for side-information.
         trust_code: Build encoders whose spec names Python code ("python:package.module:attribute") or an address and
             the environment variable of its key ("openai:...") or LanceDB's function of a column ("lancedb:...") when
-            the gallery asks for it. Off by default: a gallery from elsewhere must not choose what this program imports,
-            nor where it sends texts and keys.
+            the gallery needs it. Off by default: a gallery from elsewhere must not choose imports of this program,
+            nor addresses that receive texts and keys.
         lease_term: Seconds without a sign of life after which another manager may take an upgrade over from this one.
 
     Raises:
@@ -230,7 +230,7 @@ class Catalog:
         """The encoder of a version: handed over, stored beside the table, or built from its spec; None without one.
 
         Raises:
-            Incompatible: Its spec names Python code and code is not trusted. What the spec builds is not what the
+            Incompatible: Its spec names Python code and code is not trusted. The spec builds another encoder than the
                 version was registered with.
         """
         return self._find(self._encoders, self.recorded().record(name), side=False)
@@ -270,7 +270,7 @@ class Catalog:
         return self._artifacts[artifact_id]
 
     def manifest(self, artifact_id: str) -> Manifest:
-        """Read what a linked artifact says of itself, without its weights; errors as of `artifact`."""
+        """Read the manifest of a linked artifact, without its weights; errors as of `artifact`."""
         if artifact_id not in self._manifests:
             self._manifests[artifact_id] = Manifest.from_bytes(
                 self.blobs.get(self.artifact_record(artifact_id).manifest)
@@ -327,10 +327,10 @@ class Catalog:
         return bool(record.encoder or name in self._encoders or at_hand is not None)
 
     def can_ask_both(self, source: str, target: str) -> bool:
-        """True if a search can ask two versions: by their encoders, or by vectors that the app makes of both itself.
+        """True if a search can query two versions: by their encoders, or by vectors that the app makes of both itself.
 
-        An app hands over vectors where not even the target's encoder reads what a search is given. An encoder that
-        cannot be built here, as its code is not trusted, is taken for one that reads texts or images.
+        An app hands over vectors if not even the target's encoder reads the sources of queries. An encoder that
+        cannot be built here, because its code is not trusted, is assumed to read texts or images.
         """
         if self.can_embed(source) or not self.can_embed(target):
             return True

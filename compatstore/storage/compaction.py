@@ -71,9 +71,9 @@ class Group:
         return sum(piece.rows for piece in self.pieces)
 
     def worth_merging(self) -> tuple[Piece, ...]:
-        """The smallest fragments whose merge keeps the total work for n rows at n log n; () where no merge does.
+        """The smallest fragments whose merge keeps the total work for n rows at n log n; () if no merge does.
 
-        No fragment holds more than half of what is merged, so each time a row is rewritten its fragment has at least
+        No fragment holds more than half of the merged rows, so each time a row is rewritten its fragment has at least
         doubled. Below `SMALL_ROWS` that does not matter.
         """
         pieces = sorted(self.pieces, key=lambda piece: piece.rows)
@@ -248,8 +248,8 @@ class Stored:
 
     Attributes:
         path: From the table's folder.
-        bytes: What it takes.
-        changed: When it was written.
+        bytes: Its size.
+        changed: Time of the last write.
     """
 
     path: str

@@ -101,7 +101,7 @@ def adoptable(
     source: str | None,
     again: bool = False,
 ) -> tuple[VersionRecord, str, str | None]:
-    """Make all checks of an adoption; read-only. See `adopt_table` for what it raises.
+    """Make all checks of an adoption; read-only. Errors as of `adopt_table`.
 
     Returns:
         record: Of the version, with the model that LanceDB's metadata name, if no other is named.

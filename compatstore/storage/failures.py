@@ -136,7 +136,7 @@ def storage_failure(error: BaseException, operation: str, location: Location) ->
         operation,
         expected="a table whose files are all there and whole",
         found=found,
-        fix=f"See what is wrong with it: {next_step.call('verify', at=location.uri)}",
+        fix=f"Find the damage: {next_step.call('verify', at=location.uri)}",
     )
 
 
@@ -203,7 +203,7 @@ def _forbidden(location: Location) -> str:
     return location.uri
 
 
-ROOM_TO_SPARE = 16 << 20  # bytes, for what a commit writes beside the data
+ROOM_TO_SPARE = 16 << 20  # bytes that a commit writes beside the data, at most
 LAST_BYTES = b"LANC"  # of every Lance file
 
 

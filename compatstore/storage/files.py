@@ -47,7 +47,7 @@ class Files:
         return bool(self._session.contains(name))
 
     def read(self, name: str) -> bytes:
-        """All bytes of a file."""
+        """The bytes of a file."""
         if self._location.is_local:
             return Path(self.address(name)).read_bytes()
         with _copy() as copy:
@@ -55,7 +55,7 @@ class Files:
             return copy.read_bytes()
 
     def read_range(self, name: str, start: int, size: int) -> bytes:
-        """Some bytes of a file, fewer where it ends before."""
+        """Some bytes of a file, fewer if it ends before."""
         if self._location.is_local:
             with Path(self.address(name)).open("rb") as file:
                 file.seek(start)
@@ -63,11 +63,11 @@ class Files:
         return bytes(self._session.read_range(name, start, size))
 
     def size(self, name: str) -> int | None:
-        """Bytes of a file; None where the place does not say."""
+        """Size of a file in bytes; None if unknown."""
         return Path(self.address(name)).stat().st_size if self._location.is_local else None
 
     def changed(self, name: str) -> float | None:
-        """When a file was last written by the place's own clock, seconds since 1970; None where it does not say."""
+        """Time of the last write to a file by the clock of the storage, seconds since 1970; None if unknown."""
         return Path(self.address(name)).stat().st_mtime if self._location.is_local else None
 
     def write(self, name: str, data: bytes | memoryview) -> None:
@@ -75,7 +75,7 @@ class Files:
 
         Args:
             name: Of the file.
-            data: Bytes, or what can be read as bytes without a copy.
+            data: Bytes, or a buffer of bytes.
         """
         if not self._location.is_local:
             with _copy() as copy:
@@ -175,7 +175,7 @@ class Blobs:
         """Read bytes back.
 
         Raises:
-            CorruptArtifact: They are gone or are not what was stored.
+            CorruptArtifact: They are gone or were changed.
             StorageError: They may not be read.
         """
         operation = f"read {digest[:12]} beside {self._location.name}"

@@ -54,9 +54,9 @@ class FragmentCounts:
         """Store the count of a fragment.
 
         Args:
-            question: What was asked.
-            fragment: As it was when it was read.
-            count: Of its live rows.
+            question: Name of the counted condition.
+            fragment: The fragment when it was counted.
+            count: Live rows that fulfil the condition.
             whatever_is_deleted: True if the count stays the same when rows are deleted, or come back.
         """
         deleted = WHATEVER_IS_DELETED if whatever_is_deleted else fragment.deleted

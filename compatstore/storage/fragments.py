@@ -97,10 +97,10 @@ def find_fragment(snapshot: Snapshot, fragment_id: int) -> Fragment | None:
 
 
 def in_waves(fragments: Iterable[Fragment], rows: int) -> Iterator[list[Fragment]]:
-    """Group neighbouring fragments into waves of at most `rows` physical rows.
+    """Group neighbouring fragments into batches of at most `rows` physical rows.
 
-    Fragments of 40, 50, 30 and 200 rows make the waves (40, 50), (30), (200) with `rows` = 100: a fragment with more
-    rows than that is a wave by itself.
+    Fragments of 40, 50, 30 and 200 rows make the batches (40, 50), (30), (200) with `rows` = 100: a fragment with more
+    rows than that is a batch by itself.
     """
     wave: list[Fragment] = []
     for fragment in fragments:
@@ -244,7 +244,7 @@ def discard(store: Store, names: Iterable[str]) -> None:
 
 
 def commit_columns(store: Store, written: Sequence[WrittenColumns]) -> None:
-    """Replace the columns of all these fragments by what was written for them, in one commit.
+    """Replace the columns of all these fragments by newly written files, in one commit.
 
     A file stays good while its rows are where they were. So the commit alone is repeated where others have done no more
     to these fragments than to delete rows (an update deletes rows and appends them elsewhere), and an app that writes

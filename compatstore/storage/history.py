@@ -40,10 +40,10 @@ class HistoryEntry:
         seconds: Time taken.
         note: Anything else worth keeping, one line.
         number: Position in the history, from 1.
-        data: What a later step reads again, as JSON knows it; {} for most.
+        data: JSON data for a later step; {} for most.
         source: Version that an upgrade reads, or "".
         fingerprint: Fingerprint of the version concerned: its model, and so its encoder.
-        figures: What was measured, by name.
+        figures: Measurements, by name.
     """
 
     step: str
@@ -61,7 +61,7 @@ class HistoryEntry:
     figures: Mapping[str, float] = field(default_factory=dict)
 
     def dumps(self) -> str:
-        """JSON text; what is empty is left out."""
+        """JSON text without empty fields."""
         values = dataclasses.asdict(self)
         return json.dumps({name: value for name, value in values.items() if value}, separators=(",", ":"))
 
@@ -84,7 +84,7 @@ class Page:
 
 
 def read_entries(blobs: Blobs, config: Mapping[str, str], last_page: str) -> list[HistoryEntry]:
-    """All steps, oldest first; read-only.
+    """Read the steps, oldest first; read-only.
 
     Args:
         blobs: Files beside the table.

@@ -232,9 +232,9 @@ def read_rows(
         snapshot: The table version that is read.
         id_column: Column of the ids.
         ids: n ids. In a table that others own an id may stand in several rows.
-        addresses: (n,) int64, where the rows were when they were read last, `UNKNOWN` where that is not known. Of an
+        addresses: (n,) int64, row addresses at the last read, `UNKNOWN` if unknown. Of an
             id whose row is there still no other row is read.
-        columns: What is read, `id_column` with it; None for whole rows.
+        columns: Columns to read, with `id_column`; None for whole rows.
     """
     if addresses is None:
         return _read(snapshot, columns, among(id_column, ids))

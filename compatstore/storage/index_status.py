@@ -53,7 +53,7 @@ class IndexStatus:
 
 
 def index_status(store: Store, version: str, snapshot: Snapshot | None = None) -> IndexStatus:
-    """Read what is known of a version's index, as of now or of an open snapshot; read-only.
+    """Read the state of a version's index, as of now or of an open snapshot; read-only.
 
     Raises:
         NotFound: The gallery keeps no vectors of that version.
@@ -130,10 +130,10 @@ _EDGES, _EDGES_A_VALUE = 1.4e-4, 2.5e-7  # a row's place in the graph of a cell
 
 
 def build_seconds(index: VectorIndex, rows: int, width: int, cores: int | None = None) -> float:
-    """About how long a build takes, in seconds of a machine that does nothing else.
+    """Approximate time of a build, in seconds of an idle machine.
 
     Args:
-        index: What is built.
+        index: The index to build.
         rows: Vectors.
         width: Values of each.
         cores: Of the machine; its own by default.
@@ -149,7 +149,7 @@ def build_seconds(index: VectorIndex, rows: int, width: int, cores: int | None =
 
 
 def index_bytes(index: VectorIndex, rows: int, width: int) -> int:
-    """About what an index takes on disk."""
+    """Approximate size of an index on disk, in bytes."""
     flat = width // 8 if index.metric == HAMMING else 4 * width
     stored = {"FLAT": flat, "SQ": width, "PQ": index.num_sub_vectors or width // 8}
     edges = 160 if "HNSW" in index.kind else 0  # twenty neighbours of eight bytes

@@ -29,7 +29,7 @@ MINIMUM_ROWS = 256
 MOST_CELLS = 1_000_000
 # Each vector is compared with the centre of each cell: with the square root of n cells that is n^1.5 distances.
 MOST_CELLS_BY_DEFAULT = 4_096
-Report = Callable[[str], None]  # called with the name of a stage that begins; what it raises ends the call
+Report = Callable[[str], None]  # called with the name of a stage that begins; an exception of it ends the call
 
 
 @checked_fields
@@ -230,9 +230,9 @@ def mirrored(store: Store, source: str, target: VersionColumns, metric: str) -> 
 
 
 def sub_vectors(width: int, at_least: int) -> int:
-    """Parts of product quantisation that divide vectors of `width` values, no fewer than asked for.
+    """Number of parts of product quantisation that divides vectors of `width` values, not below `at_least`.
 
-    Rounding down could leave next to none: 1544 values, divided into 96 at the most, would be 8 parts.
+    Rounding down could leave too few: 1544 values, divided into 96 at the most, would be 8 parts.
     """
     return next(parts for parts in range(max(1, min(at_least, width)), width + 1) if width % parts == 0)
 

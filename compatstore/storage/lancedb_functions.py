@@ -62,7 +62,7 @@ def build_function(schema: ArrowSchema, vector: str) -> Encoder:
     """Build the function of a column. It may load a model, and reads keys from LanceDB's variables or the environment.
 
     Raises:
-        NotFound: The table names no function for that column any more, or LanceDB knows none of that name.
+        NotFound: The table names no function for that column any more, or LanceDB has none of that name.
         Incompatible: LanceDB cannot make it.
     """
     operation = f"build LanceDB's embedding function of {vector}"

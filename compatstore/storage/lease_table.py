@@ -103,12 +103,12 @@ NOTHING_YET = 0
 
 @dataclass(frozen=True)
 class Records:
-    """All records as of one commit.
+    """The records as of one commit.
 
     Attributes:
         version: The commit, or `NOTHING_YET`.
         values: Text by key.
-        address: Of the table that holds them.
+        address: Address of the table that holds them.
     """
 
     version: int = NOTHING_YET
@@ -149,7 +149,7 @@ class LeaseTable:
         self._uri = location.child(FOLDER, LEASES)
 
     def read(self) -> Records:
-        """All records as of now; read-only."""
+        """Read the current records; read-only."""
         if self._location.is_local and not Path(self._uri, "_versions").is_dir():
             return Records()
         with storage_errors(f"read who works on {self._location.name}"):
@@ -170,7 +170,7 @@ class LeaseTable:
             value: Its text.
 
         Returns:
-            Whether it was written.
+            True if it was written.
 
         Raises:
             StorageError: The place cannot be written.

@@ -1,11 +1,11 @@
-"""The ledger of a backfill: what it has spent, and which items it could not embed, durable beside the table.
+"""The ledger of a backfill: its spending, and the items it could not embed, durable beside the table.
 
-One small file, replaced as a whole: after every batch both halves belong to the same moment, and a gallery that is
+One small file, replaced as a whole: after every batch both parts are of the same moment, and a gallery that is
 served gets no table version for it.
 
-Each lease has a ledger of its own, which begins with what the one before it says; that of the latest lease counts. A
-manager charges a batch to its ledger, looks at its lease, and stores the batch. So whatever a manager stored, its
-successor has read of; and no manager reads what another writes after it lost its lease.
+Each lease has a ledger of its own, which begins as a copy of the one before; that of the latest lease counts. A
+worker charges a batch to its ledger, checks its lease, and stores the batch. So its successor has read of every stored
+batch; and no worker reads entries that another wrote after losing its lease.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ class Ledger:
         except (OSError, ValueError, TypeError, KeyError) as error:  # Arrow's errors are ValueErrors
             raise StorageError(
                 f"read the ledger of a backfill beside {self._location.name}",
-                expected="what a backfill wrote",
+                expected="a ledger written by a backfill",
                 found=str(error),
-                fix="Remove it: what was spent and what could not be embedded is forgotten, vectors stay: "
+                fix="Remove it, which loses the record of spending and of failed items and keeps all vectors: "
                 f"rm {shlex.quote(self._files.files.address(latest))}",
             ) from error
 

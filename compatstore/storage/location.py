@@ -10,7 +10,7 @@ from typing import Any
 from compatstore.boundary import shown
 from compatstore.errors import InvalidInput
 
-# Of the object stores that Lance knows.
+# URI schemes of the object stores that Lance supports.
 SCHEMES = ("s3", "s3+ddb", "gs", "az", "abfs", "abfss", "oss", "cos", "tos", "hf", "memory", "file-object-store")
 
 
@@ -21,7 +21,7 @@ class Location:
     Args:
         uri: Path or object-store URI of the table's directory.
         storage_options: Settings of the object store (credentials, endpoint), as Lance takes it.
-        given: What the user called it; the address where that is not known.
+        given: The user's name of it; the address if unknown.
     """
 
     uri: str
@@ -49,7 +49,7 @@ class Location:
 
 
 def locate(gallery: Any, storage_options: dict[str, str] | None = None) -> Location:
-    """Resolve what a user calls a gallery.
+    """Resolve a user's name of a gallery.
 
     Args:
         gallery: Path, `s3://...`, `az://...`, `gs://...`, `DATABASE#TABLE`, or a LanceDB table.

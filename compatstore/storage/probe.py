@@ -1,4 +1,4 @@
-"""Trials of a place before a gallery relies on it: can it be written, and does it keep two writers apart?"""
+"""Probes of a storage location: write access, and conflict detection between two writers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def probe(location: Location) -> float | None:
     """Write a small file into the table's folder and remove it; nothing is left.
 
     Returns:
-        When the place's own clock says that it was written, in seconds since 1970; None where it does not say.
+        Time of the write by the clock of the storage, in seconds since 1970; None if unknown.
 
     Raises:
         StorageError: It cannot be written.
@@ -39,13 +39,13 @@ def probe(location: Location) -> float | None:
 def require_conditional_writes(location: Location, operation: str) -> None:
     """Refuse an object store that loses commits in silence, for lack of conditional writes; disks are not probed.
 
-    Lance puts the file of a table version on the condition that there is none (`If-None-Match: *` in S3's words). Here
-    the second version of a table of no rows, beside the gallery's files, is put twice: an Overwrite without retries
-    looks for no other commit before it puts its file, so the second one fails if and only if the store keeps to the
-    condition. Nothing is left.
+    Lance puts the file of a table version on the condition that there is none (`If-None-Match: *` in S3). The probe
+    puts the second version of an empty table, beside the gallery's files, twice: an Overwrite without retries
+    does not look for another commit before it puts its file, so the second one fails if and only if the store keeps to
+    the condition. Nothing is left.
 
     Args:
-        location: Of the gallery that is or will be there.
+        location: Location of the present or future gallery.
         operation: The caller's operation, for messages.
 
     Raises:

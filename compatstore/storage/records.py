@@ -98,12 +98,12 @@ class VersionRecord:
         return wrong
 
     def without_index(self) -> VersionRecord:
-        """The same where no index is there any more: nothing was measured of it."""
+        """A copy without index and its measurements."""
         return replace(self, search=None, recall=None, recall_at="", compared=None, cells=None)
 
     @property
     def stored_models(self) -> dict[str, str]:
-        """SHA-256 of the version's models that are kept beside the table, by what they are."""
+        """SHA-256 of the version's models that are kept beside the table, by their role."""
         specs = {"encoder": self.encoder, "side-information encoder": self.side_encoder}
         digests = {role: spec.removeprefix(STORED) for role, spec in specs.items() if spec.startswith(STORED)}
         return digests if self.head is None else {**digests, "head": self.head}
@@ -184,12 +184,12 @@ class RunRecord:
         given: Id of the artifact that a self-training upgrade began with, or "".
         begun: Number of the lease under which it began.
         lease: Number of the first lease whose staged natives count: that under which the target's columns were made, or
-            which last folded what was staged.
-        reads: What the backfill's encoder embeds items from: their "source" or their "id"; "" before any backfill.
-        teaches: True if it learns its transform from what it embeds.
-        learned_at: Native items at its last lesson.
-        served_at: Native items at the last lesson that searches follow: they do once all is hopped by what it learned.
-        full_backfill: Of an upgrade that teaches itself: "open" if its limits allow everything to be embedded instead,
+            which last folded staged rows.
+        reads: Inputs of the backfill's encoder: the items' "source" or "id"; "" before any backfill.
+        teaches: True for a self-training upgrade.
+        learned_at: Native items at its last training round.
+        served_at: Native items at the last training round in use by searches, once its transform has hopped all items.
+        full_backfill: "open" if the limits of a self-training upgrade allow everything to be embedded instead,
             should that take less time than learning; "chosen" once that was decided; "" otherwise.
     """
 
@@ -232,11 +232,11 @@ class RunRecord:
 class ServingRecord:
     """The fused search of an upgrade.
 
-    It is no part of the upgrade's own record, which a worker writes as it was when its work began.
+    It is apart from the upgrade's own record, which a worker writes with the state from the begin of its work.
 
     Attributes:
         target: Version upgraded to.
-        began: `RunRecord.identity` of the upgrade that it was chosen for; it holds for no later one.
+        began: `RunRecord.identity` of the upgrade that it was chosen for; it is invalid for later ones.
         fusion: Weight and constants.
         labels: Column of labels that the weight was chosen by, or None.
         serving: "fused" if searches that do not name a way take the fusion.
@@ -256,7 +256,7 @@ class MergeRecord:
     Attributes:
         target: Version upgraded to.
         began: `RunRecord.identity` of the upgrade that it was chosen for; it holds for no later one.
-        merge: The calibration and what was measured.
+        merge: The calibration and its measurement.
     """
 
     target: str

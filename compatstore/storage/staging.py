@@ -85,9 +85,9 @@ class NativeBatch:
         )
 
     def positions(self, ids: ArrowArray, input_hash: Digests) -> RowNumbers:
-        """Which vector belongs to each row of the table: (rows,) int64, -1 where none does.
+        """Position of the vector of each row of the table: (rows,) int64, -1 for none.
 
-        None belongs to a row whose item was changed after the vector was made.
+        A row whose item was changed after the vector was made has none.
 
         Args:
             ids: Arrow array of the rows' ids.
@@ -126,8 +126,8 @@ class Staging:
         id_type: Arrow type of the ids.
         side_dim: Values of the side-information that comes with a vector, or None.
         fence: The lease that is written under; None for those who only read.
-        since: Number of the first lease whose rows count. What a manager stages after its upgrade was abandoned counts
-            for none.
+        since: Number of the first lease whose rows count. Rows that a worker stages after its upgrade was abandoned
+            do not count.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class Staging:
         return sum(int(table.count_rows()) for table in self._opened().values())
 
     def read(self) -> NativeBatch:
-        """All staged rows, those of the oldest lease first; their ids now, their vectors when they are asked for."""
+        """Read the ids of staged rows, those of the oldest lease first; their vectors are read on demand."""
         opened, parts = self._opened(), [pa.schema([self._schema.field(name) for name in KEYS]).empty_table()]
         for table in opened.values():
             with storage_errors(f"read vectors staged beside {self._location.name}"):
@@ -231,7 +231,7 @@ class Staging:
         """Vectors and side-information of some rows of open tables, by their positions, as `NativeBatch.read` has them.
 
         Raises:
-            StorageError: They cannot be read, or are not what was staged.
+            StorageError: They cannot be read, or were changed.
         """
         values, first = {n: np.full((len(rows), dim), np.nan, np.float32) for n, dim in self._dims.items()}, 0
         for name, table in opened.items():
@@ -250,13 +250,13 @@ class Staging:
         return self._files.files.address(name)
 
     def examine(self, name: str) -> int:
-        """Read all rows of a table that holds staged rows, and look whether they are what was staged.
+        """Read all rows of a table that holds staged rows, and check that they are unchanged.
 
         Returns:
             Data files that no row is in: of an append that was killed, or of a commit that was lost.
 
         Raises:
-            StorageError: Rows cannot be read, or are not what was staged.
+            StorageError: Rows cannot be read, or were changed.
         """
         files = Files(self._location, FOLDER, name, "data").names()
         if not self._is_table(name):
@@ -332,7 +332,7 @@ def require_unchanged(rows: ArrowTable, address: str) -> ArrowTable:
     if damaged:
         raise StorageError(
             f"read vectors staged in {address}",
-            expected="what was staged",
+            expected="unchanged rows",
             found=f"{damaged} rows of other content",
             fix=removal(address),
         )

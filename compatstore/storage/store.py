@@ -135,10 +135,10 @@ class Store:
             return self._snapshot
 
     def _versions_changed(self) -> int:
-        """When a version was last added, in nanoseconds; -2, which is never settled, if it is unknown.
+        """Time of the latest version, in nanoseconds; -2, which is never settled, if it is unknown.
 
         A commit adds a file to the table's folder of versions and so changes that folder's time, which costs far less
-        to ask for than the list of versions. File systems keep that time to some milliseconds only: a recent change
+        to read than the list of versions. File systems keep that time to some milliseconds only: a recent change
         may hide a later one.
         """
         if self._versions is None:
@@ -272,7 +272,7 @@ def is_same(one: Snapshot, other: Snapshot) -> bool:
 
 
 class _RemoteVersions:
-    """Asks an object store whether there is a version after one, by the name of its file, instead of for a list of all.
+    """Checks an object store for the next version, by the name of its file, instead of listing all versions.
 
     A request for one name costs a twelfth of one for a list, and its answer does not grow with the table's history.
     The name alone is not enough if the next version was removed already, as a clean-up does after its time of
