@@ -56,7 +56,7 @@ def cast_columns(columns: Mapping[str, ArrowArray], schema: ArrowSchema, operati
 
 
 def read_stream(data: Any, operation: str) -> ArrowTable:
-    """Read whatever gives an Arrow stream: a frame of pandas or polars, a result of DuckDB, another gallery's scan.
+    """Read a source of an Arrow stream: a frame of pandas or polars, a result of DuckDB, another gallery's scan.
 
     A frame of pandas numbers its rows where they were filtered; that index is no column of the user's.
 
@@ -133,7 +133,7 @@ def _is_shallow(values: Any, levels: int) -> bool:
 
 
 def as_array(values: Any, operation: str) -> ArrowArray:
-    """Make n values of any kind one Arrow array; values of types that Arrow does not know become text.
+    """Make n values of any kind one Arrow array; values of types that Arrow does not support become text.
 
     Raises:
         InvalidInput: Neither can be made of them.
@@ -142,7 +142,7 @@ def as_array(values: Any, operation: str) -> ArrowArray:
         return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
     if isinstance(values, pa.Array):
         return values
-    with foreign(operation, "values that Arrow knows, or that have a text"):
+    with foreign(operation, "values that Arrow supports, or that have a text"):
         if isinstance(values, np.ndarray) and values.ndim > 1:
             values = list(values)
         try:

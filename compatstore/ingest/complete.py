@@ -47,14 +47,14 @@ def complete(
         registry: Its state.
         version: Version that must have a vector: given, or embedded from `sources`.
         sources: Arrow array of the n `source` values that the rows will have, or None.
-        unembedded: What happens to rows for which there is neither a vector nor a way to embed; "keep" leaves them
+        unembedded: Handling of rows for which there is neither a vector nor a way to embed; "keep" leaves them
             without a vector.
         upsert: True if rows are replaced: a native vector of a version that the caller did not give stays where the
             `source` value stays.
 
     Returns:
         values: By version, the values of n rows.
-        failures: Row -> why it could not be embedded.
+        failures: Row -> the reason why it could not be embedded.
 
     Raises:
         InvalidInput: There are such rows, and `unembedded` is "refuse".
@@ -84,7 +84,7 @@ def complete(
 
 
 def _embeddable(items: Items, catalog: Catalog, record: VersionRecord, sources: ArrowArray | None) -> BoolArray:
-    """(n,) bool: whether there is an encoder, and something that it reads of the row."""
+    """Mask of rows that an encoder can read, (n,) bool."""
     encoder = catalog.encoder(record.name)
     inputs = None if encoder is None else encoder_inputs(encoder, items.ids, sources)
     if inputs is None:

@@ -80,7 +80,7 @@ def read_items(data: Any, registry: Registry, version: str, store: Store, repeat
         registry: The gallery's registry.
         version: Version that `vector` and `side` belong to.
         store: The gallery's table; read-only.
-        repeated: What happens where an id occurs twice.
+        repeated: Handling of ids that occur twice.
 
     Raises:
         InvalidInput: Columns are missing or of unequal length, or ids have another type. An id occurs twice, and
@@ -159,7 +159,7 @@ def _require_equal_lengths(columns: Mapping[str, Any], operation: str) -> None:
 
 
 def _rename(columns: dict[str, Any], registry: Registry, version: str) -> None:
-    """Give the words of the API (`id`, `source`, `vector`, `side`) and versions' names their columns' names."""
+    """Replace the API's names (`id`, `source`, `vector`, `side`) and versions' names by their columns' names."""
     target = registry.columns(version)
     words = {
         "id": registry.id_column,
@@ -268,7 +268,7 @@ def given_side(values: ArrowArray, kept: VersionColumns, operation: str) -> Give
 
     Args:
         values: Values as for `given_vectors`; or codes: binary, or (n, side_dim / 8) uint8.
-        kept: Where it goes.
+        kept: Columns of the version.
         operation: The caller's operation, for messages.
 
     Raises:
@@ -281,7 +281,7 @@ def given_side(values: ArrowArray, kept: VersionColumns, operation: str) -> Give
 
 
 def given(values: ArrowArray, dim: int, dtype: str, operation: str) -> Given:
-    """Read what `given_vectors` does; for what is stored as bits also packed codes, (n, dim / 8) uint8."""
+    """Read vectors as `given_vectors`; for storage as bits also packed codes, (n, dim / 8) uint8."""
     if dtype == "bits" and _is_packed(values, dim // 8):
         codes, valid = given_vectors(values, dim // 8, operation)
         return unpack(codes.astype(np.uint8)), valid

@@ -185,11 +185,11 @@ def _commit(catalog: Catalog, prepared: _Prepared, upsert: bool) -> bool:
     """Write without Lance's own retries: after a lost race the ids must be looked up again.
 
     Returns:
-        Whether it was written: not when an upgrade began, or a version was retired, while the items were embedded.
-        They lack a vector then, or have one too many.
+        True if it was written; False if an upgrade began, or a version was retired, while the items were embedded:
+        they lack a vector then, or have one too many.
     """
     store, registry, items = catalog.store, prepared.registry, prepared.items
-    # The handle comes first: what changes after it was made is a conflict, so what is read below is as it sees it.
+    # The handle comes first: later changes are conflicts, so the reads below agree with it.
     writer = store.writer()
     if catalog.registry(writer).live != registry.live:
         return False

@@ -36,7 +36,7 @@ class PlainColumns:
     """Vectors to examine; nothing is written.
 
     Attributes:
-        name: As the user calls them.
+        name: The user's name of them.
         rows: An Arrow dataset; a Lance table is one.
         store: The table, if they are in a Lance table.
     """
@@ -151,7 +151,7 @@ def usual_columns(
 ) -> UsualColumns:
     """Choose the columns that are not named: the only column of vectors, and ids and sources of a usual name.
 
-    Read-only. A source that LanceDB's metadata name is left to the adoption, which takes it.
+    Read-only. The adoption itself takes a source that LanceDB's metadata name.
 
     Raises:
         NotFound: There is no table.
