@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Parts(NamedTuple):
-    """What the losses of BT^2 look at.
+    """Tensors that the losses of BT^2 read.
 
     Attributes:
         target: (b, m), of unit length: phi_3, the target's part before the changes of basis.
-        compared: (b, n): phi_5, what is compared with the source; its length is not constant.
+        compared: (b, n): phi_5, compared with the source; its length is not constant.
         output: (b, m + d), of length sqrt(1 + C^2): phi_5, then the rest of phi_4.
     """
 

@@ -2,8 +2,8 @@
 
 Small networks for digits and other tiny images; architectures of timm and torchvision; and those around another.
 `FinalNorm` ends in a BatchNorm, as side-information models do: values around zero, of one size. `GeneralisedMean` pools
-positions by another mean than the usual one. `BasisTransformed` is the network of BT^2: two changes of basis put what a
-source model understands in front of a target embedding.
+positions by another mean than the usual one. `BasisTransformed` is the network of BT^2: two changes of basis put a part
+compatible with a source model in front of a target embedding.
 """
 
 from __future__ import annotations
@@ -321,7 +321,7 @@ class BasisTransformed(_Around):
     Args:
         inner: The backbone, whose embeddings have m + n values for a target of m and a source of n.
         source_dim: n.
-        extra: d, values for what the source knows and the target does not, 1 to n.
+        extra: d, values for information of the source that the target lacks, 1 to n.
         scale: C, the length of the target's part beside the extra values' length of 1, > 0.
 
     Raises:

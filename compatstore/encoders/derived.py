@@ -23,7 +23,7 @@ class Derived:
 
     Args:
         encoder: The model. One that is derived itself is taken apart.
-        derivations: Steps, one or more, each of what the one before gives.
+        derivations: Steps, one or more, each applied to the result of the one before.
 
     Raises:
         InvalidInput: There is no step. A step keeps more values than it is given.
@@ -61,12 +61,12 @@ class Derived:
 
     @property
     def reads(self) -> Literal["source", "id"]:
-        """What the model reads of an item."""
+        """Input of the model: an item's "source" or "id"."""
         return self.encoder.reads
 
     @property
     def knows(self) -> Callable[[Sequence[Any]], BoolArray]:
-        """Which ids the model knows, where it can say."""
+        """The model's `knows`, if it has one: ids -> (n,) bool."""
         knows: Callable[[Sequence[Any]], BoolArray] = self.encoder.knows  # type: ignore[attr-defined]
         return knows
 
@@ -76,7 +76,7 @@ class Derived:
         return identity_of(self.encoder.fingerprint, self.derivations)
 
     def encode(self, sources: Sequence[Any]) -> FloatArray:
-        """Embed a batch: (n, dim) float32; NaN for what has no direction and is to be scaled.
+        """Embed a batch: (n, dim) float32; NaN for vectors without direction that are to be scaled.
 
         Raises:
             SourceError: The model cannot read some sources.
@@ -98,13 +98,13 @@ class Derived:
 
 
 def identity_of(model: str, derivations: Sequence[Derivation]) -> str:
-    """Identity of what is derived of a model in steps; the model's own where there is none."""
+    """Identity of a model with derivation steps; the model's own without steps."""
     for derivation in derivations:
         model = derivation.identity(model)
     return model
 
 
-# What reads files, and neither runs code that a spec names nor sends anything away.
+# Kinds that read files, and neither run code that a spec names nor send anything away.
 READS_FILES = ("network:", "timm:", "torchvision:", "open_clip:")
 
 
@@ -157,12 +157,12 @@ class FilesById:
 
     @property
     def fingerprint(self) -> str:
-        """That of the encoder: where the files lie does not change what is made of them."""
+        """Fingerprint of the encoder: the folder of the files does not change their vectors."""
         return self.encoder.fingerprint
 
     @property
     def spec(self) -> str:
-        """How `encoders.from_spec` builds this encoder again; "" where the encoder has no spec of a fitting kind."""
+        """Spec by which `encoders.from_spec` builds this encoder again; "" if the encoder has none of a fitting kind."""
         inner = self.encoder.spec
         if not inner.startswith(READS_FILES):
             return ""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Record = TypeVar("Record")
 
-# What stands beside a model and changes no vector.
+# Files beside a model that do not affect its vectors.
 ASIDE = frozenset({".md", ".txt.license", ".png", ".jpg", ".svg", ".pdf"})
 ASIDE_NAMES = frozenset({"license", "notice", "readme"})
 _BLOCK = 1 << 22
@@ -53,7 +53,7 @@ _NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)  # of a model: "all-MiniLM-L
 
 
 def _in_cache(name: str) -> Path | None:
-    """The folder of a model in Hugging Face's local cache; nothing is asked of the network."""
+    """The folder of a model in Hugging Face's local cache; no network request."""
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
@@ -67,7 +67,7 @@ def _in_cache(name: str) -> Path | None:
 def hash_folder(folder: Path) -> str:
     """SHA-256 (hex) over the names and the content of a model's files: weights, configuration, vocabulary.
 
-    Hidden files, and those that tell of the model and are no part of it, are left out.
+    Hidden files, and documentation of the model, are left out.
 
     Raises:
         StorageError: A file cannot be read.
@@ -88,7 +88,7 @@ def hash_folder(folder: Path) -> str:
 
 @contextmanager
 def loading(kind: str, folder: Path) -> Iterator[None]:
-    """Let a library load a model; whatever it raises for files that are none is one error of ours.
+    """Re-raise a library's errors on loading a model as one error of ours.
 
     Raises:
         CorruptArtifact: It could not.
@@ -133,7 +133,7 @@ def read_weights(path: Path, operation: str) -> dict[str, torch.Tensor]:
         found: Any = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
     except PermissionError as error:
         raise refused(operation, path, error) from error
-    except Exception as error:  # whatever the readers raise for bytes that are no weights
+    except Exception as error:  # any error of the readers for bytes that are no weights
         said = str(error) or type(error).__name__
         raise CorruptArtifact(operation, expected=f"weights in {path}", found=said.splitlines()[0]) from error
     for key in _INSIDE:
@@ -151,7 +151,7 @@ def parse_described(content: bytes, kind: type[Record], written_as: str) -> tupl
         written_as: The record's field `format`.
 
     Raises:
-        Exception: Whatever safetensors, torch and the reader of records raise for other bytes.
+        Exception: Any error of safetensors, torch and the reader of records for other bytes.
     """
     require_torch()
     from safetensors.torch import load

@@ -40,7 +40,7 @@ class Preprocessing:
     Args:
         size: Side of the square that images are resized to (bilinear, aspect ratio not kept), in pixels.
         mode: "L" (one channel) or "RGB" (three).
-        mean: Subtracted from every channel, where pixels run from 0 to 1.
+        mean: Subtracted from every channel, for pixels from 0 to 1.
         std: Divides every channel after that.
 
     Raises:
@@ -83,14 +83,14 @@ class Preprocessing:
 
 @dataclass(frozen=True, kw_only=True)
 class _Description:
-    """What a file says of its encoder beside the weights.
+    """Record of an encoder in its file, beside the weights.
 
     Attributes:
         format: `FORMAT`.
         backbone: Architecture, as `to_description` gives it.
         preprocessing: Of the images.
-        normalise: Whether embeddings have unit length.
-        fingerprint: Of the encoder.
+        normalise: True if embeddings have unit length.
+        fingerprint: Fingerprint of the encoder.
     """
 
     format: str
@@ -191,7 +191,7 @@ class NetworkEncoder(Module):
         """
         try:
             description, weights = parse_described(content, _Description, FORMAT)
-        except Exception as error:  # what safetensors and torch raise for bytes, types and shapes that they do not know
+        except Exception as error:  # any error of safetensors and torch for unknown bytes, types and shapes
             raise _corrupt(f"{type(error).__name__}: {error}"[:200]) from error
         try:
             backbone = from_description(description.backbone)

@@ -73,7 +73,7 @@ class Precomputed:
         return self._vectors[np.array(rows, np.int64)]
 
     def knows(self, ids: Sequence[Any]) -> npt.NDArray[np.bool_]:
-        """Which of n ids have a vector: (n,) bool."""
+        """Mask of the ids that have a vector: (n,) bool."""
         return np.array([key in self._rows for key in ids], bool)
 
 
@@ -124,7 +124,7 @@ def _unusable(expected: str, found: str, **details: Any) -> InvalidInput:
 
 
 def _content_hash(ids: list[Id], vectors: FloatArray) -> str:
-    """Digest of id-vector pairs, whatever their order and whatever kind of file they came from."""
+    """Digest of id-vector pairs, independent of their order and kind of file."""
     digest = hashlib.sha256(str(vectors.shape).encode())
     for row in sorted(range(len(ids)), key=lambda row: (type(ids[row]).__name__, ids[row])):
         digest.update(repr(ids[row]).encode())

@@ -136,7 +136,7 @@ def downloading(operation: str, otherwise: str) -> Iterator[None]:
 
     Args:
         operation: The caller's operation, for errors.
-        otherwise: What else there is to do.
+        otherwise: An alternative, for messages.
 
     Raises:
         NotFound: There is no network and no cache, the download is broken, or no weights were published at all.
@@ -243,7 +243,7 @@ IN_FOLDER = "local-dir:"
 class OpenClipModel(ImageModel):
     """Embeds images by the image tower of a CLIP model, and queries that are texts by its text tower.
 
-    A query that is a text is an image where it ends as the name of one ("cup.jpg"), and else a text.
+    A query that ends as the name of an image ("cup.jpg") is read as an image, any other text as a text.
 
     Args:
         model: A folder with open_clip_config.json and weights, or a name of `open_clip.list_models()`.
@@ -288,7 +288,7 @@ class OpenClipModel(ImageModel):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest (32 hex digits) of both towers: the text tower and its tokenizer decide what queries find."""
+        """Digest (32 hex digits) of both towers: the text tower and its tokenizer affect queries."""
         return digest(images=super().fingerprint, texts=self._text_identity)
 
     def encode_queries(self, queries: Sequence[Any]) -> FloatArray:

@@ -3,8 +3,8 @@
 Settings are the keyword arguments of the encoder's class. Those at their default are not written, so that a spec stays
 short. A spec is stored with the gallery and shown by `status`; so no encoder takes a secret as a setting.
 
-An encoder travels as its spec or its bytes, and as an object where nothing else builds it there. Weights and sessions
-of a model are built where they are used, on that process' device.
+An encoder is sent as its spec or its bytes, and as an object if neither can build it there. Weights and sessions
+of a model are built in the process that uses them, on its device.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ _WITHIN = re.compile(r"(?<=://)[^/@]*@")  # a name and password in an address
 
 
 def without_secrets(value: Any) -> Any:
-    """A value as JSON can hold it, without secrets; what JSON has no form for becomes the name of its type."""
+    """A value as JSON can hold it, without secrets; other objects become the name of their type."""
     if isinstance(value, Mapping):
         kept = {f"{key}": item for key, item in value.items() if not _SECRET.search(f"{key}") and key not in _RUNNING}
         return {key: without_secrets(item) for key, item in kept.items()}
@@ -139,7 +139,7 @@ def from_spec(spec: str) -> Encoder:
             * "timm:NAME" or "torchvision:NAME": pretrained weights;
             * "network:PATH": a saved `NetworkEncoder`;
             * "sentence-transformers:FOLDER", "transformers:FOLDER", "fastembed:FOLDER" or "model2vec:FOLDER": a text
-              model in a local folder, "open_clip:FOLDER" or "open_clip:NAME?weights=...": images, and texts that ask;
+              model in a local folder, "open_clip:FOLDER" or "open_clip:NAME?weights=...": images, and texts as queries;
             * "openai:BASE_URL#MODEL": an HTTP endpoint of OpenAI's form;
             * "files:FOLDER?encoder=network:PATH&suffix=.jpg": the file of each item's id, by an encoder of images;
             * "precomputed:PATH": id -> vector;
@@ -148,7 +148,7 @@ def from_spec(spec: str) -> Encoder:
 
     Raises:
         NotFound: The kind, model, file, module or attribute does not exist.
-        InvalidInput: What the spec names is not an encoder, or a setting is unknown or of another type.
+        InvalidInput: The spec names no encoder, or a setting is unknown or of another type.
 
     Examples:
         >>> np.savez("vectors.npz", id=np.array(["a"]), vector=np.array([[0.0, 1.0]], np.float32))
@@ -210,12 +210,12 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class PortableEncoder:
-    """What builds an encoder in another process; it pickles where its parts do.
+    """Builder of an encoder in another process; it pickles if its parts do.
 
     Args:
-        fingerprint: What the encoder must have there.
+        fingerprint: Required fingerprint of the built encoder.
         make: Builds the encoder.
-        arguments: Of `make`: the file of a `NetworkEncoder`, a spec, or the encoder itself if neither is known.
+        arguments: Arguments of `make`: the file of a `NetworkEncoder`, a spec, or the encoder itself without either.
     """
 
     fingerprint: str
@@ -238,8 +238,8 @@ class PortableEncoder:
         """The encoder, here.
 
         Raises:
-            NotFound: What its spec names is not there.
-            Incompatible: What its spec builds here is another model.
+            NotFound: The object that its spec names does not exist.
+            Incompatible: Its spec builds another model here.
         """
         encoder = self.make(*self.arguments)
         if encoder.fingerprint != self.fingerprint:
