@@ -1,4 +1,4 @@
-"""An artifact: what a trainer produces and what makes two embedding versions comparable."""
+"""An artifact: the result of a trainer, which makes two embedding versions comparable."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class Artifact:
     """A manifest and its weights; immutable.
 
     Attributes:
-        manifest: What it is.
+        manifest: Its manifest.
         id: SHA-256 of the manifest, which names the digest of the weights.
-        behaviour: Its kind: what it acts on, and which spaces it reads and writes.
+        behaviour: Its kind: the vectors that it acts on, and the spaces that it reads and writes.
         tensors: Weights by name ("h.mixer.0.weight"), float32.
         networks: Networks by name ("h"), with their weights.
         seen: (n,) uint64, ascending: digests (`digests.digest_half`) of the source vectors that it has learned from;
             None if unknown.
 
     Args:
-        manifest: What it is.
-        weights: The weights as safetensors bytes, as the manifest's digest says.
+        manifest: Its manifest.
+        weights: The weights as safetensors bytes, with the manifest's digest.
 
     Raises:
         CorruptArtifact: The weights are not those of the manifest, or do not fit its networks.
@@ -154,7 +154,7 @@ class Artifact:
         figures: Mapping[str, Any] | None = None,
         seen: Digests | None = None,
     ) -> Artifact:
-        """The same transform with another record of how it was made; see `create`. None keeps what is recorded."""
+        """The same transform with another record of how it was made; see `create`. None keeps the recorded value."""
         names = ("kind", "method", "source", "target", "side_source", "side_target", "networks", "settings", "figures")
         kept = {name: getattr(self.manifest, name) for name in names} | {"tensors": self.tensors, "seen": self.seen}
         changed = {"settings": settings, "figures": figures, "seen": seen}
@@ -185,7 +185,7 @@ class Artifact:
             vectors: (n, d) array or torch tensor, in the space that the kind reads.
             side: (n, d_side) array or torch tensor, for an artifact that reads side-information; else None. For one
                 that reads bits also packed codes, (n, d_side / 8) uint8; of values only the signs count.
-            batch_size: Rows of a batch, from 1 to 1,048,576; None takes what is fast on the device. Every batch is
+            batch_size: Rows of a batch, from 1 to 1,048,576; None takes a fast one for the device. Every batch is
                 padded to it.
             device: "cpu" (the default) or "cuda".
             precision: "float32" or "bfloat16".
@@ -205,7 +205,7 @@ class Artifact:
         return self.behaviour.apply(self, rows, side_rows, execution)
 
     def to_onnx(self, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
-        """Add what `apply` computes to an ONNX graph.
+        """Add the computation of `apply` to an ONNX graph.
 
         Args:
             graph: Gets the nodes and weights.
@@ -237,7 +237,7 @@ class Artifact:
 
     @classmethod
     def from_bytes(cls, manifest: bytes, weights: bytes) -> Artifact:
-        """Read what `to_bytes` returned.
+        """Read the output of `to_bytes`.
 
         Raises:
             CorruptArtifact: Either part was truncated or edited, or is of an unknown format or kind.
@@ -320,7 +320,7 @@ def _stored(manifest: Manifest, weights: bytes) -> dict[str, Any]:
         raise CorruptArtifact(f"read {WEIGHTS}", expected=expected, found=found, fix=fix)
     try:
         return dict(safetensors.numpy.load(weights))
-    except Exception as error:  # its own errors, and whatever NumPy raises for types and shapes that it does not have
+    except Exception as error:  # its own errors, and those of NumPy for unknown types and shapes
         raise CorruptArtifact(f"read {WEIGHTS}", expected="safetensors", found=f"{error}"[:200]) from error
 
 
@@ -343,7 +343,7 @@ def _networks(manifest: Manifest, tensors: Mapping[str, FloatArray]) -> dict[str
 
 @cache
 def _libraries() -> Mapping[str, str]:
-    """Versions of what an artifact is made with, read once: each is the parsing of a file."""
+    """Versions of the libraries that make an artifact, read once: each is the parsing of a file."""
     found = {}
     for library in ("compatstore", "numpy", "safetensors", "torch"):
         with suppress(PackageNotFoundError):

@@ -65,9 +65,9 @@ def require_free(kind: str, path: Path, is_kind: Callable[[Path], bool], *, repl
     """Refuse a path that is taken.
 
     Args:
-        kind: What is to be written: "artifact", "model" or "file".
-        path: Where.
-        is_kind: True of a path that holds one of the kind.
+        kind: Kind of the output: "artifact", "model" or "file".
+        path: Its path.
+        is_kind: Returns True for a path that holds one of the kind.
         replace: Allow one of the kind at the path.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The kinds of artifacts: what each reads and writes, and how it makes two embedding versions comparable."""
+"""The kinds of artifacts, with the spaces that each reads and writes."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ class Kind(ABC):
             of: The artifact.
             vectors: (n, dim) float32, finite, in the space that it reads.
             side: (n, side_dim) float32, finite, or None where the manifest names no `side_source`.
-            execution: Where and how.
+            execution: Device, batch size and precision.
         """
 
     @abstractmethod
     def to_onnx(self, of: Artifact, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
-        """Add what `apply` computes to an ONNX graph.
+        """Add the computation of `apply` to an ONNX graph.
 
         Args:
             of: The artifact.
@@ -217,7 +217,7 @@ class Prefix(Kind):
 
 
 class Identity(Kind):
-    """Leaves a target query unchanged; what backward-compatible training (BCT, RACT, DMU, regression) yields."""
+    """Leaves a target query unchanged; the kind of backward-compatible training (BCT, RACT, DMU, regression)."""
 
     name: ClassVar[str] = "Identity"
     acts_on: ClassVar[Acts] = "query"

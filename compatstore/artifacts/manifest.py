@@ -1,4 +1,4 @@
-"""The manifest of an artifact: what it is, between which spaces, how it was made, and its own digest.
+"""The manifest of an artifact: its kind, its spaces, its origin, and its own digest.
 
 `require_binding` refuses embedding versions that an artifact was not made for.
 """
@@ -23,7 +23,7 @@ READ = "read manifest.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Space:
-    """The space of one embedding version, as far as an artifact knows it.
+    """The space of one embedding version, as far as an artifact records it.
 
     Args:
         dim: Length of a vector.
@@ -55,7 +55,7 @@ class Side:
     Args:
         dim: Length of a side vector.
         fingerprint: Fingerprint of the side-information model, or None if unknown.
-        dtype: How it is stored: "float32", or "bits"; of bits the artifact reads -1 and 1.
+        dtype: Its storage type: "float32", or "bits", which the artifact reads as -1 and 1.
     """
 
     dim: int
@@ -75,9 +75,9 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """All that is known about an artifact but its weights.
+    """Record of an artifact beside its weights.
 
-    Source and target are those of the upgrade, whichever way the artifact itself maps.
+    Source and target are those of the upgrade, for either direction of the artifact itself.
 
     Args:
         kind: Name of its kind ("ForwardTransform").
@@ -92,7 +92,7 @@ class Manifest:
         libraries: Library -> version that made it.
         weights_sha256: Digest of the weights file.
         created: UTC time, ISO 8601.
-        seen: Number of source vectors that it has learned from; their digests lie beside the weights. None if unknown.
+        seen: Number of source vectors that it was trained on; their digests lie beside the weights. None if unknown.
         format: Version of this layout.
     """
 
@@ -145,7 +145,7 @@ class Manifest:
                 found = "another: it was edited after it was written"
                 raise CorruptArtifact(READ, expected="its own SHA-256", found=found)
             manifest = read_record(cls, values, "manifest.json")
-            if manifest.id != stated:  # what was left out there would be filled in here
+            if manifest.id != stated:  # fields missing there would be filled in here
                 raise Malformed("fields are left out")
             return manifest
         except (Malformed, InvalidInput) as error:
@@ -170,8 +170,7 @@ def _digest(values: Any) -> str:
 def require_binding(manifest: Manifest, source: EmbeddingVersion, target: EmbeddingVersion) -> None:
     """Refuse to use an artifact between two versions that it was not made for.
 
-    An artifact trained on bare arrays carries no fingerprints; then dimensions and normalisation decide and the
-    user's word binds it.
+    An artifact trained on bare arrays carries no fingerprints; then only dimensions and normalisation are checked.
 
     Args:
         manifest: The artifact's.
@@ -206,7 +205,7 @@ def _require_direction(operation: str, manifest: Manifest, source: EmbeddingVers
 
 
 def _identity(space: Space, source: EmbeddingVersion, target: EmbeddingVersion) -> str | None:
-    """Say whose space it is: by fingerprint, or by dimension where there is none and the two versions differ in it."""
+    """Identity of a space: its fingerprint, or its dimension if there is none and the two versions differ in it."""
     if space.fingerprint is not None:
         return space.fingerprint
     if source.dim == target.dim:

@@ -58,7 +58,7 @@ def as_side(operation: str, values: Any, dim: int, dtype: str) -> FloatArray:
         operation: The caller's operation, for the message of an error.
         values: As for `as_matrix`; for "bits" also packed codes, (n, dim / 8) uint8.
         dim: Length that each row must have.
-        dtype: "float32", or "bits" for what is left of the values in 1-bit codes.
+        dtype: "float32", or "bits" for the signs of the values in 1-bit codes.
 
     Returns:
         (n, dim) float32, contiguous; of -1 and 1 for "bits".

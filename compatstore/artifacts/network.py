@@ -71,11 +71,11 @@ class Network:
     """An architecture and its weights.
 
     Attributes:
-        architecture: What the network looks like.
+        architecture: Description of the network.
         tensors: Its weights, float32, named as in `Architecture.shapes`.
 
     Args:
-        architecture: What the network looks like.
+        architecture: Description of the network.
         tensors: Its weights, float32, named as in `Architecture.shapes`.
     """
 
@@ -95,7 +95,7 @@ class Network:
         Args:
             source: (n, source_dim) float32, finite.
             side: (n, side_dim) float32, finite, or None for a network without side branch.
-            execution: Where and how.
+            execution: Device, batch size and precision.
 
         Returns:
             (n, output_dim) and sigma^2 (n,) or None, float32.
@@ -109,7 +109,7 @@ class Network:
             side_batch = None if side is None else np.zeros((rows, side.shape[1]), np.float32)
             for start in starts:
                 size = min(rows, n - start)
-                # Rows beyond `size` keep what the batch before left there; their output is dropped.
+                # Rows beyond `size` keep values of the batch before; their output is dropped.
                 batch[:size] = source[start : start + size]
                 if side is not None and side_batch is not None:
                     side_batch[:size] = side[start : start + size]

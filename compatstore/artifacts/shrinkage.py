@@ -1,4 +1,4 @@
-"""How much of its cosine a transformed vector keeps, by its sigma^2: what makes expected cosines of cosines."""
+"""Shrinkage factors of a transformed vector's cosines, by its sigma^2."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Shrinkage:
 
     Args:
         log_sigma2: (b,) log sigma^2, ascending, among those of the held-out rows.
-        factors: (b,) of vectors with these, 0 or more; above 1 where what is doubted least is to be found before
-            native vectors.
+        factors: (b,) of vectors with these, 0 or more; above 1 if the least uncertain vectors should rank before
+            native ones.
         exponent: The power of E[cos(h, n) | sigma^2] / E[cos(h, n)]^level that the factors are, at most 1; 0 leaves
             cosines.
-        level: 0 where native vectors compete with what transformed ones are expected to have, 1 where these are taken
+        level: 0 if native vectors are compared with the expected cosines of transformed ones, 1 if these are scaled
             to be as near on average.
     """
 

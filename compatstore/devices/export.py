@@ -1,4 +1,4 @@
-"""Export of an artifact, or of a chain of them, as an ONNX file whose metadata is all that its runner needs."""
+"""Export of an artifact, or of a chain of them, as an ONNX file whose metadata is sufficient for its runner."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Int8Loss:
 
     Attributes:
         rows: Vectors that were measured.
-        left_out: Vectors that were given and not measured: the artifact has learned from them.
+        left_out: Vectors that were given and not measured: the artifact was trained on them.
         cosine_min: Smallest cosine of a row, in [-1, 1].
         cosine_mean: Mean of the cosines.
     """
@@ -56,9 +56,9 @@ class Exported:
         out: The ONNX file.
         bytes: Its size.
         precision: "float32" or "int8".
-        origin: Short ids of the artifacts, joined by "+": what the vectors record that it makes.
-        int8_loss: What int8 changes; None in float32.
-        runner: The program beside it, None where it was not asked for.
+        origin: Short ids of the artifacts, joined by "+": the recorded origin of its vectors.
+        int8_loss: Loss by int8; None in float32.
+        runner: The program beside it, None if it was not requested.
     """
 
     out: str
@@ -90,13 +90,13 @@ def export(
     Args:
         artifact: The artifact, or the folder that it was saved in.
         out: The file to write, NAME.onnx; atomic.
-        then: Artifacts that are applied to what the one before has made, in this order: a chain of hops.
+        then: Artifacts that are applied to the output of the one before, in this order: a chain of hops.
         int8: Quantise the weights of dense layers, and their inputs while the model runs, to 8 bits. Needs `vectors`.
         vectors: (n, dim) float32 in the space that is read, on which the loss by int8 is measured. Those that the
-            artifact has learned from are left out.
+            artifact was trained on are left out.
         side: (n, side_dim) side-information of `vectors`, for an artifact that reads it.
         runner: Also write the program that applies the file, one Python file, here.
-        overwrite: Replace what is there.
+        overwrite: Replace an existing file.
 
     Raises:
         AlreadyExists: `out` or `runner` is there.
@@ -172,7 +172,7 @@ def _held_out(artifact: Artifact, vectors: Any, side: Any, operation: str) -> tu
     rows = as_matrix(operation, vectors, artifact.behaviour.reads(artifact.manifest).dim)
     side_rows = artifact.side_rows(operation, side, len(rows))
     fresh = np.ones(len(rows), bool) if artifact.seen is None else ~np.isin(digest_half(rows), artifact.seen)
-    fresh &= rows.any(axis=1)  # what has no direction has no cosine
+    fresh &= rows.any(axis=1)  # a vector without direction has no cosine
     if not fresh.any():
         found = f"{len(rows)}, all of which it has learned from"
         raise InvalidInput(
@@ -242,7 +242,7 @@ def quantised(model: Any) -> Any:
     """
     quantization, onnx = load_extra("onnxruntime.quantization", "onnx"), load_extra("onnx", "onnx")
 
-    done = model.metadata_props.add()  # what it asks for is done: every shape is known, and nothing can be fused
+    done = model.metadata_props.add()  # mark pre-processing as done: every shape is known, and nothing can be fused
     done.key, done.value = "onnx.quant.pre_process", "onnxruntime.quant"
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "int8.onnx"
@@ -280,5 +280,5 @@ def _write(path: Path, content: bytes) -> None:
     except OSError as error:
         raise refused(f"write {path}", path, error) from error
     finally:
-        with suppress(OSError):  # what was never made, where no such name can be
+        with suppress(OSError):  # it was never made if the name is invalid
             staged.unlink()

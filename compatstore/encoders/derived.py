@@ -162,7 +162,7 @@ class FilesById:
 
     @property
     def spec(self) -> str:
-        """Spec by which `encoders.from_spec` builds this encoder again; "" if the encoder has none of a fitting kind."""
+        """Spec by which `encoders.from_spec` builds this encoder again; "" if there is none of a fitting kind."""
         inner = self.encoder.spec
         if not inner.startswith(READS_FILES):
             return ""

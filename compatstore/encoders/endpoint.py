@@ -2,7 +2,7 @@
 
 | answer | reaction |
 |---|---|
-| 429; 503 and 529 with Retry-After | wait as long as it states, any number of times: the endpoint works, at its own pace |
+| 429; 503 and 529 with Retry-After | wait that long, any number of times: the endpoint works, at its own pace |
 | none, or a broken one; other 5xx; 408, 409, 425 | try again with growing waits, a limited number of times |
 | 400, 413, 422 | `Refused`: the caller finds out which of its inputs is at fault |
 | all others | an error that no further try would mend |

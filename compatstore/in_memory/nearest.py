@@ -1,8 +1,8 @@
 """FAISS, imported where it is needed, and the exact nearest neighbours of large batches of queries.
 
 FAISS compares by matrix products in float32, whose rounding can exchange vectors that are nearly as far. So it finds
-some more candidates than are wanted; these are compared in float64, and a bound of the rounding tells whether any other
-vector can be as near. Where one can, more candidates are asked for.
+some more candidates than are wanted; these are compared in float64, and a bound of the rounding shows if any other
+vector can be as near. If one can, more candidates are fetched.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def uses_gpu(device: Device) -> bool:
     """True if a GPU computes: "auto" takes one where FAISS has one.
 
     Raises:
-        MissingExtra: FAISS is not installed, or a GPU is asked for and FAISS was built without support for it.
-        InvalidInput: A GPU is asked for, and this machine has none.
+        MissingExtra: FAISS is not installed, or a GPU is requested and FAISS was built without support for it.
+        InvalidInput: A GPU is requested, and this machine has none.
     """
     faiss = load_faiss()
     built = hasattr(faiss, "StandardGpuResources")
@@ -65,7 +65,7 @@ def as_compared(vectors: FloatArray, metric: Metric) -> FloatArray:
 
 
 def as_distances(found: FloatArray, metric: Metric) -> FloatArray:
-    """What FAISS returns as distances of Lance: squared (l2), 1 - cosine, 1 - product (dot)."""
+    """Convert values of FAISS to distances of Lance: squared (l2), 1 - cosine, 1 - product (dot)."""
     return found if metric == "l2" else np.float32(1) - found
 
 
@@ -167,7 +167,7 @@ class _Compared:
             return found.astype(np.float32)
 
     def slack(self) -> Doubles:
-        """(q,) float64: how far off a distance by float32 can be; infinite where float32 overflows."""
+        """(q,) float64: largest error of a distance by float32; infinite where float32 overflows."""
         longest = _lengths(self.right).max()
         lengths = _lengths(self.left)
         largest = (lengths + longest) ** 2 if self.metric == "l2" else 1 + lengths * longest

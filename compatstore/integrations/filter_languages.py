@@ -74,7 +74,7 @@ def read_haystack(filters: object) -> Condition:
 def read_llamaindex(filters: MetadataFilters | MetadataFilter, fields: Mapping[str, Field]) -> Condition:
     """Read filters of LlamaIndex, nested ones too, or one test.
 
-    Of no filters at all, "and" and "not" are true of every node, and "or" of none.
+    Without filters, "and" and "not" are true of every node, and "or" of none.
 
     Args:
         filters: The filters.

@@ -1,6 +1,6 @@
 """Conditions on metadata, compiled to SQL for a gallery's `where`.
 
-What comes from a caller enters the SQL as a literal in quotes or as a number that was parsed, nothing else. A field
+Values of a caller enter the SQL only as literals in quotes or as parsed numbers. A field
 lies in a column of its own, or in a column of JSON: `json_get` takes the name of a key as a value, not as a path, and
 `json_extract(..., '$')` gives the value as a text of JSON, which shows its class: 1, "1" and true are three texts.
 """
@@ -41,7 +41,7 @@ _CHARACTERS = r'(?:[^"\\]|\\u[0-9a-f]{4}|\\[^u])*'  # of a text, each whole
 
 @dataclass(frozen=True)
 class Fields:
-    """Where the fields of conditions lie in a table.
+    """Columns of a table for the fields of conditions.
 
     Args:
         columns: Field -> (column, or path to a field of a struct, and Arrow type) of those that have one of their own.
@@ -52,7 +52,7 @@ class Fields:
     json: str | None = None
 
     def place(self, name: Field) -> _Place:
-        """Where a field lies.
+        """Column or JSON path of a field.
 
         Raises:
             InvalidInput: The table has no such field, and no JSON that could.
@@ -71,7 +71,7 @@ class Fields:
 
 
 def _paths(name: Sequence[str]) -> list[Sequence[str]]:
-    """Where a value may lie: "docx.author" is a key of that name, or the key `author` of the object `docx`."""
+    """Possible JSON paths of a value: "docx.author" is a key of that name, or the key `author` of the object `docx`."""
     if len(name) > 1:
         return [name, (".".join(name),)]
     parts = name[0].split(".")
@@ -82,8 +82,8 @@ def to_sql(condition: Condition, fields: Fields) -> str:
     """Compile a condition.
 
     Args:
-        condition: What must hold of an item.
-        fields: Where its fields lie.
+        condition: Condition on an item.
+        fields: Columns of its fields.
 
     Returns:
         One SQL expression, true of an item where the condition is.
@@ -320,7 +320,7 @@ def _json(value: object) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """SQL of what a text of JSON says, in the order of its characters; as `_ordered` gives the text to compare with.
+    """SQL that unescapes a text of JSON, for comparison with texts of `_ordered`.
 
     A backslash stands as U+0002 until all else is replaced: JSON has no control characters of its own.
     """

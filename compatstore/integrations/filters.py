@@ -1,4 +1,4 @@
-"""Conditions on the metadata of items, as a tree: what the filter languages of the frameworks are read into.
+"""Conditions on the metadata of items, as a tree: the common form of the frameworks' filter languages.
 
 A condition is true or false of every item, never unknown. A field that an item does not have, or that is null, is
 missing: every test of it is false but `missing` and `empty`, and `Not` of such a test is true. Values of different
@@ -31,7 +31,7 @@ MOST_VALUES = 5_000  # of an "in"
 
 _ORDER = ("<", "<=", ">", ">=")
 _TEXTS = ("mentions", "mentions in any case")
-# Years from 1000 to 2999, so that a zone leads nowhere outside of what a date can be.
+# Years from 1000 to 2999, so that no time zone leads beyond the range of dates.
 _TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?(Z|[+-][01][0-9]:[0-5][0-9])?"
 _MOMENT = re.compile(rf"[12][0-9]{{3}}-[0-9]{{2}}-[0-9]{{2}}([T ]{_TIME})?")
 MOMENT_PATTERN = _MOMENT.pattern
@@ -134,7 +134,7 @@ def require_shallow(condition: Condition, levels: int = DEEPEST) -> None:
 
 
 def moment_of(value: object) -> datetime | None:
-    """The moment that a value says, in UTC without a zone: of a date, a datetime or a text of ISO 8601; else None."""
+    """The moment of a value, in UTC without a zone: of a date, a datetime or a text of ISO 8601; else None."""
     if isinstance(value, str):
         if not _MOMENT.fullmatch(value):
             return None

@@ -1,4 +1,4 @@
-"""The gallery as a running app sees it: the versions that there are now, each with the app's own model of it.
+"""The gallery of a running app: its current versions, each with the app's own model.
 
 The registry is read again for every call. An upgrade, a cutover or a rollback by another process is noticed there: the
 app goes on with the models that it was given, and the log `compatstore.integrations` has one line about it.
@@ -61,7 +61,7 @@ class ServedGallery:
             return self._gallery
 
     def version(self) -> str | None:
-        """Version to embed by: None for whatever serves now, or the one that this app has a model of.
+        """Version to embed by: None for the serving ones, or the one that this app has a model of.
 
         Raises:
             Incompatible: The app has the model of no version that can be searched.
@@ -186,9 +186,9 @@ def serve(
     Args:
         gallery: A path, a URI or `DATABASE#TABLE`.
         models: The app's embedding models, the one that it embeds with first.
-        dim: Length of the first model's vectors, for a gallery that is made here; None for what the model gives.
+        dim: Length of the first model's vectors, for a gallery that is made here; None for that of the model.
         metric: Distance of a gallery that is made here.
-        metadata: Metadata columns of a gallery that is made here, beside one of JSON for what has no column.
+        metadata: Metadata columns of a gallery that is made here, beside one of JSON for all other keys.
         storage_options: Settings of the object store.
 
     Raises:
