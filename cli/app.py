@@ -168,7 +168,7 @@ def app() -> None:
     GALLERY is a path, s3://..., az://..., gs://..., or a LanceDB database and a table: DATABASE#TABLE. ENCODER is
     timm:NAME, torchvision:NAME, open_clip:FOLDER or network:PATH for images; sentence-transformers:FOLDER,
     transformers:FOLDER, fastembed:FOLDER, model2vec:FOLDER or openai:BASE_URL#MODEL for texts; precomputed:PATH; or
-    python:package.module:attribute. Settings stand behind a "?": transformers:FOLDER?pooling=cls&normalise=true.
+    python:package.module:attribute. Settings follow a "?": transformers:FOLDER?pooling=cls&normalise=true.
 
     Data goes to stdout, progress and notes to stderr; --json prints every result, and every error, as JSON, and
     --log json makes each line of stderr a JSON object.

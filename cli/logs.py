@@ -35,7 +35,7 @@ def log_option() -> click.Option:
         default=TEXT,
         show_default=True,
         expose_value=False,
-        help="What stderr gets: lines for people, or one JSON object a line.",
+        help="Format of stderr: plain lines, or one JSON object a line.",
     )
 
 

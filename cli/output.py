@@ -41,7 +41,7 @@ class Output:
 
     Args:
         as_json: Print results and errors as JSON on stdout, instead of tables on stdout and errors on stderr.
-        log: Takes all that is said on stderr; None where that is lines for people.
+        log: Receives all output on stderr; None for plain lines.
 
     Attributes:
         gallery: The user's name of the gallery, which advised commands repeat; "" before it is known.

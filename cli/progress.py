@@ -121,9 +121,9 @@ class Lines:
             self._finish()
 
     def _finish(self) -> None:
-        """One more line on a step of which more was reported than said."""
-        said, now = self._said, self._reached
-        if said is not None and now.total is not None and (said.done, said.total) != (now.done, now.total):
+        """Write a last line on a step whose latest progress was not written."""
+        written, now = self._said, self._reached
+        if written is not None and now.total is not None and (written.done, written.total) != (now.done, now.total):
             self._say()
 
     def _say(self) -> None:

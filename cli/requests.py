@@ -85,7 +85,7 @@ class VersionSettings:
             dim: The dimension if neither `dim` nor an encoder gives it.
 
         Raises:
-            InvalidInput: Nothing says the dimension, or a setting is out of its range. `dim` is not the encoder's.
+            InvalidInput: The dimension is unknown, or a setting is out of its range. `dim` is not the encoder's.
             NotFound: An encoder or the head's file does not exist.
         """
         encoder, side_encoder = _build(self.encoder), _build(self.side_encoder)

@@ -26,7 +26,7 @@ _ARGUMENT = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class NamedField:
-    """A field that a word can say.
+    """A field that can be set by a word.
 
     Args:
         name: Of the field.
@@ -72,7 +72,7 @@ class NamedField:
 
 
 def settings_of(kind: type) -> list[NamedField]:
-    """The fields of a frozen dataclass that a word can say, in their order."""
+    """The fields of a frozen dataclass that can be set by a word, in their order."""
     hints, helps = get_type_hints(kind), descriptions(kind)
     found = []
     for part in dataclasses.fields(kind):
@@ -89,7 +89,7 @@ def settings_of(kind: type) -> list[NamedField]:
 
 
 def _option_type(hint: Any) -> click.ParamType[Any] | None:
-    """The type that click reads a field as; None if no word can say it."""
+    """The type that click reads a field as; None if no word can set it."""
     if get_origin(hint) in (Union, UnionType):
         parts = [part for part in get_args(hint) if part is not NoneType]
         hint = str if str in parts else parts[0]  # a word of the command line can only be a text

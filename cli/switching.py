@@ -1,6 +1,6 @@
 """Verbs that say which version searches use, and that end one: cutover, rollback, abort, retire.
 
-And what verbs do where GALLERY stands for several tables of a database: `app-db#photos_*`.
+Also helpers for a GALLERY that matches several tables of a database: `app-db#photos_*`.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def switched_view(result: VersionChange) -> Iterator[str | Table]:
 
 
 def is_pattern(gallery: str) -> bool:
-    """True if an address stands for several tables; Lance is loaded for those with a `#` alone."""
+    """True if an address matches several tables; Lance is loaded for those with a `#` alone."""
     if "#" not in gallery:
         return False
     from compatstore.storage import location
@@ -169,7 +169,7 @@ def is_pattern(gallery: str) -> bool:
 
 
 def open_shards(pattern: str, *, trust_code: bool, target: str | None = None) -> Shards:
-    """Open the galleries that a pattern stands for; arguments as of `open_gallery`."""
+    """Open the galleries that match a pattern; arguments as of `open_gallery`."""
     from compatstore.shards import Shards
 
     return Shards.open(pattern, encoders=named_encoders(trust_code, target), trust_code=trust_code)
@@ -177,7 +177,7 @@ def open_shards(pattern: str, *, trust_code: bool, target: str | None = None) ->
 
 def of_one_gallery(what: str, pattern: str) -> click.UsageError:
     """The error of an option that takes no pattern."""
-    return click.UsageError(f"{what} is of one gallery: name one of the tables that {pattern} stands for.")
+    return click.UsageError(f"{what} is of one gallery: name one of the tables that match {pattern}.")
 
 
 def cut_over_shards(output: Output, shards: Shards, target: str, *, force: bool = False) -> None:

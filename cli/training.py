@@ -62,7 +62,7 @@ METHODS = {
     "regression": Method("Regression", "compatible", "Regression to the source's embeddings."),
     "focal-distillation": Method("FocalDistillation", "compatible", "Regression, above all where the source is right."),
     "unibct": Method("UniBCT", "compatible", "BCT through prototypes refined over their neighbours."),
-    "lce-alignment": Method("LCEAlignment", "compatible", "Classes stand where they stood in the source (LCE, joint)."),
+    "lce-alignment": Method("LCEAlignment", "compatible", "Classes keep their places of the source (LCE, joint)."),
     "bt2": Method("BT2", "compatible", "Basis transformations: the first values are compared with the source."),
     "dmu": Method("DMU", "compatible", "Darwinian model upgrade: selective inheritance, and a head for the gallery."),
     "simclr": Method("SimCLR", "side", "Side-information from images alone: two views of one image are close."),

@@ -399,7 +399,7 @@ def _checker(hint: Any, *, of_json: bool = False) -> Checker | None:
 
     Args:
         hint: The type.
-        of_json: Make a dataclass of the mapping that stands for it in JSON.
+        of_json: Make a dataclass of its mapping in JSON.
     """
     if hint is None or hint in _PLAIN:
         return _PLAIN[hint or types.NoneType]
@@ -527,11 +527,11 @@ def _items_of(checker: Checker | None, kind: type) -> Checker:
 
 
 def _sequence(value: Any) -> Any:
-    """Anything that is counted and indexed by numbers: a list, an array of whatever library."""
+    """Anything that is counted and indexed by numbers: a list, an array of any library."""
     kind = type(value)
     if isinstance(value, str | bytes | Mapping) or not (hasattr(kind, "__len__") and hasattr(kind, "__getitem__")):
         raise Unfit("a list, tuple or array")
-    if hasattr(kind, "ndim") and not value.ndim:  # an array of whatever library
+    if hasattr(kind, "ndim") and not value.ndim:  # an array of any library
         raise Unfit("a list, tuple or array of one dimension or more")
     if isinstance(value, range) and len(value) > MOST_ITEMS:  # a list of its items would fill the memory
         raise Unfit(f"a range of {MOST_ITEMS} items at most")

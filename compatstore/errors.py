@@ -60,7 +60,7 @@ class CompatStoreError(Exception):
         if found:
             parts.append(f"found {found}")
         message = "; ".join(parts) + "."
-        # Half characters, of a text that was refused for them, can be written nowhere.
+        # Half characters, of a text that was refused for them, cannot be encoded.
         super().__init__(f"{message} {fix}".strip().encode(errors="backslashreplace").decode())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -212,7 +212,7 @@ class LeaseLost(UpgradeError):
 
 
 class EncoderFailed(UpgradeError):
-    """The encoder hangs, is refused by its endpoint, or embeds nothing at all; what was embedded before is kept.
+    """The encoder hangs, is refused by its endpoint, or embeds nothing at all; items embedded before are kept.
 
     Args:
         operation: The caller's operation.

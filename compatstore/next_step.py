@@ -207,7 +207,7 @@ def _arguments(operands: tuple[object, ...], options: Mapping[str, object]) -> l
 
 
 def _python(value: object) -> str | None:
-    """The source of a value; None for a word that Python has not."""
+    """The source of a value; None for a placeholder without a counterpart in Python."""
     if isinstance(value, Word):
         return value.python
     if value is ...:

@@ -77,7 +77,7 @@ def refused(operation: str, path: str | PathLike[str], error: Exception) -> Stor
 
 
 def whose(path: str | PathLike[str]) -> str:
-    """Mode and owner of a path, of the nearest folder above where the path cannot be looked at; for a message."""
+    """Mode and owner of a path, or of the nearest readable folder above it; for a message."""
     for place in (Path(path), *Path(path).parents):
         try:
             known = place.stat()

@@ -1,4 +1,4 @@
-"""Results for people: one view in lines and tables, which a terminal draws as text and a notebook as HTML."""
+"""Rendering of results: one view in lines and tables, which a terminal draws as text and a notebook as HTML."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Table:
     Attributes:
         headings: One for each column.
         rows: Cells of each row.
-        numeric: True for a column of numbers, which stand to the right; a cell may be empty.
+        numeric: True for a column of numbers, which are aligned to the right; a cell may be empty.
         caption: Title of the table; "" if the line above it is the title.
     """
 
@@ -45,7 +45,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = 
 
 
 def cell(value: Any) -> str:
-    """A value as people read it, on one line: numbers with four digits behind the point, mappings as name=value."""
+    """A value as text, on one line: numbers with four digits behind the point, mappings as name=value."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -108,7 +108,7 @@ _NUMBER = re.compile(r"(?:[-+]?[0-9][0-9.,]*(?:e[-+]?[0-9]+)? ?%?(?: \([-+0-9.,%
 
 @singledispatch
 def view(result: object) -> Iterator[str | Table]:
-    """Lines and tables for people, of whatever a view is registered for.
+    """Lines and tables of a result, by its registered view.
 
     Raises:
         TypeError: There is no view of such a thing.

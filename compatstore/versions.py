@@ -32,7 +32,7 @@ def require_usable_name(name: str, operation: str) -> None:
     """Refuse a name that a gallery cannot give to a new version.
 
     Raises:
-        InvalidInput: It is a word of `add`, or so long that no file could have it in its name.
+        InvalidInput: It is a reserved name of `add`, or too long for the name of a file.
     """
     if name in WORDS or len(name) > LONGEST_NAME:
         expected = f"a name of at most {LONGEST_NAME} characters that is none of {', '.join(WORDS)}"
@@ -80,14 +80,14 @@ class EmbeddingVersion:
         name: Letters, digits and single underscores; also the name of its column.
         dim: Length of an embedding, in values.
         metric: Distance of the space: "l2", "cosine" or "dot".
-        normalised: Whether embeddings have unit length.
-        dtype: How vectors are stored: "float32", "float16", or "bits", the sign of each value, for a `dim` that is a
+        normalised: True if embeddings have unit length.
+        dtype: Storage type of vectors: "float32", "float16", or "bits", the sign of each value, for a `dim` that is a
             multiple of 8. Vectors are -1 and 1 then, which all metrics rank by how many signs differ.
         encoder: The model, or None when vectors come from outside.
         model: Identity of the model; taken from the encoder where there is one, else what its owner declares
             ("text-embedding-3-small@2024-01"). Part of the fingerprint.
         side_dim: Length of the side-information stored with each embedding, or None for no side-information.
-        side_dtype: How it is stored: "float32", or "bits", the sign of each value, for a `side_dim` that is a multiple
+        side_dtype: Its storage type: "float32", or "bits", the sign of each value, for a `side_dim` that is a multiple
             of 8 (128 values in 16 bytes). Transforms read -1 and 1.
         side_model: Identity of the side-information model, as `model`.
         side_encoder: The side-information model, or None when side-information comes from outside.

@@ -1,4 +1,4 @@
-"""A target that is trained to understand the source's gallery, and what a refresh by distance adds to it."""
+"""A target that is trained to search the source's gallery, and the gain by a refresh by distance."""
 
 import tempfile
 

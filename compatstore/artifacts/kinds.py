@@ -46,7 +46,7 @@ class Kind(ABC):
     """One way in which an artifact makes two embedding versions comparable.
 
     Attributes:
-        name: As it stands in manifests.
+        name: Its name in manifests.
         acts_on: The vectors that it changes: those of the gallery or of the query.
         exact: True if it turns native vectors into native vectors.
         has_side: True if it may read and write side-information.

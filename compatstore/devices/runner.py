@@ -167,8 +167,8 @@ def upgrade_file(
 ) -> FileUpgrade:
     """Write a file again with the vectors that the model makes of its vectors.
 
-    Beside the column `into` stand `into__uncertainty` and `into__side`, where the model gives them. A row without a
-    vector stays one. Where the file names the model of its vectors by a fingerprint (a file that was written here, or a
+    The columns `into__uncertainty` and `into__side` are added if the model gives them. A row without a
+    vector stays without. If the file has a fingerprint of the model of its vectors (a file that was written here, or a
     gallery), the artifact must be that model's.
 
     Args:

@@ -87,7 +87,7 @@ class GeneralisedMeanPool(nn.Module):
         self.average, self.power = average, power
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Pool; powers are taken in float32, whatever the precision of the features."""
+        """Pool; powers are taken in float32, for features of any precision."""
         with torch.autocast(features.device.type, enabled=False):
             raised = features.float().clamp(min=_LEAST).pow(self.power)
             pooled: torch.Tensor = self.average(raised).pow(1 / self.power)

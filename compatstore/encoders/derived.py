@@ -181,7 +181,7 @@ class FilesById:
         return self.encoder.encode([str(path) for path in paths])
 
     def encode_queries(self, queries: Sequence[Any]) -> FloatArray:
-        """Embed queries, which are paths or whatever the encoder reads: (n, dim) float32.
+        """Embed queries, which are paths or other inputs of the encoder: (n, dim) float32.
 
         Raises:
             SourceError: Some cannot be read.

@@ -254,7 +254,7 @@ def _require_shapes(backbone: Backbone, weights: Mapping[str, torch.Tensor]) -> 
         with torch.random.fork_rng(devices=[]), torch.device("meta"):
             expected = {name: value.shape for name, value in backbone.build().state_dict().items()}
     except (RuntimeError, TypeError, OverflowError, MemoryError) as error:
-        # Published networks may look at their weights while they are built; ours do not.
+        # Published networks may read their weights while they are built; ours do not.
         if not _published(backbone) or backbone.dim not in {value.shape[0] for value in weights.values() if value.ndim}:
             raise InvalidInput("build a network", expected="one that has room", found=f"{error}"[:100]) from error
         return

@@ -53,7 +53,7 @@ class OpenAICompatible(TextEncoder):
         query_prefix: Put before each query ("query: ").
         document_prefix: Put before each item ("passage: ").
         normalise: Scale embeddings to unit length.
-        price_per_million: Price of a million tokens, in whatever money.
+        price_per_million: Price of a million tokens, in any currency.
         price_per_item: Price of a text, beside that of its tokens.
         timeout: Seconds for a request.
         retries: Further tries, in a row, of a request whose fault may pass.

@@ -31,7 +31,7 @@ def join_spec(
 ) -> str:
     """Write a spec without the settings that are at their default.
 
-    "#" stands between arguments; a "?", "%" or "#" within one is written as %3F.
+    "#" separates arguments; a "?", "%" or "#" within one is written as %3F.
     """
     defaults = {name: parameter.default for name, parameter in inspect.signature(make).parameters.items()}
     changed = {name: value for name, value in settings.items() if value is not None and value != defaults[name]}

@@ -376,7 +376,7 @@ class Model2VecModel(FolderModel):
 
 
 def _pooled(states: Any, mask: Any, pooling: Pooling) -> Any:
-    """(n, tokens, dim) hidden states -> (n, dim), without what fills short texts up; it may stand on either side."""
+    """(n, tokens, dim) hidden states -> (n, dim), without the padding of short texts, which may be on either side."""
     torch = require_torch()
     if pooling == "mean":
         weights = mask.unsqueeze(-1).to(states.dtype)

@@ -52,7 +52,7 @@ class _Prepared:
         table: Arrow table of them.
         failures: (id, reason) of the others.
         new_fields: Arrow fields of metadata that the gallery's table does not have yet.
-        without: Table version that was seen to have none of them; None where none was looked at.
+        without: Table version that had none of them; None if none was checked.
     """
 
     registry: Registry

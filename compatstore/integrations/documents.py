@@ -100,7 +100,7 @@ class Documents:
         if self.struct.names:
             inside = [{name: values.get(name) for name in self.struct.names} for values in metadatas]
             columns[JSON_COLUMN] = _typed(inside, pa.field(JSON_COLUMN, pa.struct(list(self.struct))), ids)
-        # A None is kept as JSON's null: a column cannot tell it from a key that is not there.
+        # A None is kept as JSON's null: in a column it would equal a missing key.
         keeps_null = self.has_json or not self.adopted
         rest = [
             {

@@ -322,7 +322,7 @@ def _json(value: object) -> str:
 def _unescaped(text: str) -> str:
     """SQL that unescapes a text of JSON, for comparison with texts of `_ordered`.
 
-    A backslash stands as U+0002 until all else is replaced: JSON has no control characters of its own.
+    A backslash is replaced by U+0002 until all else is replaced: JSON has no control characters of its own.
     """
     pairs = [("\\\\", "\2"), ("\\u00", _CONTROL), ('\\"', '"'), ("\\/", "/")]
     pairs += [(escape, _ordered(character)) for escape, character in _SHORT.items()]
@@ -349,7 +349,7 @@ def _double(value: float) -> str:
 
 
 def _doubles(values: Iterable[int | float]) -> str:
-    """Numbers for an IN; a zero stands for both zeros of DOUBLE."""
+    """Numbers for an IN; a zero matches both zeros of DOUBLE."""
     found = {float(value) for value in values}
     return ", ".join([*map(_double, sorted(found)), *([_double(-0.0), _double(0.0)] if 0.0 in found else [])])
 

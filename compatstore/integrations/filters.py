@@ -43,7 +43,7 @@ def metadata(*path: str) -> Field:
 
 
 def apart(column: str) -> Field:
-    """The field of a column that an adapter keeps beside metadata, whatever metadata keys are called."""
+    """The field of a column that an adapter keeps beside metadata, apart from all metadata keys."""
     return ("apart", column)
 
 

@@ -137,7 +137,7 @@ def require_model(identity: str, framework: str) -> str:
 
 
 def _attributes(model: object) -> Iterable[tuple[str, Any]]:
-    """Public attributes; of a function its name stands for it."""
+    """Public attributes; functions by their names."""
     for name, value in getattr(model, "__dict__", {}).items():
         if not name.startswith("_"):
             yield name, f"{value.__module__}.{value.__qualname__}" if inspect.isfunction(value) else value

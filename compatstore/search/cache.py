@@ -178,7 +178,7 @@ class Cache:
                 raise error
 
     def _queries(self, query: Any, k: int, fingerprint: str | None) -> FloatArray:
-        """Read a query, before the table is looked at: to embed a source may take long."""
+        """Read a query, before the table's version is checked: to embed a source may take long."""
         require_count(k)
         state = self._open()
         if fingerprint is not None:
@@ -308,7 +308,7 @@ class Cache:
                 fix="Give it more memory, or search with Gallery.search.",
             )
 
-    # ---- what it is
+    # ---- properties
 
     @property
     def version(self) -> str:

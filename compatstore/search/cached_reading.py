@@ -24,7 +24,7 @@ from compatstore.storage.vector_form import VectorForm, to_floats, to_matrix
 
 CachedIds = npt.NDArray[Any]  # (n,) int64 or NumPy's texts of variable length
 OriginCodes = npt.NDArray[np.uint16]
-# Bytes of a row: address (8), sigma^2 (4), origin (2), whether it counts (1), and a bit that FAISS looks at.
+# Bytes of a row: address (8), sigma^2 (4), origin (2), validity (1), and a bit that FAISS reads.
 BESIDE = 16
 _TINY = float(np.finfo(np.float32).tiny)
 TEXT, INLINE = 16, 15  # bytes of a text in NumPy's array, and the longest that fits into them

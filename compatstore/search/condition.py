@@ -123,7 +123,7 @@ _COMPARES = frozenset({"=", "==", "<", ">", "<=", ">=", "!=", "<>", "like", "ili
 
 
 def _compared_texts(condition: str) -> tuple[str, str]:
-    """A text in quotes that is compared with no column, and what stands behind it; "" and "" where there is none."""
+    """A text in quotes that is compared with no column, and the text after it; "" and "" if there is none."""
     tokens = [(kind, text) for kind, text, _ in _tokens(condition)]
     for place, (kind, text) in enumerate(tokens):
         behind = [other for _, other in tokens[place + 1 : place + 4]]

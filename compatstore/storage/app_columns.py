@@ -85,8 +85,8 @@ class Misfit:
     Attributes:
         column: Its name.
         version: The embedding version that it belongs to; None for a column of the items.
-        expected: Arrow type, or a word for it.
-        found: Arrow type, or None where the column is gone.
+        expected: Arrow type, or its name.
+        found: Arrow type, or None if the column is gone.
     """
 
     column: str

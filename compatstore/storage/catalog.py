@@ -128,7 +128,7 @@ class Catalog:
         return registry
 
     def recorded(self, snapshot: Snapshot | None = None) -> Registry:
-        """The registry alone, as of now or of an open snapshot, whatever columns the table has."""
+        """The registry alone, as of now or of an open snapshot, without a check of the table's columns."""
         return self._look(self.store.snapshot() if snapshot is None else snapshot)[0]
 
     def misfits(self, snapshot: Snapshot | None = None) -> tuple[Misfit, ...]:
@@ -364,7 +364,7 @@ class Catalog:
             what = "sends texts nowhere" if spec.startswith(SENDS) else "is not Python code"
             raise Incompatible(
                 f"build the encoder of {name}",
-                expected=f"an encoder that {what}, or your word that this gallery's code is trusted",
+                expected=f"an encoder that {what}, or trust in this gallery's code",
                 found=spec,
                 fix=f"Open the gallery with {next_step.option('trust_code', True)}, or hand the encoder over: "
                 f"{next_step.either(shell=f'--encoder {name}=ENCODER', python='encoders={...}')}.",
@@ -405,7 +405,7 @@ def read_head(data: bytes, dim: int) -> FloatArray:
     operation = "read a classifier head"
     try:
         head: FloatArray = safetensors.numpy.load(data)["head"]
-    except Exception as error:  # its own errors, and whatever NumPy raises for types and shapes that it does not have
+    except Exception as error:  # its own errors, and those of NumPy for unknown types and shapes
         raise CorruptArtifact(operation, expected="a tensor called head", found=f"{error!r}"[:200]) from error
     if head.dtype != np.float32 or head.ndim != 2 or head.shape[1] != dim:
         found = f"{head.shape} {head.dtype}"

@@ -6,7 +6,7 @@ for lists and distinguish columns by their dimension; so beside an app's columns
 if its column would have the width of another: neither l2, cosine nor dot changes.
 
 Apps that own an adopted table change items through plain LanceDB, which ignores our columns: a new source
-vector can stand beside a target vector that was made from the previous one. Each target vector therefore carries a
+vector can be beside a target vector that was made from the previous one. Each target vector therefore carries a
 64-bit digest of its inputs; if the two disagree, the target vector is stale. A transformed vector is made
 from the source vector (and the `source` value), a native one from the `source` value alone.
 """
@@ -129,7 +129,7 @@ class VersionColumns:
         dim: Values of a vector.
         width: Values stored for a vector: `dim`, or more with zeros behind (see `clear_of`).
         dtype: "float32", "float16", or "bits": eight values to a byte.
-        origin: Column that says how each vector came about: `native`, or the id of the artifact that made it. None
+        origin: Column of the vectors' origins: `native`, or the id of the artifact that made it. None
             for an adopted column, whose vectors are all native.
         uncertainty: Column of sigma^2 of transformed vectors, or None.
         input_hash: Column of the digest of a vector's inputs (see `InputHashes`), or None.

@@ -206,7 +206,7 @@ class Freed:
 
 
 def count_versions(store: Store) -> int:
-    """Versions that the table keeps; one look at a folder."""
+    """Number of versions that the table keeps, by one listing of a folder."""
     return sum(name.endswith(".manifest") for name in Files(store.location, "_versions").names())
 
 

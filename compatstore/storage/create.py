@@ -26,7 +26,7 @@ from compatstore.storage.vector_form import VectorForm, to_matrix
 from compatstore.versions import DType, EmbeddingVersion, require_usable_name
 
 ID, SOURCE = "id", "source"
-LOOKED_AT = 4_096  # vectors whose lengths an adoption looks at
+LOOKED_AT = 4_096  # vectors whose lengths an adoption checks
 
 
 def create_table(
@@ -129,7 +129,7 @@ def adoptable(
 
 
 def _require_lengths(store: Store, version: EmbeddingVersion, columns: VersionColumns, operation: str) -> None:
-    """Refuse to declare a column normalised whose vectors are not; some thousands are looked at."""
+    """Refuse to declare a column normalised whose vectors are not, by a check of some thousands."""
     if not version.normalised:
         return
     table = store.snapshot().to_table(columns=[columns.vector], filter=columns.present, limit=LOOKED_AT)

@@ -38,7 +38,7 @@ _OF_FILES = (
     "/lance-file/",
     "/lance-encoding/",
 )
-# An index whose column is gone, as Lance says it of conditions and of statistics.
+# Messages of Lance about an index whose column is gone, for conditions and for statistics.
 _OF_ORPHANS = ("Index referenced a field with id", "Could not find field ancestry")
 _AT_PATH = re.compile(r"""(?:file |on |at path "|: ')(/[^:"']+)""")
 
@@ -83,9 +83,9 @@ def of_orphans(error: BaseException) -> bool:
 def _freed_of_orphans(error: BaseException, catalog: Any) -> bool:
     """True if an index on a column that is gone made a verb fail, and is gone now.
 
-    A process that is killed between the commit of an index and the look at its column leaves such an index, if a rival
-    has dropped the column meanwhile. Lance reads such a table by no condition, so that nothing was written before.
-    The rival may have dropped the index too by now: then there is none left to drop.
+    A process that is killed between the commit of an index and the check of its column leaves such an index, if another
+    process has dropped the column meanwhile. Lance reads such a table by no condition, so nothing was written before.
+    The other process may have dropped the index too by now: then there is none left to drop.
     """
     if not of_orphans(error):
         return False
@@ -93,7 +93,7 @@ def _freed_of_orphans(error: BaseException, catalog: Any) -> bool:
 
     try:
         catalog.store.retry("drop indexes without a column", lambda: drop_orphans(catalog.store.writer()))
-    except Exception:  # of a table that cannot be written: the first error says more
+    except Exception:  # the table cannot be written: the first error is more helpful
         return False
     return True
 
@@ -159,7 +159,7 @@ def is_panic(error: BaseException) -> bool:
 
 
 def is_failure(error: BaseException) -> bool:
-    """True if an error says that something failed, a panic of Lance included; not of an interrupt or an exit."""
+    """True if an error is a failure, a panic of Lance included; False for an interrupt or an exit."""
     return isinstance(error, Exception) or is_panic(error)
 
 

@@ -149,7 +149,7 @@ def is_blob(name: str) -> bool:
 class Blobs:
     """Content-addressed files in `<table>/_compatstore/`.
 
-    Lance's clean-up only looks at its own folders, and dropping the table drops these files with it.
+    Lance's clean-up reads only its own folders, and dropping the table drops these files with it.
     """
 
     def __init__(self, location: Location) -> None:

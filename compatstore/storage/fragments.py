@@ -79,7 +79,7 @@ class WrittenColumns:
 
 
 def list_fragments(snapshot: Snapshot, columns: Iterable[str] | None = None) -> list[Fragment]:
-    """All fragments of a table version, in order; `find_fragment` finds one without a look at the others.
+    """List the fragments of a table version, in order; `find_fragment` finds one without reading the others.
 
     Args:
         snapshot: The table version.

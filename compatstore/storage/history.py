@@ -26,12 +26,12 @@ PAGE = 32
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """One step of the gallery's life.
+    """One step of the gallery's history.
 
     Attributes:
-        step: What happened: create, adopt, register, link, estimate, expand, hop, backfill, learn, ready,
-            cutover, rollback, abort, retire; or how work ended before it was done: pause, failed, interrupted (without
-            a word).
+        step: Name of the step: create, adopt, register, link, estimate, expand, hop, backfill, learn, ready,
+            cutover, rollback, abort, retire; or an early end of work: pause, failed, interrupted (the
+            worker exited without a message).
         version: Embedding version concerned.
         at: ISO 8601, UTC.
         who: User that did it.

@@ -1,8 +1,8 @@
 """Items by their ids, in an index of them, and rows by their addresses, which are read at once.
 
 An address is the number of a fragment and a place in it. Rows move, when their natives are written or fragments are
-merged, so an address says where a row was: the row there must have the id, or the id is looked up after all. Pages of
-the index of ids stay in memory, so that ids looked up all over a gallery take memory by its rows; addresses do not.
+merged, so an address is that of an earlier read: the row there must have the id, or the id is looked up after all.
+Pages of the index of ids stay in memory, so lookups all over a gallery take memory by its rows; addresses do not.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def read_rows(
     Args:
         snapshot: The table version that is read.
         id_column: Column of the ids.
-        ids: n ids. In a table that others own an id may stand in several rows.
+        ids: n ids. In an app's table an id may be in several rows.
         addresses: (n,) int64, row addresses at the last read, `UNKNOWN` if unknown. Of an
             id whose row is there still no other row is read.
         columns: Columns to read, with `id_column`; None for whole rows.

@@ -23,7 +23,7 @@ LANCEDB = "lancedb:"  # of a spec; the column of the vectors follows
 
 @dataclass(frozen=True)
 class DeclaredFunction:
-    """The function that embeds a column, as the table says.
+    """The function that embeds a column, by the table's metadata.
 
     Attributes:
         name: In LanceDB's registry.

@@ -41,8 +41,8 @@ class Spent:
     Attributes:
         rows: Items that were embedded.
         seconds: Wall time.
-        cost: Money: as the encoder was billed, where it says so, else at the prices of the time.
-        tokens: Tokens that the encoder was billed for, where it says so.
+        cost: Money: the encoder's bill if it reports one, else at the prices of the time.
+        tokens: Tokens that the encoder was billed for, if it reports them.
     """
 
     rows: int = 0

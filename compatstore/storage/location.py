@@ -72,7 +72,7 @@ def locate(gallery: Any, storage_options: dict[str, str] | None = None) -> Locat
 
 
 def is_pattern(gallery: str) -> bool:
-    """True if an address stands for several tables of a database: `DATABASE#photos_*`."""
+    """True if an address matches several tables of a database: `DATABASE#photos_*`."""
     database, _, table = gallery.rpartition("#")
     return bool(database) and any(mark in table for mark in "*?[")
 

@@ -249,7 +249,7 @@ class Registry:
                 f"open {where}",
                 expected="a readable registry",
                 found=str(error),
-                fix=f"Put the last readable one back, as it says: {next_step.in_a_shell('verify', at=where)}",
+                fix=f"Restore the last readable one, with the command of: {next_step.in_a_shell('verify', at=where)}",
             ) from error
 
 

@@ -46,7 +46,7 @@ class NativeBatch:
     """Native vectors of n items.
 
     Attributes:
-        ids: Arrow array of n ids. In a table that others own an id may stand in several rows, and here several times.
+        ids: Arrow array of n ids. In an app's table an id may be in several rows, and here several times.
         input_hash: (n,) uint64, of the rows that the vectors were made from.
         read: Reads some of them: (k,) positions -> (k, dim) float32, and their side-information, (k, side_dim) float32
             with NaN where an item has none, or None.

@@ -145,7 +145,7 @@ class Store:
             return -2
         try:
             return os.stat(self._versions).st_mtime_ns
-        except OSError:  # the table is gone; reading it says so
+        except OSError:  # the table is gone; reading it raises the error
             return -2
 
     def writer(self) -> Writer:
@@ -367,7 +367,7 @@ SUFFIX = ".lance"
 
 
 def matching(pattern: str, storage_options: dict[str, str] | None = None) -> list[str]:
-    """Addresses of the tables that a pattern stands for, in the order of their names; nothing is opened.
+    """Addresses of the tables that match a pattern, in the order of their names; nothing is opened.
 
     Args:
         pattern: `DATABASE#photos_*`, on a disk or in an object store.

@@ -28,7 +28,7 @@ class VectorForm:
     Args:
         dtype: "float32", "float16" or "bits".
         metric: "l2", "cosine" or "dot".
-        normalised: True if all have unit length, as the version says; whatever ranks them relies on it.
+        normalised: True if the version declares unit length, which rankings rely on.
     """
 
     dtype: DType

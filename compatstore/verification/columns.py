@@ -235,7 +235,7 @@ class VersionRows:
         return self.natives() & self.has(self.columns.uncertainty)
 
     def natives(self) -> BoolArray:
-        """(n,) bool, true where a model made the vector; of a version without origins, nowhere."""
+        """Mask of vectors made by a model, (n,) bool; all False for a version without origins."""
         if self.columns.origin is None:
             return np.zeros(self.batch.num_rows, bool)
         return _bools(pc.equal(self.batch[self.columns.origin], NATIVE).fill_null(False))

@@ -254,7 +254,7 @@ def check_leftovers(context: CheckContext) -> Iterator[Observation]:
     """No blob beside the table is without use; a process that was killed while it linked or registered leaves some."""
     try:
         used = referenced(context.registry, context.catalog.blobs)
-    except CorruptArtifact:  # the check of the history says so; which files are pages cannot be known
+    except CorruptArtifact:  # the check of the history reports it; the files of pages are unknown
         return
     for name in context.catalog.blobs.names():
         if is_blob(name) and name not in used:

@@ -25,8 +25,8 @@ from compatstore.storage.store import Store
 from compatstore.storage.vector_form import to_matrix
 from compatstore.upgrade.progress import Monitor, Progress
 
-SAMPLE = 3_000  # rows of a column that are looked at
-FEWEST_ROWS = 600  # of a sample that is looked at: ten for each neighbourhood
+SAMPLE = 3_000  # rows of a column's sample
+FEWEST_ROWS = 600  # of a sample: ten for each neighbourhood
 NEIGHBOURHOODS, BEGINNINGS, STEPS, DRAWS = 60, 12, 4, 4
 WIDEST = 128  # values that are compared: of longer vectors the directions in which the sample varies most
 FEWEST = 4  # neighbourhoods of a part: two to learn from and two to evaluate

@@ -85,7 +85,7 @@ class Checkpoint:
             description, tensors = parse_described(self.path.read_bytes(), _Description, FORMAT)
         except PermissionError as error:
             raise refused(f"continue from {self.path}", self.path, error) from error
-        except Exception as error:  # whatever safetensors, torch and JSON raise for other bytes
+        except Exception as error:  # any error of safetensors, torch and JSON for other bytes
             raise self.corrupt(f"{type(error).__name__}: {error}"[:200]) from error
         found, expected = description.belongs_to, json.loads(json.dumps(self.belongs_to))
         differ = [name for name in {**expected, **found} if expected.get(name) != found.get(name)]

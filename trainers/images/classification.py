@@ -42,7 +42,7 @@ class Classifier:
         head: "linear" (cross-entropy of a plain product, no bias), or for embeddings of unit length "unit-linear"
             (cross-entropy of the product with rows of any length, without a scale, as in BT^2's public code), "cosine"
             (softmax over scaled cosines), "arcface" (the same with a margin of the angle) or "cosface" (with a margin
-            of the cosine). Where classes are hard to tell apart, ArcFace's margin costs least among vectors opposite
+            of the cosine). If classes are hard to separate, ArcFace's margin costs least among vectors opposite
             to all rows, and training may end there; CosFace's costs the same everywhere.
         scale: Multiplies cosines, > 0.
         margin: Of "arcface" in radians, of "cosface" as a cosine, 0 to 1.5.

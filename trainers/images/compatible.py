@@ -112,7 +112,7 @@ class SourceKnowledge:
             images: The target's training images.
             dim: Length of the target's embeddings.
             take: "head" takes the source's own rows, and the mean source feature of its images for a class that the
-                source does not know; "means" takes means for all; "auto" the head where it knows all classes, else
+                source lacks; "means" takes means for all; "auto" the head if the source has all classes, else
                 means, because rows of both kinds separate classes that are near each other. A mean is scaled to the
                 mean length of the source's rows, so that all rows have equal weight; "plain-means" are not scaled.
         """
@@ -172,8 +172,8 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
         metric: Of both spaces; register both versions with it (`TrainedModel.version`).
         own_weight: Of the target's own classification loss, > 0; a method weighs its other terms by settings of its
             own.
-        source_rows: Source head of a class: "head" takes the source's own row, and the mean of its features where it
-            does not know the class; "means" takes means for all classes; "auto" takes "head" where the source knows
+        source_rows: Source head of a class: "head" takes the source's own row, and the mean of its features if it
+            lacks the class; "means" takes means for all classes; "auto" takes "head" if the source has
             all classes, else "means". A mean is scaled to the mean length of the source's rows. "plain-means" takes
             means for all classes as they are, at most of unit length where features are: the head of BT^2's public
             code.

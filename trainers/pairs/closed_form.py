@@ -107,7 +107,7 @@ class Solution(NamedTuple):
 class ClosedForm(ABC):
     """Settings of all closed forms, whose output is scaled to unit length where the target space is.
 
-    Affine ones are one dense layer; there side-information, where the pairs have it, stands behind the source vector.
+    Affine ones are one dense layer, whose input is the source vector and the side-information, if the pairs have it.
 
     Args:
         uncertainty: True if sigma^2 is derived from the length of a prediction, for target vectors of unit length:

@@ -30,7 +30,7 @@ class Correction:
 
     B and c are the ridge solution for the errors of h on the pairs: the fewer pairs, the smaller the correction. It
     folds into h's layers, so that the result is as fast as h. A sigma head is fitted again, on the log of the remaining
-    error; where the length of a vector says sigma^2, that is kept.
+    error; sigma^2 by the length of a vector is kept.
 
     Args:
         current: The transform h. Pairs that it was trained on are left out.

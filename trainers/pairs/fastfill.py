@@ -50,8 +50,8 @@ class FastFill(HeadTraining):
     Args:
         branch_width: Width of both layers of a branch, >= 1.
         mixer_width: Width of both hidden layers of the mixer, >= 1.
-        loss: "l2", "disc", or "l2+disc", their sum. Without labels "l2+disc" trains "l2" and a note says that.
-        uncertainty: Whether to learn sigma^2; without, the loss is the mean of the sum alone.
+        loss: "l2", "disc", or "l2+disc", their sum. Without labels "l2+disc" trains "l2", with a note.
+        uncertainty: True to learn sigma^2; else the loss is the mean of the sum alone.
         beta: From 0, the paper's objective, to 1. Rows with a large sigma^2 weigh little in that objective, and their
             vectors are learned little; at 1 all rows weigh alike, and sigma^2 is learned beside them.
         disc_weight: Weight of the loss through the head beside the squared distance, > 0. None takes 1 for ArcFace,

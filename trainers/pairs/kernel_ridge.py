@@ -17,7 +17,7 @@ from compatstore.trainers.pairs.pairs import Pairs, unit_length
 from compatstore.trainers.settings import Count, OpenShare, above, each
 
 _BLOCK = 4_096  # rows of the kernel at one time: 64 MB with 2,048 centres
-_MEDIAN_OF = 1_000  # centres between which distances are looked at
+_MEDIAN_OF = 1_000  # centres whose distances are measured
 _JITTER = 1e-9  # added to the kernel's diagonal, which would be singular for equal centres
 
 

@@ -59,7 +59,7 @@ class Pairs:
     source_version: EmbeddingVersion | None = None
     target_version: EmbeddingVersion | None = None
 
-    if TYPE_CHECKING:  # it takes whatever is a matrix, and keeps float32
+    if TYPE_CHECKING:  # it takes any matrix, and keeps float32
 
         def __init__(
             self,

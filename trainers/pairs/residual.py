@@ -36,8 +36,8 @@ class Residual(HeadTraining):
     on photographs of other classes (docs/results/pairs.md) and gained mAP on the same ones.
 
     Args:
-        loss: "l2", "disc", or "l2+disc", their sum. Without labels "l2+disc" trains "l2" and a note says that.
-        uncertainty: Whether to learn sigma^2; without, the loss is the mean of the sum alone.
+        loss: "l2", "disc", or "l2+disc", their sum. Without labels "l2+disc" trains "l2", with a note.
+        uncertainty: True to learn sigma^2; else the loss is the mean of the sum alone.
         width: Width of both hidden layers of f, >= 1.
         dropout: Share of the hidden values that a step drops, in [0, 1).
         noise: Deviation of the noise on the inputs in training, relative to their own deviation, >= 0.
