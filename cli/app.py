@@ -49,8 +49,8 @@ SHELLS = ("bash", "zsh", "fish")
 def completion(output: Output, shell: str) -> None:
     """Print the script that completes words in a shell.
 
-    It completes verbs, methods, options, choices and paths. A new shell reads it where the examples write it. For the
-    shell at hand: eval "$(compatstore completion bash)".
+    It completes verbs, methods, options, choices and paths. A new shell reads it from the path in the examples. For the
+    current shell: eval "$(compatstore completion bash)".
     """
     made = get_completion_class(shell)
     assert made is not None
@@ -172,7 +172,7 @@ def app() -> None:
 
     Data goes to stdout, progress and notes to stderr; --json prints every result, and every error, as JSON, and
     --log json makes each line of stderr a JSON object.
-    Where stdout is no terminal, tables are plain text of any width; NO_COLOR takes the styles from a terminal too.
+    If stdout is no terminal, tables are plain text of any width; NO_COLOR removes the styles on a terminal too.
     """
 
 

@@ -108,7 +108,7 @@ def evaluate(
     "--out",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Write the report there: one page where PATH ends in .html, else Markdown, JSON and pictures in a folder.",
+    help="Write the report there: one page if PATH ends in .html, else Markdown, JSON and pictures in a folder.",
 )
 @click.option(
     "--sample",

@@ -147,12 +147,12 @@ def _models(result: Mapping[str, Sequence[Any]]) -> Iterator[str | Table]:
 @click.option(
     "--then", multiple=True, metavar="ARTIFACT", help="One that goes on from it: a chain of hops. May be repeated."
 )
-@click.option("--int8", is_flag=True, help="Compute in 8 bits; what that loses is measured on --vectors and printed.")
+@click.option("--int8", is_flag=True, help="Compute in 8 bits; the loss is measured on --vectors and printed.")
 @click.option(
     "--vectors",
     metavar="FILE",
     type=click.Path(),
-    help="Vectors of the space that is read, to measure on: .npy, or the column vector (and side, where the artifact "
+    help="Vectors of the space that is read, to measure on: .npy, or the column vector (and side, if the artifact "
     "reads it) of an .npz, .parquet, .arrow or .feather. Vectors that the artifact was trained on are left out.",
 )
 @click.option("--runner", metavar="PROGRAM", type=click.Path(), help="Also write the program that applies OUT.onnx.")

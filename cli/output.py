@@ -106,7 +106,7 @@ class Output:
         self._fail({**error.to_dict(), "exit_code": code}, [f"Error: {error}"])
 
     def fail_usage(self, error: click.UsageError) -> None:
-        """Print a wrong option or argument, for people with the usage line; the help where a command is missing."""
+        """Print a wrong option or argument, on a terminal with the usage line; the help if a command is missing."""
         message = error.format_message()
         lines = message.splitlines()
         if not isinstance(error, click.exceptions.NoArgsIsHelpError):

@@ -30,7 +30,7 @@ class DrawnBars:
     """One bar for each step, made when the step first reports.
 
     Args:
-        progress: Where they are drawn.
+        progress: Display of the bars.
         doing: What goes on before the first step reports.
     """
 
@@ -95,7 +95,7 @@ class Lines:
         self._said: Reached | None = None
 
     def update(self, step: str, done: int, total: int | None, note: str = "", cost: float | None = None) -> None:
-        """Note where a step is; say so where it has just begun, and not ended at once."""
+        """Record the state of a step; write it if the step has just begun, and not ended at once."""
         with self._lock:
             begins = step != self._reached.step or done < self._reached.done  # the next candidate's has the same name
             if begins:
@@ -111,7 +111,7 @@ class Lines:
             self._write(line if self._log is None else self._log.line("found", {"message": line}))
 
     def tick(self) -> None:
-        """Say where things are, whether or not anything was reported since."""
+        """Write the current state, even without a report since."""
         with self._lock:
             self._say()
 
@@ -177,7 +177,7 @@ def progress_bars(doing: str, interval: float = INTERVAL) -> Iterator[Bars]:
 
     Args:
         doing: What goes on before the first step reports.
-        interval: Seconds between two lines where stderr is no terminal.
+        interval: Seconds between two lines if stderr is no terminal.
     """
     context = click.get_current_context(silent=True)
     output = None if context is None else context.find_object(Output)

@@ -47,11 +47,11 @@ class VersionSettings:
     """An embedding version, as options say it.
 
     Args:
-        dim: Values of a vector; read from the encoder, or from the table that is adopted, where it is left out.
+        dim: Values of a vector; read from the encoder, or from the table that is adopted, if it is left out.
         metric: Distance of the space.
         normalised: Vectors have unit length.
         dtype: How vectors are stored.
-        encoder: The model, as an ENCODER spec; vectors come from outside where it is left out.
+        encoder: The model, as an ENCODER spec; vectors come from outside if it is left out.
         model: Identity of a model that has no encoder here, such as text-embedding-3-small@2024-01.
         side_dim: Values of the side-information stored with each vector.
         side_dtype: How it is stored; bits are the signs of its values, in a 32nd of the bytes.

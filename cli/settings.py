@@ -132,7 +132,7 @@ class Options:
 
     Args:
         kind: The dataclass.
-        only: Its fields that are options here; all where it is None.
+        only: Its fields that are options here; all if it is None.
     """
 
     kind: type

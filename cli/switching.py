@@ -66,7 +66,7 @@ def cutover(
 ) -> None:
     """Make TARGET the version that searches use; atomic.
 
-    Where GALLERY is DATABASE#PATTERN, all tables whose names match are switched, or none: refused while one of them is
+    If GALLERY is DATABASE#PATTERN, all tables whose names match are switched, or none: refused while one of them is
     not ready.
     """
     if is_pattern(gallery):
@@ -100,8 +100,8 @@ def cutover(
 def rollback(output: Output, gallery: str, target: str | None) -> None:
     """Go back to the version before an upgrade.
 
-    Atomic; nothing is lost, and no process is waited for. TARGET is the active version, or else the only upgrade under
-    way, where it is left out.
+    Atomic; nothing is lost, and no process is waited for. TARGET is by default the active version, or else that of the
+    only upgrade under way.
     """
     if is_pattern(gallery):
         shards = open_shards(gallery, trust_code=False)

@@ -42,7 +42,7 @@ class Method:
 
 METHODS = {
     "auto": Method("Auto", "pairs", "Fit several and keep the one that retrieves best on held-out pairs."),
-    "fct": Method("FCT", "pairs", "Forward-compatible training: a network, with side-information where there is some."),
+    "fct": Method("FCT", "pairs", "Forward-compatible training: a network, with side-information if there is some."),
     "fastfill": Method("FastFill", "pairs", "FCT's network, a loss through the target's head, and an uncertainty."),
     "residual": Method("Residual", "pairs", "A ridge solution and a network for its residuals."),
     "rbt": Method("RBT", "pairs", "A residual bottleneck transform."),
@@ -60,7 +60,9 @@ METHODS = {
     "bct": Method("BCT", "compatible", "Backward-compatible training, through the source's classifier head."),
     "ract": Method("RACT", "compatible", "Contrast with the source's embeddings."),
     "regression": Method("Regression", "compatible", "Regression to the source's embeddings."),
-    "focal-distillation": Method("FocalDistillation", "compatible", "Regression, above all where the source is right."),
+    "focal-distillation": Method(
+        "FocalDistillation", "compatible", "Regression, weighted towards images that the source classifies correctly."
+    ),
     "unibct": Method("UniBCT", "compatible", "BCT through prototypes refined over their neighbours."),
     "lce-alignment": Method("LCEAlignment", "compatible", "Classes keep their places of the source (LCE, joint)."),
     "bt2": Method("BT2", "compatible", "Basis transformations: the first values are compared with the source."),
@@ -87,7 +89,7 @@ _OWN = {"dmu": ("refreshed",), "bt2": _ACROSS}
 _EXPLAINED = {
     "pairs": "Files of --pairs hold `vector`, and perhaps `id`, `label` and `side`; rows are joined by id, or else by "
     "their order. With --gallery each is a version of it (its native vectors), a column of it, or a file with ids, and "
-    "all are joined by id. --from and --to bind the artifact to versions, and are the pairs where --pairs is left out.",
+    "all are joined by id. --from and --to bind the artifact to versions, and are the pairs without --pairs.",
     "images": "The model starts from random weights, or those of the setting `pretrained`. Its encoder goes into "
     "`init` or `register`.",
     "compatible": "The model stays comparable with --source, a folder that `train` wrote: `register` its encoder, "

@@ -1,4 +1,4 @@
-"""Verbs that bring an upgrade to where it can cut over: upgrade, pause."""
+"""Verbs that work on an upgrade until it can cut over: upgrade, pause."""
 
 from __future__ import annotations
 
@@ -105,7 +105,12 @@ class Upgrade(Verb):
 @trust_code_option
 @click.option("--backfill", type=SHARE, metavar="SHARE", help="Share of the items to embed, such as 0.25 or 25%.")
 @click.option("--max-cost", type=float, metavar="MONEY", help="Most money to spend on embedding.")
-@click.option("--price-per-item", type=float, metavar="MONEY", help="Of embedding, where the encoder does not say it.")
+@click.option(
+    "--price-per-item",
+    type=float,
+    metavar="MONEY",
+    help="Price of embedding an item, if the encoder does not report it.",
+)
 @click.option(
     "--require",
     multiple=True,
@@ -135,10 +140,10 @@ def upgrade(
 ) -> None:
     """Give every item a vector in TARGET.
 
-    The source's vectors stay as they are. Ctrl-C and SIGTERM finish the batch at hand. The same command again goes on
-    where this one stopped; when all is done it does nothing. Searches use TARGET after a cutover.
+    The source's vectors stay as they are. Ctrl-C and SIGTERM finish the batch at hand. The same command again continues
+    this one; when all is done it does nothing. Searches use TARGET after a cutover.
 
-    Where GALLERY is DATABASE#PATTERN, such as app-db#photos_*, all tables whose names match are upgraded together:
+    If GALLERY is DATABASE#PATTERN, such as app-db#photos_*, all tables whose names match are upgraded together:
     limits of items, seconds and money are of all together, a table that fails does not stop the others, and --cutover
     switches all or none.
 
@@ -146,8 +151,8 @@ def upgrade(
     Without any limit a first sample is embedded, 2 % of the gallery, or everything if that takes less time than
     learning.
 
-    With --dry-run nothing is written, but for an artifact that --transform names by its path: it is linked. Where
-    something is required, the plan gives an estimate: a sample is embedded with the target's model and not kept.
+    With --dry-run nothing is written, but for an artifact that --transform names by its path: it is linked. With
+    gates, the plan gives an estimate: a sample is embedded with the target's model and not kept.
     """
     own = {"share": backfill, "max_cost": max_cost, "price_per_item": price_per_item}
     read = read_settings(
@@ -234,7 +239,7 @@ def pause(ctx: click.Context, output: Output, gallery: str, target: str, wait: f
 
 
 def _register_first(gallery: Gallery, target: str, output: Output) -> None:
-    """Register a target that the gallery does not know, where the command line names its model."""
+    """Register a new target, if the command line names its model."""
     if target in gallery.versions() or (new := _as_asked(gallery, target)) is None:
         return
     gallery.register(new)

@@ -78,7 +78,7 @@ class Verb(click.Command):
                 formatter.write_dl([record for each in own if (record := each.get_help_record(ctx)) is not None])
 
     def get_short_help_str(self, limit: int = 45) -> str:
-        """The first sentence of the help, whole: a list of commands folds it where the terminal is narrow."""
+        """The first sentence of the help, whole: a list of commands wraps it on a narrow terminal."""
         return super().get_short_help_str(limit=1_000)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -164,7 +164,7 @@ def trust_code_option(function: Function) -> Function:
         multiple=True,
         expose_value=False,
         callback=_note_encoders,
-        help="A version's model, where the gallery cannot build it; without VERSION= that of TARGET. Repeatable.",
+        help="A version's model, if the gallery cannot build it; without VERSION= that of TARGET. Repeatable.",
     )
     trust = click.option(
         "--trust-code", is_flag=True, help="Build encoders that the gallery names as Python code or as an address."

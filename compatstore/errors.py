@@ -44,7 +44,7 @@ class CompatStoreError(Exception):
         operation: The caller's operation, as a clause ("add 3 items to photos.lance").
         expected: The expected state.
         found: The actual state.
-        fix: The next thing to do, a command where there is one.
+        fix: The next thing to do, a command if there is one.
 
     Examples:
         >>> error = cs.CompatStoreError("add 3 items", expected="128 values", found="64", fix="Resize them.")
@@ -275,7 +275,7 @@ if not TYPE_CHECKING:
 
 
 def meant(name: object, names: Iterable[str]) -> str:
-    """Suggest the most similar of some names: "Did you mean 'label'? ", or "" where none is similar."""
+    """Suggest the most similar of some names: "Did you mean 'label'? ", or "" if none is similar."""
     known = {one.lower(): one for one in names}
     near = get_close_matches(str(name).lower(), list(known), n=1, cutoff=0.6)
     return f"Did you mean {known[near[0]]!r}? " if near else ""

@@ -54,8 +54,8 @@ class Word:
     """A placeholder that the reader fills in.
 
     Args:
-        python: Its text in a call; None where a call does not take it.
-        shell: Its text in a command; None where a command does not take it, "" for a flag.
+        python: Its text in a call; None if a call does not take it.
+        shell: Its text in a command; None if a command does not take it, "" for a flag.
     """
 
     python: str | None

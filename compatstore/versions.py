@@ -84,7 +84,7 @@ class EmbeddingVersion:
         dtype: Storage type of vectors: "float32", "float16", or "bits", the sign of each value, for a `dim` that is a
             multiple of 8. Vectors are -1 and 1 then, which all metrics rank by how many signs differ.
         encoder: The model, or None when vectors come from outside.
-        model: Identity of the model; taken from the encoder where there is one, else what its owner declares
+        model: Identity of the model; taken from the encoder if there is one, else what its owner declares
             ("text-embedding-3-small@2024-01"). Part of the fingerprint.
         side_dim: Length of the side-information stored with each embedding, or None for no side-information.
         side_dtype: Its storage type: "float32", or "bits", the sign of each value, for a `side_dim` that is a multiple

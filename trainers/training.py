@@ -21,7 +21,7 @@ class EpochProgress:
         epochs: Epochs in all.
         loss: Mean loss of this epoch.
         seconds: Since the training of this network began.
-        held_out_loss: Loss on rows held out (the first 4,096 of them), or None where none are.
+        held_out_loss: Loss on rows held out (the first 4,096 of them), or None if none are.
         note: Limits of the method on this data, or "".
     """
 

@@ -91,7 +91,7 @@ class Kind(ABC):
         Args:
             of: The artifact.
             vectors: (n, dim) float32, finite, in the space that it reads.
-            side: (n, side_dim) float32, finite, or None where the manifest names no `side_source`.
+            side: (n, side_dim) float32, finite, or None if the manifest names no `side_source`.
             execution: Device, batch size and precision.
         """
 
@@ -103,7 +103,7 @@ class Kind(ABC):
             of: The artifact.
             graph: Gets the nodes.
             vectors: Name of the value that holds (n, dim) float32 in the space that it reads.
-            side: Name of the value that holds (n, side_dim) float32, or None where the manifest names no `side_source`.
+            side: Name of the value that holds (n, side_dim) float32, or None if the manifest names no `side_source`.
         """
 
 
@@ -130,7 +130,7 @@ class ForwardTransform(Kind):
         return Transformed(vectors=moved, uncertainty=sigma2, side=next_side)
 
     def to_onnx(self, of: Artifact, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
-        """Add h, and g where there is one."""
+        """Add h, and g if there is one."""
         moved, sigma2 = of.networks["h"].to_onnx(graph, vectors, side)
         next_side = of.networks["g"].to_onnx(graph, vectors, side)[0] if "g" in of.networks else None
         return OnnxOutputs(vectors=moved, uncertainty=sigma2, side=next_side)

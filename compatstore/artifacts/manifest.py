@@ -27,8 +27,8 @@ class Space:
 
     Args:
         dim: Length of a vector.
-        name: Name of the version, or None where the artifact was trained on bare arrays.
-        fingerprint: Fingerprint of the version, or None where it was trained on bare arrays.
+        name: Name of the version, or None if the artifact was trained on bare arrays.
+        fingerprint: Fingerprint of the version, or None if it was trained on bare arrays.
         metric: Distance of the space, or None if unknown.
         normalised: True if vectors have unit length.
     """
@@ -67,7 +67,7 @@ class Side:
 
     @classmethod
     def of(cls, version: EmbeddingVersion) -> Side | None:
-        """Describe the side-information of an embedding version, or None where it has none."""
+        """Describe the side-information of an embedding version, or None if it has none."""
         if version.side_dim is None:
             return None
         return cls(dim=version.side_dim, fingerprint=version.side_fingerprint, dtype=version.side_dtype)

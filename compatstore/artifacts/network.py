@@ -140,7 +140,7 @@ class Network:
             side: Name of the value that holds (n, side_dim) float32, or None for a network without side branch.
 
         Returns:
-            Names of the values that hold (n, output_dim) and sigma^2 (n,); None for the latter where there is none.
+            Names of the values that hold (n, output_dim) and sigma^2 (n,); None for the latter if there is none.
         """
         vectors, log_sigma2 = forward(self.architecture, OnnxOperators(graph, self.tensors), source, side)
         return vectors, None if log_sigma2 is None else graph.exp_clipped(log_sigma2, LARGEST_LOG)

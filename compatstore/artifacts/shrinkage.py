@@ -34,7 +34,7 @@ class Shrinkage:
 
     @classmethod
     def of(cls, figures: Mapping[str, Any]) -> Shrinkage | None:
-        """Read it from the figures of an artifact; None where none was measured."""
+        """Read it from the figures of an artifact; None if none was measured."""
         network = figures.get("h")
         found = network.get(FIGURE) if isinstance(network, Mapping) else None
         if found is None:
@@ -46,7 +46,7 @@ class Shrinkage:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
     def at(self, sigma2: FloatArray) -> Doubles:
-        """(n,) float32 -> (n,) float64: the factor of each row; 1 where sigma^2 is NaN."""
+        """(n,) float32 -> (n,) float64: the factor of each row; 1 if sigma^2 is NaN."""
         known = ~np.isnan(sigma2)
         logs = np.log(np.where(known, np.maximum(sigma2, np.finfo(np.float32).tiny), 1.0).astype(np.float64))
         found: Doubles = np.where(known, np.interp(logs, self.log_sigma2, self.factors), 1.0)

@@ -72,7 +72,7 @@ class FileUpgrade:
         rows: Its rows.
         empty: Those of them that have no vector, before and after.
         column: The column that was written.
-        version: Name of the embedding version that its vectors belong to, None where the model has no name.
+        version: Name of the embedding version that its vectors belong to, None if the model has no name.
     """
 
     out: str

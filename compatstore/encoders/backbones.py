@@ -123,7 +123,7 @@ class SmallVisionTransformer:
 
     @property
     def patch(self) -> int:
-        """Side of a patch, in pixels: the smallest that gives 8 patches a side or fewer; 0 where none does."""
+        """Side of a patch, in pixels: the smallest that gives 8 patches a side or fewer; 0 if none does."""
         sides = (self.size // count for count in (8, 7, 6, 5, 4) if self.size % count == 0)
         return next((side for side in sides if side >= 2), 0)
 

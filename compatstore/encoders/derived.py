@@ -112,10 +112,10 @@ READS_FILES = ("network:", "timm:", "torchvision:", "open_clip:")
 class FilesById:
     """Embeds an item by the file `folder/ID`, with an encoder that reads paths; queries are read as that encoder does.
 
-    A gallery has one column of sources. Where it holds texts, and the next model reads images, the ids lead to them.
+    A gallery has one column of sources. If it holds texts, and the next model reads images, the ids name their files.
 
     Args:
-        folder: Where the files are; ids may name folders below it, and none beside it.
+        folder: Folder of the files; ids may name folders below it, and none beside it.
         encoder: Embeds a path; or its spec, of a kind that reads files (`READS_FILES`).
         suffix: Put behind each id, such as ".jpg".
 
@@ -189,7 +189,7 @@ class FilesById:
         return query_method(self.encoder)(queries)
 
     def _path(self, item: Any) -> Path | None:
-        """The file of an id; None where there is none, or it lies elsewhere, by ".." or by a link."""
+        """The file of an id; None if there is none, or it lies elsewhere, by ".." or by a link."""
         try:
             path = (self.folder / f"{item}{self.suffix}").resolve()
             return path if is_file(path) and path.is_relative_to(self.folder.resolve()) else None

@@ -32,7 +32,7 @@ class Module:
         dim: Length of an embedding.
         preprocess: One source -> (...) tensor; an OSError or ValueError of it marks that source as unreadable.
         normalise: Scale embeddings to unit length.
-        device: A torch device; None takes CUDA where there is one.
+        device: A torch device; None takes CUDA if there is one.
         batch_size: Sources that go through the module at once.
         identity: Text that identifies `preprocess`; a changed function needs another text. Needed if its
             `repr` is ambiguous: for lambdas, closures and objects that print their address.

@@ -109,7 +109,7 @@ class NetworkEncoder(Module):
         preprocessing: Size, mode and scaling of the images.
         weights: The network's state dict, copied; None gives random weights, to be trained.
         normalise: Scale embeddings to unit length.
-        device: A torch device; None takes CUDA where there is one.
+        device: A torch device; None takes CUDA if there is one.
         batch_size: Images that go through the network at once.
         roots: Folders that image paths must lie in; empty allows every path.
         spec: "network:PATH" once saved.

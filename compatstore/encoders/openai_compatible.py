@@ -200,7 +200,7 @@ class OpenAICompatible(TextEncoder):
         return self._read(answer, len(texts))
 
     def _read(self, answer: Any, rows: int) -> list[FloatArray | None]:
-        """The embeddings of an answer, in the order of its texts: (dim,) float32, or None where it has null."""
+        """The embeddings of an answer, in the order of its texts: (dim,) float32, or None if it has null."""
         expected = f"data with {rows} embeddings" + (f" of {self._dim} values" if self._dim else "")
 
         def refusal(found: str, fix: str = OTHER_FORM) -> EncoderFailed:

@@ -91,7 +91,7 @@ class TimmModel(ImageModel):
         checkpoint: Weights of your own (.safetensors, or a .pt state dict); a classifier among them is left out.
             Without it the published weights are loaded, from timm's cache or the network: never random ones.
         normalise: Scale embeddings to unit length.
-        device: A torch device; None takes CUDA where there is one.
+        device: A torch device; None takes CUDA if there is one.
         batch_size: Images that go through the network at once.
         roots: Folders that image paths must lie in; empty allows every path.
 
@@ -160,7 +160,7 @@ class TorchvisionModel(ImageModel):
         checkpoint: Weights of your own (.safetensors, or a .pt state dict); a classifier among them is left out.
             Without it the published weights are loaded, from torch's cache or the network: never random ones.
         normalise: Scale embeddings to unit length.
-        device: A torch device; None takes CUDA where there is one.
+        device: A torch device; None takes CUDA if there is one.
         batch_size: Images that go through the network at once.
         roots: Folders that image paths must lie in; empty allows every path.
 
@@ -250,7 +250,7 @@ class OpenClipModel(ImageModel):
         weights: For a name: a file of weights, or the name of published ones ("laion2b_s34b_b79k"), which are taken
             from the cache or the network; never random ones.
         normalise: Scale embeddings to unit length, as CLIP compares them.
-        device: A torch device; None takes CUDA where there is one.
+        device: A torch device; None takes CUDA if there is one.
         batch_size: Images or texts that go through the model at once.
         roots: Folders that image paths must lie in; empty allows every path.
 

@@ -194,7 +194,7 @@ class SentenceTransformersModel(FolderModel):
         document_prefix: Put before each item; "" takes the model's own prompt.
         normalise: Scale embeddings to unit length.
         batch_size: Texts that go through the model at once.
-        device: A torch device; None takes CUDA where there is one.
+        device: A torch device; None takes CUDA if there is one.
 
     Raises:
         NotFound: There is no such folder.
@@ -245,7 +245,7 @@ class TransformersModel(FolderModel):
         document_prefix: Put before each item ("passage: ").
         normalise: Scale embeddings to unit length.
         batch_size: Texts that go through the model at once.
-        device: A torch device; None takes CUDA where there is one.
+        device: A torch device; None takes CUDA if there is one.
 
     Raises:
         NotFound: There is no such folder.

@@ -106,7 +106,7 @@ def nearest_neighbours(
     Args:
         queries: (q, dim) floats.
         vectors: (n, dim) floats.
-        k: Neighbours of a query, >= 1; all n where there are fewer.
+        k: Neighbours of a query, >= 1; all n if there are fewer.
         metric: "l2", "cosine" or "dot".
         device: "cpu", "gpu", or "auto" for a GPU where FAISS has one.
 

@@ -5,7 +5,7 @@ objects, under any name: a key `id` or `source` never reaches the item's id or s
 without that column gets it with the first such key; the table of an app is unchanged.
 
 The stores of LangChain and LlamaIndex on LanceDB keep metadata in a struct `metadata`. In such a table a key is a field
-of that struct, and a document has all its fields, as these stores give them: None where it has no value.
+of that struct, and a document has all its fields, as these stores give them: None if it has no value.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Documents:
         id: Column of the ids.
         text: Column of the texts, or None.
         own: Arrow schema of the metadata columns that are no JSON of ours.
-        struct: Arrow schema of the fields of a struct `metadata`; empty where there is none.
+        struct: Arrow schema of the fields of a struct `metadata`; empty if there is none.
         json: Column of JSON for all other metadata.
         has_json: True if the gallery has that column already.
         apart: Columns that hold no metadata of documents but something else of the adapter's, by its name for them.

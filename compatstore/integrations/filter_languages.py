@@ -35,7 +35,7 @@ def read_langchain(filter: object) -> Condition:
     """Read a filter of LangChain, {"year": {"$gte": 2024}, "$or": [...]}: all its entries must hold.
 
     Args:
-        filter: Key -> value that the metadata must be equal to, None where there must be none; or key -> mapping of
+        filter: Key -> value that the metadata must be equal to, None if there must be none; or key -> mapping of
             operators `$eq`, `$ne`, `$gt`, `$gte`, `$lt`, `$lte`, `$in`, `$nin`, `$between`, `$exists`, `$contains` (a
             list holds a value, or a text has a part); or `$and`, `$or` -> list of
             filters, `$not` -> filter. A key with dots is that key, or leads into objects: "docx.author".

@@ -45,7 +45,7 @@ class Fields:
 
     Args:
         columns: Field -> (column, or path to a field of a struct, and Arrow type) of those that have one of their own.
-        json: Column of JSON objects that holds all other metadata, or None where there is none.
+        json: Column of JSON objects that holds all other metadata, or None if there is none.
     """
 
     columns: Mapping[Field, tuple[str | Field, ArrowType]] = field(default_factory=dict)

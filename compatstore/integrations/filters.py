@@ -97,21 +97,21 @@ class Term:
 
 @dataclass(frozen=True)
 class AllOf:
-    """True where all parts are; without parts it is true of every item."""
+    """True if all parts are; without parts it is true of every item."""
 
     parts: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True)
 class AnyOf:
-    """True where one part or more is; without parts it is false of every item."""
+    """True if one part or more is; without parts it is false of every item."""
 
     parts: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True)
 class Not:
-    """True where the part is false."""
+    """True if the part is false."""
 
     part: Condition
 

@@ -96,12 +96,12 @@ class CompatStoreDocumentStore:
     """A `DocumentStore` whose documents are the items of a gallery.
 
     Content is the item's source, metadata is in columns of its own or in one of JSON (`documents.py`). Documents bring
-    embeddings of `model`, or are embedded by the store where it has embedders; others are kept without one. Where there
-    is no gallery yet one is made.
+    embeddings of `model`, or are embedded by the store if it has embedders; others are kept without one. A gallery is
+    made if there is none.
 
     Args:
         gallery: A path, a URI or `DATABASE#TABLE`.
-        model: The app's embedding model: its embedders, or its name where the pipelines alone embed.
+        model: The app's embedding model: its embedders, or its name if the pipelines alone embed.
         models: Embedders of further models: those that the gallery is or will be upgraded to, or comes from.
         embedding_dim: Length of an embedding, for a gallery that is made here for a name alone.
         metric: Distance of a gallery that is made here.
@@ -165,7 +165,7 @@ class CompatStoreDocumentStore:
         """Write documents, in one commit.
 
         Args:
-            documents: n documents; those without an embedding are embedded where the store has embedders.
+            documents: n documents; those without an embedding are embedded if the store has embedders.
             policy: Handling of existing ids. NONE is FAIL; of equal ids in one call SKIP takes the first, and
                 OVERWRITE the last.
 
@@ -246,7 +246,7 @@ class CompatStoreDocumentStore:
         return {key: {"type": kinds.get(type(value), "keyword")} for key, value in every if value is not None}
 
     def get_metadata_field_min_max(self, metadata_field: str) -> dict[str, Any]:
-        """Smallest and largest value of a field; None where it has none, or such that have no order."""
+        """Smallest and largest value of a field; None if it has none, or such that have no order."""
         key = metadata_field.removeprefix("meta.")
         values = [values.get(key) for values in self._metadata(None)]
         plain = [value for value in values if isinstance(value, int | float | str)]
@@ -479,7 +479,7 @@ def _to_dict(part: object, **written: Any) -> dict[str, Any]:
 
 
 def _extras(document: Document) -> str | None:
-    """Blob and sparse embedding as JSON, or None where it has neither."""
+    """Blob and sparse embedding as JSON, or None if it has neither."""
     parts = {"blob": document.blob, "sparse_embedding": document.sparse_embedding}
     kept = {name: part.to_dict() for name, part in parts.items() if part is not None}
     return as_json(kept, f"write document {document.id[:80]}") if kept else None

@@ -58,11 +58,11 @@ def as_encoder(embeddings: Embeddings, *, identity: str | None = None, spec: str
 class CompatStoreVectorStore(VectorStore):
     """A `VectorStore` whose documents are the items of a gallery.
 
-    Text is the item's source, metadata is in columns of its own or in one of JSON (`documents.py`). Where there is no
-    gallery yet one is made. While an upgrade is served by both of its versions, queries are embedded by both models.
+    Text is the item's source, metadata is in columns of its own or in one of JSON (`documents.py`). A gallery is
+    made if there is none. While an upgrade is served by both of its versions, queries are embedded by both models.
 
     Args:
-        embedding: The app's embedding model; a `FrameworkModel` of `model_of` where its identity is declared.
+        embedding: The app's embedding model; a `FrameworkModel` of `model_of` if its identity is declared.
         gallery: A path, a URI or `DATABASE#TABLE`.
         models: Further models of the app: those that the gallery is or will be upgraded to, or comes from.
         metric: Distance of a gallery that is made here.

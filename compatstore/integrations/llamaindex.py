@@ -92,7 +92,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
 
     An item's source is the text that LlamaIndex embeds of a node: its own, with the metadata of its settings before it.
     In a table of LlamaIndex's own `LanceDBVectorStore` that was adopted, rows are written and read as that store does,
-    and the source is the node's text alone. Where there is no gallery yet one is made. The store embeds queries itself,
+    and the source is the node's text alone. A gallery is made if there is none. The store embeds queries itself,
     by both models while an upgrade is served by both of its versions, so LlamaIndex does not (`is_embedding_query` is
     False).
 
@@ -224,7 +224,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
     def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
         """Nodes that have one of the ids and pass the filters; all nodes without either.
 
-        They are in the order of the ids where there are no filters; ids that are not there are left out.
+        They are in the order of the ids if there are no filters; ids that are not there are left out.
         """
         gallery = self._served.now()
         documents = self._documents(gallery)

@@ -181,7 +181,7 @@ def serve(
     metadata: Mapping[str, str] | None = None,
     storage_options: dict[str, str] | None = None,
 ) -> ServedGallery:
-    """Open a gallery for an app, or make it where there is none, with the first model as its version `v1`.
+    """Open a gallery for an app, or make it if there is none, with the first model as its version `v1`.
 
     Args:
         gallery: A path, a URI or `DATABASE#TABLE`.

@@ -29,7 +29,7 @@ _AT_ONCE = 8192  # vectors that are copied at a time
 
 @dataclass(frozen=True, eq=False)
 class Among:
-    """The rows that a search may return: those in the graph, and those behind them; None where all of them count."""
+    """The rows that a search may return: those in the graph, and those behind them; None if all of them count."""
 
     graph: Chosen | None
     tail: Chosen | None
@@ -133,7 +133,7 @@ class CachedRows:
 
         Returns:
             (q, k) float32 distances and (q, k) int64 places, nearest first, of rows at one distance, where all are
-            compared, the one that lies first in the table; k is the number of rows that count, where there are fewer.
+            compared, the one that lies first in the table; k is the number of rows that count if there are fewer.
         """
         among = self.among(self.live) if exact and among.graph is None else among  # in the order of the table
         graph, tail = (self.graph.exact(), self.tail.exact()) if exact else (self.graph, self.tail)

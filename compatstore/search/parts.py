@@ -28,7 +28,7 @@ class PartResult:
         rows: Arrow table, nearest first: the caller's columns, `_distance`, `_version`, `_origin`. Where the part has a
             calibration, distances are mapped by it.
         complete_below: Distance below which `rows` holds every row of the part: that of the k-th row returned by Lance,
-            mapped as those of the rows are, which leaves it a bound, as the function never descends. None where Lance
+            mapped as those of the rows are, which leaves it a bound, as the function never descends. None if Lance
             returned fewer than k rows, so that `rows` holds the whole part.
     """
 
@@ -120,7 +120,7 @@ def _result(table: ArrowTable, part: Part, k: int, columns: Sequence[str], *, ex
 
 
 def with_numbers(tables: Sequence[ArrowTable]) -> ArrowTable:
-    """The results of all queries, with `_query`, the row of the query, where there are several."""
+    """The results of all queries, with `_query`, the row of the query, if there are several."""
     if len(tables) == 1:
         return tables[0]
     numbers = [pa.repeat(pa.scalar(row, pa.int32()), table.num_rows) for row, table in enumerate(tables)]

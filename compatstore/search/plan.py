@@ -53,7 +53,7 @@ class Part:
 
     @property
     def condition(self) -> str | None:
-        """SQL condition: the row belongs to this part; None where all do."""
+        """SQL condition: the row belongs to this part; None if all do."""
         return f"`{self.excluded_column}` IS NULL" if self.excluded_column else None
 
     @property

@@ -31,7 +31,7 @@ OF_RESULTS = frozenset({"_distance", "_version", "_origin", "_query"})
 
 
 def fault_of(name: str) -> str:
-    """The reason why a column cannot have this name, as text for a message; "" where it can."""
+    """The reason why a column cannot have this name, as text for a message; "" if it can."""
     if not name or name == "*":
         return "Lance does not read columns of such a name"
     taken = [character for character in _LANCE_TAKES if character in name]

@@ -212,7 +212,7 @@ class VersionColumns:
 
     @property
     def side_stored(self) -> int:
-        """Values stored for side-information, 0 where there is none."""
+        """Values stored for side-information, 0 if there is none."""
         return self.side_width or self.side_dim or 0
 
     @property
@@ -224,7 +224,7 @@ class VersionColumns:
 
     @property
     def presence_column(self) -> str:
-        """Column that has a value where there is a vector: the origin, far smaller to read than vectors are."""
+        """Column that has a value if there is a vector: the origin, far smaller to read than vectors are."""
         return self.origin or self.vector
 
     @property
@@ -257,7 +257,7 @@ class VersionColumns:
         return [self.vector, *([self.side] if self.side else [])]
 
     def hashed_names(self, source_column: str | None) -> list[str]:
-        """Columns that an input hash digests: the vector's, and that of the items' sources where there is one."""
+        """Columns that an input hash digests: the vector's, and that of the items' sources if there is one."""
         return [self.vector, *([source_column] if source_column else [])]
 
     def read_items(self, table: ArrowTable | ArrowBatch, *, origins: bool = False) -> VersionValues:
@@ -324,7 +324,7 @@ class VersionValues:
         vectors: (n, dim) float32; rows that are not valid hold anything.
         valid: (n,) bool, whether the row has a vector.
         origin: (n,) object, `native` or an artifact's id.
-        uncertainty: (n,) float32, NaN where unknown.
+        uncertainty: (n,) float32, NaN if unknown.
         input_hash: (n,) uint64.
         side: (n, side_dim) float32 or None; bits are read as -1 and 1.
         side_valid: (n,) bool.
@@ -352,7 +352,7 @@ class VersionValues:
         )
 
     def side_matrix(self, side_dim: int) -> FloatArray:
-        """The side-information, zeros where there is none: (n, side_dim) float32."""
+        """The side-information, zeros if there is none: (n, side_dim) float32."""
         return self.side if self.side is not None else np.zeros((len(self.valid), side_dim), np.float32)
 
     def take(self, rows: BoolArray | npt.NDArray[np.int64]) -> VersionValues:

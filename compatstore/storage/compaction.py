@@ -59,7 +59,7 @@ class Group:
 
     Attributes:
         pieces: The fragments.
-        indexed_rows: Rows that those parts of indexes hold, all together; 0 where no index holds the fragments.
+        indexed_rows: Rows that those parts of indexes hold, all together; 0 if no index holds the fragments.
     """
 
     pieces: tuple[Piece, ...]

@@ -37,8 +37,8 @@ def kept_cosines(catalog: Catalog, origins: npt.NDArray[np.object_], sigma2: Flo
 
     Args:
         catalog: The gallery's.
-        origins: (n,) object, `NATIVE`, ids of artifacts, or "" where there is no vector.
-        sigma2: (n,) float32, NaN where it is not known.
+        origins: (n,) object, `NATIVE`, ids of artifacts, or "" if there is no vector.
+        sigma2: (n,) float32, NaN if it is not known.
 
     Returns:
         (n,) float64, 0 or more; 1 of native vectors, and of those of artifacts that were not measured.

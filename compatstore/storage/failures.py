@@ -208,7 +208,7 @@ LAST_BYTES = b"LANC"  # of every Lance file
 
 
 def require_room(location: Location, data_bytes: int, operation: str) -> None:
-    """Refuse to write where the disk would get full.
+    """Refuse a write that would fill the disk.
 
     Args:
         location: The table.
@@ -257,7 +257,7 @@ def ends_whole(files: Files, name: str, size: int | None = None) -> bool:
     Args:
         files: Its folder.
         name: Its name.
-        size: How many bytes it has, where that is known.
+        size: Its bytes, if known.
 
     Raises:
         PermissionError: It may not be read.

@@ -42,7 +42,7 @@ class FragmentCounts:
         self._changed = False
 
     def known(self, question: str, fragment: Fragment) -> int | None:
-        """The count of a fragment, or None where it may have changed."""
+        """The count of a fragment, or None if it may have changed."""
         entry = self._counts.get(question, {}).get(str(fragment.id))
         if entry is None:
             return None

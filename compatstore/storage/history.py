@@ -89,7 +89,7 @@ def read_entries(blobs: Blobs, config: Mapping[str, str], last_page: str) -> lis
     Args:
         blobs: Files beside the table.
         config: The table's configuration.
-        last_page: SHA-256 of the last page, "" where there is none.
+        last_page: SHA-256 of the last page, "" if there is none.
 
     Raises:
         CorruptArtifact: A page is gone or was changed.
@@ -114,7 +114,7 @@ def turn_page(blobs: Blobs, config: Mapping[str, str], last_page: str) -> tuple[
     Args:
         blobs: Files beside the table; the page is durable when this returns.
         config: The table's configuration.
-        last_page: SHA-256 of the last page, "" where there is none.
+        last_page: SHA-256 of the last page, "" if there is none.
 
     Returns:
         SHA-256 of the last page now, and the keys to take away in the commit that records it.

@@ -21,7 +21,7 @@ class IndexStatus:
 
     Attributes:
         version: The version.
-        kind: IVF_FLAT, IVF_PQ, ...; "" where there is no index.
+        kind: IVF_FLAT, IVF_PQ, ...; "" if there is no index.
         metric: The distance that it was built for, "" without an index.
         cells: Cells of the inverted file.
         sub_vectors: Parts of product quantisation, or None.
@@ -29,7 +29,7 @@ class IndexStatus:
         deltas: Parts of the index, each with rows of its own; every search looks into each.
         indexed_rows: Vectors that it holds.
         unindexed_rows: Vectors that it does not hold yet: a search compares all of them.
-        settings: How searches use it, as was measured; None where nothing was.
+        settings: How searches use it, as was measured; None if nothing was.
         recall: Share of the 10 nearest items that such a search found when that was measured, in [0, 1], or None.
         recall_at: When that was, ISO 8601, UTC, or "".
         compared: Share of the indexed vectors that such a search compares now, about, in [0, 1], or None.
@@ -109,7 +109,7 @@ def compared_share(parts: list[dict[str, Any]], settings: SearchSettings | None)
 
 
 def _share_since(index: Any, statistics: dict[str, Any], measured_at: str) -> float:
-    """Share of the rows in deltas that are younger than a measurement; 1.0 where there was none."""
+    """Share of the rows in deltas that are younger than a measurement; 1.0 if there was none."""
     rows = [int(count) for count in statistics.get("num_indexed_rows_per_delta", [])]
     if not measured_at or not sum(rows):
         return 1.0

@@ -219,7 +219,7 @@ def describe(store: Store, column: str) -> VectorIndex | None:
 
 
 def mirrored(store: Store, source: str, target: VersionColumns, metric: str) -> VectorIndex | None:
-    """The index that a target column gets to be indexed as the source column is; None where the source has none."""
+    """The index that a target column gets to be indexed as the source column is; None if the source has none."""
     index = describe(store, source)
     if index is None:
         return None

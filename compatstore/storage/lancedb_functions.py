@@ -39,7 +39,7 @@ class DeclaredFunction:
 
 
 def function_of(schema: ArrowSchema, vector: str) -> DeclaredFunction | None:
-    """The function that a table's schema names for a column of vectors; None where it names none that can be read."""
+    """The function that a table's schema names for a column of vectors; None if it names none that can be read."""
     written = (schema.metadata or {}).get(EMBEDDED_BY_LANCEDB)
     try:
         listed = json.loads(written) if written is not None else []

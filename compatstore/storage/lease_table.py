@@ -79,14 +79,14 @@ class LeaseFiles:
 
 
 def last_number(location: Location, target: str) -> int:
-    """The highest number of a lease of an upgrade that a file is named by, 0 where there is none."""
+    """The highest number of a lease of an upgrade that a file is named by, 0 if there is none."""
     names = Files(location, FOLDER).names()
     numbers = [_number(name, kind, target) for name in names for kind in (LEDGER, STAGED)]
     return max((number for number in numbers if number is not None), default=0)
 
 
 def target_of(name: str, kind: tuple[str, str]) -> str | None:
-    """The upgrade's target that a file of a kind belongs to; None where it is none of that kind."""
+    """The upgrade's target that a file of a kind belongs to; None if it is none of that kind."""
     found = _NAME.fullmatch(name)
     return found["target"] if found is not None and (found["kind"], found["suffix"]) == kind else None
 
@@ -116,7 +116,7 @@ class Records:
     address: str = ""
 
     def read(self, key: str, kind: type[Record]) -> Record | None:
-        """A record, or None where there is none of that key.
+        """A record, or None if there is none of that key.
 
         Args:
             key: Its name.

@@ -72,7 +72,7 @@ class Ledger:
     def load(self) -> tuple[Spent, ArrowTable]:
         """The used budget, and the items that could not be embedded: Arrow table of id, input_hash, reason.
 
-        The input hash is that of the item as it was tried. Nothing where no backfill of this run has been.
+        The input hash is that of the item as it was tried. Nothing if no backfill of this run has been.
 
         Raises:
             StorageError: The file is damaged.

@@ -78,7 +78,7 @@ def is_pattern(gallery: str) -> bool:
 
 
 def _require_place(uri: str) -> None:
-    """Refuse addresses where no table can lie.
+    """Refuse addresses that cannot hold a table.
 
     Raises:
         InvalidInput: Its scheme is none of an object store's, or no bucket is named.

@@ -186,7 +186,7 @@ def recall_now(store: Store, version: str) -> float | None:
     """Measure the present recall of a version's index with its settings; read-only.
 
     Returns:
-        Share of the 10 nearest neighbours, in [0, 1]; None where no settings were chosen, or there are fewer than two
+        Share of the 10 nearest neighbours, in [0, 1]; None if no settings were chosen, or there are fewer than two
         vectors.
     """
     snapshot = store.snapshot()
@@ -222,7 +222,7 @@ def choose_settings(
         goal: Recall to reach, in [0, 1].
 
     Returns:
-        None where the column holds fewer than two vectors.
+        None if the column holds fewer than two vectors.
     """
     sample = _Sample.of(snapshot, columns, metric)
     return None if sample is None else _cheapest(sample, cells, goal)

@@ -31,14 +31,14 @@ class VersionRecord:
         side_encoder: Spec that builds the side-information encoder, or "".
         head: SHA-256 of the stored classifier head, or None.
         head_loss: As of the version.
-        columns: Where its vectors are, or None while it is only registered.
+        columns: Its columns, or None while it is only registered.
         adopted: True if the vector column belongs to the app whose table was adopted.
         retired: True if its columns were dropped.
         reserved: True if an upgrade is about to add its columns; until it has, they are not dropped as unused.
         input_version: The version whose vectors its input hashes digest, or None.
         search: How searches use its index, as was measured when the index was built, or None.
         recall: Share of the 10 nearest neighbours that such a search found then, in [0, 1], or None.
-        recall_at: When that was measured, ISO 8601, UTC, "" where it was not.
+        recall_at: When that was measured, ISO 8601, UTC, "" if it was not.
         compared: Share of the indexed rows that such a search compared then, about, in [0, 1], or None.
         cells: Cells that its index was built with, or None; Lance joins cells that have become small.
         base_model: Identity of the model that this version is derived of, and `encoder` builds; "" where its vectors
@@ -169,7 +169,7 @@ class RunRecord:
         target: Version upgraded to.
         source: Version whose vectors the hop reads.
         previous: Active version when the run began; where a rollback goes.
-        path: Ids of the artifacts that the hop applies, in order; empty where nothing is transformed.
+        path: Ids of the artifacts that the hop applies, in order; empty if nothing is transformed.
         state: One of `STATES`.
         backfill: Share of the gallery to embed natively, in [0, 1].
         policy: Order of the backfill.
@@ -178,7 +178,7 @@ class RunRecord:
         max_rows: Items that the backfill may embed, or None.
         max_seconds: Seconds that it may take, or None.
         max_cost: Money that it may cost, or None.
-        price_per_item: Money that embedding an item costs, or None where that is not known.
+        price_per_item: Money that embedding an item costs, or None if that is not known.
         ended_by: The limit that ended the backfill, or "".
         write_mode: How natives are stored.
         given: Id of the artifact that a self-training upgrade began with, or "".

@@ -49,8 +49,8 @@ class NativeBatch:
         ids: Arrow array of n ids. In an app's table an id may be in several rows, and here several times.
         input_hash: (n,) uint64, of the rows that the vectors were made from.
         read: Reads some of them: (k,) positions -> (k, dim) float32, and their side-information, (k, side_dim) float32
-            with NaN where an item has none, or None.
-        addresses: (n,) int64, where the rows were when they were read; None where that is not known.
+            with NaN if an item has none, or None.
+        addresses: (n,) int64, where the rows were when they were read; None if that is not known.
     """
 
     ids: ArrowArray
@@ -177,8 +177,8 @@ class Staging:
             ids: n ids.
             vectors: (n, dim) float32.
             input_hash: (n,) uint64, of the rows that the vectors were made from.
-            side: (n, side_dim) float32, NaN where an item has none; None for none at all.
-            addresses: (n,) int64, where the rows were when they were read; None where that is not known.
+            side: (n, side_dim) float32, NaN if an item has none; None for none at all.
+            addresses: (n,) int64, where the rows were when they were read; None if that is not known.
 
         Returns:
             n.
@@ -309,7 +309,7 @@ class Staging:
 
 
 def staged_version(name: str) -> str | None:
-    """Version whose natives a table beside the gallery stages, by the table's name; None where it is another's."""
+    """Version whose natives a table beside the gallery stages, by the table's name; None if it is another's."""
     return target_of(name, STAGED)
 
 

@@ -55,7 +55,7 @@ class Store:
     """One Lance table, always read at its latest version; threads may share it.
 
     Args:
-        location: Where the table lies.
+        location: Address of the table.
         dataset: The open table.
     """
 
@@ -334,7 +334,7 @@ def storage_errors(operation: str, location: Location | None = None) -> Iterator
 
 
 def _instead(location: Location) -> str:
-    """The fix where there is no table: make one, or name another of the database in DATABASE#TABLE."""
+    """The fix if there is no table: make one, or name another of the database in DATABASE#TABLE."""
     database, mark, _ = location.given.rpartition("#")
     if not mark:
         place = Path(location.uri)

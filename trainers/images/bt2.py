@@ -231,7 +231,7 @@ class BT2Objective(Classification):
         network: A `BasisNetwork`.
         preprocessing: From pixels to the input of the network.
         rows: (classes, n) float32, the source's head.
-        source: Embeds the same views; no gradients. None where a subclass has the source's vectors.
+        source: Embeds the same views; no gradients. None if a subclass has the source's vectors.
         goal: The independent target, which embeds the same views; None leaves its term out.
     """
 

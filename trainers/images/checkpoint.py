@@ -139,7 +139,7 @@ class Resumable:
         """Write all state.
 
         Args:
-            checkpoint: Where to.
+            checkpoint: File to write.
             epoch: Epochs done.
             loss: Mean of the last one.
         """

@@ -112,7 +112,7 @@ class DMU(CompatibleTraining):
             Incompatible: A refresh does not lead from its model to the source.
         """
         if refreshed and not self.adaptation_weight:
-            expected = "adaptation_weight above 0 where a gallery was refreshed"
+            expected = "adaptation_weight above 0 if a gallery was refreshed"
             raise InvalidInput("train DMU", expected=expected, found="0, which trains no adaptation")
         for one in refreshed:
             one.require_into(source, self.metric)

@@ -46,7 +46,7 @@ class TrainedModel:
         class_names: The class of each row of `head`.
         figures: Measurements: "loss" (mean of the last epoch), "images", "classes", "seconds", and with
             held-out images "accuracy" (share that the head classifies rightly).
-        head_loss: That it was trained by through its head; None where that is not known.
+        head_loss: That it was trained by through its head; None if that is not known.
     """
 
     encoder: NetworkEncoder

@@ -115,7 +115,7 @@ def apart(trainer: FastFill, pairs: Pairs) -> tuple[Pairs, Pairs]:
 
 
 def _losses(trainer: FastFill, pairs: Pairs) -> list[Setting]:
-    """Candidates of the balance between the two losses; none where there is one loss, or the user's own balance."""
+    """Candidates of the balance between the two losses; none if there is one loss, or the user's own balance."""
     if trainer.loss == "l2" or pairs.labels is None:
         return []
     if trainer.disc_of(pairs) != "cross-entropy":

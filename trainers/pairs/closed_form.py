@@ -34,7 +34,7 @@ class Moments:
         inputs: (d_in, d_in), mean of x x^T, centred.
         cross: (d_in, d_out), mean of x y^T, centred.
         output_square: Mean squared length of y, centred.
-        factor: (n, d_in) with factor^T factor = inputs, if there are fewer rows than values; else None. What a
+        factor: (n, d_in) with factor^T factor = inputs if there are fewer rows than values; else None. What a
             solution needs of n directions is found in n^2 d_in steps, and not in d_in^3.
     """
 

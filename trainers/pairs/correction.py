@@ -111,7 +111,7 @@ class _Layers:
         return _Layers(replace(layers, skip=True), {**self.tensors, **folded})
 
     def with_sigma_of(self, pairs: Pairs) -> _Layers:
-        """Fit the sigma head again, where there is one: ridge of the log of the squared error per dimension on z."""
+        """Fit the sigma head again, if there is one: ridge of the log of the squared error per dimension on z."""
         if self.architecture.uncertainty is not True:
             return self
         raw = self.raw(pairs)

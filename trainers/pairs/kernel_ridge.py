@@ -46,7 +46,7 @@ class KernelRidge(ClosedForm):
         """Solve on all rows given.
 
         Raises:
-            InvalidInput: One row, where there is something to choose.
+            InvalidInput: One row, if there is something to choose.
         """
         sharpness, penalty = self._choose(pairs)
         kernel = self._kernel(pairs, sharpness)

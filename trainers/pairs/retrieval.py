@@ -51,7 +51,7 @@ class _Truth(NamedTuple):
 class RetrievalTest:
     """Held-out target vectors as queries, against the held-out and some fitted rows, transformed, as gallery.
 
-    Correct are the rows of the query's class where there are labels, and for the recall the query's k nearest
+    Correct are the rows of the query's class if there are labels, and for the recall the query's k nearest
     held-out rows in the target's own space. A fitted row is never correct: where it would be, it is left out of that
     query's ranking, because a transform that overfits its training rows would win otherwise. The query's own item is
     left out too. Ties count against a query: a transform that maps all items to one point must not win.

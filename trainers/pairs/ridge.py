@@ -37,7 +37,7 @@ class Ridge(ClosedForm):
         """Solve on all rows given.
 
         Raises:
-            InvalidInput: One row, where there is something to choose.
+            InvalidInput: One row, if there is something to choose.
         """
         penalty, rank = self._choose(pairs)
         moments = Moments.of(pairs)

@@ -59,7 +59,7 @@ class Comparison:
         decided_by: The figure that decided: "map", or "recall_at_<k>" without labels; or "area", of a backfill.
         candidates: Best first, those skipped last.
         lead: Score of the best less that of the second, with a 95 % interval by bootstrap over queries, whole classes
-            at a time where there are labels; None where only one could run.
+            at a time if there are labels; None if only one could run.
     """
 
     decided_by: str

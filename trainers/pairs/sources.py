@@ -64,7 +64,7 @@ class PairSource:
         vectors: Reads the vectors of some rows: (m, d).
         side: Reads their side-information; gives None if there is none.
         labels: Reads their labels; gives None if there are none.
-        version: The version of the vectors, or None where that is not known.
+        version: The version of the vectors, or None if that is not known.
         in_gallery: True if it is read from a gallery.
     """
 

@@ -155,5 +155,5 @@ def hop_figures(
 
 
 def agreement(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
-    """Kendall's tau-b of two scores of the same items, (n,) each; 0 where either score is the same for all items."""
+    """Kendall's tau-b of two scores of the same items, (n,) each; 0 if either score is the same for all items."""
     return kendall_tau(one, other) if np.ptp(np.asarray(one)) > 0 and np.ptp(np.asarray(other)) > 0 else 0.0

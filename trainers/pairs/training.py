@@ -45,7 +45,7 @@ class TransformTraining(ABC):
         warmup_epochs: Epochs of linear rise, before a cosine to 0; None is 1/16 of the epochs (5 of 80).
         seed: Of initial weights, order of rows and held-out rows. On the CPU, equal seeds give equal weights.
         precision: "float32", or "bfloat16" for the products of the hidden layers; weights and losses stay float32.
-        device: "cpu", "cuda" or "cuda:<n>"; None takes CUDA where there is one. All pairs are moved there at once.
+        device: "cpu", "cuda" or "cuda:<n>"; None takes CUDA if there is one. All pairs are moved there at once.
         holdout: Share of the rows kept out of training to measure on, in [0, 1); 0 measures nothing.
         holdout_by: Keep out rows, or whole classes, which measures the transform on classes that are not trained on
             and trains on fewer of them; None takes classes where that leaves out two or more, else rows.

@@ -230,7 +230,7 @@ def logistic_regression(pairs: Pairs, *, label_smoothing: float, seed: int, devi
         pairs: With labels.
         label_smoothing: Of the cross-entropy; above 0 it also keeps the rows finite where classes are separable.
         seed: Of the batches.
-        device: Where to fit.
+        device: Device of the fit.
 
     Raises:
         InvalidInput: The pairs have no labels, or fewer than two.
