@@ -26,7 +26,7 @@ from compatstore.cli import (
     watching,
 )
 from compatstore.cli.exit_codes import EXPLANATION, STOPPED, UNEXPECTED, exit_code, stopped_code
-from compatstore.cli.logs import Log, asked_for
+from compatstore.cli.logs import Log, is_requested
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.verb import shown_examples, verb
 from compatstore.errors import CompatStoreError, StorageError
@@ -111,7 +111,7 @@ class App(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Decide how to speak before anything can go wrong."""
         words = list(takewhile(lambda word: word != "--", args))
-        ctx.obj = Output(as_json="--json" in words, log=Log() if asked_for(words) else None)
+        ctx.obj = Output(as_json="--json" in words, log=Log() if is_requested(words) else None)
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:

@@ -90,8 +90,8 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
     Ids, sources and the columns of versions stay; a version's columns go with `retire`.
     """
     left = open_gallery(gallery, trust_code=False).maintenance.drop_columns(names)
-    said = f"dropped {', '.join(names)}; left: {', '.join(left) or 'none'}"
-    output.show({"dropped": list(names), "left": left}, lambda _: [said])
+    message = f"dropped {', '.join(names)}; left: {', '.join(left) or 'none'}"
+    output.show({"dropped": list(names), "left": left}, lambda _: [message])
 
 
 @verb(

@@ -22,13 +22,13 @@ TEXT, JSON = "text", "json"
 FLAG = "--log"
 
 
-def asked_for(words: Sequence[str]) -> bool:
-    """True if the words of a command line request JSON, be the rest of them right or wrong."""
+def is_requested(words: Sequence[str]) -> bool:
+    """True if a command line requests JSON, even if the rest of it is invalid."""
     return any(word == f"{FLAG}={JSON}" or (word, value) == (FLAG, JSON) for word, value in pairwise([*words, ""]))
 
 
 def log_option() -> click.Option:
-    """`--log`; it takes effect in App.parse_args, so that a command line that cannot be parsed is answered so too."""
+    """`--log`; it takes effect in App.parse_args, so errors of parsing have this format too."""
     return click.Option(
         [FLAG],
         type=click.Choice((TEXT, JSON)),
@@ -59,7 +59,7 @@ class Log:
         return json.dumps({"time": at, "level": level, "event": event, **self.context, **known}, default=str)
 
     def write(self, event: str, fields: Mapping[str, object], level: LogLevel = "info") -> None:
-        """Write one event; a reader that has gone ends no work."""
+        """Write one event; a missing reader does not end the work."""
         with suppress(OSError):
             click.echo(self.line(event, fields, level), err=True)
 
@@ -70,11 +70,11 @@ class Log:
         self.write("started", {})
 
     def keep(self, result: object) -> None:
-        """Note the result, in JSON's values; the last event holds it without its lists."""
+        """Record the result, in JSON's values; the last event holds it without its lists."""
         self._result = result
 
     def end(self, code: int) -> None:
-        """Write how the verb ended."""
+        """Write the end of the verb."""
         fields = {"exit_code": code, "seconds": round(time.monotonic() - self._began, 3), "result": brief(self._result)}
         self.write("ended", fields, "error" if code else "info")
 

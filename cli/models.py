@@ -72,8 +72,8 @@ def link(output: Output, gallery: str, artifact: str, source: str | None, target
     opened = open_gallery(gallery, trust_code=False)
     linked = opened.artifacts.link(artifact, source, target)
     record = next(record for record in opened.artifacts if record.id == linked)
-    said = f"{record.id[:12]}  {record.method or record.kind}  {record.source} -> {record.target}"
-    output.show(record, lambda _: [said])
+    message = f"{record.id[:12]}  {record.method or record.kind}  {record.source} -> {record.target}"
+    output.show(record, lambda _: [message])
 
 
 @verb(

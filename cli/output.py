@@ -66,8 +66,8 @@ class Output:
         for part in map(self.addressed, view(result)):
             with drawn.capture() as text:
                 drawn.print(fitted(part, drawn.width), soft_wrap=isinstance(part, str))
-            said = text.get()
-            click.echo(said if drawn.is_terminal else _BLANK_ENDS.sub("", said), nl=False)
+            written = text.get()
+            click.echo(written if drawn.is_terminal else _BLANK_ENDS.sub("", written), nl=False)
 
     def note(self, text: str, level: LogLevel = "info") -> None:
         """Say something that is no data, one line on stderr."""
@@ -89,13 +89,13 @@ class Output:
 
     @contextmanager
     def noting_warnings(self) -> Iterator[None]:
-        """Say warnings as notes, as soon as they come up; those of other libraries with the place they come from."""
+        """Write warnings as notes, immediately; those of other libraries with their file and line."""
         with warnings.catch_warnings():
 
             def show(message: object, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
                 ours = issubclass(category, CompatStoreWarning)
-                said = f"Warning: {message}" if ours else f"{filename}:{lineno}: {category.__name__}: {message}"
-                self.note(str(message) if self.log is not None and ours else said, "warning")
+                line = f"Warning: {message}" if ours else f"{filename}:{lineno}: {category.__name__}: {message}"
+                self.note(str(message) if self.log is not None and ours else line, "warning")
 
             warnings.simplefilter("always", CompatStoreWarning)
             warnings.showwarning = show

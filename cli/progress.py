@@ -92,7 +92,7 @@ class Lines:
         self._write, self._clock, self._log = write, clock, log
         self._lock = threading.Lock()
         self._reached, self._began, self._first = Reached(doing), clock(), 0
-        self._said: Reached | None = None
+        self._written: Reached | None = None
 
     def update(self, step: str, done: int, total: int | None, note: str = "", cost: float | None = None) -> None:
         """Record the state of a step; write it if the step has just begun, and not ended at once."""
@@ -100,7 +100,7 @@ class Lines:
             begins = step != self._reached.step or done < self._reached.done  # the next candidate's has the same name
             if begins:
                 self._finish()
-                self._began, self._first, self._said = self._clock(), done, None
+                self._began, self._first, self._written = self._clock(), done, None
             self._reached = Reached(step, done, total, note, cost)
             if begins and (total is None or done < total):
                 self._say()
@@ -122,12 +122,12 @@ class Lines:
 
     def _finish(self) -> None:
         """Write a last line on a step whose latest progress was not written."""
-        written, now = self._said, self._reached
+        written, now = self._written, self._reached
         if written is not None and now.total is not None and (written.done, written.total) != (now.done, now.total):
             self._say()
 
     def _say(self) -> None:
-        self._said = now = self._reached
+        self._written = now = self._reached
         seconds, done = self._clock() - self._began, now.done - self._first
         rate = done / seconds if done > 0 and seconds > 0 else None
         eta = (now.total - now.done) / rate if now.total is not None and now.total > now.done and rate else None
@@ -158,13 +158,13 @@ def _sentence(now: Reached, seconds: float, rate: float | None, eta: float | Non
 
 def onto(bars: Bars) -> Callable[[Step], None]:
     """A function that shows the progress of a step, and its result once."""
-    said = ""
+    written = ""
 
     def show(progress: Step) -> None:
-        nonlocal said
-        if progress.found not in ("", said):
-            said = progress.found
-            for line in said.splitlines():
+        nonlocal written
+        if progress.found not in ("", written):
+            written = progress.found
+            for line in written.splitlines():
                 bars.say(line)
         bars.update(progress.step, progress.done, progress.total or None, cost=progress.cost)
 

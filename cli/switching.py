@@ -77,8 +77,8 @@ def cutover(
     opened = open_gallery(gallery, trust_code=trust_code)
     if check:
         missing = opened.cutover(target, dry_run=True).missing
-        said = f"{missing} items have no vector in {target}" if missing else f"{target} can cut over"
-        output.show({"target": target, "missing": missing}, lambda _: [said])
+        message = f"{missing} items have no vector in {target}" if missing else f"{target} can cut over"
+        output.show({"target": target, "missing": missing}, lambda _: [message])
         ctx.exit(exit_code(UpgradeError("cut over")) if missing else 0)
     with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
         switched = opened.cutover(

@@ -249,8 +249,8 @@ def refresh(output: Output, gallery: str, version: str | None) -> None:
 def drop(output: Output, gallery: str, version: str | None, adopted: bool) -> None:
     """Drop the index of VERSION; searches compare every vector then."""
     result = open_gallery(gallery, trust_code=False).maintenance.index(version).drop(adopted=adopted)
-    said = f"dropped: {', '.join(result.dropped)}" if result.dropped else f"{result.version} has no index"
-    output.show(result, lambda _: [said])
+    message = f"dropped: {', '.join(result.dropped)}" if result.dropped else f"{result.version} has no index"
+    output.show(result, lambda _: [message])
 
 
 for command in (create, status, refresh, drop):

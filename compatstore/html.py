@@ -42,10 +42,10 @@ def element(tag: str, *inside: Inside, **attributes: Attribute) -> Html:
     Returns:
         Its markup.
     """
-    said = joined(_attribute(name, value) for name, value in attributes.items() if value is not None)
+    markup = joined(_attribute(name, value) for name, value in attributes.items() if value is not None)
     if tag in _EMPTY and not inside:
-        return Html(f"<{tag}{said}/>" if tag not in ("br", "hr", "img", "link", "meta") else f"<{tag}{said}>")
-    return Html(f"<{tag}{said}>{joined(inside)}</{tag}>")
+        return Html(f"<{tag}{markup}/>" if tag not in ("br", "hr", "img", "link", "meta") else f"<{tag}{markup}>")
+    return Html(f"<{tag}{markup}>{joined(inside)}</{tag}>")
 
 
 def joined(parts: Iterable[Inside], between: str = "") -> Html:

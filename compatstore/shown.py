@@ -160,21 +160,23 @@ def html_of(parts: Iterable[str | Table]) -> Html:
 def html_table(table: Table) -> Html:
     """A table: headings have a scope, and short texts and numbers stay on one line."""
     columns = [[row[place] for row in table.rows] for place in range(len(table.headings))]
-    right = [any(cells) and all(_NUMBER.fullmatch(said) for said in cells) for cells in columns]
+    right = [any(cells) and all(_NUMBER.fullmatch(content) for content in cells) for cells in columns]
     heads = [_cell("th", name, right=own, scope="col") for name, own in zip(table.headings, right, strict=True)]
     rows = []
     for row in table.rows:
-        data = [_cell("td", said, right=own) for said, own in zip(row[1:], right[1:], strict=True)]
+        data = [_cell("td", content, right=own) for content, own in zip(row[1:], right[1:], strict=True)]
         rows.append(element("tr", _cell("th", row[0], right=right[0], scope="row"), *data))
     caption = element("caption", table.caption) if table.caption else None
     return element("table", caption, element("thead", element("tr", *heads)), element("tbody", *rows))
 
 
-def _cell(tag: str, said: str, *, right: bool, scope: str | None = None) -> Html:
+def _cell(tag: str, content: str, *, right: bool, scope: str | None = None) -> Html:
     """A cell with its own alignment, as a notebook's style would turn it."""
     # Long text is as wide as it is long, within limits: a note in a narrow column would be a tall row.
-    narrow = "white-space:nowrap" if right or len(said) <= SHORT else f"min-width:{min(max(len(said) // 5, 12), 36)}em"
-    return element(tag, said, scope=scope, style=f"text-align:{'right' if right else 'left'};{narrow}")
+    narrow = (
+        "white-space:nowrap" if right or len(content) <= SHORT else f"min-width:{min(max(len(content) // 5, 12), 36)}em"
+    )
+    return element(tag, content, scope=scope, style=f"text-align:{'right' if right else 'left'};{narrow}")
 
 
 def _line(line: str) -> Html:

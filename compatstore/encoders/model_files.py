@@ -134,8 +134,8 @@ def read_weights(path: Path, operation: str) -> dict[str, torch.Tensor]:
     except PermissionError as error:
         raise refused(operation, path, error) from error
     except Exception as error:  # any error of the readers for bytes that are no weights
-        said = str(error) or type(error).__name__
-        raise CorruptArtifact(operation, expected=f"weights in {path}", found=said.splitlines()[0]) from error
+        message = str(error) or type(error).__name__
+        raise CorruptArtifact(operation, expected=f"weights in {path}", found=message.splitlines()[0]) from error
     for key in _INSIDE:
         found = found[key] if isinstance(found, dict) and isinstance(found.get(key), dict) else found
     tensors = found.items() if isinstance(found, dict) else ()

@@ -141,8 +141,8 @@ def _add_status(families: _Families, status: Status, gallery: str) -> None:
 
 def _add_run(families: _Families, run: RunStatus, labels: dict[str, str]) -> None:
     now = run.activity
-    said = {"state": run.state, "doing": now.doing, "step": now.step}
-    families.add("upgrade_info", "State, activity and step of an upgrade.", 1, **labels, **said)
+    info = {"state": run.state, "doing": now.doing, "step": now.step}
+    families.add("upgrade_info", "State, activity and step of an upgrade.", 1, **labels, **info)
     for kind, rows in (("done", now.done), ("total", now.total)):
         families.add("upgrade_step_rows", "Rows of the present step in this call.", rows, **labels, kind=kind)
     expires = datetime.fromisoformat(now.expires).timestamp() if now.expires else None

@@ -76,8 +76,8 @@ class SearchSettings:
         return replace(self, refine=math.ceil(self.refine * NEIGHBOURS / k))
 
     def __str__(self) -> str:
-        said = (f"{name} {value}" for name, value in (("nprobes", self.nprobes), ("refine", self.refine)) if value)
-        return ", ".join(said) or "Lance's own settings"
+        parts = (f"{name} {value}" for name, value in (("nprobes", self.nprobes), ("refine", self.refine)) if value)
+        return ", ".join(parts) or "Lance's own settings"
 
 
 @dataclass(frozen=True)

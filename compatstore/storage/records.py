@@ -88,13 +88,13 @@ class VersionRecord:
         if columns is None:
             return []
         if self.adopted:  # an app's column has the type that the app gave it
-            said, kept = f"{self.dim} values", f"{columns.dim} values"
+            declared, kept = f"{self.dim} values", f"{columns.dim} values"
         else:
-            said, kept = (f"{r.dim} values of {r.dtype}" for r in (self, columns))
-        wrong = [] if said == kept else [f"says {said}, its columns {kept}"]
+            declared, kept = (f"{r.dim} values of {r.dtype}" for r in (self, columns))
+        wrong = [] if declared == kept else [f"declares {declared}, its columns {kept}"]
         if columns.side_dim is not None:
-            said, kept = (f"side-information of {r.side_dim} values of {r.side_dtype}" for r in (self, columns))
-            wrong += [] if said == kept else [f"says {said}, its columns {kept}"]
+            declared, kept = (f"side-information of {r.side_dim} values of {r.side_dtype}" for r in (self, columns))
+            wrong += [] if declared == kept else [f"declares {declared}, its columns {kept}"]
         return wrong
 
     def without_index(self) -> VersionRecord:

@@ -203,21 +203,21 @@ def _column(
 
 
 def _flaws(tally: VectorTally, name: str, of: str) -> Iterator[Diagnosis]:
-    def said(topic: str, rows: int, what: str, fix: str, flaw: str = "") -> Diagnosis:
+    def diagnosis(topic: str, rows: int, what: str, fix: str, flaw: str = "") -> Diagnosis:
         if not rows:
             return Diagnosis(f"{topic}{of}", "ok", "none")
         at = f", the first at row {', '.join(map(str, tally.first[flaw]))}" if flaw else ""
         return Diagnosis(f"{topic}{of}", "warning", f"{rows} rows {what}{at}", fix)
 
     again = "Embed these rows again, or delete them: no transform and no search can use them."
-    yield said("missing vectors", tally.empty, "have none", "Embed them, or let an upgrade's backfill do it.")
+    yield diagnosis("missing vectors", tally.empty, "have none", "Embed them, or let an upgrade's backfill do it.")
     other = tally.rows - tally.empty - tally.lengths[tally.dim]
     if other:
         sizes = ", ".join(f"{rows} of {size} values" for size, rows in tally.lengths.most_common(NAMED))
         fix = "They are another model's, or cut off: give each length a column of its own."
         yield Diagnosis(f"lengths{of}", "problem", f"{name}: {sizes}", fix)
-    yield said("not finite", tally.broken, "hold NaN, infinite or missing values", again, "broken")
-    yield said("zero vectors", tally.zero, "are zero", again, "zero")
+    yield diagnosis("not finite", tally.broken, "hold NaN, infinite or missing values", again, "broken")
+    yield diagnosis("zero vectors", tally.zero, "are zero", again, "zero")
     if tally.sound:
         yield _length(tally, of)
         repeats, about = tally.repeats, "about " if tally.kept > 1 else ""

@@ -106,9 +106,9 @@ def head_divergence(head: torch.Tensor, *, reverse: bool) -> Loss:
     """
 
     def loss(prediction: Prediction, batch: Batch) -> torch.Tensor:
-        said = functional.log_softmax(prediction.vectors @ head.T, dim=1)
+        predicted = functional.log_softmax(prediction.vectors @ head.T, dim=1)
         true = functional.log_softmax(batch.target @ head.T, dim=1)
-        tested, reference = (true, said) if reverse else (said, true)
+        tested, reference = (true, predicted) if reverse else (predicted, true)
         return functional.kl_div(tested, reference, log_target=True, reduction="none").sum(dim=1)
 
     return loss
