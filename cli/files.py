@@ -65,7 +65,7 @@ class Feed:
     """Items that wait to be added.
 
     Args:
-        rows: How many.
+        rows: Number of rows.
         batch_size: Rows of a batch, by default as many as one commit writes.
         read: Batch size -> batches, as `Gallery.add` takes them.
     """

@@ -31,7 +31,7 @@ class DrawnBars:
 
     Args:
         progress: Display of the bars.
-        doing: What goes on before the first step reports.
+        doing: Name of the activity before the first step reports.
     """
 
     def __init__(self, progress: Progress, doing: str) -> None:
@@ -77,7 +77,7 @@ class Lines:
 
     Args:
         write: Takes a line.
-        doing: What goes on before the first step reports.
+        doing: Name of the activity before the first step reports.
         clock: Seconds, monotonic.
         log: Makes each line an event; None for sentences.
     """
@@ -176,7 +176,7 @@ def progress_bars(doing: str, interval: float = INTERVAL) -> Iterator[Bars]:
     """Show progress until the block ends.
 
     Args:
-        doing: What goes on before the first step reports.
+        doing: Name of the activity before the first step reports.
         interval: Seconds between two lines if stderr is no terminal.
     """
     context = click.get_current_context(silent=True)

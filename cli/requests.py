@@ -50,11 +50,11 @@ class VersionSettings:
         dim: Values of a vector; read from the encoder, or from the table that is adopted, if it is left out.
         metric: Distance of the space.
         normalised: Vectors have unit length.
-        dtype: How vectors are stored.
+        dtype: Storage type of vectors.
         encoder: The model, as an ENCODER spec; vectors come from outside if it is left out.
         model: Identity of a model that has no encoder here, such as text-embedding-3-small@2024-01.
         side_dim: Values of the side-information stored with each vector.
-        side_dtype: How it is stored; bits are the signs of its values, in a 32nd of the bytes.
+        side_dtype: Storage type of side-information; bits are the signs of its values, in a 32nd of the bytes.
         side_encoder: The side-information model, as an ENCODER spec.
         side_model: Identity of a side-information model that has no encoder here.
         head: File (npy or npz) of the model's frozen classifier head, (classes, dim).

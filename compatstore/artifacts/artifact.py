@@ -106,7 +106,7 @@ class Artifact:
             kind: Name of its kind.
             source: Space upgraded from.
             target: Space upgraded to.
-            method: How it was made.
+            method: Its training method.
             side_source: Side-information that it reads.
             side_target: Side-information that it writes.
             networks: Its networks by name.

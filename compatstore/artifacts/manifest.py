@@ -81,7 +81,7 @@ class Manifest:
 
     Args:
         kind: Name of its kind ("ForwardTransform").
-        method: How it was made ("FCT"), for readers.
+        method: Its training method ("FCT"), for readers.
         source: Space upgraded from.
         target: Space upgraded to.
         side_source: Side-information that it reads, or None.

@@ -155,7 +155,7 @@ def metered(sleep: Callable[[float], None] = time.sleep, patience: float = inf, 
     """Meter the calls of encoders within this block; a meter around the block is charged as well.
 
     Args:
-        sleep: How they wait, see `Meter`.
+        sleep: Function that waits, see `Meter`.
         patience: Seconds that they may wait in all.
         money: Most money for them, see `Meter`.
 

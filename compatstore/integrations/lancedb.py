@@ -39,7 +39,7 @@ def connect(
 
     Args:
         database: Its folder, or a URI of an object store.
-        read_consistency_interval: How often handles look for commits of others; at each use by default. LanceDB's own
+        read_consistency_interval: Interval at which handles check for commits of others; at each use by default. LanceDB's own
             default, None, is never: after an upgrade has added columns its `optimize` and `drop_columns` are refused.
         options: All others of `lancedb.connect`.
 

@@ -37,7 +37,7 @@ def plan_serving(
     Args:
         catalog: The gallery.
         registry: Its state.
-        query: What `Gallery.search` takes, or None for a source that can be embedded by every version.
+        query: A query as of `Gallery.search`, or None for a source that can be embedded by every version.
         k: Results wanted.
         version: Version of the query; the active one by default.
         where: The caller's conditions.

@@ -197,7 +197,7 @@ class Freed:
     Attributes:
         versions: Table versions.
         files: Files of theirs alone.
-        bytes: What these take.
+        bytes: Their size.
     """
 
     versions: int = 0
@@ -223,7 +223,7 @@ def drop_older(store: Store, age: timedelta, *, dry_run: bool = False) -> Freed:
 
     Args:
         store: The table.
-        age: How old they are at least; the latest always stays.
+        age: Minimum age of removed ones; the latest always stays.
         dry_run: Remove nothing.
     """
     table = store.writer()

@@ -236,7 +236,7 @@ def require_whole(location: Location, path: str) -> None:
     """Refuse a Lance file that was just written and cut short.
 
     Args:
-        location: Whose it is; object stores keep a file as a whole or not at all.
+        location: Storage of the file; object stores keep a file as a whole or not at all.
         path: Its path from the table's own folder.
 
     Raises:

@@ -208,7 +208,7 @@ def write_whole(location: Location, folder: str, rows: ArrowTable, into: Any, **
 
     Args:
         location: The gallery.
-        folder: Where the data files will lie, from the gallery's own folder.
+        folder: Folder of the data files, relative to the gallery's own folder.
         rows: Arrow table.
         into: Table or address, as Lance takes it.
         settings: Lance's.

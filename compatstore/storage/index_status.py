@@ -25,13 +25,13 @@ class IndexStatus:
         metric: The distance that it was built for, "" without an index.
         cells: Cells of the inverted file.
         sub_vectors: Parts of product quantisation, or None.
-        bytes: What its files take.
+        bytes: Size of its files.
         deltas: Parts of the index, each with rows of its own; every search looks into each.
         indexed_rows: Vectors that it holds.
         unindexed_rows: Vectors that it does not hold yet: a search compares all of them.
-        settings: How searches use it, as was measured; None if nothing was.
+        settings: Measured search settings; None without a measurement.
         recall: Share of the 10 nearest items that such a search found when that was measured, in [0, 1], or None.
-        recall_at: When that was, ISO 8601, UTC, or "".
+        recall_at: Time of the measurement, ISO 8601, UTC, or "".
         compared: Share of the indexed vectors that such a search compares now, about, in [0, 1], or None.
         changed: Share of the indexed vectors that came into it since the recall was measured, in [0, 1].
     """
@@ -96,7 +96,7 @@ def compared_share(parts: list[dict[str, Any]], settings: SearchSettings | None)
 
     Args:
         parts: Lance's statistics of the deltas. Their cells are the same ones, in the same order.
-        settings: How searches use the index.
+        settings: Search settings of the index.
     """
     sizes = [0] * max((len(part.get("partitions", ())) for part in parts), default=0)
     for part in parts:

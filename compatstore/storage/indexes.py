@@ -141,7 +141,7 @@ def build(store: Store, column: str, index: VectorIndex, report: Report = silent
     Args:
         store: The table.
         column: Column of vectors.
-        index: What to build.
+        index: The index to build.
         report: Called before it begins.
 
     Raises:

@@ -27,7 +27,7 @@ class DeclaredFunction:
 
     Attributes:
         name: In LanceDB's registry.
-        arguments: That it is made with; some may be secrets.
+        arguments: Arguments of its creation; some may be secrets.
         source: Column that it embeds.
         vector: Column of the vectors.
     """

@@ -287,7 +287,7 @@ class Found:
         """The number of these that are among the nearest.
 
         Args:
-            truth: What exact search finds.
+            truth: Results of exact search.
             ties: True if another row that is as near as one of the nearest counts as one: of bits many are.
         """
         if not ties:

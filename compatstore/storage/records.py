@@ -36,9 +36,9 @@ class VersionRecord:
         retired: True if its columns were dropped.
         reserved: True if an upgrade is about to add its columns; until it has, they are not dropped as unused.
         input_version: The version whose vectors its input hashes digest, or None.
-        search: How searches use its index, as was measured when the index was built, or None.
+        search: Search settings of its index, measured when it was built, or None.
         recall: Share of the 10 nearest neighbours that such a search found then, in [0, 1], or None.
-        recall_at: When that was measured, ISO 8601, UTC, "" if it was not.
+        recall_at: Time of the measurement, ISO 8601, UTC, "" if it was not.
         compared: Share of the indexed rows that such a search compared then, about, in [0, 1], or None.
         cells: Cells that its index was built with, or None; Lance joins cells that have become small.
         base_model: Identity of the model that this version is derived of, and `encoder` builds; "" where its vectors
@@ -138,7 +138,7 @@ class ArtifactRecord:
     Attributes:
         id: SHA-256 of its manifest.
         kind: Its kind.
-        method: What made it.
+        method: Method of its training.
         source: Name of its source version in this gallery.
         target: Name of its target version in this gallery.
         manifest: SHA-256 of its manifest file's bytes, which lie beside the table under that name.
@@ -180,7 +180,7 @@ class RunRecord:
         max_cost: Money that it may cost, or None.
         price_per_item: Money that embedding an item costs, or None if that is not known.
         ended_by: The limit that ended the backfill, or "".
-        write_mode: How natives are stored.
+        write_mode: Write mode of natives.
         given: Id of the artifact that a self-training upgrade began with, or "".
         begun: Number of the lease under which it began.
         lease: Number of the first lease whose staged natives count: that under which the target's columns were made, or

@@ -29,8 +29,8 @@ class Recognition:
     """Items that were embedded again.
 
     Args:
-        items: How many.
-        same: How many of them have the vector that the encoder gives.
+        items: Number of items.
+        same: Number of items that have the vector of the encoder.
     """
 
     items: int

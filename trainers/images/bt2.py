@@ -105,7 +105,7 @@ class BT2(CompatibleTraining):
         """Train from random weights, or those of `pretrained`; neither source nor target is changed.
 
         Args:
-            images: What to train on; at least two classes, known to the source or not.
+            images: Training images; at least two classes, known to the source or not.
             source: The model to stay comparable with.
             target: An independent model of `dim - extra` values, trained on these images; None trains one first, with
                 the same settings.

@@ -121,7 +121,7 @@ class ClassHead(nn.Module):
         rows: (classes, dim) float32.
 
     Args:
-        classifier: How embeddings are classified, and their length.
+        classifier: Settings of the classification, and the embeddings' length.
         classes: Number of rows, which start at random.
     """
 
@@ -159,7 +159,7 @@ class Independent(Classifier, ImageTraining):
         """Train from random weights, or those of `pretrained`.
 
         Args:
-            images: What to train on; at least two classes.
+            images: Training images; at least two classes.
             held_out: Images of the same classes, to measure the accuracy on.
             progress: Called after each epoch.
             checkpoint: File to save to, from which training continues after a kill.
@@ -187,7 +187,7 @@ class Classification(nn.Module):
     """The classification loss of a batch: (b, c, s, s) uint8 and (b,) labels -> scalar.
 
     Args:
-        classifier: How embeddings are classified, and whether they have unit length.
+        classifier: Settings of the classification.
         network: (b, c, s, s) float32 -> (b, dim).
         preprocessing: From pixels to the input of the network.
         classes: Rows of the head, which starts at random.
@@ -234,7 +234,7 @@ class Classification(nn.Module):
 
         Args:
             backbone: Of the network.
-            images: That it was trained on.
+            images: Its training images.
             held_out: To measure the accuracy on.
             figures: Of the training.
         """

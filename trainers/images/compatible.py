@@ -147,7 +147,7 @@ class CompatibleModel(TrainedModel):
     """A target model, and the artifact that makes it comparable with its source.
 
     Args:
-        artifact: To be linked from the source's version to this model's.
+        artifact: Link it from the source's version to this model's.
         adaptation: Of `DMU`: ForwardTransform from the source to this model. Link it to hop the gallery; `artifact` is
             for searches before that.
     """
@@ -199,7 +199,7 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
         """Train from random weights, or those of `pretrained`; the source is not changed.
 
         Args:
-            images: What to train on; at least two classes, known to the source or not.
+            images: Training images; at least two classes, known to the source or not.
             source: The model to stay comparable with.
             held_out: Images of the same classes, to measure accuracy and retrieval on.
             progress: Called after each epoch.

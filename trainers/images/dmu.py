@@ -95,16 +95,16 @@ class DMU(CompatibleTraining):
         """Train from random weights; the source is not changed.
 
         Args:
-            images: What to train on; at least two classes, known to the source or not.
+            images: Training images; at least two classes, known to the source or not.
             source: The model to stay comparable with.
-            refreshed: How else vectors of the source's space in the gallery were made: for a gallery that was refreshed
+            refreshed: Other origin of vectors of the source's space in the gallery: for a gallery that was refreshed
                 before, from the model of its natives to the source.
             held_out: Images of the same classes, to measure accuracy and retrieval on.
             progress: Called after each epoch.
             checkpoint: File to save to, from which training continues after a kill.
 
         Returns:
-            A model with an `adaptation`; without one where `adaptation_weight` is 0.
+            A model with an `adaptation`; without one if `adaptation_weight` is 0.
 
         Raises:
             InvalidInput: As of every compatible training; or there is no adaptation that could learn from refreshed
@@ -178,7 +178,7 @@ class DMUObjective(Classification):
         preprocessing: From pixels to the input of the network.
         source: Embeds views of the same images; no gradients.
         known: The source's embeddings of the training images.
-        refreshed: How else the gallery's vectors were made.
+        refreshed: Other origin of the gallery's vectors, or None.
     """
 
     def __init__(

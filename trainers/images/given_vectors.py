@@ -57,8 +57,8 @@ def images_of_items(
     Args:
         gallery: The gallery; a `Gallery` is one.
         images: Paths, as `Images.from_folder` lists them.
-        folder: That the paths lie in.
-        version: Whose native vectors are taken; the active one by default.
+        folder: Root folder of the paths.
+        version: Version of the native vectors; the active one by default.
 
     Raises:
         InvalidInput: The images are no paths below the folder, two of them are of one item, or none is of any.

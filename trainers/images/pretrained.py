@@ -37,7 +37,7 @@ def load_pretrained(network: nn.Module, backbone: Backbone, pretrained: str) -> 
     """Give a network its first weights, in place; the layer that makes the embedding stays random.
 
     Args:
-        network: What `backbone.build()` made.
+        network: Made by `backbone.build()`.
         backbone: Its description.
         pretrained: See `ImageTraining`.
 
@@ -104,7 +104,7 @@ def find_weights(pretrained: str) -> Path:
 
 
 def weights_digest(pretrained: str) -> str:
-    """SHA-256 of the file of weights, wherever it lies; "download" of those of the library."""
+    """SHA-256 of the file of weights, independent of its path; "download" of those of the library."""
     if pretrained in ("", DOWNLOAD):
         return pretrained
     with find_weights(pretrained).open("rb") as file:

@@ -136,7 +136,7 @@ class ClosedForm(ABC):
         """Solve on pairs.
 
         Args:
-            pairs: What to learn from; the artifact is bound to the fingerprints of the versions that the pairs name.
+            pairs: Training pairs; the artifact is bound to the fingerprints of the versions that the pairs name.
             progress: Not called: there are no epochs. Every trainer on pairs takes it.
 
         Returns:

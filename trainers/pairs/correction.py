@@ -43,7 +43,7 @@ class Correction:
         """Correct the transform.
 
         Args:
-            pairs: What to learn from.
+            pairs: Training pairs.
             progress: Not called: there are no epochs.
 
         Returns:

@@ -133,7 +133,7 @@ class Pairs:
         Args:
             source: File of source vectors.
             target: File of target vectors.
-            missing: What to do about ids that only one file has.
+            missing: Handling of ids that only one file has.
             head: As in `Pairs`.
             source_version: As in `Pairs`.
             target_version: As in `Pairs`.

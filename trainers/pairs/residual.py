@@ -197,7 +197,7 @@ class QueryAdapter:
         """Learn from pairs in the direction of the upgrade, source to target; the map is trained from target to source.
 
         Args:
-            pairs: What to learn from; side-information is left out, as a query has none.
+            pairs: Training pairs; side-information is left out, as a query has none.
             progress: Called after each epoch, if there are any.
 
         Returns:

@@ -29,7 +29,7 @@ class Candidate:
 
     Args:
         name: The trainer and the settings that are not its defaults.
-        score: What candidates are ordered by: the deciding figure, averaged over the groups; None if skipped.
+        score: Key that orders candidates: the deciding figure, averaged over the groups; None if skipped.
         groups: Group of queries ("seen", "unseen" classes, or "held_out" rows) -> figure -> mean over its queries.
         cosine: Mean cosine similarity of transformed to native held-out rows.
         seconds: To fit, wall time.

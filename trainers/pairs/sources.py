@@ -97,7 +97,7 @@ def match_pairs(
         side: File of side-information of the source, with `vector` and perhaps `id`; by default that of `left`.
         target_side: The same for the target.
         head: As in `Pairs`.
-        missing: What to do about ids that only one of two files has.
+        missing: Handling of ids that only one of two files has.
 
     Returns:
         The pairs, and a sentence on how many were matched.

@@ -63,7 +63,7 @@ def forward_transform(
     """Make a ForwardTransform of trained networks.
 
     Args:
-        trainer: Whose name and settings are recorded.
+        trainer: The trainer, whose name and settings are recorded.
         pairs: All of the trainer's pairs, those held out too.
         networks: h, and g where the target's side-information is transformed.
         figures: Held-out figures.
@@ -97,7 +97,7 @@ def held_out_figures(
         predicted: (n, target dim) float32, transformed.
         target: (n, target dim) float32, native.
         metric: Of the target space; None counts as "l2".
-        transformed: Which side of a search is transformed.
+        transformed: The transformed side of a search.
 
     Returns:
         `rows`; `mean_squared_error`, and that of always predicting the mean vector (`mean_squared_error_of_mean`);

@@ -91,7 +91,7 @@ class TransformTraining(ABC):
         """Train on pairs.
 
         Args:
-            pairs: What to learn from; the artifact is bound to the fingerprints of the versions that the pairs name.
+            pairs: Training pairs; the artifact is bound to the fingerprints of the versions that the pairs name.
             progress: Called after each epoch of each network.
 
         Returns:
