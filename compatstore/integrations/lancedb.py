@@ -39,8 +39,9 @@ def connect(
 
     Args:
         database: Its folder, or a URI of an object store.
-        read_consistency_interval: Interval at which handles check for commits of others; at each use by default. LanceDB's own
-            default, None, is never: after an upgrade has added columns its `optimize` and `drop_columns` are refused.
+        read_consistency_interval: Interval at which handles check for other commits; at each use by default. LanceDB's
+            own default, None, is never: after an upgrade has added columns its `optimize` and `drop_columns` are
+            refused.
         options: All others of `lancedb.connect`.
 
     Examples:

@@ -136,7 +136,7 @@ def plan_cascade(
     Args:
         catalog: The gallery.
         registry: Its state.
-        query: A query as of `Gallery.search`; of the target at least, and of the source if it finds the candidates. None
+        query: A query as of `Gallery.search`; of the target, and of the source too if it finds the candidates. None
             for a source that every version can embed.
         k: Results wanted.
         version: Version of the query; the active one by default.

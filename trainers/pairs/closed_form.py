@@ -34,8 +34,8 @@ class Moments:
         inputs: (d_in, d_in), mean of x x^T, centred.
         cross: (d_in, d_out), mean of x y^T, centred.
         output_square: Mean squared length of y, centred.
-        factor: (n, d_in) with factor^T factor = inputs if there are fewer rows than values; else None. What a
-            solution needs of n directions is found in n^2 d_in steps, and not in d_in^3.
+        factor: (n, d_in) with factor^T factor = inputs if there are fewer rows than values; else None. It
+            gives the n directions of a solution in n^2 d_in steps instead of d_in^3.
     """
 
     input_mean: Doubles
@@ -105,7 +105,7 @@ class Solution(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ClosedForm(ABC):
-    """Settings of all closed forms, whose output is scaled to unit length where the target space is.
+    """Settings of all closed forms, whose output is scaled to unit length if the target space is.
 
     Affine ones are one dense layer, whose input is the source vector and the side-information, if the pairs have it.
 

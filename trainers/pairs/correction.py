@@ -1,4 +1,4 @@
-"""Correction of a given transform by pairs that it has not learned from: a candidate of self-training."""
+"""Correction of a given transform by pairs that it was not trained on: a candidate of self-training."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Correction:
-    """h'(x) = z + B [z; x] + c, scaled to unit length where the target is; z is h's output before that scaling.
+    """h'(x) = z + B [z; x] + c, scaled to unit length if the target is; z is h's output before that scaling.
 
     B and c are the ridge solution for the errors of h on the pairs: the fewer pairs, the smaller the correction. It
     folds into h's layers, so that the result is as fast as h. A sigma head is fitted again, on the log of the remaining

@@ -100,7 +100,7 @@ class FastFill(HeadTraining):
         return TwoBranch(architecture, gain=math.sqrt(self.disc_weight or 1.0))
 
     def objective(self, pairs: Pairs) -> Objective:
-        """Return what to minimise on these pairs; errors as in `alignment`."""
+        """Return the loss on these pairs; errors as in `alignment`."""
         inverse_lambda = self.inverse_lambda if self.uncertainty else None
         return alignment(self, pairs, self.loss, inverse_lambda, self.disc_weight or 1.0, self.beta)
 

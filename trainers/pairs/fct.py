@@ -68,7 +68,7 @@ class FCT(TransformTraining):
         return network
 
     def objective(self, pairs: Pairs) -> Objective:
-        """Return what to minimise.
+        """Return the loss.
 
         Raises:
             InvalidInput: A divergence through a head that the pairs lack, or sigma^2 without the squared distance to

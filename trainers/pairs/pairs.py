@@ -171,7 +171,7 @@ class Pairs:
             side: File of side-information of the source; by default that of the version or file.
             target_side: The same for the target.
             head: As in `Pairs`.
-            source_version: Version that the source vectors are of, where `source` is a column or a file.
+            source_version: Version of the source vectors, if `source` is a column or a file.
             target_version: The same for the target.
 
         Raises:

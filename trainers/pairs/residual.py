@@ -27,7 +27,7 @@ from compatstore.trainers.training import OnEpoch
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Residual(HeadTraining):
-    """h(x) = R x + f(x), scaled to unit length where the target is; x is the source vector and its side-information.
+    """h(x) = R x + f(x), scaled to unit length if the target is; x is the source vector and its side-information.
 
     R begins as the ridge solution on the pairs (`Ridge`) and is trained on; f is a network whose last layer begins at
     zero, so that h begins as the best linear map. Where pairs are few or classes are new, retrieval is better than by
@@ -60,7 +60,7 @@ class Residual(HeadTraining):
     noise: NotNegative = 0.1
 
     def objective(self, pairs: Pairs) -> Objective:
-        """Return what to minimise on these pairs; errors as in `alignment`."""
+        """Return the loss on these pairs; errors as in `alignment`."""
         return alignment(self, pairs, self.loss, FastFill.inverse_lambda if self.uncertainty else None)
 
     def architecture(self, linear: Architecture) -> Architecture:
@@ -89,7 +89,7 @@ class RBT(TransformTraining):
     """Wang et al., "Unified Representation Learning for Cross Model Compatibility" (BMVC 2020), as FCT measures it.
 
     h(x) = x + sum over paths of d -> bottleneck -> bottleneck -> d, by FCT's squared distance and schedule (its
-    appendix J); a learnt linear map takes the place of x where the dimensions differ. The paths are one network
+    appendix J); a learnt linear map takes the place of x if the dimensions differ. The paths are one network
     whose middle is block-diagonal. Side-information, where the pairs have it, enters the paths (and a linear map)
     beside x.
 
@@ -136,7 +136,7 @@ class _BlockDiagonal(nn.Module):
 class DriftAdapter(TransformTraining):
     """The residual network of "Drift-Adapter" (arXiv 2509.23471): h(x) = x + W2 relu(W1 x + b1) + b2.
 
-    A learnt linear map takes the place of x where the dimensions differ. Trained by squared distance. The paper's
+    A learnt linear map takes the place of x if the dimensions differ. Trained by squared distance. The paper's
     activation is a GELU; a ReLU keeps the network plain dense layers. Of all networks here it is the
     cheapest to apply to a query.
 

@@ -1,4 +1,4 @@
-"""Retrieval in a transformed gallery, on pairs that nothing was fitted on: what candidates are compared by."""
+"""Retrieval in a transformed gallery, on held-out pairs: the test that compares candidates."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class _Truth(NamedTuple):
 class RetrievalTest:
     """Held-out target vectors as queries, against the held-out and some fitted rows, transformed, as gallery.
 
-    Correct are the rows of the query's class if there are labels, and for the recall the query's k nearest
-    held-out rows in the target's own space. A fitted row is never correct: where it would be, it is left out of that
+    With labels the rows of the query's class are correct, and for the recall the query's k nearest
+    held-out rows in the target's own space. A fitted row is never correct: if it would be, it is left out of that
     query's ranking, because a transform that overfits its training rows would win otherwise. The query's own item is
     left out too. Ties count against a query: a transform that maps all items to one point must not win.
 
     With a backfill, the gallery is also searched while native vectors take the place of transformed ones, those of the
-    largest sigma^2 first, at random where a transform predicts none. The held-out rows and the fitted rows are
+    largest sigma^2 first, at random if a transform predicts none. The held-out rows and the fitted rows are
     backfilled side by side, as fitted rows have the smaller sigma^2. The area is the mean of a figure over the shares
     from 0 to 1, by the trapezoid rule (FastFill, section 5.1); the mean of the areas of CMC-1 and mAP decides, or
     without labels that of the recall.

@@ -48,7 +48,7 @@ class GalleryOfPairs(Protocol):
 
 
 def native_ids(gallery: GalleryOfPairs, *versions: str) -> list[Id]:
-    """Ids of the items with native vectors in all of some versions; of all items where none is named."""
+    """Ids of the items with native vectors in all of some versions; of all items if none is named."""
     key = gallery.columns.id
     return list(gallery.scan([key], native=versions).to_arrow()[key].to_pylist())
 
@@ -188,7 +188,7 @@ def from_gallery(gallery: GalleryOfPairs, name: FilePath, version: str | None = 
     Args:
         gallery: The gallery.
         name: Of the version or column, or a path.
-        version: Version that the vectors are of, where `name` is a column or a file.
+        version: Version of the vectors, if `name` is a column or a file.
 
     Raises:
         NotFound: There is none of these, or the version has no vectors in the gallery.
@@ -276,7 +276,7 @@ def from_file(path: FilePath, version: EmbeddingVersion | None = None) -> PairSo
 
 
 def read_vectors(path: FilePath) -> dict[str, AnyArray]:
-    """Read `vector`, and where they are there `id`, `label` and `side`, from a file.
+    """Read `vector`, and if present `id`, `label` and `side`, from a file.
 
     Args:
         path: An .npy of one matrix; an .npz, .parquet, .arrow, .ipc or .feather with named columns.

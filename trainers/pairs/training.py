@@ -119,7 +119,7 @@ class TransformTraining(ABC):
         return TwoBranch(architecture)
 
     def objective(self, pairs: Pairs) -> Objective:
-        """Return what to minimise on these pairs."""
+        """Return the loss on these pairs."""
         return Objective()
 
     def split(self, pairs: Pairs) -> tuple[Pairs, Pairs | None]:
