@@ -191,7 +191,7 @@ class Artifact:
             precision: "float32" or "bfloat16".
 
         Returns:
-            Vectors (n, d_out) float32, and sigma^2 and side-information where the artifact has them.
+            Vectors (n, d_out) float32, and sigma^2 and side-information if the artifact has them.
 
         Raises:
             InvalidInput: No matrix, other numbers of rows, or side-information missing or superfluous. Vectors or
@@ -245,7 +245,7 @@ class Artifact:
         return cls(Manifest.from_bytes(manifest), weights)
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the artifact as a directory; atomic. Does nothing where this very artifact is stored already.
+        """Write the artifact as a directory; atomic. Does nothing if this very artifact is stored already.
 
         Args:
             path: The directory, by custom "<name>.compat".

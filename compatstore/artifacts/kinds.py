@@ -118,7 +118,7 @@ class ForwardTransform(Kind):
     has_side: ClassVar[bool] = True
 
     def networks(self, manifest: Manifest) -> dict[str, tuple[int, int | None, int]]:
-        """H, and g where side-information is written."""
+        """H, and g if side-information is written."""
         side = None if manifest.side_source is None else manifest.side_source.dim
         outputs = {"h": manifest.target, "g": manifest.side_target}
         return {name: (manifest.source.dim, side, of.dim) for name, of in outputs.items() if of is not None}
@@ -139,7 +139,7 @@ class ForwardTransform(Kind):
 class DerivationKind(Kind):
     """Cuts source vectors off, scales them to unit length, or takes them as they are.
 
-    Under another metric a vector is derived where it has unit length, for there l2, cosine and dot rank alike.
+    Under another metric a vector is derived if it has unit length, for there l2, cosine and dot rank alike.
     """
 
     name: ClassVar[str] = "Derivation"
@@ -156,7 +156,7 @@ class DerivationKind(Kind):
         spaces = of.manifest.source, of.manifest.target
         derived = derivation_between(*spaces).apply(vectors)
         if needs_unit(*spaces):
-            # Not in place: where nothing is cut off or scaled, these are the caller's own vectors.
+            # Not in place: if nothing is cut off or scaled, these are the caller's own vectors.
             derived = np.where(not_unit(derived)[:, None], np.float32(np.nan), derived)
         return Transformed(vectors=derived)
 

@@ -12,7 +12,7 @@ from compatstore.errors import InvalidInput, first_offenders
 
 
 def as_matrix(operation: str, values: Any, dim: int | None = None) -> FloatArray:
-    """Return vectors as a matrix, without a copy where they are one already.
+    """Return vectors as a matrix, without a copy if they are one already.
 
     Args:
         operation: The caller's operation, for the message of an error.

@@ -44,7 +44,7 @@ class Execution:
     Args:
         batch_size: Rows of a batch, from 1 to 1,048,576; None takes 512 on the CPU and 16,384 on CUDA.
         device: "cpu", "cuda" or "cuda:<n>".
-        precision: "float32", or "bfloat16" where speed matters more than the last digits.
+        precision: "float32", or "bfloat16" if speed matters more than the last digits.
 
     Raises:
         InvalidInput: A setting is out of its range.

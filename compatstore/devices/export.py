@@ -84,8 +84,8 @@ def export(
     """Write an artifact as an ONNX file, which `compatstore/devices/runner.py` applies without compatstore.
 
     The graph is made of the artifact's own weights; no torch is needed. Its inputs are `source_vectors` (n, dim) and,
-    where the artifact reads side-information, `source_side` (n, side_dim); its outputs `vectors`, and `uncertainty`
-    (sigma^2) and `side` where the artifact has them; all float32. The manifests are in the file's metadata.
+    if the artifact reads side-information, `source_side` (n, side_dim); its outputs `vectors`, and `uncertainty`
+    (sigma^2) and `side` if the artifact has them; all float32. The manifests are in the file's metadata.
 
     Args:
         artifact: The artifact, or the folder that it was saved in.

@@ -177,7 +177,7 @@ def upgrade_file(
         out: The file to write, of any of these formats; may be `file` itself with `overwrite`, but for Lance tables.
         vector: Column of the vectors: lists of float16, float32 or float64. float16 stays float16.
         into: Column to write; None replaces `vector`.
-        side: Column of the side-information, where the model reads some; None takes `vector__side`.
+        side: Column of the side-information, if the model reads some; None takes `vector__side`.
         overwrite: Replace an existing file.
 
     Raises:
@@ -305,7 +305,7 @@ def _require_place(source: Path, target: Path, overwrite: bool) -> None:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch], Mapping[str, str]]]:
-    """Schema, batches, and fingerprints by column where a gallery names them."""
+    """Schema, batches, and fingerprints by column if a gallery names them."""
     lance = _lance() if file.suffix == ".lance" else None
     try:
         if lance is not None:
@@ -443,7 +443,7 @@ def _write(target: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -
 
 
 def main() -> int:
-    """Run the program; return its exit status: 0, or 2 where a file or model is refused."""
+    """Run the program; return its exit status: 0, or 2 if a file or model is refused."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="a file written by `compatstore export`")
     parser.add_argument("file", help=f"a file of vectors: {', '.join(FORMATS)}")

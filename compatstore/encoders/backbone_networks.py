@@ -1,4 +1,4 @@
-"""Torch modules of backbones: BT^2's basis transformations and generalised-mean pooling; loaded where one is built."""
+"""Torch modules of backbones: BT^2's basis transformations and generalised-mean pooling; loaded if one is built."""
 
 from __future__ import annotations
 

@@ -385,7 +385,7 @@ def from_description(description: Mapping[str, Any]) -> Backbone:
     nested = {name: from_description(value) for name, value in settings.items() if isinstance(value, Mapping)}
     try:
         return read_record(_KINDS[kind], settings, kind, made=nested)
-    except (Malformed, AttributeError) as error:  # a number where a network belongs has no dimension
+    except (Malformed, AttributeError) as error:  # a number in place of a network has no dimension
         raise InvalidInput(operation, expected=f"the settings of {kind}", found=str(error)) from error
 
 

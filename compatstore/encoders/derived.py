@@ -36,7 +36,7 @@ class Derived:
     """
 
     spec = ""  # a gallery keeps that of the model, and the steps beside it
-    request_rows: int  # both only where the model is `Metered`
+    request_rows: int  # both only if the model is `Metered`
     expected_bill: Callable[[Sequence[Any]], Bill]
 
     def __init__(self, encoder: Encoder, *derivations: Derivation) -> None:

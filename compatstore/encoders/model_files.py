@@ -28,7 +28,7 @@ _BLOCK = 1 << 22
 
 
 def require_folder(kind: str, folder: str | Path) -> Path:
-    """A model's folder: the one that is named, or where Hugging Face's cache holds the model of that name.
+    """A model's folder: the named one, or that of the model of this name in Hugging Face's cache.
 
     Raises:
         NotFound: There is none. A model is never downloaded.

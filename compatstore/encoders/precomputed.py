@@ -49,7 +49,7 @@ class Precomputed:
             ids, matrix = list(vectors), _matrix(list(vectors.values()))
         else:
             path = Path(vectors)
-            # A spec remembers no column names, so it is given only where the defaults find the vectors again.
+            # A spec remembers no column names, so it is given only if the defaults find the vectors again.
             self.spec = f"precomputed:{path.absolute()}" if (id, vector) == ("id", "vector") else ""
             ids, matrix = _read(path, id, vector)
         self._vectors = _checked(ids, matrix)

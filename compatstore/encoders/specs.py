@@ -133,7 +133,7 @@ def from_spec(spec: str) -> Encoder:
     """Build an encoder from its spec.
 
     Args:
-        spec: One of these, settings behind a "?" where the kind has some
+        spec: One of these, settings behind a "?" if the kind has some
             ("openai:https://api.openai.com/v1#text-embedding-3-small?dim=1536&key_env=OPENAI_API_KEY"):
 
             * "timm:NAME" or "torchvision:NAME": pretrained weights;

@@ -21,7 +21,7 @@ _TOGETHER = 16  # queries: for 20 and more FAISS computes squared distances from
 NEIGHBOURS = 16  # of a vector in the graph, twice as many in its lowest layer: `m` in the paper
 BUILDING_BREADTH = 80  # candidates for these neighbours: `ef_construction` in the paper
 BREADTHS = (24, 32, 64, 128, 256, 512, 1024)  # the first is enough for 10 neighbours and the query itself
-# Compared with all that count, where these are few, or few of all: the graph would walk over many that do not count.
+# Compared with all that count, if these are few, or few of all: the graph would walk over many that do not count.
 FEW, FEW_OF = 2_048, 20
 
 
@@ -78,7 +78,7 @@ class Flat:
 
     @property
     def bytes(self) -> int:
-        """Memory that is taken, also where these are the last vectors of a larger array."""
+        """Memory that is taken, also if these are the last vectors of a larger array."""
         whole = self._vectors if self._vectors.base is None else self._vectors.base
         return int(whole.nbytes)
 

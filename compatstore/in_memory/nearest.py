@@ -33,7 +33,7 @@ def load_faiss() -> Any:
 
 
 def uses_gpu(device: Device) -> bool:
-    """True if a GPU computes: "auto" takes one where FAISS has one.
+    """True if a GPU computes: "auto" takes one if FAISS has one.
 
     Raises:
         MissingExtra: FAISS is not installed, or a GPU is requested and FAISS was built without support for it.
@@ -108,7 +108,7 @@ def nearest_neighbours(
         vectors: (n, dim) floats.
         k: Neighbours of a query, >= 1; all n if there are fewer.
         metric: "l2", "cosine" or "dot".
-        device: "cpu", "gpu", or "auto" for a GPU where FAISS has one.
+        device: "cpu", "gpu", or "auto" for a GPU if FAISS has one.
 
     Raises:
         InvalidInput: Not two tables of vectors of one length. Values are NaN, infinite or beyond float32. k < 1, no
@@ -167,7 +167,7 @@ class _Compared:
             return found.astype(np.float32)
 
     def slack(self) -> Doubles:
-        """(q,) float64: largest error of a distance by float32; infinite where float32 overflows."""
+        """(q,) float64: largest error of a distance by float32; infinite if float32 overflows."""
         longest = _lengths(self.right).max()
         lengths = _lengths(self.left)
         largest = (lengths + longest) ** 2 if self.metric == "l2" else 1 + lengths * longest

@@ -58,7 +58,7 @@ def cast_columns(columns: Mapping[str, ArrowArray], schema: ArrowSchema, operati
 def read_stream(data: Any, operation: str) -> ArrowTable:
     """Read a source of an Arrow stream: a frame of pandas or polars, a result of DuckDB, another gallery's scan.
 
-    A frame of pandas numbers its rows where they were filtered; that index is no column of the user's.
+    A frame of pandas numbers its rows if they were filtered; that index is no column of the user's.
 
     Raises:
         InvalidInput: It cannot be read.

@@ -49,7 +49,7 @@ def complete(
         sources: Arrow array of the n `source` values that the rows will have, or None.
         unembedded: Handling of rows for which there is neither a vector nor a way to embed; "keep" leaves them
             without a vector.
-        upsert: True if rows are replaced: a native vector of a version that the caller did not give stays where the
+        upsert: True if rows are replaced: a native vector of a version that the caller did not give stays if the
             `source` value stays.
 
     Returns:
@@ -112,7 +112,7 @@ def _keep_natives(
     registry: Registry,
     sources: ArrowArray,
 ) -> None:
-    """Fill in the native vectors that the replaced rows have, where the model would read the same `source` again."""
+    """Fill in the native vectors that the replaced rows have, if the model would read the same `source` again."""
     columns, key, store = record.columns, registry.id_column, catalog.store
     if columns is None or columns.origin is None or columns.input_hash is None:
         return

@@ -125,7 +125,7 @@ def new_fields(
 
 @contextmanager
 def new_columns(store: Store) -> Iterator[Callable[[Sequence[ArrowField]], None]]:
-    """Make columns right before their first rows; they go again where these rows do not come.
+    """Make columns right before their first rows; they go again if these rows do not come.
 
     A killed process can leave a column without values behind; the next rows fill it, or `drop` takes it away.
 

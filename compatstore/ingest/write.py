@@ -206,7 +206,7 @@ def _commit(catalog: Catalog, prepared: _Prepared, upsert: bool) -> bool:
 def _with_kept_columns(store: Store, writer: Snapshot, registry: Registry, table: ArrowTable) -> ArrowTable:
     """Complete the rows of an upsert by the columns that were not given, as the rows that they replace have them.
 
-    Lance would keep such columns by itself, but where the ids are indexed it then rewrites every fragment that it
+    Lance would keep such columns by itself, but if the ids are indexed it then rewrites every fragment that it
     touches as a whole, and takes it out of the vector indexes. Columns and rows are those of the handle that writes:
     in the latest table version an abort may have dropped some, and then the write is a conflict and made again.
     """

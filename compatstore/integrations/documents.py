@@ -28,7 +28,7 @@ from compatstore.storage.vector_form import stored_type
 
 Metadata: TypeAlias = Mapping[str, Any]
 JSON_COLUMN = "metadata"
-JSON_COLUMNS = (JSON_COLUMN, "document_metadata")  # the second where an app has a column `metadata` of another type
+JSON_COLUMNS = (JSON_COLUMN, "document_metadata")  # the second if an app has a column `metadata` of another type
 NOT_HELD = (*NOT_CONVERTIBLE, OverflowError)
 
 

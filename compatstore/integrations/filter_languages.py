@@ -51,7 +51,7 @@ def read_haystack(filters: object) -> Condition:
 
     {"operator": "AND", "conditions": [{"field": "meta.year", "operator": ">", "value": 2023}]}. Fields are `id`,
     `content`, `meta.KEY` and `meta.KEY.KEY` of objects in metadata; a field without `meta.` is a key. As in Haystack,
-    texts have an order only where they are dates of ISO 8601, and None only has equality.
+    texts have an order only if they are dates of ISO 8601, and None only has equality.
 
     Raises:
         InvalidInput: A key is missing, an operator unknown, or a value does not fit its operator.

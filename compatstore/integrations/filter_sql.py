@@ -86,7 +86,7 @@ def to_sql(condition: Condition, fields: Fields) -> str:
         fields: Columns of its fields.
 
     Returns:
-        One SQL expression, true of an item where the condition is.
+        One SQL expression, true of an item if the condition is.
 
     Raises:
         InvalidInput: A field is unknown, or conditions are nested too deeply.
@@ -165,7 +165,7 @@ def _among(place: _Place, values: Sequence[Plain]) -> str:
 class _Json:
     """A value in a column of JSON, by its keys; of several places where it may lie the first that has one.
 
-    Each method gives an expression that is true where the test is, else false or NULL; so do those of `_Column`.
+    Each method gives an expression that is true if the test is, else false or NULL; so do those of `_Column`.
     """
 
     def __init__(self, column: str, paths: Sequence[Sequence[str]]) -> None:

@@ -54,7 +54,7 @@ class Term:
 
     Args:
         field: `ID`, `TEXT`, `metadata(...)` or `apart(...)`.
-        operator: "=" and the four orders compare with one value; "in" is true where the field is equal to one of
+        operator: "=" and the four orders compare with one value; "in" is true if the field is equal to one of
             several. "holds": the field is a list, and the value is among its elements. "mentions": the field is a text
             that the value is a part of. "missing": no value, or null. "empty": missing, a text of length 0 or an empty
             list.

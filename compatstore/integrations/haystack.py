@@ -335,7 +335,7 @@ class CompatStoreDocumentStore:
         return gallery, Documents.of(gallery, {EXTRAS: EXTRAS})
 
     def _vector(self, gallery: Gallery) -> str:
-        """Column of the model's vectors where the gallery still has them, else of the active version's."""
+        """Column of the model's vectors if the gallery still has them, else of the active version's."""
         try:
             return gallery.columns.vectors[self._served.first()]
         except KeyError:

@@ -74,9 +74,9 @@ class ServingConnection:
 
         Args:
             name: Its name.
-            encoders: As in `Gallery.open`: models by version, where only this program can make them. Versions among
+            encoders: As in `Gallery.open`: models by version, if only this program can make them. Versions among
                 them may be registered later.
-            queries_of: Version of the vectors that this program itself makes of its queries. Name it where the program
+            queries_of: Version of the vectors that this program itself makes of its queries. Name it if the program
                 embeds: its vectors then never meet another model's, even after a cutover. None: the active one.
             trust_code: As in `Gallery.open`; an embedding function of LanceDB's needs it.
             options: All others of LanceDB's `open_table`.

@@ -133,7 +133,7 @@ class CompatStoreVectorStore(VectorStore):
         return self._served.write(Documents.of(self._served.now()).rows(written, every, values), version, written)
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool | None:
-        """Remove documents; all of them where `ids` is None, as LangChain has it. Unknown ids are ignored."""
+        """Remove documents; all of them if `ids` is None, as LangChain has it. Unknown ids are ignored."""
         refuse_unknown(kwargs, "delete documents")
         gallery = self._served.now()
         gone = gallery.scan([gallery.columns.id]).to_arrow()[gallery.columns.id].to_pylist() if ids is None else ids

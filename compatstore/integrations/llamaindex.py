@@ -97,7 +97,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
     False).
 
     Args:
-        embed_model: The app's embedding model, the same that its index has; a `FrameworkModel` of `model_of` where its
+        embed_model: The app's embedding model, the same that its index has; a `FrameworkModel` of `model_of` if its
             identity is declared.
         gallery: A path, a URI or `DATABASE#TABLE`.
         models: Further models of the app: those that the gallery is or will be upgraded to, or comes from.

@@ -272,7 +272,7 @@ class Cache:
                 self._state = self._read(state, snapshot)
 
     def _read(self, state: CacheState | None, snapshot: Snapshot) -> CacheState:
-        """The state of a table version, from that of an earlier one where it can be."""
+        """The state of a table version, from that of an earlier one if it can be."""
         registry = self._catalog.recorded(snapshot)
         plan = with_shrinkage(self._catalog, registry, plan_search(registry, self._version, 1, None))
         self._catalog.require(snapshot, *(part.version for part in plan.parts))

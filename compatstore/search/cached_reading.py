@@ -36,7 +36,7 @@ class Rows:
 
     Attributes:
         ids: (n,) their ids.
-        addresses: (n,) uint64, where they lie in the table.
+        addresses: (n,) uint64, their row addresses in the table.
         origins: (n,) uint16, numbers of their vectors' origins.
         sigma2: (n,) float32, sigma^2 of transformed vectors, NaN of the others.
         vectors: (n, dim) float32, as they are compared.
@@ -131,7 +131,7 @@ def query_as_compared(catalog: Catalog, reader: Reader, queries: FloatArray) -> 
     """
     part = reader.part
     if part.artifact is None and part.columns.dtype == "float32":
-        if len(queries) == 1:  # what NumPy does for many takes longer, and warns where squares overflow
+        if len(queries) == 1:  # NumPy's way for many takes longer, and warns if squares overflow
             fit = bool(_TINY < np.vdot(queries, queries) < np.inf)
         else:
             squares = np.einsum("qd,qd->q", queries, queries)

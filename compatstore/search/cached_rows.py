@@ -132,7 +132,7 @@ class CachedRows:
             exact: Compare with all of them.
 
         Returns:
-            (q, k) float32 distances and (q, k) int64 places, nearest first, of rows at one distance, where all are
+            (q, k) float32 distances and (q, k) int64 places, nearest first, of rows at one distance, if all are
             compared, the one that lies first in the table; k is the number of rows that count if there are fewer.
         """
         among = self.among(self.live) if exact and among.graph is None else among  # in the order of the table
@@ -179,7 +179,7 @@ class CachedRows:
         return moved_rows._with(now, live, fresh)
 
     def _gone(self, snapshot: Snapshot, changed: ChangedFragments) -> BoolArray:
-        """Rows that lie no more where they lay, or whose fragment has to be read again."""
+        """Mask of rows that have left their address, or whose fragment has to be read again."""
         fragments = self.addresses >> np.uint64(32)
         gone = np.isin(fragments, np.array(changed.left, np.uint64))
         if changed.shrunk:

@@ -164,7 +164,7 @@ def side_by_side() -> ThreadPoolExecutor:
 
 
 def query_of_part(catalog: Catalog, part: Part, queries: FloatArray) -> FloatArray:
-    """The queries as a part needs them: adapted, with zeros behind where the column has them, as signs for bits.
+    """The queries as a part needs them: adapted, with zeros behind if the column has them, as signs for bits.
 
     Raises:
         InvalidInput: An artifact makes NaN or infinite values of a query. A query has length 0, under cosine.

@@ -35,7 +35,7 @@ from compatstore.storage.vector_form import VectorForm, to_floats, to_matrix, to
 
 ENTRIES = 2_000_000  # rows of lists that are held at once
 AS_MANY_AGAIN = 2  # rows of an index's list that are compared in any case, for each result
-FEWEST_OF_INDEX, LISTED = 100, 4  # rows of that list, where nothing is refined; else one of as many that are refined
+FEWEST_OF_INDEX, LISTED = 100, 4  # rows of that list, if nothing is refined; else one of as many that are refined
 ROUNDING, ROUNDING_OF_HALVES = 1e-5, 1e-3  # of Lance's distances, at the most; it rounds a query of float16 as well
 
 
@@ -168,7 +168,7 @@ def search_fused(
 
     Returns:
         Arrow table, nearest first, as `execute` gives it; of items at one distance the lower id is first. `_distance`
-        is the fused one. `_version` and `_origin` are those of the target's vector, and of the source's where an item
+        is the fused one. `_version` and `_origin` are those of the target's vector, and of the source's if an item
         has no other.
 
     Raises:

@@ -25,7 +25,7 @@ class PartResult:
     """The nearest rows of a part.
 
     Attributes:
-        rows: Arrow table, nearest first: the caller's columns, `_distance`, `_version`, `_origin`. Where the part has a
+        rows: Arrow table, nearest first: the caller's columns, `_distance`, `_version`, `_origin`. If the part has a
             calibration, distances are mapped by it.
         complete_below: Distance below which `rows` holds every row of the part: that of the k-th row returned by Lance,
             mapped as those of the rows are, which leaves it a bound, as the function never descends. None if Lance
@@ -133,7 +133,7 @@ def merged(parts: Sequence[PartResult], merge: PartMerge, k: int) -> tuple[Arrow
     Args:
         parts: The rows found in each part.
         merge: "distance" and "calibrated" rank by distance, which is mapped already for the latter; "reciprocal rank"
-            (Cormack et al. 2009) ranks by the rank within the part, where the parts' distances cannot be compared. A
+            (Cormack et al. 2009) ranks by the rank within the part, if the parts' distances cannot be compared. A
             row is in one part only, so its rank alone decides.
         k: Results wanted.
 

@@ -119,7 +119,7 @@ class SearchPlan:
 def plan_search(registry: Registry, version: str, k: int, where: str | Sequence[str] | None) -> SearchPlan:
     """Plan a search; read-only.
 
-    Rows that have a vector of the version are searched with the query as it is. Where an artifact brings such a
+    Rows that have a vector of the version are searched with the query as it is. If an artifact brings such a
     query into the space of another version of the table, the rows that have none are searched there.
 
     Raises:
@@ -159,7 +159,7 @@ def plan_merged(
 ) -> SearchPlan:
     """Plan a search with queries of both versions: native rows by the target's query, the others by the source's.
 
-    It is the search of one version where the other has no vectors in the table.
+    It is the search of one version if the other has no vectors in the table.
 
     Raises:
         NotFound: Neither version has vectors.

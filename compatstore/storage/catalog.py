@@ -156,7 +156,7 @@ class Catalog:
         return registry, found
 
     def add_version(self, version: EmbeddingVersion) -> VersionRecord:
-        """Record a version, store its encoders and head where they can be stored, and keep its encoders at hand."""
+        """Record a version, store its encoders and head if they can be stored, and keep its encoders at hand."""
         record = VersionRecord.of(version)
         if version.encoder is not None:
             self._encoders[version.name] = encoder = version.encoder

@@ -44,7 +44,7 @@ def create_table(
         raise InvalidInput(operation, expected=f"id_type of {', '.join(ID_TYPES)}", found=repr(id_type))
     require_usable_name(version.name, operation)
     columns = VersionColumns.of(version)
-    # Lance keeps two concurrent inserts of one id apart only where the id is declared as the key.
+    # Lance keeps two concurrent inserts of one id apart only if the id is declared as the key.
     key = pa.field(ID, ID_TYPES[id_type], nullable=False, metadata=PRIMARY_KEY)
     store = Store.create(location, pa.schema([key, pa.field(SOURCE, pa.string()), *metadata, *columns.fields]))
     record = VersionRecord.of(version, columns=columns)

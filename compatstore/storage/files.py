@@ -25,7 +25,7 @@ from compatstore.storage.snapshot import LanceFileSession
 
 
 class Files:
-    """Files in one folder; all methods raise OSError where the place cannot be reached.
+    """Files in one folder; all methods raise OSError if the place cannot be reached.
 
     Args:
         location: The table.

@@ -32,7 +32,7 @@ class FragmentCounts:
     Args:
         store: The table.
         target: Name of the version.
-        columns: Columns that counts are about. Where one of them was dropped and added again, nothing is known.
+        columns: Columns that counts are about. If one of them was dropped and added again, nothing is known.
     """
 
     def __init__(self, store: Store, target: str, columns: Sequence[str]) -> None:

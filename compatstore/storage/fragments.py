@@ -176,7 +176,7 @@ def write_columns(
         fragment: The fragment.
         columns: The columns to replace, all of them.
         batches: Arrow arrays by column, for every physical row in order.
-        name: Of the file, see `new_file`; a new one where it is None.
+        name: Of the file, see `new_file`; a new one if it is None.
 
     Raises:
         StorageError: The batches do not hold exactly the fragment's physical rows, or the disk is full.
@@ -231,7 +231,7 @@ def new_file() -> str:
 
 
 def discard(store: Store, names: Iterable[str]) -> None:
-    """Remove data files that no table version names, where they are; one that cannot be removed is left to `optimize`.
+    """Remove data files that no table version names; one that cannot be removed is left to `optimize`.
 
     Args:
         store: The table.

@@ -89,7 +89,7 @@ def among(id_column: str, ids: Sequence[Id]) -> Iterator[str]:
 def find(
     store: Store, id_column: str, ids: Sequence[Id], columns: Sequence[str], snapshot: Snapshot | None = None
 ) -> ArrowTable:
-    """Rows of those ids, in any order, as an Arrow table; from the latest table version where no snapshot is given."""
+    """Rows of those ids, in any order, as an Arrow table; from the latest table version if no snapshot is given."""
     return _read(store.snapshot() if snapshot is None else snapshot, columns, among(id_column, ids), addresses=False)
 
 

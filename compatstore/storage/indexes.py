@@ -129,7 +129,7 @@ def silent(stage: str) -> None:
 def cells_for(rows: int, *, quantised: bool) -> int:
     """Cells of an index by default: the square root of the number of rows, 4,096 at the most.
 
-    Lance builds one for 256 rows at the most where it quantises products, and warns of more.
+    Lance builds one for 256 rows at the most if it quantises products, and warns of more.
     """
     cells = min(max(1, int(rows**0.5)), MOST_CELLS_BY_DEFAULT)
     return min(cells, max(1, rows // MINIMUM_ROWS)) if quantised else cells
@@ -164,7 +164,7 @@ def drop(store: Store, column: str) -> list[str]:
     """Drop the indexes on a column.
 
     Returns:
-        Their names; none where there was none.
+        Their names; none if there was none.
     """
 
     def commit() -> list[str]:

@@ -1,7 +1,7 @@
 """The embedding functions of a LanceDB table, a JSON list in its schema's metadata.
 
 The identity of a column's model is read from there without any code of LanceDB's. The function itself is built only
-where the gallery's code is trusted: its name chooses a class, and its arguments choose where texts are sent.
+where the gallery's code is trusted: its name chooses a class, and its arguments choose the receiver of texts.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from compatstore.storage.vector_form import to_matrix
 
 FLOOR = 0.95  # guaranteed recall of searches; a build leaves 0.97 at least
 CROWDED = 1.5  # times the share of the vectors that a search compared when that was measured
-JOINED = 2  # times fewer cells than it was built with: Lance joins them where it merges deltas of few rows
+JOINED = 2  # times fewer cells than it was built with: Lance joins them if it merges deltas of few rows
 CHANGED = 0.05  # of the rows: a change of less cannot lower the recall by more
 
 
@@ -197,7 +197,7 @@ def recall_now(store: Store, version: str) -> float | None:
 
 
 def goal_of(registry: Registry, version: str) -> float:
-    """The recall that a version's index is to reach: `GOAL`, or that of the source's index where it is higher."""
+    """The recall that a version's index is to reach: `GOAL`, or that of the source's index if it is higher."""
     run = registry.runs.get(version)
     source = None if run is None or not run.open else registry.versions.get(run.source)
     known = 0.0 if source is None or source.recall is None else source.recall
@@ -231,7 +231,7 @@ def choose_settings(
 def _cheapest(sample: _Sample, cells: int, goal: float) -> MeasuredRecall:
     """The least refine by which some number of cells reaches the goal, and the fewest such cells.
 
-    Where twice as many cells hold hardly more of the neighbours, and too few: the best with these.
+    If twice as many cells hold hardly more of the neighbours, and too few: the best with these.
     """
     reached: MeasuredRecall | None = None
     possible, before = list(REFINES), -1.0

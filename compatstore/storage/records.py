@@ -24,7 +24,7 @@ class VersionRecord:
     """The record of an embedding version; see `EmbeddingVersion` for the fields of the same name.
 
     Attributes:
-        model: Identity of the model, the encoder's fingerprint where it has one.
+        model: Identity of the model, the encoder's fingerprint if it has one.
         encoder: Spec that builds the encoder, or "".
         encoder_model: Fingerprint of an encoder that was given to a version without a named model, and that
             gives the vectors that it has; else "".
@@ -41,7 +41,7 @@ class VersionRecord:
         recall_at: Time of the measurement, ISO 8601, UTC, "" if it was not.
         compared: Share of the indexed rows that such a search compared then, about, in [0, 1], or None.
         cells: Cells that its index was built with, or None; Lance joins cells that have become small.
-        base_model: Identity of the model that this version is derived of, and `encoder` builds; "" where its vectors
+        base_model: Identity of the model that this version is derived of, and `encoder` builds; "" if its vectors
             are the model's own.
         derivation: The steps from that model's vectors to this version's.
     """
@@ -168,7 +168,7 @@ class RunRecord:
     Attributes:
         target: Version upgraded to.
         source: Version whose vectors the hop reads.
-        previous: Active version when the run began; where a rollback goes.
+        previous: Active version when the run began, the target of a rollback.
         path: Ids of the artifacts that the hop applies, in order; empty if nothing is transformed.
         state: One of `STATES`.
         backfill: Share of the gallery to embed natively, in [0, 1].

@@ -402,7 +402,7 @@ def comparable(registry: Registry, bridge: ArtifactRecord) -> bool:
     """True if distances of rows of both versions can be ranked together.
 
     With Identity both are in one space. With Prefix a source row is as near as the first values of the query are to
-    it, and a native row as near as the whole query: these compare where all of them have unit length, by themselves or
+    it, and a native row as near as the whole query: these compare if all of them have unit length, by themselves or
     as the metric makes them. An adapted query lies in another space than the native rows.
     """
     source, target = registry.record(bridge.source), registry.record(bridge.target)

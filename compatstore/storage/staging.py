@@ -2,7 +2,7 @@
 
 A backfill in priority order takes rows from all fragments, and the columns of a fragment can only be rewritten as a
 whole. So each batch is appended to the staging table, where it is durable, and the staged rows are folded into the
-gallery fragment by fragment, once for several batches. A staged row holds the input hash of its item: where the item
+gallery fragment by fragment, once for several batches. A staged row holds the input hash of its item: if the item
 has another hash at the fold, the staged vector is dropped.
 
 Each lease has a staging table of its own. The holder of the present lease folds and removes those of earlier leases.
@@ -50,7 +50,7 @@ class NativeBatch:
         input_hash: (n,) uint64, of the rows that the vectors were made from.
         read: Reads some of them: (k,) positions -> (k, dim) float32, and their side-information, (k, side_dim) float32
             with NaN if an item has none, or None.
-        addresses: (n,) int64, where the rows were when they were read; None if that is not known.
+        addresses: (n,) int64, row addresses at the read; None if unknown.
     """
 
     ids: ArrowArray
@@ -178,7 +178,7 @@ class Staging:
             vectors: (n, dim) float32.
             input_hash: (n,) uint64, of the rows that the vectors were made from.
             side: (n, side_dim) float32, NaN if an item has none; None for none at all.
-            addresses: (n,) int64, where the rows were when they were read; None if that is not known.
+            addresses: (n,) int64, row addresses at the read; None if unknown.
 
         Returns:
             n.
@@ -295,7 +295,7 @@ class Staging:
         for name in self.tables():
             try:
                 opened[name] = self._open(name)
-            except (StorageError, ValueError):  # Lance's own where the whole folder is gone
+            except (StorageError, ValueError):  # Lance's own if the whole folder is gone
                 if self._is_table(name):
                     raise
         return opened

@@ -43,7 +43,7 @@ class Fence:
     Attributes:
         target: The upgrade that the lease is of.
         number: Of the lease: each lease of an upgrade has a higher one than all before.
-        require: Raises where the lease is lost; nothing more may be written then.
+        require: Raises if the lease is lost; nothing more may be written then.
     """
 
     target: str
@@ -181,7 +181,7 @@ class Store:
 
         Args:
             chosen: Names, or what chooses them from the table version that they are dropped from. Lance refuses the
-                drop of a column where another writer dropped it and added one of that name since.
+                drop of a column if another writer dropped it and added one of that name since.
 
         Returns:
             The names of those that were there.

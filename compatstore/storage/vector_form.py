@@ -42,7 +42,7 @@ class VectorForm:
         return cls(dtype, record.metric, record.normalised)
 
     def stored(self, vectors: FloatArray) -> FloatArray:
-        """Vectors as they are read back: (n, dim) float32; infinite where the type cannot hold a value.
+        """Vectors as they are read back: (n, dim) float32; infinite if the type cannot hold a value.
 
         Bits become -1 and 1, and values that are not finite stay so.
 
