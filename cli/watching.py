@@ -112,7 +112,7 @@ def history(output: Output, gallery: str) -> None:
 @click.argument("target")
 @pass_output
 def unbackfillable(output: Output, gallery: str, target: str) -> None:
-    """List items that TARGET's encoder cannot embed, with the reasons."""
+    """List items that TARGET's encoder cannot embed, and why."""
     output.show(open_gallery(gallery, trust_code=False).maintenance.unbackfillable(target), rows_view)
 
 
