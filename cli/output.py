@@ -77,7 +77,7 @@ class Output:
             click.echo(visible(self._named(text)), err=True)
 
     def addressed(self, part: str | Table) -> str | Table:
-        """The same with commands that can be copied: "compatstore status GALLERY" names the gallery at hand."""
+        """The same with commands that can be copied: "compatstore status GALLERY" names the current gallery."""
         if isinstance(part, str):
             return self._named(part)
         return dataclasses.replace(part, rows=tuple(tuple(map(self._named, row)) for row in part.rows))

@@ -140,7 +140,7 @@ def upgrade(
 ) -> None:
     """Give every item a vector in TARGET.
 
-    The source's vectors stay as they are. Ctrl-C and SIGTERM finish the batch at hand. The same command again continues
+    The source's vectors stay as they are. Ctrl-C and SIGTERM finish the current batch. The same command again continues
     this one; when all is done it does nothing. Searches use TARGET after a cutover.
 
     If GALLERY is DATABASE#PATTERN, such as app-db#photos_*, all tables whose names match are upgraded together:

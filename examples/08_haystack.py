@@ -32,7 +32,7 @@ def ask(state):
 
 
 ask("v1")
-gallery = cs.Gallery.open(path)  # the manager: another process, or a shell
+gallery = cs.Gallery.open(path)  # the worker: another process, or a shell
 gallery.register(cs.EmbeddingVersion("v2", dim=128, encoder=stores.as_encoder(new)))
 vectors = [stores.as_encoder(model).encode(TEXTS[:120]) for model in (old, new)]
 gallery.artifacts.link(

@@ -36,7 +36,7 @@ def ask(state):
 
 
 ask("v1")
-gallery = cs.Gallery.open(path)  # the manager: another process, or a shell
+gallery = cs.Gallery.open(path)  # the worker: another process, or a shell
 gallery.register(cs.EmbeddingVersion("v2", dim=128, encoder=as_encoder(new)))
 vectors = [as_encoder(model).encode(TEXTS[:120]) for model in (old, new)]
 pairs = Pairs(*vectors, source_version=gallery.version("v1"), target_version=gallery.version("v2"))

@@ -117,7 +117,7 @@ def _keep_natives(
     if columns is None or columns.origin is None or columns.input_hash is None:
         return
     snapshot = store.snapshot()
-    if not set(columns.names) <= set(snapshot.schema.names):  # a rival has dropped the version meanwhile
+    if not set(columns.names) <= set(snapshot.schema.names):  # another process has dropped the version meanwhile
         return
     ids = items.ids.filter(pa.array(~mine.valid)).to_pylist()
     former = find(store, key, ids, [key, columns.origin, columns.input_hash], snapshot).combine_chunks()

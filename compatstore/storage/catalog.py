@@ -44,7 +44,7 @@ class Catalog:
             the environment variable of its key ("openai:...") or LanceDB's function of a column ("lancedb:...") when
             the gallery needs it. Off by default: a gallery from elsewhere must not choose imports of this program,
             nor addresses that receive texts and keys.
-        lease_term: Seconds without a sign of life after which another manager may take an upgrade over from this one.
+        lease_term: Seconds without a sign of life after which another worker may take an upgrade over from this one.
 
     Raises:
         NotFound: An encoder was given for a version that the gallery does not have.
@@ -156,7 +156,7 @@ class Catalog:
         return registry, found
 
     def add_version(self, version: EmbeddingVersion) -> VersionRecord:
-        """Record a version, store its encoders and head if they can be stored, and keep its encoders at hand."""
+        """Record a version, store its encoders and head if they can be stored, and keep its encoders in memory."""
         record = VersionRecord.of(version)
         if version.encoder is not None:
             self._encoders[version.name] = encoder = version.encoder

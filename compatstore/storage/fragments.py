@@ -102,14 +102,14 @@ def in_waves(fragments: Iterable[Fragment], rows: int) -> Iterator[list[Fragment
     Fragments of 40, 50, 30 and 200 rows make the batches (40, 50), (30), (200) with `rows` = 100: a fragment with more
     rows than that is a batch by itself.
     """
-    wave: list[Fragment] = []
+    batch: list[Fragment] = []
     for fragment in fragments:
-        if wave and sum(other.rows for other in wave) + fragment.rows > rows:
-            yield wave
-            wave = []
-        wave.append(fragment)
-    if wave:
-        yield wave
+        if batch and sum(other.rows for other in batch) + fragment.rows > rows:
+            yield batch
+            batch = []
+        batch.append(fragment)
+    if batch:
+        yield batch
 
 
 def _describe(fragment: Any, wanted: Set[int] | None = None) -> Fragment:

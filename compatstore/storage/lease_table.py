@@ -4,7 +4,7 @@ They are configuration keys of a tiny Lance table of their own, so they work whe
 stores too. They are not in the gallery's table, because a worker renews its record every few seconds, and each time
 would make a version of that table and leave the handles of the apps that use it behind.
 
-Files beside the table are not commits; the number of their lease is in their names. A manager that lost its lease
+Files beside the table are not commits; the number of their lease is in their names. A worker that lost its lease
 writes to its own files, if it still writes at all. Its successor reads the files of the leases before its own and
 writes to others, so neither takes anything from the other.
 """
@@ -131,7 +131,7 @@ class Records:
         except Malformed as error:
             raise StorageError(
                 "read who works on the gallery",
-                expected="records that managers of upgrades wrote",
+                expected="records written by workers of upgrades",
                 found=str(error),
                 fix=f"Remove them when no worker is active: rm -r {shlex.quote(self.address)}",
             ) from error

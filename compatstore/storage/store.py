@@ -37,7 +37,7 @@ class Fence:
     """One lease, as the writers under it use it.
 
     A write under a fence has three steps: read a table version, check the lease, commit on top of the version that was
-    read. A manager that is suspended after the check commits too late: its successor has committed since, and Lance
+    read. A worker that is suspended after the check commits too late: its successor has committed since, and Lance
     refuses a commit whose version is older.
 
     Attributes:
