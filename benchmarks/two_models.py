@@ -75,7 +75,7 @@ def main() -> None:
             count = arguments.mixed if share else arguments.clean
             found = draws(data, kind, count, arguments.rows)
             alarms = sum(one is not None and one.found for one, _, _ in found)
-            apart = [one.told_apart if one is not None and one.rank_ratio >= SAME_RANK else 0.0 for one, _, _ in found]
+            apart = [one.separated if one is not None and one.rank_ratio >= SAME_RANK else 0.0 for one, _, _ in found]
             purity = statistics.median(foreign for _, foreign, _ in found)
             seconds = statistics.median(taken for _, _, taken in found)
             print(

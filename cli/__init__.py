@@ -1,1 +1,1 @@
-"""The command line: every verb parses, makes one call of the API, and shows what it returns."""
+"""The command line: every verb parses, makes one call of the API, and shows the result."""

@@ -27,7 +27,7 @@ from compatstore.cli import (
     watching,
 )
 from compatstore.cli.exit_codes import EXPLANATION, STOPPED, UNEXPECTED, exit_code, stopped_code
-from compatstore.cli.logs import Log, asked_for
+from compatstore.cli.logs import Log, is_requested
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.verb import shown_examples, verb
 from compatstore.errors import CompatStoreError, StorageError
@@ -50,8 +50,8 @@ SHELLS = ("bash", "zsh", "fish")
 def completion(output: Output, shell: str) -> None:
     """Print the script that completes words in a shell.
 
-    It completes verbs, methods, options, choices and paths. A new shell reads it where the examples write it. For the
-    shell at hand: eval "$(compatstore completion bash)".
+    It completes verbs, methods, options, choices and paths. A new shell reads it from the path in the examples. For the
+    current shell: eval "$(compatstore completion bash)".
     """
     made = get_completion_class(shell)
     assert made is not None
@@ -59,7 +59,7 @@ def completion(output: Output, shell: str) -> None:
     output.show({"shell": shell, "script": script}, lambda result: result["script"].splitlines())
 
 
-# The verbs, by what they are for, in the order in which they are used.
+# The verbs, grouped by purpose, in the order in which they are used.
 VERBS = {
     "Everyday": (
         *(creating.demo, creating.init, creating.adopt, items.add, items.search),
@@ -102,20 +102,20 @@ class App(click.Group):
         return super().get_command(ctx, name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs, by what they are for."""
+        """List the verbs, grouped by purpose."""
         for heading, verbs in VERBS.items():
             with formatter.section(heading):
                 formatter.write_dl([(str(verb.name), verb.get_short_help_str(1_000)) for verb in verbs])
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run the program: what it advises are commands."""
+        """Run the program; its advice names commands."""
         with next_step.speaking_shell():
             return super().main(*args, **extra)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Decide how to speak before anything can go wrong."""
         words = list(takewhile(lambda word: word != "--", args))
-        ctx.obj = Output(as_json="--json" in words, log=Log() if asked_for(words) else None)
+        ctx.obj = Output(as_json="--json" in words, log=Log() if is_requested(words) else None)
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -172,11 +172,11 @@ def app() -> None:
     GALLERY is a path, s3://..., az://..., gs://..., or a LanceDB database and a table: DATABASE#TABLE. ENCODER is
     timm:NAME, torchvision:NAME, open_clip:FOLDER or network:PATH for images; sentence-transformers:FOLDER,
     transformers:FOLDER, fastembed:FOLDER, model2vec:FOLDER or openai:BASE_URL#MODEL for texts; precomputed:PATH; or
-    python:package.module:attribute. Settings stand behind a "?": transformers:FOLDER?pooling=cls&normalise=true.
+    python:package.module:attribute. Settings follow a "?": transformers:FOLDER?pooling=cls&normalise=true.
 
     Data goes to stdout, progress and notes to stderr; --json prints every result, and every error, as JSON, and
     --log json makes each line of stderr a JSON object.
-    Where stdout is no terminal, tables are plain text of any width; NO_COLOR takes the styles from a terminal too.
+    If stdout is no terminal, tables are plain text of any width; NO_COLOR removes the styles on a terminal too.
     """
 
 
@@ -187,21 +187,21 @@ for verbs in VERBS.values():
 
 def main() -> None:
     """Run the program."""
-    asked = VARIABLE in os.environ  # by a shell: nothing but completions may reach somebody's prompt
-    if asked:
+    completing = VARIABLE in os.environ  # by a shell, whose prompt must receive completions only
+    if completing:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (until the program ends)
     # A stream that was closed before the program began is None.
     sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # what the terminal's encoding lacks ends no command
+            stream.reconfigure(errors="backslashreplace")  # a character that the encoding lacks must not end a command
     try:
         app(prog_name="compatstore")
     except Exception as error:
         if isinstance(error, OSError) and error.filename is None and error.errno in NOT_WRITTEN:
             _silence(sys.stdout)
             failed = StorageError(
-                "write what it says", expected="an output that takes it", found=os.strerror(error.errno)
+                "write the output", expected="an output that takes it", found=os.strerror(error.errno)
             )
             click.echo(f"Error: {failed}", err=True)
             sys.exit(exit_code(failed))
@@ -212,5 +212,5 @@ def main() -> None:
 
 
 def _silence(stream: TextIO) -> None:
-    """Discard what is still to be written to a stream without a reader."""
+    """Discard the unwritten rest of a stream that has no reader."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

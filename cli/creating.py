@@ -114,8 +114,8 @@ def adopt(
 ) -> None:
     """Take over a Lance or LanceDB table in place.
 
-    No data is rewritten, no column renamed, and the app that owns the table goes on using it as before. What it takes
-    of columns that are not named is said.
+    No data is rewritten, no column renamed, and the app that owns the table goes on using it as before. The output
+    lists the columns that were chosen by default.
     """
     from compatstore.gallery import Gallery
     from compatstore.storage.location import locate
@@ -131,19 +131,19 @@ def adopt(
     encoder = adopted.status().versions[0].encoder
     if encoder.startswith("lancedb:"):
         output.note(
-            f"{version} is embedded by the app's own function in LanceDB's registry: what embeds by it takes "
-            "--trust-code, and --import MODULE where a module of the app registers it."
+            f"{version} is embedded by the app's own function in LanceDB's registry: commands that embed with it "
+            "take --trust-code, and --import MODULE if a module of the app registers it."
         )
     elif not encoder:
         output.note(
-            f"{version} has no encoder: texts are not searched by it, and an upgrade is judged without it. Name its "
+            f"{version} has no encoder: it cannot search texts, and an upgrade is evaluated without it. Name its "
             f"model: compatstore register {shlex.quote(gallery)} {version} --encoder ENCODER"
         )
     output.show(adopted.status(), view)
 
 
 def demo_view(result: DemoReport) -> Iterator[str | Table]:
-    """All ways to serve the gallery, and the files that the demo leaves."""
+    """View of a demo: ways to serve the gallery, and the files that the demo leaves."""
     yield from view(result.decision)
     yield ""
     yield from (str(file) for file in result.files)

@@ -1,4 +1,4 @@
-"""Verbs that measure what an upgrade gives: evaluate before anybody decides, report when it is done."""
+"""Verbs that measure the gain of an upgrade: evaluate before a decision, report afterwards."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option(
     "--weight",
     metavar="W|best",
-    help="Weight of TARGET's distances where both versions of an upgrade under way are searched as one, 0 to 1, or "
+    help="Weight of TARGET's distances in the fused search of an upgrade under way, 0 to 1, or "
     "best to choose it on the sample; it is stored.",
 )
 @trust_code_option
@@ -54,18 +54,18 @@ def evaluate(
     transform: str | None,
     weight: str | None,
     trust_code: bool,
-    asked: Gates,
+    gates: Gates,
     backfill: Backfill,
 ) -> None:
-    """Measure what an upgrade gains, on a sample.
+    """Measure the gain of an upgrade, on a sample.
 
     Every way to serve the gallery during an upgrade to TARGET is measured, with intervals, and the best is advised.
-    Nothing is written to the gallery: a sample of items is embedded with the target's model, compared with what the
-    hop makes of it, and forgotten. Gates are judged at the budget with the best figure.
+    Nothing is written to the gallery: a sample of items is embedded with the target's model, compared with the output
+    of the hop, and discarded. Gates are checked at the budget with the best figure.
 
     With --weight best the weight of each version is chosen on the sample, for the share of TARGET's vectors that are
-    native and for larger ones, and stored. From then on searches with an image or a text ask both models, until the
-    version before TARGET is retired. Where no weight is surely better than that version alone, searches go on as
+    native and for larger ones, and stored. From then on searches with an image or a text use both models, until the
+    version before TARGET is retired. If no weight is significantly better than that version alone, searches go on as
     before. Without a hop the merge of native items and the others is calibrated and measured instead.
     """
     from compatstore.upgrade.estimates.estimate import check_gates
@@ -78,9 +78,9 @@ def evaluate(
     with progress_bars("evaluate") as bars:
         measured = opened.evaluate(
             target,
-            labels=asked.labels,
-            sample=asked.sample,
-            criterion=asked.criterion,
+            labels=gates.labels,
+            sample=gates.sample,
+            criterion=gates.criterion,
             backfill=backfill,
             progress=onto(bars),
             **ways,
@@ -88,10 +88,10 @@ def evaluate(
     output.show(measured, view)
     if weight is not None:
         return
-    judged = check_gates(measured.best_of(asked.way), asked)
-    for line in gate_lines(judged):
+    checked = check_gates(measured.best_of(gates.way), gates)
+    for line in gate_lines(checked):
         output.note(line)
-    ctx.exit(0 if all(gate.passed for gate in judged) else GATE_FAILED)
+    ctx.exit(0 if all(gate.passed for gate in checked) else GATE_FAILED)
 
 
 @verb(
@@ -108,16 +108,16 @@ def evaluate(
     "--out",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Write the report there: one page where PATH ends in .html, else Markdown, JSON and pictures in a folder.",
+    help="Write the report there: one page if PATH ends in .html, else Markdown, JSON and pictures in a folder.",
 )
 @click.option(
     "--sample",
     type=int,
     metavar="N",
     help="Items to measure with; by default as many "
-    "as the estimate had, or 2000 where there was none and another option asks for a measurement.",
+    "as the estimate had, or 2000 if there was none and another option needs a measurement.",
 )
-@click.option("--no-measure", is_flag=True, help="Only tell what was done and estimated.")
+@click.option("--no-measure", is_flag=True, help="Report the history and the estimates only.")
 @trust_code_option
 @pass_output
 @click.pass_context
@@ -130,49 +130,49 @@ def report(
     sample: int | None,
     no_measure: bool,
     trust_code: bool,
-    asked: Gates,
+    gates: Gates,
     details: Details,
 ) -> None:
-    """Tell the life of an upgrade, and what it gave.
+    """Report on an upgrade: history, estimates and measured quality.
 
-    What was estimated before it, with plan's terms, stands beside what is measured now, with items that the estimate
-    has not seen. Where nothing was estimated, --sample, --labels or --criterion asks for a measurement. TARGET is that
-    of the last upgrade, where it is left out.
+    The report compares the estimates made before the upgrade, on plan's terms, with a new measurement, on items that
+    the estimate has not used. Without an estimate, --sample, --labels or --criterion requests a measurement. TARGET is
+    that of the last upgrade by default.
 
-    With --out also query by query, where something is measured; --worst, --best, --neighbours, --by and --caption tell
-    queries too, and ask for a measurement.
+    With --out the report lists single queries too, if there is a measurement; --worst, --best, --neighbours, --by and
+    --caption list queries as well, and request a measurement.
     """
     from compatstore.upgrade.estimates.estimate import SAMPLE
 
     if target is None and target_encoder() is not None:
         raise click.UsageError("--encoder needs TARGET, or VERSION=.")
     opened = open_gallery(gallery, trust_code=trust_code, target=target)
-    if sample is None and not no_measure and (asked.labels is not None or _named(ctx, "criterion")):
+    if sample is None and not no_measure and (gates.labels is not None or _named(ctx, "criterion")):
         sample = SAMPLE
     named = [option for option in ("worst", "best", "neighbours", "by", "caption") if _named(ctx, option)]
     if named and no_measure:
-        raise click.UsageError(f"--{named[0]} is told of queries that are measured: leave --no-measure out.")
+        raise click.UsageError(f"--{named[0]} needs a measurement: remove --no-measure.")
     with progress_bars("report") as bars:
-        tell = partial(
+        make_report = partial(
             opened.report,
             target,
-            labels=asked.labels,
-            criterion=asked.criterion,
+            labels=gates.labels,
+            criterion=gates.criterion,
             measure=not no_measure,
             details=details if named or out is not None else None,
             progress=onto(bars),
         )
-        told = tell(sample=sample)
-        if named and told.measured is None:  # nothing was estimated, so no number of items is known
-            told = tell(sample=SAMPLE)
-    output.show(told, view)
+        result = make_report(sample=sample)
+        if named and result.measured is None:  # without an estimate no number of items is known
+            result = make_report(sample=SAMPLE)
+    output.show(result, view)
     if out is not None:
         from compatstore.report.files import write_report
 
-        for file in write_report(told, out):
+        for file in write_report(result, out):
             output.note(f"wrote {file}")
 
 
 def _named(ctx: click.Context, option: str) -> bool:
-    """Whether the command line names an option."""
+    """True if the command line names an option."""
     return ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE

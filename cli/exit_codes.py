@@ -53,7 +53,7 @@ Exit codes:
     8  an optional dependency is not installed
     9  verify found errors or warnings, or doctor a problem
    10  another process works on the upgrade
-   11  the estimate of the upgrade is not sure to pass a gate
+   11  the lower bound of the upgrade's estimate does not reach a gate
   130  stopped by Ctrl-C   143  stopped by SIGTERM   141  the reader of the output is gone"""
 
 
@@ -74,14 +74,14 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
     received: list[int] = []
     before = _handlers()
 
-    def ask(number: int, _frame: FrameType | None) -> None:
+    def request_stop(number: int, _frame: FrameType | None) -> None:
         received.append(number)
         _answer(before)
-        said = "Stopping when this batch is finished; once more to stop at once."
-        line = f"\n{said}\n" if log is None else log.line("stopping", {"message": said, "signal": number}) + "\n"
+        message = "Stopping when this batch is finished; once more to stop at once."
+        line = f"\n{message}\n" if log is None else log.line("stopping", {"message": message, "signal": number}) + "\n"
         os.write(2, line.encode())  # safe in a handler
 
-    _answer(dict.fromkeys(before, ask))
+    _answer(dict.fromkeys(before, request_stop))
     try:
         yield lambda: bool(received)
     except errors.Interrupted:
@@ -94,7 +94,7 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def end_on_signals() -> Iterator[None]:
-    """Let the first signal end the block by KeyboardInterrupt, and the program: further ones disturb no tidying up."""
+    """Let the first signal end the block by KeyboardInterrupt, and the program; later ones do not disturb cleanup."""
     meta, before = click.get_current_context().meta, _handlers()
 
     def stop(number: int, _frame: FrameType | None) -> None:
@@ -122,5 +122,5 @@ def _answer(handlers: Mapping[signal.Signals, Any]) -> None:
 
 
 def stopped_code(context: click.Context, otherwise: int) -> int:
-    """The exit code of the signal that stopped the command, or another one where none did."""
+    """The exit code of the signal that stopped the command, or another one if none did."""
     return int(context.meta.get(_META, otherwise))

@@ -65,8 +65,8 @@ class Feed:
     """Items that wait to be added.
 
     Args:
-        rows: How many.
-        batch_size: Rows of a batch, by default: what is written in one commit.
+        rows: Number of rows.
+        batch_size: Rows of a batch, by default as many as one commit writes.
         read: Batch size -> batches, as `Gallery.add` takes them.
     """
 

@@ -90,8 +90,8 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
     Ids, sources and the columns of versions stay; a version's columns go with `retire`.
     """
     left = open_gallery(gallery, trust_code=False).maintenance.drop_columns(names)
-    said = f"dropped {', '.join(names)}; left: {', '.join(left) or 'none'}"
-    output.show({"dropped": list(names), "left": left}, lambda _: [said])
+    message = f"dropped {', '.join(names)}; left: {', '.join(left) or 'none'}"
+    output.show({"dropped": list(names), "left": left}, lambda _: [message])
 
 
 @verb(
@@ -120,7 +120,7 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
 @click.option(
     "--serving",
     type=click.Choice(["fused", "source", "target", "cascade"]),
-    help="Rank by both versions of an upgrade as one, or by one of them; by default as `evaluate --weight best` chose. "
+    help="Fused search over both versions of an upgrade, or one version; by default as `evaluate --weight best` chose. "
     "cascade: the first candidates are embedded natively, within a budget, and ranked by these vectors.",
 )
 @click.option("--nprobes", type=int, help="Cells of the index to read; as was measured when it was built by default.")
@@ -159,19 +159,19 @@ def search(
     given = [name for name, value in forms.items() if value is not None]
     if len(given) > 1 or not (given or explain):
         raise InvalidInput("search", expected=f"one of {', '.join(forms)}", found=", ".join(given) or "none")
-    asked = cascade if serving == "cascade" else serving
+    mode = cascade if serving == "cascade" else serving
     if serving != "cascade" and cascade != type(cascade)():
         raise InvalidInput("search", expected="--serving cascade beside the options of one", found=f"{serving}")
     opened = open_gallery(gallery, trust_code=trust_code)
     named = nprobes is not None or refine is not None
     settings = SearchSettings(nprobes=nprobes, refine=refine) if named else None
     if explain:
-        plan = opened.explain(k=k, version=version, where=where, serving=asked, settings=settings)
+        plan = opened.explain(k=k, version=version, where=where, serving=mode, settings=settings)
         output.show(plan, lambda _: str(plan).splitlines())
         return
-    query = image or text or (_vectors(vector) if vector is not None else _stored(opened, str(id), version, asked))
+    query = image or text or (_vectors(vector) if vector is not None else _stored(opened, str(id), version, mode))
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
-    found = opened.search(query, k, version, where, chosen, serving=asked, settings=settings)
+    found = opened.search(query, k, version, where, chosen, serving=mode, settings=settings)
     if chosen is not None and not set(chosen).isdisjoint(OF_RESULTS):
         found = found.select([name for name in chosen if name in found.column_names])
     output.show(found, rows_view)

@@ -22,25 +22,25 @@ TEXT, JSON = "text", "json"
 FLAG = "--log"
 
 
-def asked_for(words: Sequence[str]) -> bool:
-    """True if the words of a command line request JSON, be the rest of them right or wrong."""
+def is_requested(words: Sequence[str]) -> bool:
+    """True if a command line requests JSON, even if the rest of it is invalid."""
     return any(word == f"{FLAG}={JSON}" or (word, value) == (FLAG, JSON) for word, value in pairwise([*words, ""]))
 
 
 def log_option() -> click.Option:
-    """`--log`; it takes effect in App.parse_args, so that a command line that cannot be parsed is answered so too."""
+    """`--log`; it takes effect in App.parse_args, so errors of parsing have this format too."""
     return click.Option(
         [FLAG],
         type=click.Choice((TEXT, JSON)),
         default=TEXT,
         show_default=True,
         expose_value=False,
-        help="What stderr gets: lines for people, or one JSON object a line.",
+        help="Format of stderr: plain lines, or one JSON object a line.",
     )
 
 
 class Log:
-    """Writes events on stderr, each at once and as one line; Lance's own lines are left out, unless LANCE_LOG is set.
+    """Writes events on stderr, each at once and in one line; Lance's own lines are left out, unless LANCE_LOG is set.
 
     Attributes:
         context: Fields that all events have: the verb, the gallery and the target, once they are known.
@@ -59,22 +59,22 @@ class Log:
         return json.dumps({"time": at, "level": level, "event": event, **self.context, **known}, default=str)
 
     def write(self, event: str, fields: Mapping[str, object], level: LogLevel = "info") -> None:
-        """Write one event; a reader that has gone ends no work."""
+        """Write one event; a missing reader does not end the work."""
         with suppress(OSError):
             click.echo(self.line(event, fields, level), err=True)
 
     def begin(self, verb: str, parameters: Mapping[str, object]) -> None:
-        """Note what is run, and write that it is."""
+        """Record the command, and log its start."""
         named = {name: parameters.get(name) for name in ("gallery", "target")}
         self.context = {"verb": verb, **{name: value for name, value in named.items() if isinstance(value, str)}}
         self.write("started", {})
 
     def keep(self, result: object) -> None:
-        """Note the result, in JSON's values; the last event holds it without its lists."""
+        """Record the result, in JSON's values; the last event holds it without its lists."""
         self._result = result
 
     def end(self, code: int) -> None:
-        """Write how the verb ended."""
+        """Write the end of the verb."""
         fields = {"exit_code": code, "seconds": round(time.monotonic() - self._began, 3), "result": brief(self._result)}
         self.write("ended", fields, "error" if code else "info")
 
@@ -135,7 +135,7 @@ class _Printed(io.TextIOBase):
         return len(text)
 
     def close(self) -> None:
-        """Write what has no end of line."""
+        """Write the rest that has no end of line."""
         if self._rest:
             self.write("\n")
         super().close()

@@ -39,8 +39,8 @@ def register(
     """Make an embedding version known.
 
     Its vectors come with an upgrade. With --of no model is called and nothing is learned: `upgrade` makes its vectors
-    from those in the table, the first --dim values of each, by another --metric or --dtype; what is made of native
-    vectors is native. What is left out is as in the other version, and what is cut off a normalised version is scaled.
+    from those in the table, the first --dim values of each, by another --metric or --dtype; vectors derived from native
+    ones are native. Omitted options are as in the other version; shortened vectors of a normalised version are scaled.
     """
     opened = open_gallery(gallery, trust_code=False)
     if of is None:
@@ -72,8 +72,8 @@ def link(output: Output, gallery: str, artifact: str, source: str | None, target
     opened = open_gallery(gallery, trust_code=False)
     linked = opened.artifacts.link(artifact, source, target)
     record = next(record for record in opened.artifacts if record.id == linked)
-    said = f"{record.id[:12]}  {record.method or record.kind}  {record.source} -> {record.target}"
-    output.show(record, lambda _: [said])
+    message = f"{record.id[:12]}  {record.method or record.kind}  {record.source} -> {record.target}"
+    output.show(record, lambda _: [message])
 
 
 @verb(
@@ -147,16 +147,16 @@ def _models(result: Mapping[str, Sequence[Any]]) -> Iterator[str | Table]:
 @click.option(
     "--then", multiple=True, metavar="ARTIFACT", help="One that goes on from it: a chain of hops. May be repeated."
 )
-@click.option("--int8", is_flag=True, help="Compute in 8 bits; what that loses is measured on --vectors and printed.")
+@click.option("--int8", is_flag=True, help="Compute in 8 bits; the loss is measured on --vectors and printed.")
 @click.option(
     "--vectors",
     metavar="FILE",
     type=click.Path(),
-    help="Vectors of the space that is read, to measure on: .npy, or the column vector (and side, where the artifact "
-    "reads it) of an .npz, .parquet, .arrow or .feather. What the artifact has learned from is left out.",
+    help="Vectors of the space that is read, to measure on: .npy, or the column vector (and side, if the artifact "
+    "reads it) of an .npz, .parquet, .arrow or .feather. Vectors that the artifact was trained on are left out.",
 )
 @click.option("--runner", metavar="PROGRAM", type=click.Path(), help="Also write the program that applies OUT.onnx.")
-@click.option("--overwrite", is_flag=True, help="Replace what is there.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 @pass_output
 def export(output: Output, /, artifact: str, out: str, vectors: str | None, **options: Any) -> None:
     """Write an artifact as an ONNX file, for devices.

@@ -41,10 +41,10 @@ class Output:
 
     Args:
         as_json: Print results and errors as JSON on stdout, instead of tables on stdout and errors on stderr.
-        log: Takes all that is said on stderr; None where that is lines for people.
+        log: Receives all output on stderr; None for plain lines.
 
     Attributes:
-        gallery: What the user called the gallery; commands that are advised name it. "" before that is known.
+        gallery: The user's name of the gallery, which advised commands repeat; "" before it is known.
     """
 
     def __init__(self, *, as_json: bool, log: Log | None = None) -> None:
@@ -54,7 +54,7 @@ class Output:
         """Print a result.
 
         Args:
-            result: What the API returned: a dataclass, an Arrow table, or a sequence of them.
+            result: Result of the API: a dataclass, an Arrow table, or a sequence of them.
             view: Turns it into lines and tables for people.
         """
         if self.log is not None:
@@ -66,8 +66,8 @@ class Output:
         for part in map(self.addressed, view(result)):
             with drawn.capture() as text:
                 drawn.print(fitted(part, drawn.width), soft_wrap=isinstance(part, str))
-            said = text.get()
-            click.echo(said if drawn.is_terminal else _BLANK_ENDS.sub("", said), nl=False)
+            written = text.get()
+            click.echo(written if drawn.is_terminal else _BLANK_ENDS.sub("", written), nl=False)
 
     def note(self, text: str, level: LogLevel = "info") -> None:
         """Say something that is no data, one line on stderr."""
@@ -77,7 +77,7 @@ class Output:
             click.echo(visible(self._named(text)), err=True)
 
     def addressed(self, part: str | Table) -> str | Table:
-        """The same with commands that can be copied: "compatstore status GALLERY" names the gallery at hand."""
+        """The same with commands that can be copied: "compatstore status GALLERY" names the current gallery."""
         if isinstance(part, str):
             return self._named(part)
         return dataclasses.replace(part, rows=tuple(tuple(map(self._named, row)) for row in part.rows))
@@ -89,13 +89,13 @@ class Output:
 
     @contextmanager
     def noting_warnings(self) -> Iterator[None]:
-        """Say warnings as notes, as soon as they come up; those of other libraries with the place they come from."""
+        """Write warnings as notes, immediately; those of other libraries with their file and line."""
         with warnings.catch_warnings():
 
             def show(message: object, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
                 ours = issubclass(category, CompatStoreWarning)
-                said = f"Warning: {message}" if ours else f"{filename}:{lineno}: {category.__name__}: {message}"
-                self.note(str(message) if self.log is not None and ours else said, "warning")
+                line = f"Warning: {message}" if ours else f"{filename}:{lineno}: {category.__name__}: {message}"
+                self.note(str(message) if self.log is not None and ours else line, "warning")
 
             warnings.simplefilter("always", CompatStoreWarning)
             warnings.showwarning = show
@@ -106,7 +106,7 @@ class Output:
         self._fail({**error.to_dict(), "exit_code": code}, [f"Error: {error}"])
 
     def fail_usage(self, error: click.UsageError) -> None:
-        """Print a wrong option or argument, for people with the usage line; the help where a command is missing."""
+        """Print a wrong option or argument, on a terminal with the usage line; the help if a command is missing."""
         message = error.format_message()
         lines = message.splitlines()
         if not isinstance(error, click.exceptions.NoArgsIsHelpError):
@@ -195,7 +195,7 @@ def _records(table: Table) -> RenderableType:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """True if a stream leads to a terminal that can move its cursor; one with TERM=dumb gets what a file gets."""
+    """True if a stream leads to a terminal that can move its cursor; one with TERM=dumb is treated as a file."""
     return stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
 
 

@@ -30,8 +30,8 @@ class DrawnBars:
     """One bar for each step, made when the step first reports.
 
     Args:
-        progress: Where they are drawn.
-        doing: What goes on before the first step reports.
+        progress: Display of the bars.
+        doing: Name of the activity before the first step reports.
     """
 
     def __init__(self, progress: Progress, doing: str) -> None:
@@ -48,7 +48,7 @@ class DrawnBars:
             self._progress.add_task(step, total=total, note="")
             self._tasks[step] = self._progress.tasks[-1]
         task = self._tasks[step]
-        if done < task.completed:  # the next wave has the name of the last
+        if done < task.completed:  # the next round has the name of the last
             self._progress.reset(task.id)
         self._progress.update(task.id, completed=done, total=total)
         self._progress.update(task.id, note=note or (f"{task.speed:,.0f}/s" if task.speed else ""))
@@ -73,11 +73,11 @@ class Reached:
 
 
 class Lines:
-    """A line when a step begins, one now and then, and one with what it came to.
+    """A line when a step begins, one now and then, and one with its result.
 
     Args:
         write: Takes a line.
-        doing: What goes on before the first step reports.
+        doing: Name of the activity before the first step reports.
         clock: Seconds, monotonic.
         log: Makes each line an event; None for sentences.
     """
@@ -92,15 +92,15 @@ class Lines:
         self._write, self._clock, self._log = write, clock, log
         self._lock = threading.Lock()
         self._reached, self._began, self._first = Reached(doing), clock(), 0
-        self._said: Reached | None = None
+        self._written: Reached | None = None
 
     def update(self, step: str, done: int, total: int | None, note: str = "", cost: float | None = None) -> None:
-        """Note where a step is; say so where it has just begun, and not ended at once."""
+        """Record the state of a step; write it if the step has just begun, and not ended at once."""
         with self._lock:
             begins = step != self._reached.step or done < self._reached.done  # the next candidate's has the same name
             if begins:
                 self._finish()
-                self._began, self._first, self._said = self._clock(), done, None
+                self._began, self._first, self._written = self._clock(), done, None
             self._reached = Reached(step, done, total, note, cost)
             if begins and (total is None or done < total):
                 self._say()
@@ -111,23 +111,23 @@ class Lines:
             self._write(line if self._log is None else self._log.line("found", {"message": line}))
 
     def tick(self) -> None:
-        """Say where things are, whether or not anything was reported since."""
+        """Write the current state, even without a report since."""
         with self._lock:
             self._say()
 
     def close(self) -> None:
-        """Say what the last step came to."""
+        """Write the result of the last step."""
         with self._lock:
             self._finish()
 
     def _finish(self) -> None:
-        """One more line on a step of which more was reported than said."""
-        said, now = self._said, self._reached
-        if said is not None and now.total is not None and (said.done, said.total) != (now.done, now.total):
+        """Write a last line on a step whose latest progress was not written."""
+        written, now = self._written, self._reached
+        if written is not None and now.total is not None and (written.done, written.total) != (now.done, now.total):
             self._say()
 
     def _say(self) -> None:
-        self._said = now = self._reached
+        self._written = now = self._reached
         seconds, done = self._clock() - self._began, now.done - self._first
         rate = done / seconds if done > 0 and seconds > 0 else None
         eta = (now.total - now.done) / rate if now.total is not None and now.total > now.done and rate else None
@@ -157,14 +157,14 @@ def _sentence(now: Reached, seconds: float, rate: float | None, eta: float | Non
 
 
 def onto(bars: Bars) -> Callable[[Step], None]:
-    """A function that shows the progress of a step, and what the step has found, once."""
-    said = ""
+    """A function that shows the progress of a step, and its result once."""
+    written = ""
 
     def show(progress: Step) -> None:
-        nonlocal said
-        if progress.found not in ("", said):
-            said = progress.found
-            for line in said.splitlines():
+        nonlocal written
+        if progress.found not in ("", written):
+            written = progress.found
+            for line in written.splitlines():
                 bars.say(line)
         bars.update(progress.step, progress.done, progress.total or None, cost=progress.cost)
 
@@ -176,8 +176,8 @@ def progress_bars(doing: str, interval: float = INTERVAL) -> Iterator[Bars]:
     """Show progress until the block ends.
 
     Args:
-        doing: What goes on before the first step reports.
-        interval: Seconds between two lines where stderr is no terminal.
+        doing: Name of the activity before the first step reports.
+        interval: Seconds between two lines if stderr is no terminal.
     """
     context = click.get_current_context(silent=True)
     output = None if context is None else context.find_object(Output)

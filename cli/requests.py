@@ -1,4 +1,4 @@
-"""What the options of verbs make: an embedding version, and what is asked of a measurement."""
+"""Arguments that options of verbs build: an embedding version, and the settings of a measurement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from compatstore.versions import DType, EmbeddingVersion, HeadLoss, HeadLossKind
 def of_evaluate() -> dict[str, Options]:
     """The options of `evaluate`."""
     return {
-        "asked": Options(
+        "gates": Options(
             kind=Gates, only=["require", "max_negative_flips", "labels", "criterion", "sample", "serving"]
         ),
         "backfill": Options(kind=Backfill, only=["order", "seed"]),
@@ -27,7 +27,7 @@ def of_evaluate() -> dict[str, Options]:
 
 def of_report() -> dict[str, Options]:
     """The options of `report`."""
-    return {"asked": Options(kind=Gates, only=["labels", "criterion"]), "details": Options(kind=Details)}
+    return {"gates": Options(kind=Gates, only=["labels", "criterion"]), "details": Options(kind=Details)}
 
 
 def of_search() -> dict[str, Options]:
@@ -47,14 +47,14 @@ class VersionSettings:
     """An embedding version, as options say it.
 
     Args:
-        dim: Values of a vector; read from the encoder, or from the table that is adopted, where it is left out.
+        dim: Values of a vector; read from the encoder, or from the table that is adopted, if it is left out.
         metric: Distance of the space.
         normalised: Vectors have unit length.
-        dtype: How vectors are stored.
-        encoder: The model, as an ENCODER spec; vectors come from outside where it is left out.
+        dtype: Storage type of vectors.
+        encoder: The model, as an ENCODER spec; vectors come from outside if it is left out.
         model: Identity of a model that has no encoder here, such as text-embedding-3-small@2024-01.
         side_dim: Values of the side-information stored with each vector.
-        side_dtype: How it is stored; bits are the signs of its values, in a 32nd of the bytes.
+        side_dtype: Storage type of side-information; bits are the signs of its values, in a 32nd of the bytes.
         side_encoder: The side-information model, as an ENCODER spec.
         side_model: Identity of a side-information model that has no encoder here.
         head: File (npy or npz) of the model's frozen classifier head, (classes, dim).
@@ -82,10 +82,10 @@ class VersionSettings:
 
         Args:
             name: Of the version.
-            dim: What the dimension is where neither `dim` nor an encoder says it.
+            dim: The dimension if neither `dim` nor an encoder gives it.
 
         Raises:
-            InvalidInput: Nothing says the dimension, or a setting is out of its range. `dim` is not the encoder's.
+            InvalidInput: The dimension is unknown, or a setting is out of its range. `dim` is not the encoder's.
             NotFound: An encoder or the head's file does not exist.
         """
         encoder, side_encoder = _build(self.encoder), _build(self.side_encoder)
@@ -106,13 +106,13 @@ class VersionSettings:
         )
 
     def _head_loss(self, name: str) -> HeadLoss | None:
-        asked = f"make version {name}"
+        operation = f"make version {name}"
         if self.head_loss is None:
             if self.head_margin is not None:
-                raise InvalidInput(asked, expected="--head-loss beside --head-margin", found="none")
+                raise InvalidInput(operation, expected="--head-loss beside --head-margin", found="none")
             return None
         if self.head_margin is None and self.head_loss != "cross-entropy":
-            raise InvalidInput(asked, expected=f"--head-margin beside --head-loss {self.head_loss}", found="none")
+            raise InvalidInput(operation, expected=f"--head-margin beside --head-loss {self.head_loss}", found="none")
         return HeadLoss(self.head_loss, self.head_margin or 0.0)
 
     def _dim(self, name: str, encoder: Encoder | None, otherwise: int | None) -> int:

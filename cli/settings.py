@@ -26,7 +26,7 @@ _ARGUMENT = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class NamedField:
-    """A field that a word can say.
+    """A field that can be set by a word.
 
     Args:
         name: Of the field.
@@ -56,7 +56,7 @@ class NamedField:
         return get_origin(self.hint) is tuple and get_args(self.hint)[0] is str
 
     def read(self, value: Any, name: str) -> Any:
-        """The value of a word, or of what a TOML file has.
+        """The value of a word, or of a TOML value.
 
         Raises:
             BadParameter: It is no such value.
@@ -72,7 +72,7 @@ class NamedField:
 
 
 def settings_of(kind: type) -> list[NamedField]:
-    """The fields of a frozen dataclass that a word can say, in their order."""
+    """The fields of a frozen dataclass that can be set by a word, in their order."""
     hints, helps = get_type_hints(kind), descriptions(kind)
     found = []
     for part in dataclasses.fields(kind):
@@ -89,10 +89,10 @@ def settings_of(kind: type) -> list[NamedField]:
 
 
 def _option_type(hint: Any) -> click.ParamType[Any] | None:
-    """The type that click reads a field as; None if no word can say it."""
+    """The type that click reads a field as; None if no word can set it."""
     if get_origin(hint) in (Union, UnionType):
         parts = [part for part in get_args(hint) if part is not NoneType]
-        hint = str if str in parts else parts[0]  # of what a program may hand over, a word can be a text alone
+        hint = str if str in parts else parts[0]  # a word of the command line can only be a text
     if get_origin(hint) is Literal:
         return click.Choice(get_args(hint))
     if get_origin(hint) is tuple and get_args(hint)[0] in (int, float):
@@ -132,7 +132,7 @@ class Options:
 
     Args:
         kind: The dataclass.
-        only: Its fields that are options here; all where it is None.
+        only: Its fields that are options here; all if it is None.
     """
 
     kind: type
@@ -207,7 +207,7 @@ def read_settings(
 
 
 def named_settings(kinds: Mapping[str, type]) -> dict[str, NamedField]:
-    """All settings of some dataclasses by the names that --set takes: "run.throttle"."""
+    """Settings of some dataclasses by the names that --set takes: "run.throttle"."""
     return {
         f"{section}.{one.name}" if section else one.name: one
         for section, kind in kinds.items()

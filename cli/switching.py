@@ -1,6 +1,6 @@
 """Verbs that say which version searches use, and that end one: cutover, rollback, abort, retire.
 
-And what verbs do where GALLERY stands for several tables of a database: `app-db#photos_*`.
+Also helpers for a GALLERY that matches several tables of a database: `app-db#photos_*`.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 )
 @gallery_argument
 @click.argument("target")
-@click.option("--check", is_flag=True, help="Only say whether it can be done; exit code 7 where items are missing.")
+@click.option("--check", is_flag=True, help="Only check if it is possible; exit code 7 if items are missing.")
 @click.option("--force", is_flag=True, help="Do it while items have no vector in TARGET; searches will not find them.")
 @click.option(
     "--serving",
     type=click.Choice(["fused", "target"]),
-    help="fused: searches use both versions as one, as `evaluate --weight` chose; target: TARGET alone. "
-    "By default as they do before the cutover.",
+    help="fused: fused search over both versions, as `evaluate --weight` chose; target: TARGET alone. "
+    "By default as before the cutover.",
 )
 @click.option(
     "--weight", type=float, metavar="W", help="With --serving fused: the weight of TARGET's distances, 0 to 1."
@@ -66,7 +66,7 @@ def cutover(
 ) -> None:
     """Make TARGET the version that searches use; atomic.
 
-    Where GALLERY is DATABASE#PATTERN, all tables whose names match are switched, or none: refused while one of them is
+    If GALLERY is DATABASE#PATTERN, all tables whose names match are switched, or none: refused while one of them is
     not ready.
     """
     if is_pattern(gallery):
@@ -77,8 +77,8 @@ def cutover(
     opened = open_gallery(gallery, trust_code=trust_code)
     if check:
         missing = opened.cutover(target, dry_run=True).missing
-        said = f"{missing} items have no vector in {target}" if missing else f"{target} can cut over"
-        output.show({"target": target, "missing": missing}, lambda _: [said])
+        message = f"{missing} items have no vector in {target}" if missing else f"{target} can cut over"
+        output.show({"target": target, "missing": missing}, lambda _: [message])
         ctx.exit(exit_code(UpgradeError("cut over")) if missing else 0)
     with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
         switched = opened.cutover(
@@ -100,8 +100,8 @@ def cutover(
 def rollback(output: Output, gallery: str, target: str | None) -> None:
     """Go back to the version before an upgrade.
 
-    Atomic; nothing is lost, and no process is waited for. TARGET is the active version, or else the only upgrade under
-    way, where it is left out.
+    Atomic; nothing is lost, and no process is waited for. TARGET is by default the active version, or else that of the
+    only upgrade under way.
     """
     if is_pattern(gallery):
         shards = open_shards(gallery, trust_code=False)
@@ -116,7 +116,7 @@ def rollback(output: Output, gallery: str, target: str | None) -> None:
 @wait_option
 @pass_output
 def abort(output: Output, gallery: str, target: str, wait: float) -> None:
-    """End an upgrade before its cutover, and drop what it made.
+    """End an upgrade before its cutover, and drop its vectors.
 
     A process that works on it finishes its batch and stops. TARGET stays registered; a new upgrade starts from nothing.
     """
@@ -156,11 +156,11 @@ def switched_view(result: VersionChange) -> Iterator[str | Table]:
     if result.serving != result.served_before and (result.serving, result.served_before) != alone:
         yield f"searches are answered by {result.serving} (before: {result.served_before})"
     if result.fusion_ended is not None:
-        yield result.fusion_ended.loss or "what they lose by that was not measured"
+        yield result.fusion_ended.loss or "the loss in quality by that was not measured"
 
 
 def is_pattern(gallery: str) -> bool:
-    """True if an address stands for several tables; Lance is loaded for those with a `#` alone."""
+    """True if an address matches several tables; Lance is loaded for those with a `#` alone."""
     if "#" not in gallery:
         return False
     from compatstore.storage import location
@@ -169,7 +169,7 @@ def is_pattern(gallery: str) -> bool:
 
 
 def open_shards(pattern: str, *, trust_code: bool, target: str | None = None) -> Shards:
-    """Open the galleries that a pattern stands for; arguments as of `open_gallery`."""
+    """Open the galleries that match a pattern; arguments as of `open_gallery`."""
     from compatstore.shards import Shards
 
     return Shards.open(pattern, encoders=named_encoders(trust_code, target), trust_code=trust_code)
@@ -177,7 +177,7 @@ def open_shards(pattern: str, *, trust_code: bool, target: str | None = None) ->
 
 def of_one_gallery(what: str, pattern: str) -> click.UsageError:
     """The error of an option that takes no pattern."""
-    return click.UsageError(f"{what} is of one gallery: name one of the tables that {pattern} stands for.")
+    return click.UsageError(f"{what} is of one gallery: name one of the tables that match {pattern}.")
 
 
 def cut_over_shards(output: Output, shards: Shards, target: str, *, force: bool = False) -> None:

@@ -183,7 +183,7 @@ def train_on_images(output: Output, trainer: Independent | CompatibleTraining, r
 def train_across(output: Output, trainer: BT2, request: Request) -> None:
     """Train an image model that understands a gallery of texts, by BT^2.
 
-    Texts ask for images by the first values of these: `register --of` derives a version of as many values as the
+    Texts search images by the first values of these: `register --of` derives a version of as many values as the
     texts' has.
     """
     require_free(request.out, overwrite=request.overwrite)

@@ -13,7 +13,7 @@ from compatstore.cli.verb import Verb, settings_options, trust_code_option, verb
 from compatstore.errors import AlreadyExists
 from compatstore.paths import exists
 
-_METHOD = "compatstore.method"  # of a context: what the line trains by
+_METHOD = "compatstore.method"  # key of a context: the method of the command line
 Inputs = Literal["pairs", "images", "compatible", "side"]
 
 
@@ -23,9 +23,9 @@ class Method:
 
     Args:
         trainer: Its class in `compatstore.trainers`. Torch loads when a method is chosen and not before.
-        inputs: What it learns from: pairs of embeddings; images; images and a model to stay comparable with; images,
+        inputs: Its training data: pairs of embeddings; images; images and a model to stay comparable with; images,
             for side-information.
-        summary: What it is.
+        summary: Its description.
     """
 
     trainer: str
@@ -42,9 +42,9 @@ class Method:
 
 METHODS = {
     "auto": Method("Auto", "pairs", "Fit several and keep the one that retrieves best on held-out pairs."),
-    "fct": Method("FCT", "pairs", "Forward-compatible training: a network, with side-information where there is some."),
+    "fct": Method("FCT", "pairs", "Forward-compatible training: a network, with side-information if there is some."),
     "fastfill": Method("FastFill", "pairs", "FCT's network, a loss through the target's head, and an uncertainty."),
-    "residual": Method("Residual", "pairs", "A ridge solution and a network for what it misses."),
+    "residual": Method("Residual", "pairs", "A ridge solution and a network for its residuals."),
     "rbt": Method("RBT", "pairs", "A residual bottleneck transform."),
     "lce": Method("LCE", "pairs", "The transform of learning compatible embeddings."),
     "dmu-head": Method("DMUHead", "pairs", "The adaptation head of darwinian model upgrades."),
@@ -56,13 +56,15 @@ METHODS = {
     "procrustes": Method("Procrustes", "pairs", "A rotation, in closed form."),
     "diagonal-scale": Method("DiagonalScale", "pairs", "A rotation and a scale a dimension, in closed form."),
     "mean-shift": Method("MeanShift", "pairs", "A shift of the mean, in closed form."),
-    "independent": Method("Independent", "images", "A classifier that knows nothing of any other model."),
+    "independent": Method("Independent", "images", "A classifier trained without any other model."),
     "bct": Method("BCT", "compatible", "Backward-compatible training, through the source's classifier head."),
     "ract": Method("RACT", "compatible", "Contrast with the source's embeddings."),
     "regression": Method("Regression", "compatible", "Regression to the source's embeddings."),
-    "focal-distillation": Method("FocalDistillation", "compatible", "Regression, above all where the source is right."),
+    "focal-distillation": Method(
+        "FocalDistillation", "compatible", "Regression, weighted towards images that the source classifies correctly."
+    ),
     "unibct": Method("UniBCT", "compatible", "BCT through prototypes refined over their neighbours."),
-    "lce-alignment": Method("LCEAlignment", "compatible", "Classes stand where they stood in the source (LCE, joint)."),
+    "lce-alignment": Method("LCEAlignment", "compatible", "Classes keep their places of the source (LCE, joint)."),
     "bt2": Method("BT2", "compatible", "Basis transformations: the first values are compared with the source."),
     "dmu": Method("DMU", "compatible", "Darwinian model upgrade: selective inheritance, and a head for the gallery."),
     "simclr": Method("SimCLR", "side", "Side-information from images alone: two views of one image are close."),
@@ -87,7 +89,7 @@ _OWN = {"dmu": ("refreshed",), "bt2": _ACROSS}
 _EXPLAINED = {
     "pairs": "Files of --pairs hold `vector`, and perhaps `id`, `label` and `side`; rows are joined by id, or else by "
     "their order. With --gallery each is a version of it (its native vectors), a column of it, or a file with ids, and "
-    "all are joined by id. --from and --to bind the artifact to versions, and are the pairs where --pairs is left out.",
+    "all are joined by id. --from and --to bind the artifact to versions, and are the pairs without --pairs.",
     "images": "The model starts from random weights, or those of the setting `pretrained`. Its encoder goes into "
     "`init` or `register`.",
     "compatible": "The model stays comparable with --source, a folder that `train` wrote: `register` its encoder, "
@@ -166,7 +168,7 @@ def taken_by(name: str) -> tuple[str, ...]:
 )
 @click.argument("method", type=click.Choice(list(METHODS)), metavar="METHOD")
 @click.option("--out", required=True, metavar="PATH", help="Artifact (NAME.compat) or model (NAME.model) to write.")
-@click.option("--overwrite", is_flag=True, help="Replace what is there.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 @settings_options
 @click.option(
     "--pairs",

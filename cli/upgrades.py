@@ -1,4 +1,4 @@
-"""Verbs that bring an upgrade to where it can cut over: upgrade, pause."""
+"""Verbs that work on an upgrade until it can cut over: upgrade, pause."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from compatstore.versions import EmbeddingVersion
 
 
-Ended = TypeVar("Ended")  # what an upgrade gives back, of a gallery or of shards
+Ended = TypeVar("Ended")  # result of an upgrade, of a gallery or of shards
 _ARTIFACT_ID = re.compile(r"[0-9a-f]+")
 
 
@@ -46,9 +46,9 @@ class Learning:
     """Learning of an upgrade.
 
     Args:
-        learn: waves: where no artifact leads to TARGET, learn a transform from what is embedded, wave by wave; improve:
-            do so as well where one leads there, and take a correction of it or another transform if that is better;
-            none: refuse where no artifact leads to TARGET.
+        learn: waves: if no artifact leads to TARGET, learn a transform from embedded items, round by round; improve:
+            do so as well if one leads there, and take a correction of it or another transform if that is better;
+            none: refuse if no artifact leads to TARGET.
     """
 
     learn: Literal["waves", "improve", "none"] = "waves"
@@ -95,7 +95,7 @@ class Upgrade(Verb):
     ),
     groups={
         "Model": ("given", "transform", "modules", "trust_code"),
-        "What it may cost, what it must give": ("backfill", "max_cost", "price_per_item", "require", "words", "config"),
+        "Costs and gates": ("backfill", "max_cost", "price_per_item", "require", "words", "config"),
         "Run": ("dry_run", "cutover", "json", "log", "help"),
     },
 )
@@ -105,9 +105,17 @@ class Upgrade(Verb):
 @trust_code_option
 @click.option("--backfill", type=SHARE, metavar="SHARE", help="Share of the items to embed, such as 0.25 or 25%.")
 @click.option("--max-cost", type=float, metavar="MONEY", help="Most money to spend on embedding.")
-@click.option("--price-per-item", type=float, metavar="MONEY", help="Of embedding, where the encoder does not say it.")
 @click.option(
-    "--require", multiple=True, metavar="FIGURE>=VALUE", help="Gate: what the sample has to give before any work."
+    "--price-per-item",
+    type=float,
+    metavar="MONEY",
+    help="Price of embedding an item, if the encoder does not report it.",
+)
+@click.option(
+    "--require",
+    multiple=True,
+    metavar="FIGURE>=VALUE",
+    help="Gate: a figure that the sample must reach before any work.",
 )
 @settings_options
 @click.option("--dry-run", is_flag=True, help="Show the plan that this command would carry out, and stop.")
@@ -132,30 +140,30 @@ def upgrade(
 ) -> None:
     """Give every item a vector in TARGET.
 
-    The source's vectors stay as they are. Ctrl-C and SIGTERM finish the batch at hand. The same command again goes on
-    where this one stopped; when all is done it does nothing. Searches use TARGET after a cutover.
+    The source's vectors stay as they are. Ctrl-C and SIGTERM finish the current batch. The same command again continues
+    this one; when all is done it does nothing. Searches use TARGET after a cutover.
 
-    Where GALLERY is DATABASE#PATTERN, such as app-db#photos_*, all tables whose names match are upgraded as one:
+    If GALLERY is DATABASE#PATTERN, such as app-db#photos_*, all tables whose names match are upgraded together:
     limits of items, seconds and money are of all together, a table that fails does not stop the others, and --cutover
     switches all or none.
 
-    Where no artifact leads to TARGET, the upgrade learns one from what it embeds; --encoder registers a TARGET that is
-    new. Without any limit a first sample is embedded, 2 % of the gallery, or everything if that takes less time than
+    If no artifact leads to TARGET, the upgrade learns one from the items it embeds; --encoder registers a new TARGET.
+    Without any limit a first sample is embedded, 2 % of the gallery, or everything if that takes less time than
     learning.
 
-    With --dry-run nothing is written, but for an artifact that --transform names by its path: it is linked. Where
-    something is required, the plan gives an estimate: a sample is embedded with the target's model and not kept.
+    With --dry-run nothing is written, but for an artifact that --transform names by its path: it is linked. With
+    gates, the plan gives an estimate: a sample is embedded with the target's model and not kept.
     """
     own = {"share": backfill, "max_cost": max_cost, "price_per_item": price_per_item}
-    asked = read_settings(
+    read = read_settings(
         settings_kinds(),
         config=config,
         words=words,
         given={**{f"backfill.{name}": value for name, value in own.items()}, "gates.require": require or None},
         where="compatstore upgrade",
     )
-    arguments = {"backfill": asked["backfill"], "gates": asked["gates"], "run": asked["run"]}
-    arguments["learn"] = asked[""].learner()
+    arguments = {"backfill": read["backfill"], "gates": read["gates"], "run": read["run"]}
+    arguments["learn"] = read[""].learner()
 
     def run(upgrading: Callable[..., Ended], via: str | None) -> Ended:
         aside = printed_aside(output.log)  # Ray prints the loss of workers on stdout
@@ -231,7 +239,7 @@ def pause(ctx: click.Context, output: Output, gallery: str, target: str, wait: f
 
 
 def _register_first(gallery: Gallery, target: str, output: Output) -> None:
-    """Register a target that the gallery does not know, where the command line names its model."""
+    """Register a new target, if the command line names its model."""
     if target in gallery.versions() or (new := _as_asked(gallery, target)) is None:
         return
     gallery.register(new)

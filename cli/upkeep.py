@@ -37,7 +37,7 @@ def verify(ctx: click.Context, output: Output, gallery: str, embed: bool, trust_
     """Check that all of a gallery fits together.
 
     Table, registry, files, tags and indexes are held against each other. Nothing is written; each finding comes with
-    its repair. The exit code is 9 where an error or a warning is found, 0 where there is nothing but notes.
+    its repair. The exit code is 9 if an error or a warning is found, 0 if there are only notes.
     """
     from compatstore.storage.location import locate
     from compatstore.verification import verify_at
@@ -73,13 +73,13 @@ def doctor(
     id: str | None,
     source: str | None,
 ) -> None:
-    """Look at an environment, or at vectors before an adoption.
+    """Examine an environment, or vectors before an adoption.
 
-    At libraries and memory, and at the place where GALLERY lies: a file of a few bytes is written beside the
-    table and removed again, to see whether that can be done. A table that is no gallery yet, or a Parquet, Arrow,
-    Feather, npz or npy file, is only read: are vectors zero, not finite, not of unit length, repeated or of several
-    lengths, are sources missing, are there signs of two models in one column, and what would adopt do? The options name
-    its columns. The exit code is 9 where there is a problem.
+    The checks are of libraries, memory and the storage of GALLERY: a file of a few bytes is written beside the
+    table and removed again. A table that is no gallery yet, or a Parquet, Arrow,
+    Feather, npz or npy file, is only read: its vectors are checked for zeros, values that are not finite, lengths,
+    repeats, missing sources and signs of two models in one column, and the adoption is previewed. The options name
+    its columns. The exit code is 9 if there is a problem.
     """
     from compatstore.verification import doctor as examine
 
@@ -160,7 +160,7 @@ version_argument = click.argument("version", required=False)
 def index() -> None:
     """Index the vectors of a version, and look after the index.
 
-    VERSION is the active one where it is left out.
+    VERSION is the active one by default.
     """
 
 
@@ -188,7 +188,7 @@ def index() -> None:
 def create(output: Output, /, gallery: str, version: str | None, **options: Any) -> None:
     """Build the index of VERSION, or replace the one that there is.
 
-    What it finds is measured with items of the gallery, and searches use the cheapest settings by which that is 97 % of
+    Its recall is measured with items of the gallery, and searches use the cheapest settings by which that is 97 % of
     the 10 nearest. Ctrl-C ends the build; one of more than 256 cells is finished first.
     """
     found = open_gallery(gallery, trust_code=False).maintenance.index(version)
@@ -210,9 +210,9 @@ def create(output: Output, /, gallery: str, version: str | None, **options: Any)
 def status(output: Output, gallery: str, version: str | None) -> None:
     """Show the index of VERSION, or of every version that has vectors.
 
-    Where searches compare all of its vectors for lack of an index, the kind is none. Recall is the share of the 10
-    nearest items that searches found when that was measured; compared is the share of the indexed vectors that a search
-    compares now, about.
+    The kind is none if searches compare all of its vectors for lack of an index. Recall is the share of the 10
+    nearest items that searches found at the last measurement; compared is the approximate share of the indexed vectors
+    that a search compares now.
     """
     opened = open_gallery(gallery, trust_code=False)
     live = [found.name for found in opened.status().versions if found.state in ("active", "live")]
@@ -224,10 +224,10 @@ def status(output: Output, gallery: str, version: str | None) -> None:
 @version_argument
 @pass_output
 def refresh(output: Output, gallery: str, version: str | None) -> None:
-    """Take what came later into the index of VERSION, and measure it.
+    """Add later vectors to the index of VERSION, and measure it.
 
-    It is trained again where its recall is below 0.95 with the settings that searches use, or where a search compares
-    1.5 times as many of the vectors as when that was measured.
+    It is trained again if its recall is below 0.95 with the settings that searches use, or if a search compares
+    1.5 times as many of the vectors as at the last measurement.
     """
     found = open_gallery(gallery, trust_code=False).maintenance.index(version)
     with progress_bars("index refresh") as bars, stop_on_signals() as should_stop:
@@ -249,8 +249,8 @@ def refresh(output: Output, gallery: str, version: str | None) -> None:
 def drop(output: Output, gallery: str, version: str | None, adopted: bool) -> None:
     """Drop the index of VERSION; searches compare every vector then."""
     result = open_gallery(gallery, trust_code=False).maintenance.index(version).drop(adopted=adopted)
-    said = f"dropped: {', '.join(result.dropped)}" if result.dropped else f"{result.version} has no index"
-    output.show(result, lambda _: [said])
+    message = f"dropped: {', '.join(result.dropped)}" if result.dropped else f"{result.version} has no index"
+    output.show(result, lambda _: [message])
 
 
 for command in (create, status, refresh, drop):

@@ -43,7 +43,7 @@ class Verb(click.Command):
     groups: Mapping[str, Sequence[str]] = {}
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """All parameters: the command's own, the generated ones, those of all verbs, and --help."""
+        """List the parameters: the command's own, the generated ones, those of all verbs, and --help."""
         own = super().get_params(ctx)
         declared, help = own[: len(self.params)], own[len(self.params) :]
         return [*declared, *self._generated, *_for_all(), *help]
@@ -66,7 +66,7 @@ class Verb(click.Command):
             raise click.UsageError(f"No such option: {error.option_name}. It is {meant}.", ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, in groups if there are some; what no group names stands in the last."""
+        """Write the options, in groups if there are some; options without a group come last."""
         options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
         named = {name for names in self.groups.values() for name in names}
         groups = list((self.groups or {"Options": ()}).items())
@@ -78,7 +78,7 @@ class Verb(click.Command):
                 formatter.write_dl([record for each in own if (record := each.get_help_record(ctx)) is not None])
 
     def get_short_help_str(self, limit: int = 45) -> str:
-        """The first sentence of the help, whole: a list of commands folds it where the terminal is narrow."""
+        """The first sentence of the help, whole: a list of commands wraps it on a narrow terminal."""
         return super().get_short_help_str(limit=1_000)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -146,7 +146,7 @@ gallery_argument = click.argument("gallery", type=click.Path())
 
 
 def trust_code_option(function: Function) -> Function:
-    """`--trust-code`, and `--import` of modules that register what the gallery names."""
+    """`--trust-code`, and `--import` of modules that register names used by the gallery."""
     imports = click.option(
         "--import",
         "modules",
@@ -164,7 +164,7 @@ def trust_code_option(function: Function) -> Function:
         multiple=True,
         expose_value=False,
         callback=_note_encoders,
-        help="A version's model, where the gallery cannot build it; without VERSION= that of TARGET. Repeatable.",
+        help="A version's model, if the gallery cannot build it; without VERSION= that of TARGET. Repeatable.",
     )
     trust = click.option(
         "--trust-code", is_flag=True, help="Build encoders that the gallery names as Python code or as an address."

@@ -1,4 +1,4 @@
-"""Verbs that tell where a gallery is: status, which can follow upgrades until all are idle, history and metrics."""
+"""Verbs that report on a gallery: status, which can follow upgrades until all are idle, history and metrics."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CODES = {
 
 @contextmanager
 def following(output: Output) -> Iterator[Callable[[Status | ShardsStatus], None]]:
-    """Give a function that shows a look: in place on a terminal, else one below the other, or a line of JSON each."""
+    """Give a function that shows a status: in place on a terminal, else one below the other, or a line of JSON each."""
     if output.as_json:
         yield lambda status: click.echo(json.dumps(plain(status)))
     elif is_terminal(sys.stdout):
@@ -68,7 +68,7 @@ def following(output: Output) -> Iterator[Callable[[Status | ShardsStatus], None
     flag_value=2.0,
     type=click.FloatRange(min=0, min_open=True),
     metavar="[SECONDS]",
-    help="Look again and again, every 2 seconds by default, until no process works on an upgrade. The exit code "
+    help="Repeat, every 2 seconds by default, until no process works on an upgrade. The exit code "
     "gives the reason: 0 all is ready or over, 7 one failed or was interrupted, 130 one is paused.",
 )
 @pass_output
@@ -76,7 +76,7 @@ def following(output: Output) -> Iterator[Callable[[Status | ShardsStatus], None
 def status(ctx: click.Context, output: Output, gallery: str, watch: float | None) -> None:
     """Show items, versions and upgrades.
 
-    With --json, --watch prints a line for each look. GALLERY may be DATABASE#PATTERN, for tables upgraded as one.
+    With --json, --watch prints a line each time. GALLERY may be DATABASE#PATTERN, for tables upgraded together.
     """
     opened: Gallery | Shards = (open_shards if is_pattern(gallery) else open_gallery)(gallery, trust_code=False)
     if watch is None:
@@ -97,7 +97,7 @@ def status(ctx: click.Context, output: Output, gallery: str, watch: float | None
 @gallery_argument
 @pass_output
 def history(output: Output, gallery: str) -> None:
-    """Show all steps so far, oldest first."""
+    """Show the steps so far, oldest first."""
     output.show(open_gallery(gallery, trust_code=False).maintenance.history(), _history)
 
 
@@ -117,7 +117,7 @@ def unbackfillable(output: Output, gallery: str, target: str) -> None:
 
 
 def _history(result: Sequence[HistoryEntry]) -> Iterator[str | Table]:
-    """All steps so far."""
+    """Steps so far."""
     yield table(
         ("#", "at", "step", "version", "artifact", "rows", "seconds", "who", "note"),
         [(h.number, h.at, h.step, h.version, h.artifact[:12], h.rows, h.seconds, h.who, h.note) for h in result],
@@ -136,8 +136,8 @@ def _history(result: Sequence[HistoryEntry]) -> Iterator[str | Table]:
 @click.option(
     "--listen",
     metavar="[HOST:]PORT",
-    help="Answer Prometheus at http://HOST:PORT/metrics until stopped; each answer is of a new look. HOST is "
-    "localhost by default.",
+    help="Answer Prometheus at http://HOST:PORT/metrics until stopped; each answer reads the galleries again. HOST "
+    "is localhost by default.",
 )
 @pass_output
 def metrics(output: Output, galleries: tuple[str, ...], listen: str | None) -> None:

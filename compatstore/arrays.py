@@ -1,7 +1,7 @@
-"""Arrays: their types, and values in 1-bit codes: of each value its sign, eight to a byte.
+"""Array types, and 1-bit codes: the sign of each value, eight to a byte.
 
-Docstrings give the shapes, as in (n, dim). pyarrow ships no type information: the Arrow names say what a value is, and
-mypy does not check them. Code that computes with 1-bit codes reads them as -1 and 1.
+Docstrings give the shapes, as in (n, dim). pyarrow ships no type information: the Arrow names state the kind of a value
+for readers, and mypy does not check them. Code that computes with 1-bit codes reads them as -1 and 1.
 """
 
 from __future__ import annotations

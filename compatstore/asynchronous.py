@@ -43,9 +43,9 @@ class Verbs:
     cancelled before a thread is free, nothing happens; after that the thread finishes the call, so that a write is made
     as a whole or not at all.
 
-    A verb that takes `should_stop` may work for hours and runs in a thread of its own. If its await is cancelled it is
-    asked to stop, and the await ends after the batch at hand; a second cancellation ends the await at once. `progress`
-    and `should_stop` are called in that thread.
+    A verb that takes `should_stop` may work for hours and runs in a thread of its own. If its await is cancelled, a
+    stop is requested, and the await ends after the current batch; a second cancellation ends the await at once.
+    `progress` and `should_stop` are called in that thread.
     """
 
     def __init__(self, owner: Any) -> None:
@@ -94,8 +94,8 @@ def method_beside(method: Callable[..., Any]) -> Callable[..., Coroutine[None, N
 
 async def _stopped_when_cancelled(verb: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     cancelled = threading.Event()
-    (asked,) = fitted(verb, **{STOP: options.get(STOP)})
-    options[STOP] = lambda: cancelled.is_set() or (asked is not None and asked())
+    (stop,) = fitted(verb, **{STOP: options.get(STOP)})
+    options[STOP] = lambda: cancelled.is_set() or (stop is not None and stop())
     alone = ThreadPoolExecutor(1, thread_name_prefix="compatstore-async")
     work = asyncio.get_running_loop().run_in_executor(alone, partial(copy_context().run, verb, *args, **options))
     alone.shutdown(wait=False)

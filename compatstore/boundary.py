@@ -2,10 +2,10 @@
 
 `checked` wraps a function or a class of verbs, `checked_fields` a dataclass of settings. A value of
 another type is refused there with one error, before any code of ours works with it; NumPy's scalars become Python's.
-What a public function calls and makes is not checked again, but for what `from_outside` reads.
-Nothing is turned into another error, and a `CompatStoreError` leaves without the frames of this package. What a
-signature leaves open (`Any`, arrays, items) is read by whoever turns it into arrays, within `foreign` where another
-library does the reading.
+Calls within a public function are not checked again, except within `from_outside`.
+Nothing is turned into another error, and a `CompatStoreError` leaves without the frames of this package. Values whose
+types a signature leaves open (`Any`, arrays, items) are checked on conversion to arrays, within `foreign` if another
+library converts them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Checked = TypeVar("Checked", bound=Callable[..., Any])
 Made = TypeVar("Made", bound=type)
 Record = TypeVar("Record")
 _BARE = "__compatstore_bare__"
-_NO_NUMBERS = (bool, np.bool_, np.timedelta64)  # what Python or NumPy takes for a number, and we do not
+_NO_NUMBERS = (bool, np.bool_, np.timedelta64)  # accepted as numbers by Python or NumPy, refused here
 LONGEST = 120  # characters of a value in a message
 MOST_ITEMS = 10_000_000
 
@@ -50,7 +50,7 @@ def _marked(*, inside: bool) -> Iterator[None]:
 
 
 def from_outside() -> AbstractContextManager[None]:
-    """Check what is made within, also inside a public function: a file or a table may hold anything."""
+    """Check objects made within, also inside a public function: a file or a table may hold anything."""
     return _marked(inside=False)
 
 
@@ -59,7 +59,7 @@ class Unfit(Exception):  # noqa: N818  (a signal from a checker, never seen by u
 
 
 class Malformed(Unfit, ValueError):  # noqa: N818  (a signal to the reader of a document)
-    """A document is not what it should be; its reader names the document and the fix."""
+    """A document is malformed; its reader names the document and the fix."""
 
 
 def checked(public: Checked) -> Checked:
@@ -78,7 +78,7 @@ def checked(public: Checked) -> Checked:
 
 
 def bare(method: Checked) -> Checked:
-    """Leave a public method without wrappers, which take some microseconds: it does by itself what they do."""
+    """Leave a public method without wrappers, which take some microseconds; it checks its arguments itself."""
     setattr(method, _BARE, True)
     return method
 
@@ -89,14 +89,14 @@ def takes_no_wrapper(member: Any) -> bool:
 
 
 def fitted(method: Callable[..., Any], **values: Any) -> list[Any]:
-    """Arguments of a method that checks itself, held against its annotations.
+    """Check arguments of a method that checks itself against its annotations.
 
     Raises:
         InvalidInput: One is of another type.
     """
     method = inspect.unwrap(method)
-    checkers, asked = _checkers(method), f"call {method.__qualname__}"
-    return [_fit(value, checkers[name], name, asked) for name, value in values.items()]
+    checkers, operation = _checkers(method), f"call {method.__qualname__}"
+    return [_fit(value, checkers[name], name, operation) for name, value in values.items()]
 
 
 def _otherwise(made: type) -> str:
@@ -108,7 +108,7 @@ def _otherwise(made: type) -> str:
 
 def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(function)
-    asked, makes = f"call {function.__qualname__}", function.__name__ == "__init__"
+    operation, makes = f"call {function.__qualname__}", function.__name__ == "__init__"
 
     kinds = {parameter.kind for parameter in signature.parameters.values()}
     takes_any = bool(kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD})
@@ -121,13 +121,13 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
             _require_known(options, function, signature)
         try:
             bound = signature.bind(*args, **options)
-        except TypeError:  # the call itself names what is missing
+        except TypeError:  # the error of the call itself names the missing argument
             return function(*args, **options)
         try:
             made = type(args[0]) if makes and args else None
             for name, checker in _checkers(function).items():
                 if name in bound.arguments:
-                    bound.arguments[name] = _fit(bound.arguments[name], checker, name, asked, made)
+                    bound.arguments[name] = _fit(bound.arguments[name], checker, name, operation, made)
             with _marked(inside=True):
                 return function(*bound.args, **bound.kwargs)
         except CompatStoreError as error:
@@ -204,8 +204,8 @@ class Rule:
     """Condition on a field unless it is None, as a part of its type: `Annotated[int, Rule(">= 1", ...)]`.
 
     Args:
-        text: What is expected, after the name of the field: ">= 1".
-        holds: Whether a value fulfils the rule.
+        text: The expected state, after the name of the field: ">= 1".
+        holds: Returns True if a value fulfils the rule.
     """
 
     text: str
@@ -217,8 +217,8 @@ def require_fields(settings: Any, rules: Mapping[str, bool] | None = None) -> No
 
     Args:
         settings: The dataclass.
-        rules: What several fields have to fulfil together, and whether they do: {"extra < dim": False}. Each rule
-            begins with the name of the field that is to be reported.
+        rules: Conditions on several fields, True if fulfilled: {"extra < dim": False}. Each rule
+            begins with the name of the field to report.
 
     Raises:
         InvalidInput: A field is of another type, or no number at all; or fields break rules: names all of these.
@@ -276,8 +276,8 @@ def read_record(kind: type[Record], values: Any, name: str, made: Mapping[str, A
 
 
 @contextmanager
-def foreign(asked: str, expected: str) -> Iterator[None]:
-    """Let another library read what a caller handed over; whatever it raises for that is one error of ours.
+def foreign(operation: str, expected: str) -> Iterator[None]:
+    """Re-raise errors of another library that reads a caller's value as InvalidInput.
 
     Only the call of that library belongs inside, no code of ours.
 
@@ -289,15 +289,15 @@ def foreign(asked: str, expected: str) -> Iterator[None]:
     except CompatStoreError:
         raise
     except Exception as error:
-        raise InvalidInput(asked, expected=expected, found=_one_line(error)) from error
+        raise InvalidInput(operation, expected=expected, found=_one_line(error)) from error
 
 
-def array_of(values: Any, asked: str, name: str, *, ndim: int | None = None, dtype: Any = None) -> npt.NDArray[Any]:
+def array_of(values: Any, operation: str, name: str, *, ndim: int | None = None, dtype: Any = None) -> npt.NDArray[Any]:
     """Read an array.
 
     Args:
-        values: What NumPy makes an array of; without masked values, for NumPy would take what is behind the mask.
-        asked: What the caller wants, for messages.
+        values: Convertible by NumPy; without masked values, because NumPy would take the values behind the mask.
+        operation: The caller's operation, for messages.
         name: Of the array, for messages.
         ndim: Dimensions that it must have, or None for one or more.
         dtype: Type that it is converted to, or None.
@@ -305,27 +305,27 @@ def array_of(values: Any, asked: str, name: str, *, ndim: int | None = None, dty
     Raises:
         InvalidInput: It is none, or holds masked values. It has other dimensions.
     """
-    refuse_masked(values, asked)
-    with foreign(asked, f"{name} that are an array"):
+    refuse_masked(values, operation)
+    with foreign(operation, f"{name} that are an array"):
         array = np.asarray(values, dtype)
     if array.ndim != ndim and (ndim is not None or not array.ndim):
         expected = f"{name} of {'one dimension or more' if ndim is None else f'{ndim} dimensions'}"
-        raise InvalidInput(asked, expected=expected, found=f"shape {array.shape}")
+        raise InvalidInput(operation, expected=expected, found=f"shape {array.shape}")
     return array
 
 
-def refuse_masked(values: Any, asked: str) -> None:
+def refuse_masked(values: Any, operation: str) -> None:
     """Refuse an array with masked values.
 
     Raises:
         InvalidInput: It has some.
     """
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise InvalidInput(asked, expected="an array without masked values", found=f"{values.mask.sum()} masked")
+        raise InvalidInput(operation, expected="an array without masked values", found=f"{values.mask.sum()} masked")
 
 
 def shown(value: Any) -> str:
-    """A value for a message: short, in ASCII, and whatever its own `repr` does."""
+    """A value for a message: short, in ASCII, even if its own `repr` fails."""
     try:
         text = ascii(value)
     except Exception:
@@ -341,14 +341,14 @@ def _one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
 
 
-def _fit(value: Any, checker: Checker, name: str, asked: str, made: type | None = None) -> Any:
+def _fit(value: Any, checker: Checker, name: str, operation: str, made: type | None = None) -> Any:
     try:
         return checker(value)
     except Unfit as unfit:
         fix = "" if made is None else _otherwise(made)
         if inspect.isroutine(value) and "Encoder" in f"{unfit}":
             fix = "An encoder of a function: encoders.Function(function, dim, fingerprint=...)."
-        raise InvalidInput(asked, expected=f"{name}: {unfit}", found=shown(value), fix=fix) from None
+        raise InvalidInput(operation, expected=f"{name}: {unfit}", found=shown(value), fix=fix) from None
 
 
 @cache
@@ -399,7 +399,7 @@ def _checker(hint: Any, *, of_json: bool = False) -> Checker | None:
 
     Args:
         hint: The type.
-        of_json: Make a dataclass of the mapping that stands for it in JSON.
+        of_json: Make a dataclass of its mapping in JSON.
     """
     if hint is None or hint in _PLAIN:
         return _PLAIN[hint or types.NoneType]
@@ -527,11 +527,11 @@ def _items_of(checker: Checker | None, kind: type) -> Checker:
 
 
 def _sequence(value: Any) -> Any:
-    """Anything that is counted and indexed by numbers: a list, an array of whatever library."""
+    """Anything that is counted and indexed by numbers: a list, an array of any library."""
     kind = type(value)
     if isinstance(value, str | bytes | Mapping) or not (hasattr(kind, "__len__") and hasattr(kind, "__getitem__")):
         raise Unfit("a list, tuple or array")
-    if hasattr(kind, "ndim") and not value.ndim:  # an array of whatever library
+    if hasattr(kind, "ndim") and not value.ndim:  # an array of any library
         raise Unfit("a list, tuple or array of one dimension or more")
     if isinstance(value, range) and len(value) > MOST_ITEMS:  # a list of its items would fill the memory
         raise Unfit(f"a range of {MOST_ITEMS} items at most")

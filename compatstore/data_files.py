@@ -19,24 +19,24 @@ from compatstore.errors import CompatStoreError, CorruptArtifact, InvalidInput, 
 from compatstore.paths import is_file, refused
 
 
-def require_file(file: Path, asked: str, suffixes: Sequence[str]) -> None:
-    """Refuse what is no file, or of another type.
+def require_file(file: Path, operation: str, suffixes: Sequence[str]) -> None:
+    """Refuse a path without a file, or a file of another type.
 
     Raises:
         NotFound: There is no such file.
         InvalidInput: Its suffix is another one.
     """
     if suffixes and file.suffix.lower() not in suffixes:
-        raise InvalidInput(asked, expected=f"a file of {', '.join(suffixes)}", found=file.suffix or "no suffix")
+        raise InvalidInput(operation, expected=f"a file of {', '.join(suffixes)}", found=file.suffix or "no suffix")
     if not is_file(file):
-        raise NotFound(asked, expected="a file", found="nothing", fix="Check the path.")
+        raise NotFound(operation, expected="a file", found="nothing", fix="Check the path.")
 
 
 @contextmanager
 def readable(
-    file: Path, asked: str, damaged: type[InvalidInput] | type[CorruptArtifact] = InvalidInput
+    file: Path, operation: str, damaged: type[InvalidInput] | type[CorruptArtifact] = InvalidInput
 ) -> Iterator[None]:
-    """Say of a damaged file what is wrong with it, whichever library found out.
+    """Re-raise errors of any library that reads a file as one error about the damaged file.
 
     Raises:
         StorageError: This process may not read it.
@@ -47,19 +47,19 @@ def readable(
     except CompatStoreError:
         raise
     except PermissionError as error:
-        raise refused(asked, file, error) from error
+        raise refused(operation, file, error) from error
     except UnicodeDecodeError as error:
-        raise damaged(asked, expected="text in UTF-8", found=f"byte {error.start} is none") from error
+        raise damaged(operation, expected="text in UTF-8", found=f"byte {error.start} is none") from error
     except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, csv.Error) as error:
-        raise damaged(asked, expected="a readable file", found=str(error)) from error
+        raise damaged(operation, expected="a readable file", found=str(error)) from error
 
 
-def read_columns(file: Path, asked: str, wanted: Container[str] | None = None) -> tuple[dict[str, Any], list[str]]:
+def read_columns(file: Path, operation: str, wanted: Container[str] | None = None) -> tuple[dict[str, Any], list[str]]:
     """Read columns of a file, within `readable`.
 
     Args:
         file: Of a kind that its suffix names; an .npy holds `vector` alone.
-        asked: What the caller wants, for messages.
+        operation: The caller's operation, for messages.
         wanted: Names to read; by default all.
 
     Returns:
@@ -96,13 +96,13 @@ def read_columns(file: Path, asked: str, wanted: Container[str] | None = None) -
         names = table.column_names
     read = {name: table[name].combine_chunks() for name in names if wanted is None or name in wanted}
     columns = {
-        name: matrix_of(column, name, asked) if is_list(column.type) else column.to_pylist()
+        name: matrix_of(column, name, operation) if is_list(column.type) else column.to_pylist()
         for name, column in read.items()
     }
     return columns, names
 
 
-def matrix_of(column: ArrowArray, name: str, asked: str) -> npt.NDArray[np.generic]:
+def matrix_of(column: ArrowArray, name: str, operation: str) -> npt.NDArray[np.generic]:
     """An Arrow array of n lists as (n, dim) numbers.
 
     Raises:
@@ -111,11 +111,11 @@ def matrix_of(column: ArrowArray, name: str, asked: str) -> npt.NDArray[np.gener
     values = column.flatten()
     nulls = column.null_count + values.null_count
     if nulls:
-        raise InvalidInput(asked, expected=f"a vector of {name} in each row", found=f"{nulls} nulls")
+        raise InvalidInput(operation, expected=f"a vector of {name} in each row", found=f"{nulls} nulls")
     lengths = pc.unique(pc.list_value_length(column)).to_pylist()
     if len(lengths) > 1:
         found = f"{len(lengths)} lengths: {first_offenders(sorted(lengths))}"
-        raise InvalidInput(asked, expected=f"vectors of {name} of one length", found=found)
+        raise InvalidInput(operation, expected=f"vectors of {name} of one length", found=found)
     matrix: npt.NDArray[np.generic] = values.to_numpy(zero_copy_only=False).reshape(len(column), sum(lengths))
     return matrix
 

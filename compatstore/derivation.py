@@ -1,7 +1,7 @@
 """Derivations: vectors that are computed of a model's vectors alone, with the same bits on every processor.
 
 The first values of a Matryoshka model's vector are a vector of their own (Kusupati et al., NeurIPS 2022), and scaling
-to unit length changes no direction. Neither calls a model, so what is derived of a native vector is native.
+to unit length changes no direction. Neither calls a model, so a vector derived from a native one is native.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Derivation:
 
     Args:
         dim: Values that are kept, the first ones.
-        normalise: Whether these are scaled to unit length.
-        read_as: How the vectors are stored that are read: "float32", "float16" or "bits". What an encoder gives is
-            rounded to it first, so that it is derived as what the table holds.
+        normalise: True to scale these to unit length.
+        read_as: Stored type of the original vectors: "float32", "float16" or "bits". An encoder's vectors are
+            rounded to it first, to be derived like those in the table.
 
     Raises:
         InvalidInput: `dim` is out of its range.
@@ -55,18 +55,18 @@ class Derivation:
         return scaled_to_unit(kept) if self.normalise else np.ascontiguousarray(kept)
 
     def changes(self, dim: int) -> bool:
-        """Whether vectors of `dim` values come out as others than they go in."""
+        """True if vectors of `dim` values are changed."""
         return self.dim != dim or self.normalise or self.read_as != "float32"
 
     def identity(self, model: str) -> str:
-        """Identity (32 hex digits) of what gives the derived vectors, from the identity of the model before."""
+        """Identity (32 hex digits) of the derived model, from the identity of the model before."""
         return fingerprint(model=model, derivation=asdict(self))
 
 
 def rounded(vectors: FloatArray, dtype: str) -> FloatArray:
-    """What is read back of vectors that are stored as a type: (n, dim) float32 -> (n, dim) float32.
+    """Round vectors as storage in a type does: (n, dim) float32 -> (n, dim) float32.
 
-    Values beyond float16 become infinite. Of bits it is -1 and 1, and what is not finite stays so.
+    Values beyond float16 become infinite. Bits become -1 and 1, and values that are not finite stay so.
     """
     if dtype == "float32":
         return vectors
@@ -90,7 +90,7 @@ def scaled_to_unit(vectors: FloatArray) -> FloatArray:
 
 
 def not_unit(vectors: FloatArray) -> BoolArray:
-    """Which rows differ from unit length by more than `UNIT_TOLERANCE`: (n, dim) float32 -> (n,) bool."""
+    """Mask of rows that differ from unit length by more than `UNIT_TOLERANCE`: (n, dim) float32 -> (n,) bool."""
     with np.errstate(invalid="ignore", over="ignore"):
         lengths = np.concatenate([np.zeros(0), *(np.sqrt(_squared_lengths(rows)) for rows in _blocks(vectors))])
     return np.asarray(~(np.abs(lengths - 1) <= UNIT_TOLERANCE), bool)

@@ -61,14 +61,14 @@ def fingerprint(**parts: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def require_fingerprint(asked: str, expected: str, found: str, fix: str = "") -> None:
+def require_fingerprint(operation: str, expected: str, found: str, fix: str = "") -> None:
     """Refuse what belongs to another model.
 
     Raises:
         Incompatible: `found` is not `expected`.
     """
     if expected != found:
-        raise Incompatible(asked, expected=f"fingerprint {expected}", found=found, fix=fix)
+        raise Incompatible(operation, expected=f"fingerprint {expected}", found=found, fix=fix)
 
 
 BACKFILL = "backfill"  # has a seed by another formula, by which the figures of the documents were measured
@@ -78,7 +78,7 @@ def seed_of(domain: str, seed: int) -> int:
     """Make the seed of one draw.
 
     Args:
-        domain: What is drawn: "backfill", "estimate", "report". Two draws of one domain are tied, of two domains not.
+        domain: Purpose of the draw: "backfill", "estimate", "report". Draws of one domain are tied, of two are not.
         seed: The caller's seed.
 
     Returns:

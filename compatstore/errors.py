@@ -3,24 +3,23 @@
 CompatStoreError
 ├── InvalidInput (ValueError)            an argument cannot be used
 ├── NotFound (LookupError)               a gallery, version, artifact, item or file does not exist
-├── AlreadyExists (ValueError)           what would be made is already there
+├── AlreadyExists (ValueError)           the object to be made exists already
 ├── Incompatible (ValueError)            two things do not belong together
 ├── CorruptArtifact (ValueError)         a file is truncated, edited or of an unknown format
 ├── SourceError (OSError)                some sources cannot be read (lists which, and why)
 ├── StorageError (OSError)               the table, or a file, cannot be read or written
 │   └── TableChanged                     columns of the gallery were dropped, renamed or replaced behind its back
 ├── UpgradeError (RuntimeError)          an upgrade cannot take that step now
-│   ├── GateFailed                       the estimate is not significantly above what was required
-│   ├── LeaseHeld                        another worker holds the lease (says which, since when, until when)
+│   ├── GateFailed                       the estimate is not significantly above a gate
+│   ├── LeaseHeld                        another worker holds the lease (states which, since when, until when)
 │   ├── LeaseLost                        another worker took the lease over while this process did not renew it
 │   ├── EncoderFailed                    the encoder hangs, is refused, or embeds nothing at all
-│   └── Interrupted                      a stop was asked for; the same command goes on from here
+│   └── Interrupted                      a stop was requested; the same command goes on from here
 └── MissingExtra (ImportError)           an optional dependency is not installed
 
 CompatStoreWarning (UserWarning)         the operation is done, and its settings are a bad choice
 
-Each message states the operation, what was expected, what was found, and what to do next; the same
-operands are attributes.
+Each message states the operation, the expected and the actual state, and the fix; the same operands are attributes.
 """
 
 from __future__ import annotations
@@ -42,10 +41,10 @@ class CompatStoreError(Exception):
     """Root of the tree.
 
     Args:
-        operation: What the caller wanted, as a clause ("add 3 items to photos.lance").
-        expected: What would have been fine.
-        found: What was there instead.
-        fix: The next thing to do, a command where there is one.
+        operation: The caller's operation, as a clause ("add 3 items to photos.lance").
+        expected: The expected state.
+        found: The actual state.
+        fix: The next thing to do, a command if there is one.
 
     Examples:
         >>> error = cs.CompatStoreError("add 3 items", expected="128 values", found="64", fix="Resize them.")
@@ -61,7 +60,7 @@ class CompatStoreError(Exception):
         if found:
             parts.append(f"found {found}")
         message = "; ".join(parts) + "."
-        # Half characters, of a text that was refused for them, can be written nowhere.
+        # Half characters, of a text that was refused for them, cannot be encoded.
         super().__init__(f"{message} {fix}".strip().encode(errors="backslashreplace").decode())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -92,9 +91,9 @@ class InvalidInput(CompatStoreError, ValueError):
     """An argument cannot be used.
 
     Args:
-        operation: What the caller wanted.
-        expected: What would have been fine.
-        found: What was there instead.
+        operation: The caller's operation.
+        expected: The expected state.
+        found: The actual state.
         fix: The next thing to do.
         dim: Length of the vectors that do not fit; None if vectors are not at fault, or their length is unknown.
         duplicates: Ids that occur twice in one call, or are in the gallery already.
@@ -118,9 +117,9 @@ class NotFound(CompatStoreError, LookupError):
     """A gallery, version, artifact, item or file does not exist.
 
     Args:
-        operation: What the caller wanted.
-        expected: What would have been fine.
-        found: What was there instead.
+        operation: The caller's operation.
+        expected: The expected state.
+        found: The actual state.
         fix: The next thing to do.
         kind: "gallery", "version", "artifact" or "item"; "" for anything else.
     """
@@ -150,7 +149,7 @@ class SourceError(CompatStoreError, OSError):
     """Some sources of a batch cannot be read.
 
     Args:
-        operation: What the caller wanted.
+        operation: The caller's operation.
         failures: Index in the batch -> reason.
         ids: The n items' ids, which the message names in place of an index.
         fix: The next thing to do.
@@ -180,12 +179,12 @@ class LeaseHeld(UpgradeError):
     """Another worker holds the lease of that upgrade.
 
     Args:
-        operation: What the caller wanted.
-        target: The upgrade's target, or what else is worked on: "the index of v1", "the gallery".
-        holder: Who works: user, host and process.
-        verb: What they do.
-        since: Since when, ISO 8601, UTC.
-        expires: When their lease ends unless they renew it, in the same form.
+        operation: The caller's operation.
+        target: The upgrade's target, or another leased object: "the index of v1", "the gallery".
+        holder: User, host and process of the worker.
+        verb: The worker's activity.
+        since: Start of the work, ISO 8601, UTC.
+        expires: End of the lease unless it is renewed, in the same form.
     """
 
     def __init__(self, operation: str, *, target: str, holder: str, verb: str, since: str, expires: str) -> None:
@@ -213,12 +212,12 @@ class LeaseLost(UpgradeError):
 
 
 class EncoderFailed(UpgradeError):
-    """The encoder hangs, is refused by its endpoint, or embeds nothing at all; what was embedded before is kept.
+    """The encoder hangs, is refused by its endpoint, or embeds nothing at all; items embedded before are kept.
 
     Args:
-        operation: What the caller wanted.
-        expected: What would have been fine.
-        found: What was there instead.
+        operation: The caller's operation.
+        expected: The expected state.
+        found: The actual state.
         fix: The next thing to do.
         unaffordable: True if another try would be billed more than the caller allows; see `encoders.Meter`.
     """
@@ -231,7 +230,7 @@ class EncoderFailed(UpgradeError):
 
 
 class GateFailed(UpgradeError):
-    """The estimate of an upgrade is not sure to reach what was required; nothing was written."""
+    """The lower bound of an upgrade's estimate does not reach a gate; nothing was written."""
 
 
 class Interrupted(UpgradeError):
@@ -276,7 +275,7 @@ if not TYPE_CHECKING:
 
 
 def meant(name: object, names: Iterable[str]) -> str:
-    """Suggest the most similar of some names: "Did you mean 'label'? ", or "" where none is similar."""
+    """Suggest the most similar of some names: "Did you mean 'label'? ", or "" if none is similar."""
     known = {one.lower(): one for one in names}
     near = get_close_matches(str(name).lower(), list(known), n=1, cutoff=0.6)
     return f"Did you mean {known[near[0]]!r}? " if near else ""
@@ -286,7 +285,7 @@ LONGEST = 300  # characters of one thing that a message names
 
 
 def shortened(text: str) -> str:
-    """A text, or its begin where it is longer than a message can hold."""
+    """A text, shortened if it is longer than a message can hold."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text)} characters)"
 
 

@@ -1,10 +1,10 @@
-"""Classes of an earlier state of this version, and what they are now; verbs are in `compatstore/gallery`."""
+"""Former names of classes, and their replacements; verbs are in `compatstore/gallery`."""
 
 from __future__ import annotations
 
 FORMER = {
     "Expected": "search() alone, which shrinks distances wherever a transform has measured it",
-    "CacheSettings": "cache() alone, which measures what it needs",
+    "CacheSettings": "cache() alone, which measures its settings",
     "Refit": "Learn(improve=True)",
     "DMUModel": "CompatibleModel",
     "DimensionMismatch": "InvalidInput, with its `dim`",
@@ -25,6 +25,6 @@ FORMER = {
 
 
 def no_attribute(module: str, name: str) -> AttributeError:
-    """Name what a class of an earlier state of this version was merged into."""
+    """Error for an unknown name, with the replacement of a former class."""
     instead = f": use {FORMER[name]}" if name in FORMER else ""
     return AttributeError(f"module {module!r} has no attribute {name!r}{instead}", name=name)

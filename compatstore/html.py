@@ -1,9 +1,9 @@
 """HTML and SVG, one element at a time, and text from elsewhere made safe to show.
 
-Markup that is not made here is escaped. A template language would do the same; this is the whole of what a page of
-figures needs of one. Ids, captions, names, paths and messages of other libraries may hold anything: on a terminal an
-escape character hides or forges output, a newline forges a line, and a bidirectional override swaps the text beside it,
-so that such characters are spelt out.
+Markup from elsewhere is escaped. A template language would do the same; a page of figures needs no more than this.
+Ids, captions, names, paths and messages of other libraries may hold anything: on a terminal an escape character hides
+or forges output, a newline forges a line, and a bidirectional override swaps the text beside it. Such characters are
+spelt out.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ def element(tag: str, *inside: Inside, **attributes: Attribute) -> Html:
 
     Args:
         tag: Its name, such as "td"; never text from elsewhere.
-        *inside: What it holds: markup as it stands, anything else escaped; None is left out.
+        *inside: Its contents: markup as it stands, anything else escaped; None is left out.
         **attributes: Their values are escaped. An underscore is a hyphen, one at the end is left out: `class_`,
             `aria_label`. None and False leave an attribute out, True gives it no value.
 
     Returns:
         Its markup.
     """
-    said = joined(_attribute(name, value) for name, value in attributes.items() if value is not None)
+    markup = joined(_attribute(name, value) for name, value in attributes.items() if value is not None)
     if tag in _EMPTY and not inside:
-        return Html(f"<{tag}{said}/>" if tag not in ("br", "hr", "img", "link", "meta") else f"<{tag}{said}>")
-    return Html(f"<{tag}{said}>{joined(inside)}</{tag}>")
+        return Html(f"<{tag}{markup}/>" if tag not in ("br", "hr", "img", "link", "meta") else f"<{tag}{markup}>")
+    return Html(f"<{tag}{markup}>{joined(inside)}</{tag}>")
 
 
 def joined(parts: Iterable[Inside], between: str = "") -> Html:

@@ -39,7 +39,7 @@ OWN_OPTIONS = {
 ON_A_PATH = ("cs.Gallery.create", "cs.Gallery.adopt")  # no gallery is open: the path is the first operand
 OPTIONS = {("link", "source"): "from", ("link", "target"): "to"}  # of a shell, where they have another name
 GALLERY = "GALLERY"
-# Methods of `compatstore train`: trainer, what it learns from, and the same as options.
+# Methods of `compatstore train`: trainer, its training data, and the same as options.
 TRAINED = {
     "auto": ("Auto", "pairs", "..."),
     "fct": ("FCT", "pairs", "..."),
@@ -51,11 +51,11 @@ _shell = False
 
 @dataclass(frozen=True)
 class Word:
-    """What the reader fills in.
+    """A placeholder that the reader fills in.
 
     Args:
-        python: Its text in a call; None where a call does not take it.
-        shell: Its text in a command; None where a command does not take it, "" for a flag.
+        python: Its text in a call; None if a call does not take it.
+        shell: Its text in a command; None if a command does not take it, "" for a flag.
     """
 
     python: str | None
@@ -94,7 +94,7 @@ def either(*, shell: str, python: str) -> str:
 
 
 def same() -> str:
-    """What is to be given again: "the same command" or "the same call"."""
+    """Name of the operation to repeat: "the same command" or "the same call"."""
     return f"the same {either(shell='command', python='call')}"
 
 
@@ -110,7 +110,7 @@ def call(verb: str, *operands: object, at: str = "", on: str = "gallery", **opti
         verb: As in the shell, such as "index create".
         operands: In their order, without the gallery.
         at: The gallery's path, where it is known.
-        on: What the call is made on in Python: "gallery" or "shards".
+        on: Object of the call in Python: "gallery" or "shards".
         options: By their names in Python; those that are None are left out.
 
     Examples:
@@ -127,12 +127,12 @@ def both(*calls: str) -> str:
 
 
 def creating(place: str, dim: int | Word = DIM) -> str:
-    """How an empty gallery is made."""
+    """Call that makes an empty gallery."""
     return call("init", made("EmbeddingVersion", "v1", dim=dim), at=place)
 
 
 def adopting(place: str, *, again: bool = False) -> str:
-    """How a table is taken over; `again` where it is a gallery already."""
+    """Call that adopts a table; `again` if it is a gallery already."""
     if again and _shell:
         return call("adopt", at=place, again=True)  # columns and version are read from the registry
     version = made("EmbeddingVersion", "v1", dim=DIM_FOUND)
@@ -140,19 +140,19 @@ def adopting(place: str, *, again: bool = False) -> str:
 
 
 def finishing(target: str) -> str:
-    """How an upgrade is brought to its end."""
+    """Calls that finish an upgrade and cut over."""
     return either(
         shell=call("upgrade", target, cutover=IN_SHELL), python=both(call("upgrade", target), call("cutover", target))
     )
 
 
 def command(verb: str, *operands: object) -> str:
-    """A command that has no like in Python, for `either`."""
+    """A command without a counterpart in Python, for `either`."""
     return _command(verb, operands, "", {})
 
 
 def in_a_shell(verb: str, *, at: str) -> str:
-    """A command without a like in Python, as the one that reads what `Gallery.open` cannot."""
+    """A command without a counterpart in Python, such as one for a gallery that `Gallery.open` cannot read."""
     return _command(verb, (), at, {}) + either(shell="", python=" (in a shell)")
 
 
@@ -161,7 +161,7 @@ def option(name: str, value: object = ..., *, within: str = "") -> str:
 
     Args:
         name: As in Python.
-        value: What to give it; by default the reader chooses.
+        value: Its value; by default the reader chooses.
         within: The public dataclass that has it as a field.
     """
     if _shell and within in SECTIONS:
@@ -183,7 +183,7 @@ def training(method: str, *, out: str = "") -> str:
 
     Args:
         method: One of `TRAINED`.
-        out: Where the result is to be saved; "" where that is left open.
+        out: Path of the result; "" if it is left open.
     """
     trainer, data, inputs = TRAINED[method]
     if _shell:
@@ -207,7 +207,7 @@ def _arguments(operands: tuple[object, ...], options: Mapping[str, object]) -> l
 
 
 def _python(value: object) -> str | None:
-    """The source of a value; None for a word that Python has not."""
+    """The source of a value; None for a placeholder without a counterpart in Python."""
     if isinstance(value, Word):
         return value.python
     if value is ...:

@@ -15,7 +15,7 @@ INTERVAL = 0.5  # seconds between two drawings
 
 
 class ShowProgress(Shown):
-    """What `upgrade`, `cutover` and other verbs take as `progress`, to be seen in a notebook.
+    """Progress display in a notebook, the `progress` argument of `upgrade`, `cutover` and other verbs.
 
     Without a notebook it writes a line to stderr when a step begins and when it has ended.
 
@@ -35,11 +35,11 @@ class ShowProgress(Shown):
 
     @property
     def steps(self) -> tuple[Progress, ...]:
-        """Where each step is, in the order in which they began."""
+        """State of each step, in the order in which they began."""
         return tuple(self._steps.values())
 
     def __call__(self, progress: Progress) -> None:
-        """Note where a step is, and draw it where that is due."""
+        """Record the state of a step, and draw it if due."""
         known = self._steps.get(progress.step)
         turns = known is None or progress.done >= progress.total or progress.found != known.found
         self._steps[progress.step] = progress
@@ -58,7 +58,7 @@ class ShowProgress(Shown):
 
 @view.register
 def _(result: ShowProgress) -> Iterator[str | Table]:
-    """Where each step is."""
+    """View of the steps."""
     yield table(
         ("step", "done", "of", "rows/s", "seconds left"),
         [
@@ -70,8 +70,8 @@ def _(result: ShowProgress) -> Iterator[str | Table]:
 
 
 def _display() -> Callable[..., Any] | None:
-    """What shows things below the cell that runs; None where no kernel of a notebook runs this."""
-    loaded = sys.modules.get("IPython")  # who runs in a kernel has loaded it
+    """Display function of the running cell; None outside of a notebook's kernel."""
+    loaded = sys.modules.get("IPython")  # a kernel has loaded it
     shell = None if loaded is None else loaded.get_ipython()
     if shell is None or not hasattr(shell, "kernel"):
         return None

@@ -15,7 +15,7 @@ _NO_NAME = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.
 
 
 def exists(path: str | PathLike[str]) -> bool:
-    """Whether anything stands at a path.
+    """True if a path exists.
 
     Raises:
         StorageError: This process may not look there.
@@ -24,13 +24,13 @@ def exists(path: str | PathLike[str]) -> bool:
 
 
 def is_file(path: str | PathLike[str]) -> bool:
-    """Whether a file stands at a path; errors as in `exists`."""
+    """True if a path is a file; errors as in `exists`."""
     mode = _mode(path)
     return mode is not None and stat.S_ISREG(mode)
 
 
 def is_folder(path: str | PathLike[str]) -> bool:
-    """Whether a folder stands at a path; errors as in `exists`."""
+    """True if a path is a folder; errors as in `exists`."""
     mode = _mode(path)
     return mode is not None and stat.S_ISDIR(mode)
 
@@ -51,25 +51,25 @@ def _mode(path: str | PathLike[str]) -> int | None:
 _NOT_PERMITTED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
-def refused(asked: str, path: str | PathLike[str], error: Exception) -> StorageError:
+def refused(operation: str, path: str | PathLike[str], error: Exception) -> StorageError:
     """The error for a file or folder that this process may not, or cannot, read or write.
 
     Args:
-        asked: What the caller wanted.
-        path: What may not be touched.
-        error: What the system said; of a library where it hides that.
+        operation: The caller's operation.
+        path: The file or folder.
+        error: Error of the system, or of a library that hides it.
     """
-    if isinstance(error, StorageError):  # said already
+    if isinstance(error, StorageError):  # converted already
         return error
     if not isinstance(error, OSError) or error.errno not in _NOT_PERMITTED:  # a full disk, a name that is too long
         return StorageError(
-            asked,
+            operation,
             expected=f"a place that can be written at {path}",
             found=getattr(error, "strerror", None) or f"{error}",
             fix="Choose another path, or make room there.",
         )
     return StorageError(
-        asked,
+        operation,
         expected=f"access to {path}",
         found=f"{error.strerror or error}{whose(path)}",
         fix="Give this process access with chmod or chown, or run it as the owner.",
@@ -77,13 +77,15 @@ def refused(asked: str, path: str | PathLike[str], error: Exception) -> StorageE
 
 
 def whose(path: str | PathLike[str]) -> str:
-    """Mode and owner of a path, of the nearest folder above where the path cannot be looked at; for a message."""
+    """Mode and owner of a path, or of the nearest readable folder above it; for a message."""
     for place in (Path(path), *Path(path).parents):
         try:
             known = place.stat()
         except OSError:
             continue
-        return f": {place} has mode {stat.S_IMODE(known.st_mode):04o}, owner {_name(known.st_uid)}; asked by {_me()}"
+        return (
+            f": {place} has mode {stat.S_IMODE(known.st_mode):04o}, owner {_name(known.st_uid)}; requested by {_me()}"
+        )
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Results for people: one view in lines and tables, which a terminal draws as text and a notebook as HTML."""
+"""Rendering of results: one view in lines and tables, which a terminal draws as text and a notebook as HTML."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Table:
     Attributes:
         headings: One for each column.
         rows: Cells of each row.
-        numeric: True for a column of numbers, which stand to the right; a cell may be empty.
-        caption: What the table shows, where it does not stand below a line that says so.
+        numeric: True for a column of numbers, which are aligned to the right; a cell may be empty.
+        caption: Title of the table; "" if the line above it is the title.
     """
 
     headings: tuple[str, ...]
@@ -45,7 +45,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = 
 
 
 def cell(value: Any) -> str:
-    """A value as people read it, on one line: numbers with four digits behind the point, mappings as name=value."""
+    """A value as text, on one line: numbers with four digits behind the point, mappings as name=value."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -108,7 +108,7 @@ _NUMBER = re.compile(r"(?:[-+]?[0-9][0-9.,]*(?:e[-+]?[0-9]+)? ?%?(?: \([-+0-9.,%
 
 @singledispatch
 def view(result: object) -> Iterator[str | Table]:
-    """Lines and tables for people, of whatever a view is registered for.
+    """Lines and tables of a result, by its registered view.
 
     Raises:
         TypeError: There is no view of such a thing.
@@ -158,23 +158,25 @@ def html_of(parts: Iterable[str | Table]) -> Html:
 
 
 def html_table(table: Table) -> Html:
-    """A table: headings have a scope, and what is short or a number stays on one line."""
+    """A table: headings have a scope, and short texts and numbers stay on one line."""
     columns = [[row[place] for row in table.rows] for place in range(len(table.headings))]
-    right = [any(cells) and all(_NUMBER.fullmatch(said) for said in cells) for cells in columns]
+    right = [any(cells) and all(_NUMBER.fullmatch(content) for content in cells) for cells in columns]
     heads = [_cell("th", name, right=own, scope="col") for name, own in zip(table.headings, right, strict=True)]
     rows = []
     for row in table.rows:
-        data = [_cell("td", said, right=own) for said, own in zip(row[1:], right[1:], strict=True)]
+        data = [_cell("td", content, right=own) for content, own in zip(row[1:], right[1:], strict=True)]
         rows.append(element("tr", _cell("th", row[0], right=right[0], scope="row"), *data))
     caption = element("caption", table.caption) if table.caption else None
     return element("table", caption, element("thead", element("tr", *heads)), element("tbody", *rows))
 
 
-def _cell(tag: str, said: str, *, right: bool, scope: str | None = None) -> Html:
+def _cell(tag: str, content: str, *, right: bool, scope: str | None = None) -> Html:
     """A cell with its own alignment, as a notebook's style would turn it."""
     # Long text is as wide as it is long, within limits: a note in a narrow column would be a tall row.
-    narrow = "white-space:nowrap" if right or len(said) <= SHORT else f"min-width:{min(max(len(said) // 5, 12), 36)}em"
-    return element(tag, said, scope=scope, style=f"text-align:{'right' if right else 'left'};{narrow}")
+    narrow = (
+        "white-space:nowrap" if right or len(content) <= SHORT else f"min-width:{min(max(len(content) // 5, 12), 36)}em"
+    )
+    return element(tag, content, scope=scope, style=f"text-align:{'right' if right else 'left'};{narrow}")
 
 
 def _line(line: str) -> Html:

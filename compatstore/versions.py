@@ -1,4 +1,4 @@
-"""Embedding versions: what a model and its space are, and when two of them are the same."""
+"""Embedding versions: models, their spaces, and the equality of two of them."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ WORDS = ("id", "source", "vector", "side")  # of `add`, beside which vectors are
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 
 
-def require_usable_name(name: str, asked: str) -> None:
+def require_usable_name(name: str, operation: str) -> None:
     """Refuse a name that a gallery cannot give to a new version.
 
     Raises:
-        InvalidInput: It is a word of `add`, or so long that no file could have it in its name.
+        InvalidInput: It is a reserved name of `add`, or too long for the name of a file.
     """
     if name in WORDS or len(name) > LONGEST_NAME:
         expected = f"a name of at most {LONGEST_NAME} characters that is none of {', '.join(WORDS)}"
         found = f"{len(name)} characters" if len(name) > LONGEST_NAME else repr(name)
-        raise InvalidInput(asked, expected=expected, found=found, fix="Choose another name.")
+        raise InvalidInput(operation, expected=expected, found=found, fix="Choose another name.")
 
 
 OUTSIDE = "outside:"  # of the identity of a model without a name; the version follows
@@ -80,19 +80,19 @@ class EmbeddingVersion:
         name: Letters, digits and single underscores; also the name of its column.
         dim: Length of an embedding, in values.
         metric: Distance of the space: "l2", "cosine" or "dot".
-        normalised: Whether embeddings have unit length.
-        dtype: How vectors are stored: "float32", "float16", or "bits", the sign of each value, for a `dim` that is a
+        normalised: True if embeddings have unit length.
+        dtype: Storage type of vectors: "float32", "float16", or "bits", the sign of each value, for a `dim` that is a
             multiple of 8. Vectors are -1 and 1 then, which all metrics rank by how many signs differ.
         encoder: The model, or None when vectors come from outside.
-        model: Identity of the model; taken from the encoder where there is one, else what its owner declares
+        model: Identity of the model; taken from the encoder if there is one, else what its owner declares
             ("text-embedding-3-small@2024-01"). Part of the fingerprint.
         side_dim: Length of the side-information stored with each embedding, or None for no side-information.
-        side_dtype: How it is stored: "float32", or "bits", the sign of each value, for a `side_dim` that is a multiple
-            of 8 (128 values in 16 bytes). What transforms read of it is -1 and 1.
+        side_dtype: Its storage type: "float32", or "bits", the sign of each value, for a `side_dim` that is a multiple
+            of 8 (128 values in 16 bytes). Transforms read -1 and 1.
         side_model: Identity of the side-information model, as `model`.
         side_encoder: The side-information model, or None when side-information comes from outside.
         head: Frozen classifier head of the model, (classes, dim) float32, or None.
-        head_loss: The loss that the model was trained by through its head, or None where nobody says it. Transforms
+        head_loss: The loss that the model was trained by through its head, or None if unknown. Transforms
             that learn through a head take it for theirs.
 
     Raises:
@@ -123,26 +123,26 @@ class EmbeddingVersion:
         if not _NAME.fullmatch(self.name):
             expected = "letters, digits and single underscores, a letter first"
             raise InvalidInput("name an embedding version", expected=expected, found=repr(self.name))
-        asked = f"make version {self.name}"
+        operation = f"make version {self.name}"
         if not 1 <= self.dim <= WIDEST or (self.side_dim is not None and not 1 <= self.side_dim <= WIDEST):
             found = f"dim {self.dim}, side_dim {self.side_dim}"
-            raise InvalidInput(asked, expected=f"dimensions from 1 to {WIDEST}", found=found)
+            raise InvalidInput(operation, expected=f"dimensions from 1 to {WIDEST}", found=found)
         if self.dtype == "bits" and (self.dim % 8 or self.normalised):
             found = f"{self.dim}, {'normalised' if self.normalised else 'not normalised'}"
             expected = "a dim that is a multiple of 8, and no unit length, for bits"
-            raise InvalidInput(asked, expected=expected, found=found)
+            raise InvalidInput(operation, expected=expected, found=found)
         if self.side_dtype == "bits" and (self.side_dim is None or self.side_dim % 8):
             found = "no side-information" if self.side_dim is None else f"{self.side_dim}"
-            raise InvalidInput(asked, expected="a side_dim that is a multiple of 8, for bits", found=found)
+            raise InvalidInput(operation, expected="a side_dim that is a multiple of 8, for bits", found=found)
         for encoder, dim in ((self.encoder, self.dim), (self.side_encoder, self.side_dim)):
             if encoder is not None and encoder.dim != dim:
-                raise InvalidInput(asked, expected=f"an encoder of {dim} values", found=f"{encoder.dim}")
+                raise InvalidInput(operation, expected=f"an encoder of {dim} values", found=f"{encoder.dim}")
         if self.head is not None:
-            with foreign(asked, "a head that is a matrix of numbers"):
+            with foreign(operation, "a head that is a matrix of numbers"):
                 head = np.asarray(self.head, np.float32)
             object.__setattr__(self, "head", head)
             if head.ndim != 2 or head.shape[1] != self.dim:
-                raise InvalidInput(asked, expected=f"a head of (classes, {self.dim})", found=f"{head.shape}")
+                raise InvalidInput(operation, expected=f"a head of (classes, {self.dim})", found=f"{head.shape}")
 
     @property
     def identity(self) -> str:

@@ -11,7 +11,7 @@ import compatstore as cs
 from compatstore.trainers import FCT, Pairs
 
 pixels, digits = load_digits(return_X_y=True)
-learn, kept, asked = np.split(np.random.default_rng(0).permutation(len(pixels)), [700, 1500])
+learn, kept, probes = np.split(np.random.default_rng(0).permutation(len(pixels)), [700, 1500])
 source = PCA(8, random_state=0).fit(pixels[learn]).transform(pixels).astype(np.float32)
 target = LinearDiscriminantAnalysis().fit(pixels[learn], digits[learn]).transform(pixels).astype(np.float32)
 ids = np.array([f"digit-{n}" for n in range(len(pixels))])
@@ -22,7 +22,7 @@ v2 = cs.EmbeddingVersion("v2", dim=9, metric="l2", encoder=native)
 
 def show(name: str, queries: np.ndarray, version: str) -> None:
     stored = gallery.vectors(ids[kept].tolist(), version)
-    found = cs.evaluation.retrieval_metrics(queries[asked], stored, digits[asked], digits[kept])
+    found = cs.evaluation.retrieval_metrics(queries[probes], stored, digits[probes], digits[kept])
     print(f"{name:20} CMC-1 {found.cmc[1]:.3f}  mAP {found.map:.3f}")
 
 
@@ -37,4 +37,4 @@ for share in (0.0, 0.5, 1.0):
     gallery.upgrade("v2", backfill=share)
     show(f"hop, {share:.0%} backfilled", target, "v2")
 gallery.cutover("v2")
-print(f"{gallery} finds", gallery.search(target[asked[0]], k=3, columns=["digit"])["digit"].to_pylist())
+print(f"{gallery} finds", gallery.search(target[probes[0]], k=3, columns=["digit"])["digit"].to_pylist())

@@ -1,4 +1,4 @@
-"""A target that is trained to understand the source's gallery, and what a refresh by distance adds to it."""
+"""A target that is trained to search the source's gallery, and the gain by a refresh by distance."""
 
 import tempfile
 
@@ -10,7 +10,7 @@ from compatstore.trainers import BCT, Images, Independent, Pairs, Residual
 
 digits = load_digits()
 pixels, labels = (digits.images * 255 / 16).astype(np.uint8), digits.target
-learn, kept, asked = np.split(np.random.default_rng(0).permutation(len(pixels)), [700, 1500])
+learn, kept, probes = np.split(np.random.default_rng(0).permutation(len(pixels)), [700, 1500])
 images = Images(pixels[learn], labels[learn])
 network = {"dim": 32, "width": 16, "epochs": 12, "head": "arcface"}
 source = Independent(**network).fit(images.of_classes(range(5)))  # it has never seen the digits 5 to 9
@@ -19,8 +19,8 @@ target = BCT(**network).fit(images, source)
 
 def show(name: str, version: str) -> None:
     model = source if version == "v1" else target
-    found = gallery.search(model.encoder.encode(list(pixels[asked])), k=1, version=version, columns=["digit"])
-    print(f"{name:32} CMC-1 {(found['digit'].to_numpy() == labels[asked]).mean():.3f}")
+    found = gallery.search(model.encoder.encode(list(pixels[probes])), k=1, version=version, columns=["digit"])
+    print(f"{name:32} CMC-1 {(found['digit'].to_numpy() == labels[probes]).mean():.3f}")
 
 
 gallery = cs.Gallery.create(tempfile.mkdtemp() + "/digits.lance", source.version("v1"))

@@ -1,4 +1,4 @@
-"""An app's own LanceDB table is upgraded in place: the app goes on as before, and a rollback is one word."""
+"""An app's own LanceDB table is upgraded in place: the app goes on as before, and a rollback is one call."""
 
 import tempfile
 
@@ -31,7 +31,7 @@ for warning in gallery.upgrade("v2", backfill=0.2, dry_run=True).warnings:
     print("note:", warning)
 gallery.upgrade("v2", backfill=0.2)
 
-# Meanwhile the app adds a photo and searches, by the only vectors that it knows.
+# Meanwhile the app adds a photo and searches, by its own vectors.
 table.checkout_latest()
 table.add([{"key": "new", "embedding": (old[3] + 0.01).tolist(), "digit": int(digits[3])}])
 print("the app finds", [row["key"] for row in table.search(old[3].tolist()).limit(2).to_list()])

@@ -1,4 +1,4 @@
-"""How much has to be embedded? FastFill says which items first, and an estimate says how many are enough."""
+"""Priority backfill: FastFill orders the items, and an estimate gives the sufficient share."""
 
 import tempfile
 

@@ -29,7 +29,7 @@ documents = list(texts)
 def encoder(dim: int) -> cs.encoders.Function:
     """A text model of some values: latent semantic analysis."""
     model = make_pipeline(TfidfVectorizer(), TruncatedSVD(dim, random_state=0), Normalizer()).fit(documents)
-    return cs.encoders.Function(lambda asked: model.transform(asked).astype(np.float32), dim, fingerprint=f"lsa-{dim}")
+    return cs.encoders.Function(lambda texts: model.transform(texts).astype(np.float32), dim, fingerprint=f"lsa-{dim}")
 
 
 v1, v2 = (

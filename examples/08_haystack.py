@@ -32,7 +32,7 @@ def ask(state):
 
 
 ask("v1")
-gallery = cs.Gallery.open(path)  # the manager: another process, or a shell
+gallery = cs.Gallery.open(path)  # the worker: another process, or a shell
 gallery.register(cs.EmbeddingVersion("v2", dim=128, encoder=stores.as_encoder(new)))
 vectors = [stores.as_encoder(model).encode(TEXTS[:120]) for model in (old, new)]
 gallery.artifacts.link(
@@ -40,7 +40,7 @@ gallery.artifacts.link(
 )
 gallery.upgrade("v2", backfill=0.5)
 gallery.evaluate("v2", weight=0.7)
-ask("both as one")
+ask("fused")
 gallery.cutover("v2")
 gallery.upgrade("v2", backfill=1.0)
 ask("cut over")

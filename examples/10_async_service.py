@@ -17,7 +17,7 @@ texts = [" ".join(words) for words in itertools.product(*(group.split() for grou
 def version(name: str, dim: int, analyzer: str, length: int) -> cs.EmbeddingVersion:
     """A text model that counts words, or sequences of characters."""
     model = HashingVectorizer(n_features=dim, analyzer=analyzer, ngram_range=(1, length))
-    encoder = cs.encoders.Function(lambda asked: model.transform(asked).toarray(), dim, fingerprint=name)
+    encoder = cs.encoders.Function(lambda documents: model.transform(documents).toarray(), dim, fingerprint=name)
     return cs.EmbeddingVersion(name, dim=dim, metric="cosine", encoder=encoder)
 
 
@@ -40,9 +40,9 @@ async def main() -> None:
         while not cut_over:
             if cut_over := upgrade.done():
                 await gallery.aio.cutover((await upgrade).target)
-            asked = texts[:: len(texts) // 100][:100]
-            answers = await asyncio.gather(*(client.get("/search", params={"text": text}) for text in asked))
-            right = sum(answer.json()["text"] == text for answer, text in zip(answers, asked, strict=True))
+            probes = texts[:: len(texts) // 100][:100]
+            answers = await asyncio.gather(*(client.get("/search", params={"text": text}) for text in probes))
+            right = sum(answer.json()["text"] == text for answer, text in zip(answers, probes, strict=True))
             versions = {answer.json()["version"] for answer in answers}
             print("after" if cut_over else "during", f"the upgrade: {right} of {len(answers)} right, by", *versions)
 

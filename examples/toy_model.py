@@ -1,4 +1,4 @@
-"""What examples 07 to 09 share: texts, and a toy model of two sizes in place of one that would be downloaded."""
+"""Shared by examples 07 to 09: texts, and a toy model of two sizes in place of a downloaded one."""
 
 import numpy as np
 

@@ -70,7 +70,7 @@ def async_service(text):
 def served_throughout(text):
     """Each state finds more than the one before, as ever more is asked and found by the new model."""
     states = re.findall(r"^([\w ]+): (\d+) of 50 found", text, flags=re.MULTILINE)
-    assert [state for state, _ in states] == ["v1", "both as one", "cut over", "v2 alone"]
+    assert [state for state, _ in states] == ["v1", "fused", "cut over", "v2 alone"]
     found = [int(count) for _, count in states]
     assert 0 < found[0] < found[1] < found[2] <= found[3]
 

@@ -1,4 +1,4 @@
-"""Logits of a classifier head that compares directions: scaled cosines, with a margin where it is asked for."""
+"""Logits of a classifier head that compares directions: scaled cosines, with an optional margin."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def scaled_cosines(
         margin: Of "arcface", added to the angle between a vector and its true row, in radians, in [0, pi/2] (ArcFace,
             arXiv 1801.07698, equation 3); of "cosface", taken from their cosine, >= 0 (CosFace, arXiv 1801.09414,
             equation 4).
-        kind: Which margin.
+        kind: Kind of the margin.
 
     Returns:
         (n, classes) float32.

@@ -1,4 +1,4 @@
-"""Ranges of settings: a field's type says them, `epochs: Count`, and `checked_fields` holds values against them."""
+"""Ranges of settings: types of fields, as in `epochs: Count`, which `checked_fields` checks."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class SideModel:
 
     Args:
         encoder: The side-information model: `EmbeddingVersion(..., side_dim=encoder.dim, side_encoder=encoder)`.
-        figures: What was measured: "loss" (mean of the last epoch), "images", "steps" (of the optimiser, in all),
+        figures: Measurements: "loss" (mean of the last epoch), "images", "steps" (of the optimiser, in all),
             "seconds", and where the source's encoder is known "cka", the linear CKA with its embeddings; low where the
             two complement each other.
     """
@@ -99,7 +99,7 @@ class SideTrainer(ImageTraining, ABC):
         """Train from random weights, or those of `pretrained`.
 
         Args:
-            images: What to train on: those that the source model learnt from, or more of their kind.
+            images: Training images: those that the source model learnt from, or more of their kind.
             source: The source's encoder, to measure the linear CKA with; it has no part in the training.
             held_out: Images to measure it on; by default those that were trained on.
             progress: Called after each epoch.
@@ -157,10 +157,10 @@ class SimCLR(SideTrainer):
     Args:
         temperature: Divides the cosines, > 0.
         projection: Values of z, >= 0; the hidden layer is as wide as h. 0 compares h itself.
-        augmentation: How the two views of an image are drawn: parts of 20 % of it and more.
+        augmentation: Augmentation of the two views of an image: parts of 20 % of it and more.
         local_views: Further views of each image, drawn by `local`: multi-crop (arXiv 2006.09882), which FCT trains
             with.
-        local: How they are drawn: small parts of the image.
+        local: Augmentation of these: small parts of the image.
 
     Raises:
         InvalidInput: A setting is out of its range.

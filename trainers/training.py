@@ -15,14 +15,14 @@ class EpochProgress:
     """State of a training after an epoch.
 
     Args:
-        network: What is trained: "h" or "g" of a transform, "h, scale 4" where that is tried, "model" of a training on
+        network: Trained network: "h" or "g" of a transform, "h, scale 4" where that is tried, "model" of a training on
             images.
         epoch: Epochs done, from 1.
         epochs: Epochs in all.
         loss: Mean loss of this epoch.
         seconds: Since the training of this network began.
-        held_out_loss: Loss on rows held out (the first 4,096 of them), or None where none are.
-        note: What the method could not do with the data, or "".
+        held_out_loss: Loss on rows held out (the first 4,096 of them), or None if none are.
+        note: Limits of the method on this data, or "".
     """
 
     network: str
@@ -66,7 +66,7 @@ def one_thread() -> Iterator[None]:
 
 
 @contextmanager
-def within_memory(asked: str) -> Iterator[None]:
+def within_memory(operation: str) -> Iterator[None]:
     """Turn the error of a network or batch that finds no memory into one that names the settings to lower.
 
     Raises:
@@ -80,7 +80,7 @@ def within_memory(asked: str) -> Iterator[None]:
             raise
         fix = "Lower dim, width, size or batch_size."
         raise InvalidInput(
-            asked, expected="a network and batches that fit into memory", found=message, fix=fix
+            operation, expected="a network and batches that fit into memory", found=message, fix=fix
         ) from error
 
 
@@ -100,7 +100,7 @@ def warmup_cosine(step: int, *, steps: int, warmup: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(steps - warmup, 1)))
 
 
-def require_finite(asked: str, loss: float, epoch: int) -> float:
+def require_finite(operation: str, loss: float, epoch: int) -> float:
     """Return the loss of an epoch.
 
     Raises:
@@ -108,5 +108,5 @@ def require_finite(asked: str, loss: float, epoch: int) -> float:
     """
     if not math.isfinite(loss):
         found = f"{loss} in epoch {epoch}"
-        raise InvalidInput(asked, expected="a finite loss", found=found, fix="Lower learning_rate.")
+        raise InvalidInput(operation, expected="a finite loss", found=found, fix="Lower learning_rate.")
     return loss

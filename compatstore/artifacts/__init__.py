@@ -1,4 +1,4 @@
-"""Artifacts: what makes two embedding versions comparable, its files, and applying it."""
+"""Artifacts, which make two embedding versions comparable: their files and their application."""
 
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.artifact import Artifact

@@ -76,7 +76,7 @@ class Architecture:
                 raise InvalidInput("describe a network", expected=expected, found=f"{self.to_dict()!s:.300}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the description as JSON-able values; `radial` where it is, as manifests were written before it was."""
+        """Return the description as JSON-able values; `radial` only if it is true, as in earlier manifests."""
         values = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
         return values if self.radial else {name: value for name, value in values.items() if name != "radial"}
 

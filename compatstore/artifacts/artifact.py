@@ -1,4 +1,4 @@
-"""An artifact: what a trainer produces and what makes two embedding versions comparable."""
+"""An artifact: the result of a trainer, which makes two embedding versions comparable."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class Artifact:
     """A manifest and its weights; immutable.
 
     Attributes:
-        manifest: What it is.
+        manifest: Its manifest.
         id: SHA-256 of the manifest, which names the digest of the weights.
-        behaviour: Its kind: what it acts on, and which spaces it reads and writes.
+        behaviour: Its kind: the vectors that it acts on, and the spaces that it reads and writes.
         tensors: Weights by name ("h.mixer.0.weight"), float32.
         networks: Networks by name ("h"), with their weights.
         seen: (n,) uint64, ascending: digests (`digests.digest_half`) of the source vectors that it has learned from;
             None if unknown.
 
     Args:
-        manifest: What it is.
-        weights: The weights as safetensors bytes, as the manifest's digest says.
+        manifest: Its manifest.
+        weights: The weights as safetensors bytes, with the manifest's digest.
 
     Raises:
         CorruptArtifact: The weights are not those of the manifest, or do not fit its networks.
@@ -106,7 +106,7 @@ class Artifact:
             kind: Name of its kind.
             source: Space upgraded from.
             target: Space upgraded to.
-            method: How it was made.
+            method: Its training method.
             side_source: Side-information that it reads.
             side_target: Side-information that it writes.
             networks: Its networks by name.
@@ -119,10 +119,10 @@ class Artifact:
             CorruptArtifact: Tensors, networks, spaces and kind do not fit together.
             InvalidInput: Settings or figures are not JSON-able.
         """
-        asked = f"make a {kind}"
-        with foreign(asked, "tensors of numbers"):
+        operation = f"make a {kind}"
+        with foreign(operation, "tensors of numbers"):
             arrays: dict[str, Any] = {name: _as_float32(tensor) for name, tensor in (tensors or {}).items()}
-        distinct = None if seen is None else np.unique(array_of(seen, asked, "digests", ndim=1, dtype=np.uint64))
+        distinct = None if seen is None else np.unique(array_of(seen, operation, "digests", ndim=1, dtype=np.uint64))
         if distinct is not None:
             arrays[SEEN] = distinct
         weights = bytes(safetensors.numpy.save(arrays))
@@ -154,7 +154,7 @@ class Artifact:
         figures: Mapping[str, Any] | None = None,
         seen: Digests | None = None,
     ) -> Artifact:
-        """The same transform with another record of how it was made; see `create`. None keeps what is recorded."""
+        """The same transform with another record of how it was made; see `create`. None keeps the recorded value."""
         names = ("kind", "method", "source", "target", "side_source", "side_target", "networks", "settings", "figures")
         kept = {name: getattr(self.manifest, name) for name in names} | {"tensors": self.tensors, "seen": self.seen}
         changed = {"settings": settings, "figures": figures, "seen": seen}
@@ -185,27 +185,27 @@ class Artifact:
             vectors: (n, d) array or torch tensor, in the space that the kind reads.
             side: (n, d_side) array or torch tensor, for an artifact that reads side-information; else None. For one
                 that reads bits also packed codes, (n, d_side / 8) uint8; of values only the signs count.
-            batch_size: Rows of a batch, from 1 to 1,048,576; None takes what is fast on the device. Every batch is
+            batch_size: Rows of a batch, from 1 to 1,048,576; None takes a fast one for the device. Every batch is
                 padded to it.
             device: "cpu" (the default) or "cuda".
             precision: "float32" or "bfloat16".
 
         Returns:
-            Vectors (n, d_out) float32, and sigma^2 and side-information where the artifact has them.
+            Vectors (n, d_out) float32, and sigma^2 and side-information if the artifact has them.
 
         Raises:
             InvalidInput: No matrix, other numbers of rows, or side-information missing or superfluous. Vectors or
                 side-information have another length. NaN or infinite values.
             MissingExtra: CUDA or bfloat16 without torch.
         """
-        asked = f"apply artifact {self.short_id}"
+        operation = f"apply artifact {self.short_id}"
         execution = Execution(batch_size=batch_size, device=device or "cpu", precision=precision)
-        rows = as_matrix(asked, vectors, self.behaviour.reads(self.manifest).dim)
-        side_rows = self.side_rows(f"{asked} with side-information", side, len(rows))
+        rows = as_matrix(operation, vectors, self.behaviour.reads(self.manifest).dim)
+        side_rows = self.side_rows(f"{operation} with side-information", side, len(rows))
         return self.behaviour.apply(self, rows, side_rows, execution)
 
     def to_onnx(self, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
-        """Add what `apply` computes to an ONNX graph.
+        """Add the computation of `apply` to an ONNX graph.
 
         Args:
             graph: Gets the nodes and weights.
@@ -237,7 +237,7 @@ class Artifact:
 
     @classmethod
     def from_bytes(cls, manifest: bytes, weights: bytes) -> Artifact:
-        """Read what `to_bytes` returned.
+        """Read the output of `to_bytes`.
 
         Raises:
             CorruptArtifact: Either part was truncated or edited, or is of an unknown format or kind.
@@ -245,7 +245,7 @@ class Artifact:
         return cls(Manifest.from_bytes(manifest), weights)
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the artifact as a directory; atomic. Does nothing where this very artifact is stored already.
+        """Write the artifact as a directory; atomic. Does nothing if this very artifact is stored already.
 
         Args:
             path: The directory, by custom "<name>.compat".
@@ -289,7 +289,7 @@ class Artifact:
         except CompatStoreError:
             return False
 
-    def side_rows(self, asked: str, side: Any, n: int) -> FloatArray | None:
+    def side_rows(self, operation: str, side: Any, n: int) -> FloatArray | None:
         """Return the side-information of n vectors as a matrix, None for an artifact that reads none.
 
         Raises:
@@ -298,13 +298,13 @@ class Artifact:
         expected = self.manifest.side_source
         if expected is None:
             if side is not None:
-                raise InvalidInput(asked, expected="none: it was made without", found="some")
+                raise InvalidInput(operation, expected="none: it was made without", found="some")
             return None
         if side is None:
-            raise InvalidInput(asked, expected=f"(n, {expected.dim}) side-information", found="none")
-        rows = as_side(asked, side, expected.dim, expected.dtype)
+            raise InvalidInput(operation, expected=f"(n, {expected.dim}) side-information", found="none")
+        rows = as_side(operation, side, expected.dim, expected.dtype)
         if len(rows) != n:
-            raise InvalidInput(asked, expected=f"{n} rows, as there are vectors", found=f"{len(rows)}")
+            raise InvalidInput(operation, expected=f"{n} rows, as there are vectors", found=f"{len(rows)}")
         return rows
 
 
@@ -320,7 +320,7 @@ def _stored(manifest: Manifest, weights: bytes) -> dict[str, Any]:
         raise CorruptArtifact(f"read {WEIGHTS}", expected=expected, found=found, fix=fix)
     try:
         return dict(safetensors.numpy.load(weights))
-    except Exception as error:  # its own errors, and whatever NumPy raises for types and shapes that it does not have
+    except Exception as error:  # its own errors, and those of NumPy for unknown types and shapes
         raise CorruptArtifact(f"read {WEIGHTS}", expected="safetensors", found=f"{error}"[:200]) from error
 
 
@@ -343,7 +343,7 @@ def _networks(manifest: Manifest, tensors: Mapping[str, FloatArray]) -> dict[str
 
 @cache
 def _libraries() -> Mapping[str, str]:
-    """Versions of what an artifact is made with, read once: each is the parsing of a file."""
+    """Versions of the libraries that make an artifact, read once: each is the parsing of a file."""
     found = {}
     for library in ("compatstore", "numpy", "safetensors", "torch"):
         with suppress(PackageNotFoundError):

@@ -31,9 +31,9 @@ def read_directory(path: Path) -> tuple[bytes, bytes]:
         StorageError: A file may not be read.
     """
     if not is_folder(path):
-        asked, expected = f"load artifact {path}", "a directory written by Artifact.save"
+        operation, expected = f"load artifact {path}", "a directory written by Artifact.save"
         fix = f"Check the path, or train one: {next_step.training('auto', out=str(path))}"
-        raise NotFound(asked, expected=expected, found="none", fix=fix, kind="artifact")
+        raise NotFound(operation, expected=expected, found="none", fix=fix, kind="artifact")
     return _read(path / MANIFEST), _read(path / WEIGHTS)
 
 
@@ -65,9 +65,9 @@ def require_free(kind: str, path: Path, is_kind: Callable[[Path], bool], *, repl
     """Refuse a path that is taken.
 
     Args:
-        kind: What is to be written: "artifact", "model" or "file".
-        path: Where.
-        is_kind: True of a path that holds one of the kind.
+        kind: Kind of the output: "artifact", "model" or "file".
+        path: Its path.
+        is_kind: Returns True for a path that holds one of the kind.
         replace: Allow one of the kind at the path.
 
     Raises:
@@ -96,10 +96,10 @@ def write_folder(
         AlreadyExists: Something is there that is not to be replaced.
         StorageError: It cannot be written.
     """
-    asked = f"write {kind} {path}"
+    operation = f"write {kind} {path}"
     if not path.name:
         found = "the folder that this process is in, or the root"
-        raise AlreadyExists(asked, expected="a path with a name", found=found, fix="Name a folder to make.")
+        raise AlreadyExists(operation, expected="a path with a name", found=found, fix="Name a folder to make.")
     staged = path.with_name(f".{path.name[:NAME_KEPT]}.{uuid.uuid4().hex}")
     replaced = staged.with_name(f"{staged.name}.old")
     try:
@@ -119,7 +119,7 @@ def write_folder(
             shutil.rmtree(staged, ignore_errors=True)
             shutil.rmtree(replaced, ignore_errors=True)
     except OSError as error:
-        raise refused(asked, path, error) from error
+        raise refused(operation, path, error) from error
 
 
 def _is_artifact(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The kinds of artifacts: what each reads and writes, and how it makes two embedding versions comparable."""
+"""The kinds of artifacts, with the spaces that each reads and writes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Kind(ABC):
     """One way in which an artifact makes two embedding versions comparable.
 
     Attributes:
-        name: As it stands in manifests.
+        name: Its name in manifests.
         acts_on: The vectors that it changes: those of the gallery or of the query.
         exact: True if it turns native vectors into native vectors.
         has_side: True if it may read and write side-information.
@@ -91,19 +91,19 @@ class Kind(ABC):
         Args:
             of: The artifact.
             vectors: (n, dim) float32, finite, in the space that it reads.
-            side: (n, side_dim) float32, finite, or None where the manifest names no `side_source`.
-            execution: Where and how.
+            side: (n, side_dim) float32, finite, or None if the manifest names no `side_source`.
+            execution: Device, batch size and precision.
         """
 
     @abstractmethod
     def to_onnx(self, of: Artifact, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
-        """Add what `apply` computes to an ONNX graph.
+        """Add the computation of `apply` to an ONNX graph.
 
         Args:
             of: The artifact.
             graph: Gets the nodes.
             vectors: Name of the value that holds (n, dim) float32 in the space that it reads.
-            side: Name of the value that holds (n, side_dim) float32, or None where the manifest names no `side_source`.
+            side: Name of the value that holds (n, side_dim) float32, or None if the manifest names no `side_source`.
         """
 
 
@@ -118,7 +118,7 @@ class ForwardTransform(Kind):
     has_side: ClassVar[bool] = True
 
     def networks(self, manifest: Manifest) -> dict[str, tuple[int, int | None, int]]:
-        """H, and g where side-information is written."""
+        """H, and g if side-information is written."""
         side = None if manifest.side_source is None else manifest.side_source.dim
         outputs = {"h": manifest.target, "g": manifest.side_target}
         return {name: (manifest.source.dim, side, of.dim) for name, of in outputs.items() if of is not None}
@@ -130,7 +130,7 @@ class ForwardTransform(Kind):
         return Transformed(vectors=moved, uncertainty=sigma2, side=next_side)
 
     def to_onnx(self, of: Artifact, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
-        """Add h, and g where there is one."""
+        """Add h, and g if there is one."""
         moved, sigma2 = of.networks["h"].to_onnx(graph, vectors, side)
         next_side = of.networks["g"].to_onnx(graph, vectors, side)[0] if "g" in of.networks else None
         return OnnxOutputs(vectors=moved, uncertainty=sigma2, side=next_side)
@@ -139,7 +139,7 @@ class ForwardTransform(Kind):
 class DerivationKind(Kind):
     """Cuts source vectors off, scales them to unit length, or takes them as they are.
 
-    Under another metric a vector is derived where it has unit length, for there l2, cosine and dot rank alike.
+    Under another metric a vector is derived if it has unit length, for there l2, cosine and dot rank alike.
     """
 
     name: ClassVar[str] = "Derivation"
@@ -156,7 +156,7 @@ class DerivationKind(Kind):
         spaces = of.manifest.source, of.manifest.target
         derived = derivation_between(*spaces).apply(vectors)
         if needs_unit(*spaces):
-            # Not in place: where nothing is cut off or scaled, these are the caller's own vectors.
+            # Not in place: if nothing is cut off or scaled, these are the caller's own vectors.
             derived = np.where(not_unit(derived)[:, None], np.float32(np.nan), derived)
         return Transformed(vectors=derived)
 
@@ -217,7 +217,7 @@ class Prefix(Kind):
 
 
 class Identity(Kind):
-    """Leaves a target query unchanged; what backward-compatible training (BCT, RACT, DMU, regression) yields."""
+    """Leaves a target query unchanged; the kind of backward-compatible training (BCT, RACT, DMU, regression)."""
 
     name: ClassVar[str] = "Identity"
     acts_on: ClassVar[Acts] = "query"

@@ -1,4 +1,4 @@
-"""The manifest of an artifact: what it is, between which spaces, how it was made, and its own digest.
+"""The manifest of an artifact: its kind, its spaces, its origin, and its own digest.
 
 `require_binding` refuses embedding versions that an artifact was not made for.
 """
@@ -23,12 +23,12 @@ READ = "read manifest.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Space:
-    """The space of one embedding version, as far as an artifact knows it.
+    """The space of one embedding version, as far as an artifact records it.
 
     Args:
         dim: Length of a vector.
-        name: Name of the version, or None where the artifact was trained on bare arrays.
-        fingerprint: Fingerprint of the version, or None where it was trained on bare arrays.
+        name: Name of the version, or None if the artifact was trained on bare arrays.
+        fingerprint: Fingerprint of the version, or None if it was trained on bare arrays.
         metric: Distance of the space, or None if unknown.
         normalised: True if vectors have unit length.
     """
@@ -55,7 +55,7 @@ class Side:
     Args:
         dim: Length of a side vector.
         fingerprint: Fingerprint of the side-information model, or None if unknown.
-        dtype: How it is stored: "float32", or "bits"; of bits the artifact reads -1 and 1.
+        dtype: Its storage type: "float32", or "bits", which the artifact reads as -1 and 1.
     """
 
     dim: int
@@ -67,7 +67,7 @@ class Side:
 
     @classmethod
     def of(cls, version: EmbeddingVersion) -> Side | None:
-        """Describe the side-information of an embedding version, or None where it has none."""
+        """Describe the side-information of an embedding version, or None if it has none."""
         if version.side_dim is None:
             return None
         return cls(dim=version.side_dim, fingerprint=version.side_fingerprint, dtype=version.side_dtype)
@@ -75,13 +75,13 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """All that is known about an artifact but its weights.
+    """Record of an artifact beside its weights.
 
-    Source and target are those of the upgrade, whichever way the artifact itself maps.
+    Source and target are those of the upgrade, for either direction of the artifact itself.
 
     Args:
         kind: Name of its kind ("ForwardTransform").
-        method: How it was made ("FCT"), for readers.
+        method: Its training method ("FCT"), for readers.
         source: Space upgraded from.
         target: Space upgraded to.
         side_source: Side-information that it reads, or None.
@@ -92,7 +92,7 @@ class Manifest:
         libraries: Library -> version that made it.
         weights_sha256: Digest of the weights file.
         created: UTC time, ISO 8601.
-        seen: Number of source vectors that it has learned from; their digests lie beside the weights. None if unknown.
+        seen: Number of source vectors that it was trained on; their digests lie beside the weights. None if unknown.
         format: Version of this layout.
     """
 
@@ -145,7 +145,7 @@ class Manifest:
                 found = "another: it was edited after it was written"
                 raise CorruptArtifact(READ, expected="its own SHA-256", found=found)
             manifest = read_record(cls, values, "manifest.json")
-            if manifest.id != stated:  # what was left out there would be filled in here
+            if manifest.id != stated:  # fields missing there would be filled in here
                 raise Malformed("fields are left out")
             return manifest
         except (Malformed, InvalidInput) as error:
@@ -170,8 +170,7 @@ def _digest(values: Any) -> str:
 def require_binding(manifest: Manifest, source: EmbeddingVersion, target: EmbeddingVersion) -> None:
     """Refuse to use an artifact between two versions that it was not made for.
 
-    An artifact trained on bare arrays carries no fingerprints; then dimensions and normalisation decide and the
-    user's word binds it.
+    An artifact trained on bare arrays carries no fingerprints; then only dimensions and normalisation are checked.
 
     Args:
         manifest: The artifact's.
@@ -183,30 +182,30 @@ def require_binding(manifest: Manifest, source: EmbeddingVersion, target: Embedd
             side-information model. It needs side-information that the source lacks, or misses the target's unit length.
         InvalidInput: Vectors or side-information have another length.
     """
-    asked = f"use artifact {manifest.id[:12]} from {source.name} to {target.name}"
-    _require_direction(asked, manifest, source, target)
+    operation = f"use artifact {manifest.id[:12]} from {source.name} to {target.name}"
+    _require_direction(operation, manifest, source, target)
     for role, space, version in (("source", manifest.source, source), ("target", manifest.target, target)):
-        _require_space(f"{asked}, {version.name} as its {role}", space, version)
+        _require_space(f"{operation}, {version.name} as its {role}", space, version)
     side = manifest.side_source
     if side is not None:
         if source.side_dim is None:
             expected = f"side-information of {side.dim} values in {source.name}"
-            raise Incompatible(asked, expected=expected, found="none", fix="Train one without side-information.")
-        _require_side(f"{asked}, the side-information of {source.name}", side, source)
+            raise Incompatible(operation, expected=expected, found="none", fix="Train one without side-information.")
+        _require_side(f"{operation}, the side-information of {source.name}", side, source)
     if manifest.side_target is not None and target.side_dim is not None:
-        _require_side(f"{asked}, the side-information of {target.name}", manifest.side_target, target)
+        _require_side(f"{operation}, the side-information of {target.name}", manifest.side_target, target)
 
 
-def _require_direction(asked: str, manifest: Manifest, source: EmbeddingVersion, target: EmbeddingVersion) -> None:
+def _require_direction(operation: str, manifest: Manifest, source: EmbeddingVersion, target: EmbeddingVersion) -> None:
     made_for = _identity(manifest.source, source, target), _identity(manifest.target, source, target)
     if made_for == (target.fingerprint, source.fingerprint) != (source.fingerprint, target.fingerprint):
         expected = f"an artifact from {source.name} to {target.name}"
         found, fix = f"one from {target.name} to {source.name}", "Train one in the other direction."
-        raise Incompatible(asked, expected=expected, found=found, fix=fix)
+        raise Incompatible(operation, expected=expected, found=found, fix=fix)
 
 
 def _identity(space: Space, source: EmbeddingVersion, target: EmbeddingVersion) -> str | None:
-    """Say whose space it is: by fingerprint, or by dimension where there is none and the two versions differ in it."""
+    """Identity of a space: its fingerprint, or its dimension if there is none and the two versions differ in it."""
     if space.fingerprint is not None:
         return space.fingerprint
     if source.dim == target.dim:
@@ -214,21 +213,21 @@ def _identity(space: Space, source: EmbeddingVersion, target: EmbeddingVersion) 
     return {source.dim: source.fingerprint, target.dim: target.fingerprint}.get(space.dim)
 
 
-def _require_space(asked: str, space: Space, version: EmbeddingVersion) -> None:
+def _require_space(operation: str, space: Space, version: EmbeddingVersion) -> None:
     if space.fingerprint is not None:
-        require_fingerprint(asked, space.fingerprint, version.fingerprint, "Use the artifact of this very model.")
+        require_fingerprint(operation, space.fingerprint, version.fingerprint, "Use the artifact of this very model.")
     if space.dim != version.dim:
-        raise InvalidInput(asked, expected=f"{space.dim} values", found=f"{version.dim}")
+        raise InvalidInput(operation, expected=f"{space.dim} values", found=f"{version.dim}")
     if version.normalised and not space.normalised:
-        raise Incompatible(asked, expected="vectors of any length", found=f"{version.name} holds unit vectors only")
+        raise Incompatible(operation, expected="vectors of any length", found=f"{version.name} holds unit vectors only")
 
 
-def _require_side(asked: str, side: Side, version: EmbeddingVersion) -> None:
+def _require_side(operation: str, side: Side, version: EmbeddingVersion) -> None:
     if side.dtype != version.side_dtype:
         pairs = f"Pairs(..., source_version=gallery.version({version.name!r}))"
         fix = f"Train it on pairs that name their versions: {pairs}."
-        raise Incompatible(asked, expected=f"{side.dtype}, as it was trained on", found=version.side_dtype, fix=fix)
+        raise Incompatible(operation, expected=f"{side.dtype}, as it was trained on", found=version.side_dtype, fix=fix)
     if side.fingerprint is not None and version.side_fingerprint is not None:
-        require_fingerprint(asked, side.fingerprint, version.side_fingerprint)
+        require_fingerprint(operation, side.fingerprint, version.side_fingerprint)
     if side.dim != version.side_dim:
-        raise InvalidInput(asked, expected=f"{side.dim} values", found=f"{version.side_dim}")
+        raise InvalidInput(operation, expected=f"{side.dim} values", found=f"{version.side_dim}")

@@ -44,7 +44,7 @@ class Execution:
     Args:
         batch_size: Rows of a batch, from 1 to 1,048,576; None takes 512 on the CPU and 16,384 on CUDA.
         device: "cpu", "cuda" or "cuda:<n>".
-        precision: "float32", or "bfloat16" where speed matters more than the last digits.
+        precision: "float32", or "bfloat16" if speed matters more than the last digits.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -71,11 +71,11 @@ class Network:
     """An architecture and its weights.
 
     Attributes:
-        architecture: What the network looks like.
+        architecture: Description of the network.
         tensors: Its weights, float32, named as in `Architecture.shapes`.
 
     Args:
-        architecture: What the network looks like.
+        architecture: Description of the network.
         tensors: Its weights, float32, named as in `Architecture.shapes`.
     """
 
@@ -95,7 +95,7 @@ class Network:
         Args:
             source: (n, source_dim) float32, finite.
             side: (n, side_dim) float32, finite, or None for a network without side branch.
-            execution: Where and how.
+            execution: Device, batch size and precision.
 
         Returns:
             (n, output_dim) and sigma^2 (n,) or None, float32.
@@ -109,7 +109,7 @@ class Network:
             side_batch = None if side is None else np.zeros((rows, side.shape[1]), np.float32)
             for start in starts:
                 size = min(rows, n - start)
-                # Rows beyond `size` keep what the batch before left there; their output is dropped.
+                # Rows beyond `size` keep values of the batch before; their output is dropped.
                 batch[:size] = source[start : start + size]
                 if side is not None and side_batch is not None:
                     side_batch[:size] = side[start : start + size]
@@ -140,7 +140,7 @@ class Network:
             side: Name of the value that holds (n, side_dim) float32, or None for a network without side branch.
 
         Returns:
-            Names of the values that hold (n, output_dim) and sigma^2 (n,); None for the latter where there is none.
+            Names of the values that hold (n, output_dim) and sigma^2 (n,); None for the latter if there is none.
         """
         vectors, log_sigma2 = forward(self.architecture, OnnxOperators(graph, self.tensors), source, side)
         return vectors, None if log_sigma2 is None else graph.exp_clipped(log_sigma2, LARGEST_LOG)

@@ -21,7 +21,7 @@ OPSET, IR_VERSION = 18, 8  # read by onnxruntime 1.14 and later
 
 @dataclass(frozen=True, kw_only=True)
 class OnnxOutputs:
-    """Names of the values that hold what an artifact makes; see `Transformed`."""
+    """Names of an artifact's output values; see `Transformed`."""
 
     vectors: str
     uncertainty: str | None = None
@@ -58,7 +58,7 @@ class OnnxGraph:
         return self.add("Slice", vectors, start, stop, axis)
 
     def signs(self, values: str) -> str:
-        """Values as bits are read: 1 above zero, and -1 otherwise."""
+        """Values of bits: 1 above zero, and -1 otherwise."""
         above = self.add("Greater", values, self.number(0))
         return self.add("Where", above, self.number(1), self.number(-1))
 

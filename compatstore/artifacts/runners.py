@@ -65,7 +65,7 @@ class NumpyRunner:
     """One network and its buffers, for batches of exactly `rows` rows; not to be shared between threads.
 
     Args:
-        architecture: What the network looks like.
+        architecture: Description of the network.
         tensors: Its weights, float32, named as in `Architecture.shapes`.
         rows: Rows of a batch.
     """
@@ -130,7 +130,7 @@ class NumpyRunner:
         return output
 
     def unit(self, output: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Scale to unit length; what overflows becomes NaN, not zero."""
+        """Scale to unit length; overflows become NaN, not zero."""
         lengths = np.maximum(np.linalg.norm(output, axis=1, keepdims=True), np.finfo(np.float32).tiny)
         output /= np.where(np.isfinite(lengths), lengths, np.float32(np.nan))
         return output, lengths
@@ -150,7 +150,7 @@ class TorchRunner:
     per cent of the time, and the output keeps its precision.
 
     Args:
-        architecture: What the network looks like.
+        architecture: Description of the network.
         tensors: Its weights, float32, named as in `Architecture.shapes`.
         device: "cpu", "cuda" or "cuda:<n>".
         precision: "float32" or "bfloat16".
@@ -226,7 +226,7 @@ class TorchRunner:
         return output + torch.nn.functional.linear(values, self._tensors[weight])
 
     def unit(self, output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Scale to unit length; what overflows becomes NaN, not zero."""
+        """Scale to unit length; overflows become NaN, not zero."""
         lengths = output.norm(dim=1, keepdim=True).clamp_min(float(np.finfo(np.float32).tiny))
         return output / lengths.where(lengths.isfinite(), np.nan), lengths
 

@@ -1,4 +1,4 @@
-"""Export of an artifact, or of a chain of them, as an ONNX file whose metadata is all that its runner needs."""
+"""Export of an artifact, or of a chain of them, as an ONNX file whose metadata is sufficient for its runner."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Int8Loss:
 
     Attributes:
         rows: Vectors that were measured.
-        left_out: Vectors that were given and not measured: the artifact has learned from them.
+        left_out: Vectors that were given and not measured: the artifact was trained on them.
         cosine_min: Smallest cosine of a row, in [-1, 1].
         cosine_mean: Mean of the cosines.
     """
@@ -56,9 +56,9 @@ class Exported:
         out: The ONNX file.
         bytes: Its size.
         precision: "float32" or "int8".
-        origin: Short ids of the artifacts, joined by "+": what the vectors record that it makes.
-        int8_loss: What int8 changes; None in float32.
-        runner: The program beside it, None where it was not asked for.
+        origin: Short ids of the artifacts, joined by "+": the recorded origin of its vectors.
+        int8_loss: Loss by int8; None in float32.
+        runner: The program beside it, None if it was not requested.
     """
 
     out: str
@@ -84,19 +84,19 @@ def export(
     """Write an artifact as an ONNX file, which `compatstore/devices/runner.py` applies without compatstore.
 
     The graph is made of the artifact's own weights; no torch is needed. Its inputs are `source_vectors` (n, dim) and,
-    where the artifact reads side-information, `source_side` (n, side_dim); its outputs `vectors`, and `uncertainty`
-    (sigma^2) and `side` where the artifact has them; all float32. The manifests are in the file's metadata.
+    if the artifact reads side-information, `source_side` (n, side_dim); its outputs `vectors`, and `uncertainty`
+    (sigma^2) and `side` if the artifact has them; all float32. The manifests are in the file's metadata.
 
     Args:
         artifact: The artifact, or the folder that it was saved in.
         out: The file to write, NAME.onnx; atomic.
-        then: Artifacts that are applied to what the one before has made, in this order: a chain of hops.
+        then: Artifacts that are applied to the output of the one before, in this order: a chain of hops.
         int8: Quantise the weights of dense layers, and their inputs while the model runs, to 8 bits. Needs `vectors`.
         vectors: (n, dim) float32 in the space that is read, on which the loss by int8 is measured. Those that the
-            artifact has learned from are left out.
+            artifact was trained on are left out.
         side: (n, side_dim) side-information of `vectors`, for an artifact that reads it.
         runner: Also write the program that applies the file, one Python file, here.
-        overwrite: Replace what is there.
+        overwrite: Replace an existing file.
 
     Raises:
         AlreadyExists: `out` or `runner` is there.
@@ -116,16 +116,16 @@ def export(
         (60, 4)
     """
     chain = tuple(each if isinstance(each, Artifact) else Artifact.load(each) for each in (artifact, *then))
-    asked = f"export {chain[0].short_id} as {out}"
-    _require_chain(chain, asked)
+    operation = f"export {chain[0].short_id} as {out}"
+    _require_chain(chain, operation)
     target, program = Path(out), None if runner is None else Path(runner)
     for path, suffix in ((target, ".onnx"), (program, ".py")):
         if path is not None and path.suffix != suffix:
-            raise InvalidInput(asked, expected=f"a name that ends in {suffix}", found=path.name)
+            raise InvalidInput(operation, expected=f"a name that ends in {suffix}", found=path.name)
         if path is not None:
             require_free("file", path, is_file, replace=overwrite)
-    held_out = _held_out(chain[0], vectors, side, asked) if int8 else None
-    model, manifest, loss = graph_of(chain, asked), _manifest(chain), None
+    held_out = _held_out(chain[0], vectors, side, operation) if int8 else None
+    model, manifest, loss = graph_of(chain, operation), _manifest(chain), None
     if held_out is not None:
         whole, model = model, quantised(model)
         loss = _loss(manifest, (whole, model), *held_out)
@@ -145,42 +145,44 @@ def export(
     )
 
 
-def _require_chain(chain: Sequence[Artifact], asked: str) -> None:
+def _require_chain(chain: Sequence[Artifact], operation: str) -> None:
     if len(chain) > 1 and any(artifact.behaviour.acts_on != "gallery" for artifact in chain):
-        raise Incompatible(asked, expected="a chain of artifacts that act on galleries", found="one for queries")
+        raise Incompatible(operation, expected="a chain of artifacts that act on galleries", found="one for queries")
     for before, after in pairwise(chain):
         made, read = before.manifest.target, after.manifest.source
         if made.dim != read.dim:
             found = f"{made.dim} from {before.short_id}"
-            raise InvalidInput(asked, expected=f"{read.dim} values for {after.short_id}", found=found)
+            raise InvalidInput(operation, expected=f"{read.dim} values for {after.short_id}", found=found)
         if None not in (made.fingerprint, read.fingerprint) and made.fingerprint != read.fingerprint:
             expected = f"fingerprint {read.fingerprint} before {after.short_id}"
-            raise Incompatible(asked, expected=expected, found=str(made.fingerprint))
+            raise Incompatible(operation, expected=expected, found=str(made.fingerprint))
         wanted, given = after.manifest.side_source, before.manifest.side_target
         if wanted is not None and (given is None or given.dim != wanted.dim):
             found = "none" if given is None else f"{given.dim} values"
             expected = f"side-information of {wanted.dim} values from {before.short_id}"
             fix = f"Train it with {next_step.setting('side_transform', True)}."
-            raise Incompatible(asked, expected=expected, found=found, fix=fix)
+            raise Incompatible(operation, expected=expected, found=found, fix=fix)
 
 
-def _held_out(artifact: Artifact, vectors: Any, side: Any, asked: str) -> tuple[FloatArray, FloatArray | None, int]:
+def _held_out(artifact: Artifact, vectors: Any, side: Any, operation: str) -> tuple[FloatArray, FloatArray | None, int]:
     """Vectors that the artifact has not learned from, their side-information, and how many were left out."""
     fix = f"Pass vectors of the gallery: {next_step.option('vectors', next_step.FILE)}."
     if vectors is None:
-        raise InvalidInput(f"{asked} in int8", expected="vectors to measure the loss on", found="none", fix=fix)
-    rows = as_matrix(asked, vectors, artifact.behaviour.reads(artifact.manifest).dim)
-    side_rows = artifact.side_rows(asked, side, len(rows))
+        raise InvalidInput(f"{operation} in int8", expected="vectors to measure the loss on", found="none", fix=fix)
+    rows = as_matrix(operation, vectors, artifact.behaviour.reads(artifact.manifest).dim)
+    side_rows = artifact.side_rows(operation, side, len(rows))
     fresh = np.ones(len(rows), bool) if artifact.seen is None else ~np.isin(digest_half(rows), artifact.seen)
-    fresh &= rows.any(axis=1)  # what has no direction has no cosine
+    fresh &= rows.any(axis=1)  # a vector without direction has no cosine
     if not fresh.any():
         found = f"{len(rows)}, all of which it has learned from"
-        raise InvalidInput(f"{asked} in int8", expected="vectors that it has not learned from", found=found, fix=fix)
+        raise InvalidInput(
+            f"{operation} in int8", expected="vectors that it has not learned from", found=found, fix=fix
+        )
     kept = rows[fresh]
     return kept, None if side_rows is None else side_rows[fresh], len(rows) - len(kept)
 
 
-def graph_of(chain: Sequence[Artifact], asked: str) -> Any:
+def graph_of(chain: Sequence[Artifact], operation: str) -> Any:
     """The ONNX model of artifacts that are applied one after the other, in float32.
 
     Raises:
@@ -189,7 +191,7 @@ def graph_of(chain: Sequence[Artifact], asked: str) -> Any:
     """
     size = sum(tensor.nbytes for artifact in chain for tensor in artifact.tensors.values())
     if size > LARGEST:
-        raise InvalidInput(asked, expected=f"weights of at most {LARGEST} bytes, as ONNX has them", found=str(size))
+        raise InvalidInput(operation, expected=f"weights of at most {LARGEST} bytes, as ONNX has them", found=str(size))
     graph, first = OnnxGraph(), chain[0].manifest
     inputs = {"source_vectors": chain[0].behaviour.reads(first).dim}
     if first.side_source is not None:
@@ -240,7 +242,7 @@ def quantised(model: Any) -> Any:
     """
     quantization, onnx = load_extra("onnxruntime.quantization", "onnx"), load_extra("onnx", "onnx")
 
-    done = model.metadata_props.add()  # what it asks for is done: every shape is known, and nothing can be fused
+    done = model.metadata_props.add()  # mark pre-processing as done: every shape is known, and nothing can be fused
     done.key, done.value = "onnx.quant.pre_process", "onnxruntime.quant"
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "int8.onnx"
@@ -278,5 +280,5 @@ def _write(path: Path, content: bytes) -> None:
     except OSError as error:
         raise refused(f"write {path}", path, error) from error
     finally:
-        with suppress(OSError):  # what was never made, where no such name can be
+        with suppress(OSError):  # it was never made if the name is invalid
             staged.unlink()

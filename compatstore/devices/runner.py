@@ -6,8 +6,8 @@ can be copied; pylance only for Lance tables:
     pip install onnxruntime numpy pyarrow
     python runner.py h.onnx photos.parquet photos-v2.parquet --vector embedding
 
-A file is read and written batch by batch. The new file appears under its name as a whole or not at all, and every other
-column of it is what it was.
+A file is read and written batch by batch. The new file appears under its name as a whole or not at all, and its other
+columns are unchanged.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class Unsuitable(ValueError):  # noqa: N818  (this file has no tree of errors: it stands alone)
-    """A model or a file cannot be used; nothing was written. The message says why and what to do."""
+    """A model or a file cannot be used; nothing was written. The message states the reason and the fix."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,7 +72,7 @@ class FileUpgrade:
         rows: Its rows.
         empty: Those of them that have no vector, before and after.
         column: The column that was written.
-        version: Name of the embedding version that its vectors belong to, None where the model has no name.
+        version: Name of the embedding version that its vectors belong to, None if the model has no name.
     """
 
     out: str
@@ -167,8 +167,8 @@ def upgrade_file(
 ) -> FileUpgrade:
     """Write a file again with the vectors that the model makes of its vectors.
 
-    Beside the column `into` stand `into__uncertainty` and `into__side`, where the model gives them. A row without a
-    vector stays one. Where the file names the model of its vectors by a fingerprint (a file that was written here, or a
+    The columns `into__uncertainty` and `into__side` are added if the model gives them. A row without a
+    vector stays without. If the file has a fingerprint of the model of its vectors (a file that was written here, or a
     gallery), the artifact must be that model's.
 
     Args:
@@ -177,8 +177,8 @@ def upgrade_file(
         out: The file to write, of any of these formats; may be `file` itself with `overwrite`, but for Lance tables.
         vector: Column of the vectors: lists of float16, float32 or float64. float16 stays float16.
         into: Column to write; None replaces `vector`.
-        side: Column of the side-information, where the model reads some; None takes `vector__side`.
-        overwrite: Replace what is there.
+        side: Column of the side-information, if the model reads some; None takes `vector__side`.
+        overwrite: Replace an existing file.
 
     Raises:
         Unsuitable: The column is missing, of another type or length, holds NaN, belongs to another model, or `out` is
@@ -201,7 +201,7 @@ def upgrade_file(
 
 
 class _Upgrade:
-    """The columns that are read, the schema of what is written, and the rows so far, those without a vector too."""
+    """The columns to read, the schema to write, and the rows so far, those without a vector too."""
 
     def __init__(
         self, model: DeviceModel, file: Path, schema: pa.Schema, vector: str, into: str, side: str | None
@@ -251,7 +251,7 @@ class _Upgrade:
         broken = np.flatnonzero(there)[~np.isfinite(written).all(axis=1)]
         if len(broken):
             found = f"row {before + int(broken[0])} and {len(broken) - 1} more"
-            raise Unsuitable(f"upgrade {file}; what the model makes of {found} is not finite, or no {kind}.")
+            raise Unsuitable(f"upgrade {file}; the model's output for {found} is not finite, or no {kind}.")
         into = self._into
         outputs = {into: written, f"{into}__uncertainty": made.uncertainty, f"{into}__side": made.side}
         columns = {name: values for name, values in outputs.items() if values is not None}
@@ -295,17 +295,17 @@ def _require_place(source: Path, target: Path, overwrite: bool) -> None:
     if target.exists() and not overwrite:
         raise Unsuitable(f"write {target}; something is there. Choose another name, or pass --overwrite.")
     if target.exists() and (target.suffix == ".lance") != target.is_dir():
-        raise Unsuitable(f"write {target}; what is there is of another kind. Choose another name.")
+        raise Unsuitable(f"write {target}; found something of another kind there. Choose another name.")
     if target.suffix == ".lance" and target.exists():
         if target.resolve() == source.resolve():
             raise Unsuitable(f"write {target}; a Lance table is not replaced by itself. Choose another name.")
         if not (target / "_versions").is_dir():
-            raise Unsuitable(f"write {target}; what is there is no Lance table. Choose another name.")
+            raise Unsuitable(f"write {target}; found no Lance table there. Choose another name.")
 
 
 @contextmanager
 def _opened(file: Path) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch], Mapping[str, str]]]:
-    """Schema, batches, and fingerprints by column where a gallery names them."""
+    """Schema, batches, and fingerprints by column if a gallery names them."""
     lance = _lance() if file.suffix == ".lance" else None
     try:
         if lance is not None:
@@ -366,7 +366,7 @@ def _named(model: DeviceModel) -> dict[bytes, bytes]:
 
 
 def _metadata(schema: pa.Schema, into: str) -> dict[bytes, bytes] | None:
-    """The file's own, without LanceDB's word that another model embeds the column."""
+    """The file's own metadata, without LanceDB's entry of another embedding model for the column."""
     if schema.metadata is None or FUNCTIONS not in schema.metadata:
         return schema.metadata
     functions = [one for one in json.loads(schema.metadata[FUNCTIONS]) if one.get("vector_column") != into]
@@ -377,7 +377,7 @@ def _metadata(schema: pa.Schema, into: str) -> dict[bytes, bytes] | None:
 def _rows(
     file: Path, name: str, column: pa.Array, dim: int, before: int, *, packed: bool = False
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """(n, dim) values with zeros where a row has none, and which rows have some."""
+    """(n, dim) values, zeros for rows without any, and the mask of rows that have some."""
     kind = column.type
     there = np.asarray(column.is_valid())
     present = column.drop_null() if column.null_count else column
@@ -414,7 +414,7 @@ def _column(values: Floats, there: npt.NDArray[np.bool_], kind: pa.DataType) -> 
 
 
 def _write(target: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
-    """Write beside the target, then rename; what was begun is removed when anything goes wrong."""
+    """Write beside the target, then rename; a partial file is removed on any error."""
     target.parent.mkdir(parents=True, exist_ok=True)
     staged = target.with_name(f".{target.stem}.{uuid.uuid4().hex}{target.suffix}")
     try:
@@ -443,24 +443,26 @@ def _write(target: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -
 
 
 def main() -> int:
-    """Run the program; return its exit status: 0, or 2 where a file or model is refused."""
+    """Run the program; return its exit status: 0, or 2 if a file or model is refused."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", help="what `compatstore export` wrote")
+    parser.add_argument("model", help="a file written by `compatstore export`")
     parser.add_argument("file", help=f"a file of vectors: {', '.join(FORMATS)}")
     parser.add_argument("out", help="the file to write")
     parser.add_argument("--vector", default="vector", help="column of the vectors (default: vector)")
     parser.add_argument("--into", help="column to write; the column of the vectors by default")
-    parser.add_argument("--side", help="column of the side-information, where the model reads some")
+    parser.add_argument("--side", help="column of the side-information, if the model reads some")
     parser.add_argument(
         "--threads", type=int, default=1, help="batches side by side, with one thread each (default: 1)"
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace what is there")
-    asked = vars(parser.parse_args())
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    options = vars(parser.parse_args())
     try:
-        model = DeviceModel(asked.pop("model"), threads=asked.pop("threads"))
-        done = upgrade_file(model, **asked)
+        model = DeviceModel(options.pop("model"), threads=options.pop("threads"))
+        done = upgrade_file(model, **options)
     except Unsuitable as error:
-        sys.stderr.write(f"Error: {ascii(str(error))[1:-1]}\n")  # names of columns may hold what steers a terminal
+        sys.stderr.write(
+            f"Error: {ascii(str(error))[1:-1]}\n"
+        )  # names of columns may hold control characters of a terminal
         return 2
     sys.stdout.write(json.dumps(asdict(done)) + "\n")
     return 0

@@ -1,4 +1,4 @@
-"""Torch modules of backbones: BT^2's basis transformations and generalised-mean pooling; loaded where one is built."""
+"""Torch modules of backbones: BT^2's basis transformations and generalised-mean pooling; loaded if one is built."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Parts(NamedTuple):
-    """What the losses of BT^2 look at.
+    """Tensors that the losses of BT^2 read.
 
     Attributes:
         target: (b, m), of unit length: phi_3, the target's part before the changes of basis.
-        compared: (b, n): phi_5, what is compared with the source; its length is not constant.
+        compared: (b, n): phi_5, compared with the source; its length is not constant.
         output: (b, m + d), of length sqrt(1 + C^2): phi_5, then the rest of phi_4.
     """
 
@@ -87,7 +87,7 @@ class GeneralisedMeanPool(nn.Module):
         self.average, self.power = average, power
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Pool; powers are taken in float32, whatever the precision of the features."""
+        """Pool; powers are taken in float32, for features of any precision."""
         with torch.autocast(features.device.type, enabled=False):
             raised = features.float().clamp(min=_LEAST).pow(self.power)
             pooled: torch.Tensor = self.average(raised).pow(1 / self.power)

@@ -2,8 +2,8 @@
 
 Small networks for digits and other tiny images; architectures of timm and torchvision; and those around another.
 `FinalNorm` ends in a BatchNorm, as side-information models do: values around zero, of one size. `GeneralisedMean` pools
-positions by another mean than the usual one. `BasisTransformed` is the network of BT^2: two changes of basis put what a
-source model understands in front of a target embedding.
+positions by another mean than the usual one. `BasisTransformed` is the network of BT^2: two changes of basis put a part
+compatible with a source model in front of a target embedding.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class SmallVisionTransformer:
 
     @property
     def patch(self) -> int:
-        """Side of a patch, in pixels: the smallest that gives 8 patches a side or fewer; 0 where none does."""
+        """Side of a patch, in pixels: the smallest that gives 8 patches a side or fewer; 0 if none does."""
         sides = (self.size // count for count in (8, 7, 6, 5, 4) if self.size % count == 0)
         return next((side for side in sides if side >= 2), 0)
 
@@ -186,9 +186,9 @@ class TimmBackbone:
             MissingExtra: timm is not installed.
         """
         timm = load_extra("timm", "train")
-        asked, expected = "build a timm network", "a name of timm.list_models()"
+        operation, expected = "build a timm network", "a name of timm.list_models()"
         if not timm.is_model(self.name):
-            raise InvalidInput(asked, expected=expected, found=self.name)
+            raise InvalidInput(operation, expected=expected, found=self.name)
         try:
             network: nn.Module = timm.create_model(
                 self.name, pretrained=False, num_classes=self.dim, in_chans=self.channels
@@ -197,7 +197,9 @@ class TimmBackbone:
             if "tag" not in str(error):
                 raise
             found = f"{self.name}: {error}"
-            raise InvalidInput(asked, expected=f"{expected}, with a tag of its weights or none", found=found) from error
+            raise InvalidInput(
+                operation, expected=f"{expected}, with a tag of its weights or none", found=found
+            ) from error
         return network
 
 
@@ -232,12 +234,14 @@ class TorchvisionBackbone:
             MissingExtra: torchvision is not installed.
         """
         models = load_extra("torchvision.models", "train")
-        asked = "build a torchvision network"
+        operation = "build a torchvision network"
         if self.name not in models.list_models(module=models):
             expected = "a name of torchvision.models.list_models(module=torchvision.models)"
-            raise InvalidInput(asked, expected=expected, found=self.name)
+            raise InvalidInput(operation, expected=expected, found=self.name)
         if self.name in ("googlenet", "inception_v3"):
-            raise InvalidInput(asked, expected="a model of one output", found=f"{self.name}, with auxiliary outputs")
+            raise InvalidInput(
+                operation, expected="a model of one output", found=f"{self.name}, with auxiliary outputs"
+            )
         network: nn.Module = models.get_model(self.name, weights=None, num_classes=self.dim)
         return network
 
@@ -317,7 +321,7 @@ class BasisTransformed(_Around):
     Args:
         inner: The backbone, whose embeddings have m + n values for a target of m and a source of n.
         source_dim: n.
-        extra: d, values for what the source knows and the target does not, 1 to n.
+        extra: d, values for information of the source that the target lacks, 1 to n.
         scale: C, the length of the target's part beside the extra values' length of 1, > 0.
 
     Raises:
@@ -368,21 +372,21 @@ def from_description(description: Mapping[str, Any]) -> Backbone:
     Raises:
         InvalidInput: The kind is unknown or a setting is missing, unknown or out of its range.
     """
-    asked = "describe a network"
+    operation = "describe a network"
     if not isinstance(description, Mapping):
-        raise InvalidInput(asked, expected="an object", found=type(description).__name__)
+        raise InvalidInput(operation, expected="an object", found=type(description).__name__)
     settings = dict(description)
     kind = settings.pop("kind", None)
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise InvalidInput(asked, expected=f"one of {', '.join(_KINDS)}", found=f"{kind!r:.60}")
+        raise InvalidInput(operation, expected=f"one of {', '.join(_KINDS)}", found=f"{kind!r:.60}")
     large = [name for name, value in settings.items() if isinstance(value, int | float) and not value <= WIDEST]
     if large:
-        raise InvalidInput(asked, expected=f"numbers up to {WIDEST}", found=f"a larger {large[0]:.60}")
+        raise InvalidInput(operation, expected=f"numbers up to {WIDEST}", found=f"a larger {large[0]:.60}")
     nested = {name: from_description(value) for name, value in settings.items() if isinstance(value, Mapping)}
     try:
         return read_record(_KINDS[kind], settings, kind, made=nested)
-    except (Malformed, AttributeError) as error:  # a number where a network belongs has no dimension
-        raise InvalidInput(asked, expected=f"the settings of {kind}", found=str(error)) from error
+    except (Malformed, AttributeError) as error:  # a number in place of a network has no dimension
+        raise InvalidInput(operation, expected=f"the settings of {kind}", found=str(error)) from error
 
 
 _KINDS: dict[str, type[Backbone]] = {

@@ -23,7 +23,7 @@ class Derived:
 
     Args:
         encoder: The model. One that is derived itself is taken apart.
-        derivations: Steps, one or more, each of what the one before gives.
+        derivations: Steps, one or more, each applied to the result of the one before.
 
     Raises:
         InvalidInput: There is no step. A step keeps more values than it is given.
@@ -36,7 +36,7 @@ class Derived:
     """
 
     spec = ""  # a gallery keeps that of the model, and the steps beside it
-    request_rows: int  # both only where the model is `Metered`
+    request_rows: int  # both only if the model is `Metered`
     expected_bill: Callable[[Sequence[Any]], Bill]
 
     def __init__(self, encoder: Encoder, *derivations: Derivation) -> None:
@@ -61,12 +61,12 @@ class Derived:
 
     @property
     def reads(self) -> Literal["source", "id"]:
-        """What the model reads of an item."""
+        """Input of the model: an item's "source" or "id"."""
         return self.encoder.reads
 
     @property
     def knows(self) -> Callable[[Sequence[Any]], BoolArray]:
-        """Which ids the model knows, where it can say."""
+        """The model's `knows`, if it has one: ids -> (n,) bool."""
         knows: Callable[[Sequence[Any]], BoolArray] = self.encoder.knows  # type: ignore[attr-defined]
         return knows
 
@@ -76,7 +76,7 @@ class Derived:
         return identity_of(self.encoder.fingerprint, self.derivations)
 
     def encode(self, sources: Sequence[Any]) -> FloatArray:
-        """Embed a batch: (n, dim) float32; NaN for what has no direction and is to be scaled.
+        """Embed a batch: (n, dim) float32; NaN for vectors without direction that are to be scaled.
 
         Raises:
             SourceError: The model cannot read some sources.
@@ -98,13 +98,13 @@ class Derived:
 
 
 def identity_of(model: str, derivations: Sequence[Derivation]) -> str:
-    """Identity of what is derived of a model in steps; the model's own where there is none."""
+    """Identity of a model with derivation steps; the model's own without steps."""
     for derivation in derivations:
         model = derivation.identity(model)
     return model
 
 
-# What reads files, and neither runs code that a spec names nor sends anything away.
+# Kinds that read files, and neither run code that a spec names nor send anything away.
 READS_FILES = ("network:", "timm:", "torchvision:", "open_clip:")
 
 
@@ -112,10 +112,10 @@ READS_FILES = ("network:", "timm:", "torchvision:", "open_clip:")
 class FilesById:
     """Embeds an item by the file `folder/ID`, with an encoder that reads paths; queries are read as that encoder does.
 
-    A gallery has one column of sources. Where it holds texts, and the next model reads images, the ids lead to them.
+    A gallery has one column of sources. If it holds texts, and the next model reads images, the ids name their files.
 
     Args:
-        folder: Where the files are; ids may name folders below it, and none beside it.
+        folder: Folder of the files; ids may name folders below it, and none beside it.
         encoder: Embeds a path; or its spec, of a kind that reads files (`READS_FILES`).
         suffix: Put behind each id, such as ".jpg".
 
@@ -138,16 +138,16 @@ class FilesById:
     reads: Literal["source", "id"] = "id"
 
     def __init__(self, folder: str | Path, *, encoder: Encoder | str, suffix: str = "") -> None:
-        asked = f"embed the files of {folder} by id"
+        operation = f"embed the files of {folder} by id"
         if not is_folder(folder):
-            raise NotFound(asked, expected="a folder", found="none", fix="Check the path.")
+            raise NotFound(operation, expected="a folder", found="none", fix="Check the path.")
         if isinstance(encoder, str) and not encoder.startswith(READS_FILES):
             expected, fix = f"an encoder of {', '.join(READS_FILES)}", "Hand any other over as an object."
-            raise InvalidInput(asked, expected=expected, found=repr(encoder), fix=fix)
+            raise InvalidInput(operation, expected=expected, found=repr(encoder), fix=fix)
         self.encoder = from_spec(encoder) if isinstance(encoder, str) else encoder
         if self.encoder.reads != "source":
             expected, found = "an encoder that reads paths", f"{type(self.encoder).__name__}, which reads ids"
-            raise InvalidInput(asked, expected=expected, found=found)
+            raise InvalidInput(operation, expected=expected, found=found)
         self.folder, self.suffix = Path(folder).absolute(), suffix
 
     @property
@@ -157,12 +157,12 @@ class FilesById:
 
     @property
     def fingerprint(self) -> str:
-        """That of the encoder: where the files lie does not change what is made of them."""
+        """Fingerprint of the encoder: the folder of the files does not change their vectors."""
         return self.encoder.fingerprint
 
     @property
     def spec(self) -> str:
-        """How `encoders.from_spec` builds this encoder again; "" where the encoder has no spec of a fitting kind."""
+        """Spec by which `encoders.from_spec` builds this encoder again; "" if there is none of a fitting kind."""
         inner = self.encoder.spec
         if not inner.startswith(READS_FILES):
             return ""
@@ -181,7 +181,7 @@ class FilesById:
         return self.encoder.encode([str(path) for path in paths])
 
     def encode_queries(self, queries: Sequence[Any]) -> FloatArray:
-        """Embed queries, which are paths or whatever the encoder reads: (n, dim) float32.
+        """Embed queries, which are paths or other inputs of the encoder: (n, dim) float32.
 
         Raises:
             SourceError: Some cannot be read.
@@ -189,7 +189,7 @@ class FilesById:
         return query_method(self.encoder)(queries)
 
     def _path(self, item: Any) -> Path | None:
-        """The file of an id; None where there is none, or it lies elsewhere, by ".." or by a link."""
+        """The file of an id; None if there is none, or it lies elsewhere, by ".." or by a link."""
         try:
             path = (self.folder / f"{item}{self.suffix}").resolve()
             return path if is_file(path) and path.is_relative_to(self.folder.resolve()) else None

@@ -1,14 +1,13 @@
-"""One HTTP endpoint that is asked by POST: limits of its rate are its pace, faults that pass are tried again.
+"""POST requests to one HTTP endpoint, with waits for rate limits and retries of transient faults.
 
-| answer | what is done |
+| answer | reaction |
 |---|---|
-| 429; 503 and 529 that say how long | wait as long as it says, without end: the endpoint works, at its own pace |
+| 429; 503 and 529 with Retry-After | wait that long, any number of times: the endpoint works, at its own pace |
 | none, or a broken one; other 5xx; 408, 409, 425 | try again with growing waits, a limited number of times |
 | 400, 413, 422 | `Refused`: the caller finds out which of its inputs is at fault |
 | all others | an error that no further try would mend |
 
-A request has a deadline as a whole, whatever trickles in meanwhile, and an answer a limit of bytes, of what it is when
-unpacked.
+A request has a deadline as a whole, even if bytes trickle in meanwhile, and an answer a limit of bytes, unpacked.
 
 An answer that did not arrive may have been billed, and is counted as billed: a limit of money must hold. A 5xx of the
 endpoint itself is not billed, one of a gateway before it may be.
@@ -44,14 +43,14 @@ LIMITED, BUSY = 429, (503, 529)
 GATEWAY, PASSING = (502, 504), (408, 409, 425)
 AT_FAULT = (400, 413, 422)
 FIRST_WAIT, LONGEST_WAIT, LEAST_WAIT = 0.5, 60.0, 0.01  # seconds
-LONGEST_ASKED = 86_400.0  # seconds that an endpoint may make its caller wait
+LONGEST_RETRY_AFTER = 86_400.0  # seconds that an endpoint may make its caller wait
 MOST_OF_AN_ERROR = 2**16  # bytes that are read of an answer without embeddings
 USED_UP = ("insufficient_quota", "billing_hard_limit_reached")  # codes of a 429 that no wait mends
-LONGEST_TOLD = 200  # characters of an endpoint's own message
+LONGEST_MESSAGE = 200  # characters of an endpoint's own message
 
 
-class Refused(Exception):  # noqa: N818  (a signal to the caller, who knows what it has asked)
-    """The endpoint says that what it was sent is at fault."""
+class Refused(Exception):  # noqa: N818  (a signal to the caller, which has the inputs)
+    """The endpoint refuses the inputs of a request."""
 
 
 @checked
@@ -70,31 +69,33 @@ class Endpoint:
     """
 
     def __init__(self, url: str, *, key_env: str = "", timeout: float = 60.0, retries: int = 6) -> None:
-        asked = "ask an endpoint"
+        operation = "query an endpoint"
         if not 0 < timeout < math.inf or retries < 0:
-            raise InvalidInput(asked, expected="timeout > 0 and retries >= 0", found=f"{timeout} and {retries}")
+            raise InvalidInput(operation, expected="timeout > 0 and retries >= 0", found=f"{timeout} and {retries}")
         if "=" in key_env or not key_env.isprintable():
-            raise InvalidInput(asked, expected="the name of an environment variable as key_env", found="another text")
+            raise InvalidInput(
+                operation, expected="the name of an environment variable as key_env", found="another text"
+            )
         _require_address(url)
         self.url, self.key_env, self._timeout, self._retries = url, key_env, timeout, retries
         self._random = random.Random()
 
     def post(self, document: Mapping[str, Any], expected: Bill, most_bytes: int) -> tuple[Any, int]:
-        """Ask, and give what the answer holds.
+        """Send a request, and return the content of the answer.
 
         Args:
-            document: What is sent, as JSON.
-            expected: What an answer will be billed, about: charged for each one that was lost, where none arrives.
+            document: The request, as JSON.
+            expected: Approximate bill of an answer: charged for each one that was lost, if none arrives.
             most_bytes: Length of an answer at most, unpacked.
 
         Returns:
-            The answer, and how many before it were lost, which may have been billed as this one is.
+            The answer, and the number of lost ones before it, which may have been billed like this one.
 
         Raises:
-            Refused: What was sent is at fault.
+            Refused: The inputs are at fault.
             EncoderFailed: No try can help, or none of them did; or the caller is not ready to wait that long. Answers
                 were lost, and another try would cost more than the caller allows.
-            Interrupted: The caller was asked to stop while the endpoint made it wait.
+            Interrupted: A stop was requested during a wait for the endpoint.
         """
         body, call = json.dumps(document).encode(), meter()
         limited = failed = lost = 0
@@ -108,8 +109,8 @@ class Endpoint:
                     fault, may_be_billed = "an answer that is no JSON", True
                 lost += may_be_billed
                 wait = None if answer is None else _requested_wait(answer.headers)
-                if wait is not None and wait > LONGEST_ASKED:
-                    raise self._refusal(f"{fault}: it asks to be left alone for {wait / 86_400:.3g} days")
+                if wait is not None and wait > LONGEST_RETRY_AFTER:
+                    raise self._refusal(f"{fault}: it requests a wait of {wait / 86_400:.3g} days")
                 if answer is not None and (answer.status == LIMITED or (answer.status in BUSY and wait is not None)):
                     if _error_of(data)[0] in USED_UP:
                         raise self._refusal(f"{fault}: the quota of this account is used up")
@@ -118,7 +119,7 @@ class Endpoint:
                 elif answer is None or answer.status >= 500 or answer.status in (*PASSING, 200):
                     if failed >= self._retries:
                         found = f"{fault}, in {failed + 1} tries" if failed else fault
-                        fix = f"What was answered before is kept; {next_step.same()} goes on from here."
+                        fix = f"Earlier answers are kept; {next_step.same()} goes on from here."
                         raise self._error("an answer", found, fix)
                     wait = self._step(failed) if wait is None else wait
                     failed += 1
@@ -127,7 +128,7 @@ class Endpoint:
                 else:
                     raise self._refusal(fault)
                 self._require_affordable(call, expected, lost, fault, wait)
-                log.warning("%s: %s; asked again in %.1f s", self._place, fault, wait)
+                log.warning("%s: %s; next try in %.1f s", self._place, fault, wait)
                 call.rest(wait)
         except BaseException:
             for _ in range(lost):
@@ -135,13 +136,13 @@ class Endpoint:
             raise
 
     def _send(self, body: bytes, most_bytes: int) -> tuple[Any, bytes, str, bool]:
-        """Send once: the response or None, its body, what is wrong, and whether it may have been billed for nothing."""
+        """Send once: the response or None, its body, the fault, and True if it may have been billed for nothing."""
         from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
         with deadline(self._timeout) as passed:
             try:
                 answer, data = self._receive(body, most_bytes)
-            # Whatever goes wrong before an answer is there.
+            # Any fault before an answer is there.
             except (HTTPError, OSError, ValueError, zlib.error) as error:
                 sent = not isinstance(error, NewConnectionError | ConnectTimeoutError)
                 late = f"no whole answer within {self._timeout:g} s" if passed() else ""
@@ -164,7 +165,7 @@ class Endpoint:
             if packed in ("gzip", "deflate"):
                 data = zlib.decompressobj(47).decompress(data, most + 1)
             elif packed not in ("identity", ""):
-                raise self._refusal(f"an answer packed as {self._struck(packed)}, which was not asked for")
+                raise self._refusal(f"an answer packed as {self._struck(packed)}, which was not requested")
             if len(data) > most and answer.status == 200:
                 raise self._refusal(f"an answer of more than {most:,} bytes")
         except BaseException:
@@ -185,20 +186,20 @@ class Endpoint:
         key = self._key()
         text = " ".join((text.replace(key, "...") if key else text).split())
         text = text.encode("ascii", "backslashreplace").decode()
-        return text if len(text) <= LONGEST_TOLD else f"{text[:LONGEST_TOLD]}..."
+        return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}..."
 
     def _step(self, tries: int) -> float:
-        """Seconds before another try where the endpoint does not say: doubling, with a random part."""
+        """Seconds before another try without Retry-After: doubling, with a random part."""
         return float(min(FIRST_WAIT * 2 ** min(tries, 30), LONGEST_WAIT) * self._random.uniform(0.5, 1.0))
 
     def _require_affordable(self, call: Meter, expected: Bill, lost: int, fault: str, wait: float) -> None:
-        """Refuse another try that the caller does not pay, with the lost ones, or does not wait for."""
+        """Refuse another try that exceeds the caller's money, with the lost ones, or patience."""
         if lost and not call.may_pay(sum([expected] * lost, expected)):
             within, found = "an answer, for the money that the caller allows", f"{fault}; another try is billed again"
             raise self._error(within, found, "Allow more money.", unaffordable=True)
         if not call.may_rest(wait):
             found = f"{fault}; it would take {wait:.1f} s more"
-            raise self._error(f"an answer within {call.patience:g} s", found, "Ask again later.")
+            raise self._error(f"an answer within {call.patience:g} s", found, "Try again later.")
 
     def _refusal(self, fault: str) -> EncoderFailed:
         fix = "Check the address and the model's name."
@@ -208,7 +209,7 @@ class Endpoint:
         return self._error("embeddings", fault, fix)
 
     def _error(self, expected: str, found: str, fix: str, **details: bool) -> EncoderFailed:
-        return EncoderFailed(f"ask {self._place}", expected=expected, found=found, fix=fix, **details)
+        return EncoderFailed(f"query {self._place}", expected=expected, found=found, fix=fix, **details)
 
     @property
     def _place(self) -> str:
@@ -229,7 +230,7 @@ def joined(base: str, path: str) -> str:
 
 
 def _require_address(url: str) -> None:
-    """Refuse what is no address, or holds what may be a secret; such an address is not shown."""
+    """Refuse a text that is no address, or may hold a secret; such an address is not shown."""
     expected = "http:// or https:// and a host, without name, password and query (only api-version)"
     try:
         parts = urlsplit(url)
@@ -240,13 +241,13 @@ def _require_address(url: str) -> None:
         secret, names, fits = False, set[str](), None
     if secret or names - {"api-version"}:
         found = "an address that may hold a secret"
-        raise InvalidInput("ask an endpoint", expected=expected, found=found, fix="Name key_env, the key's variable.")
+        raise InvalidInput("query an endpoint", expected=expected, found=found, fix="Name key_env, the key's variable.")
     if not fits or any(character.isspace() for character in url):
-        raise InvalidInput("ask an endpoint", expected=expected, found=ascii(url[:100]))
+        raise InvalidInput("query an endpoint", expected=expected, found=ascii(url[:100]))
 
 
 def _requested_wait(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait by Retry-After, in seconds or as a date by the endpoint's own clock; None if it does not say."""
+    """Seconds to wait by Retry-After, in seconds or as a date by the endpoint's own clock; None without it."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         text = headers.get(name, "").strip()
         try:
@@ -275,10 +276,10 @@ def _parsed(data: bytes) -> Any:
 
 
 def _error_of(data: bytes) -> tuple[str, str]:
-    """Code and message of an error: {"error": {...}}, as OpenAI has it, or what stands in its place."""
+    """Code and message of an error: {"error": {...}}, as OpenAI has it, or the text in its place."""
     read = _parsed(data)
     error = read.get("error", read) if isinstance(read, dict) else read
     code, message = "", error
     if isinstance(error, dict):
         code, message = error.get("code") or error.get("type") or "", error.get("message") or error.get("detail")
-    return f"{code}", f"{message}" if message else data[: 2 * LONGEST_TOLD].decode(errors="replace")
+    return f"{code}", f"{message}" if message else data[: 2 * LONGEST_MESSAGE].decode(errors="replace")

@@ -1,8 +1,8 @@
 """Encoders of functions: a callable of your own, and LanceDB's embedding functions.
 
-A function of LanceDB is identified by its name and by the arguments that it was made with, which are what LanceDB
-stores with a table. Secrets are no part of that, nor is where and how fast it runs. LanceDB stores no defaults: where a
-release of it changes one, the identity does not tell.
+A function of LanceDB is identified by its name and by the arguments that it was made with, which LanceDB
+stores with a table. Secrets are no part of that, nor are settings of its device and speed. LanceDB stores no defaults:
+if a release of it changes one, the identity stays the same.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Function:
         dim: Length of an embedding.
         fingerprint: Identity of the model behind the callable, changed whenever its vectors change
             ("text-embedding-3-small@2024-01"). A callable cannot be hashed, so it must be declared.
-        reads: What `fn` takes: the items' sources or their ids.
-        queries: Embeds queries, where the model embeds them by another way than items; None takes `fn` for both.
-        spec: How `encoders.from_spec` finds this object again ("python:package.module:attribute"), if it can.
+        reads: Input of `fn`: the items' sources or their ids.
+        queries: Embeds queries, if the model embeds them by another way than items; None takes `fn` for both.
+        spec: Spec by which `encoders.from_spec` finds this object again ("python:package.module:attribute"), if any.
 
     Raises:
         InvalidInput: `fn` is not callable, `dim` is below 1 or `fingerprint` is empty.
@@ -86,7 +86,7 @@ class LanceDBFunction:
 
     Args:
         function: The function, as its class's `create` makes it.
-        spec: How a gallery builds it again ("lancedb:vector", by what the table says of that column), if it can.
+        spec: Spec by which a gallery builds it again ("lancedb:vector", from the table's metadata), if any.
 
     Examples:
         >>> from lancedb.embeddings import TextEmbeddingFunction, register
@@ -128,13 +128,13 @@ class LanceDBFunction:
         return self._read([found[0] if len(found) else None for found in made], len(queries))
 
     def _read(self, made: Sequence[Any], rows: int) -> FloatArray:
-        asked = f"embed {rows} sources with a function of LanceDB"
+        operation = f"embed {rows} sources with a function of LanceDB"
         if len(made) != rows:
-            raise InvalidInput(asked, expected=f"{rows} embeddings", found=f"{len(made)}")
+            raise InvalidInput(operation, expected=f"{rows} embeddings", found=f"{len(made)}")
         failures = {place: "no embedding of it" for place, vector in enumerate(made) if vector is None}
         if failures:
-            raise SourceError(asked, failures, fix="Leave these sources out of the batch.")
-        return _vectors(asked, [np.asarray(vector) for vector in made], (rows, self.dim))
+            raise SourceError(operation, failures, fix="Leave these sources out of the batch.")
+        return _vectors(operation, [np.asarray(vector) for vector in made], (rows, self.dim))
 
 
 def identity_of(name: str, arguments: Mapping[str, Any]) -> str:
@@ -142,10 +142,10 @@ def identity_of(name: str, arguments: Mapping[str, Any]) -> str:
     return digest(lancedb=name, arguments=without_secrets(arguments))
 
 
-def _vectors(asked: str, made: Any, shape: tuple[int, int]) -> FloatArray:
-    """What a function made, as float32 of the shape that it must have."""
-    with foreign(asked, "vectors of numbers from it"):
+def _vectors(operation: str, made: Any, shape: tuple[int, int]) -> FloatArray:
+    """The result of a function, as float32 of the required shape."""
+    with foreign(operation, "vectors of numbers from it"):
         vectors = np.asarray(made, np.float32)
     if vectors.shape != shape:
-        raise InvalidInput(asked, expected=f"shape {shape}", found=f"{vectors.shape}")
+        raise InvalidInput(operation, expected=f"shape {shape}", found=f"{vectors.shape}")
     return vectors

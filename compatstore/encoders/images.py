@@ -42,7 +42,7 @@ def read_image(source: Any, mode: Mode = "RGB", roots: Sequence[str | Path] = ()
     limit = _limit()
     if mode not in MODES:
         raise InvalidInput("read images", expected=f"mode of {MODES}", found=repr(mode))
-    # Pillow's decoders raise whatever broken bytes lead them to (struct.error, IndexError, SyntaxError, ...).
+    # Pillow's decoders raise errors of many kinds for broken bytes (struct.error, IndexError, SyntaxError, ...).
     try:
         return _to_mode(_open(source, roots, limit), mode)
     except Exception as error:

@@ -1,9 +1,8 @@
-"""What a call of an encoder costs and how long it may take: reported by the encoder, read by its caller.
+"""Costs and time limits of encoder calls: reported by the encoder, read by its caller.
 
-An encoder that is paid for says at each answer what was billed, and asks before it pays for the same answer again. An
-encoder that must wait, for a rate limit, waits through its caller, who may be asked to stop. All go through the meter
-of the call, so that an encoder within an encoder, or a plain function, tells its caller no less than one that the
-caller knows.
+A paid encoder reports the bill of each answer, and checks the allowance before it pays for the same answer again. An
+encoder that waits for a rate limit waits through its caller, which may have a request to stop. All use the meter
+of the call, so an encoder within an encoder, or a plain function, reports to the caller like any other.
 
 A time limit of a socket is for each read alone: an endpoint that sends a byte now and then holds a request for ever.
 """
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Bill:
-    """What is paid for.
+    """A bill of encoder calls.
 
     Args:
         items: Sources that were embedded.
@@ -61,10 +60,10 @@ class Bill:
 
 @runtime_checkable
 class Metered(Protocol):
-    """An encoder that says beforehand what a call will cost; what was billed it charges to the `meter` of the call.
+    """An encoder that estimates the cost of a call, and charges its bills to the `meter` of the call.
 
     Attributes:
-        request_rows: Most sources of one request: a backfill's batch is one request where nothing else is asked for.
+        request_rows: Most sources of one request: a backfill's batch is one request by default.
 
     Examples:
         >>> isinstance(cs.encoders.Precomputed({"a": [0.0, 1.0]}), cs.encoders.Metered)
@@ -75,7 +74,7 @@ class Metered(Protocol):
     def request_rows(self) -> int: ...  # noqa: D102
 
     def expected_bill(self, sources: Sequence[Any]) -> Bill:
-        """Estimate what these sources will cost, without a request; a cost of None if the price is unknown."""
+        """Estimate the cost of these sources, without a request; a cost of None if the price is unknown."""
         ...
 
 
@@ -83,13 +82,13 @@ class Meter:
     """Counts what one call is billed and how long it has waited.
 
     Args:
-        sleep: Waits the given seconds; raises where the caller is asked to stop.
+        sleep: Waits the given seconds; raises if a stop is requested.
         patience: Seconds that the call may wait in all.
-        money: What the call may be billed in all, as far as it is known beforehand.
+        money: Most money for the call, as far as its cost is known beforehand.
         around: The meter of the call that this one is made in, whose money this call spends too.
 
     Attributes:
-        bill: What was billed so far.
+        bill: The bill so far.
         waited: Seconds that the encoder has waited, the wait that it is in included.
 
     Examples:
@@ -110,7 +109,7 @@ class Meter:
         self.bill, self.waited = Bill(), 0.0
 
     def charge(self, bill: Bill) -> None:
-        """Count what an answer was billed."""
+        """Add the bill of an answer."""
         self.bill += bill
 
     def may_rest(self, seconds: float) -> bool:
@@ -123,10 +122,10 @@ class Meter:
         return (whole.cost or 0.0) <= self.money and (self._around is None or self._around.may_pay(whole))
 
     def rest(self, seconds: float) -> None:
-        """Wait, as a rate limit asks for or before another try.
+        """Wait for a rate limit, or before another try.
 
         Raises:
-            Interrupted: The caller was asked to stop.
+            Interrupted: A stop was requested.
         """
         self.waited += seconds
         self._sleep(seconds)
@@ -136,7 +135,7 @@ _METER: ContextVar[Meter | None] = ContextVar("compatstore_meter", default=None)
 
 
 def meter() -> Meter:
-    """The meter of the call that an encoder is in; one that nobody reads where no caller set one.
+    """The meter of the current encoder call; an unused one if the caller set none.
 
     Examples:
         >>> def embed(texts):
@@ -153,12 +152,12 @@ def meter() -> Meter:
 
 @contextmanager
 def metered(sleep: Callable[[float], None] = time.sleep, patience: float = inf, money: float = inf) -> Iterator[Meter]:
-    """Read what calls of encoders within this block are billed; a meter around the block is charged with it as well.
+    """Meter the calls of encoders within this block; a meter around the block is charged as well.
 
     Args:
-        sleep: How they wait, see `Meter`.
+        sleep: Function that waits, see `Meter`.
         patience: Seconds that they may wait in all.
-        money: What they may be billed in all, see `Meter`.
+        money: Most money for them, see `Meter`.
 
     Examples:
         >>> with cs.encoders.metered() as call:
@@ -182,7 +181,7 @@ _HERE = threading.local()  # the connections that this thread's request has used
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[Callable[[], bool]]:
-    """Cut the connections that are used inside when the time is over; gives what says whether it is."""
+    """Cut the connections that are used inside when the time is over; gives a function that is True from then on."""
     used: list[Any] = []
     over = threading.Event()
 

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 Record = TypeVar("Record")
 
-# What stands beside a model and changes no vector.
+# Files beside a model that do not affect its vectors.
 ASIDE = frozenset({".md", ".txt.license", ".png", ".jpg", ".svg", ".pdf"})
 ASIDE_NAMES = frozenset({"license", "notice", "readme"})
 _BLOCK = 1 << 22
 
 
 def require_folder(kind: str, folder: str | Path) -> Path:
-    """A model's folder: the one that is named, or where Hugging Face's cache holds the model of that name.
+    """A model's folder: the named one, or that of the model of this name in Hugging Face's cache.
 
     Raises:
         NotFound: There is none. A model is never downloaded.
@@ -53,7 +53,7 @@ _NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)  # of a model: "all-MiniLM-L
 
 
 def _in_cache(name: str) -> Path | None:
-    """The folder of a model in Hugging Face's local cache; nothing is asked of the network."""
+    """The folder of a model in Hugging Face's local cache; no network request."""
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
@@ -67,7 +67,7 @@ def _in_cache(name: str) -> Path | None:
 def hash_folder(folder: Path) -> str:
     """SHA-256 (hex) over the names and the content of a model's files: weights, configuration, vocabulary.
 
-    Hidden files, and those that tell of the model and are no part of it, are left out.
+    Hidden files, and documentation of the model, are left out.
 
     Raises:
         StorageError: A file cannot be read.
@@ -88,7 +88,7 @@ def hash_folder(folder: Path) -> str:
 
 @contextmanager
 def loading(kind: str, folder: Path) -> Iterator[None]:
-    """Let a library load a model; whatever it raises for files that are none is one error of ours.
+    """Re-raise a library's errors on loading a model as one error of ours.
 
     Raises:
         CorruptArtifact: It could not.
@@ -114,13 +114,13 @@ def _files(folder: Path) -> Iterator[Path]:
 _INSIDE = ("state_dict", "model")
 
 
-def read_weights(path: Path, asked: str) -> dict[str, torch.Tensor]:
+def read_weights(path: Path, operation: str) -> dict[str, torch.Tensor]:
     """Read a state dict: tensors by name. No code in the file is run.
 
     Args:
         path: A .safetensors file, or a state dict saved by torch, read with weights_only=True; one under the key
             "state_dict" or "model" of a larger dictionary is found too.
-        asked: What the caller wanted, for errors.
+        operation: The caller's operation, for errors.
 
     Raises:
         StorageError: The file may not be read.
@@ -132,10 +132,10 @@ def read_weights(path: Path, asked: str) -> dict[str, torch.Tensor]:
     try:
         found: Any = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
     except PermissionError as error:
-        raise refused(asked, path, error) from error
-    except Exception as error:  # whatever the readers raise for bytes that are no weights
-        said = str(error) or type(error).__name__
-        raise CorruptArtifact(asked, expected=f"weights in {path}", found=said.splitlines()[0]) from error
+        raise refused(operation, path, error) from error
+    except Exception as error:  # any error of the readers for bytes that are no weights
+        message = str(error) or type(error).__name__
+        raise CorruptArtifact(operation, expected=f"weights in {path}", found=message.splitlines()[0]) from error
     for key in _INSIDE:
         found = found[key] if isinstance(found, dict) and isinstance(found.get(key), dict) else found
     tensors = found.items() if isinstance(found, dict) else ()
@@ -151,7 +151,7 @@ def parse_described(content: bytes, kind: type[Record], written_as: str) -> tupl
         written_as: The record's field `format`.
 
     Raises:
-        Exception: Whatever safetensors, torch and the reader of records raise for other bytes.
+        Exception: Any error of safetensors, torch and the reader of records for other bytes.
     """
     require_torch()
     from safetensors.torch import load

@@ -32,14 +32,14 @@ class Module:
         dim: Length of an embedding.
         preprocess: One source -> (...) tensor; an OSError or ValueError of it marks that source as unreadable.
         normalise: Scale embeddings to unit length.
-        device: A torch device; None takes CUDA where there is one.
+        device: A torch device; None takes CUDA if there is one.
         batch_size: Sources that go through the module at once.
-        identity: Text that identifies what `preprocess` does; a changed function needs another text. Needed where its
-            `repr` does not say so: for lambdas, closures and objects that print their address.
-        spec: How `encoders.from_spec` builds this encoder again, if it can.
+        identity: Text that identifies `preprocess`; a changed function needs another text. Needed if its
+            `repr` is ambiguous: for lambdas, closures and objects that print their address.
+        spec: Spec by which `encoders.from_spec` builds this encoder again, if any.
 
     Raises:
-        InvalidInput: A setting is out of its range, or `preprocess` cannot be told apart from another.
+        InvalidInput: A setting is out of its range, or `preprocess` has no unambiguous name.
         MissingExtra: torch is not installed.
 
     Examples:
@@ -52,7 +52,7 @@ class Module:
     """
 
     reads: Literal["source", "id"] = "source"
-    # Whether threads read files, the next batch while the module works. A user's callable may not bear threads.
+    # True if threads read the files of the next batch while the module works. A user's callable may not be thread-safe.
     _reads_ahead: bool = False
 
     def __init__(
@@ -82,7 +82,7 @@ class Module:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest (32 hex digits) of weights, preprocessing, normalisation and dimension, taken when first asked."""
+        """Digest (32 hex digits) of weights, preprocessing, normalisation and dimension, computed on first use."""
         weights = hash_weights(self.module.state_dict())
         return digest(weights=weights, preprocess=self.identity, normalise=self.normalise, dim=self.dim)
 
@@ -118,7 +118,7 @@ class Module:
                     yield read
 
     def _read(self, source: Any) -> torch.Tensor | str:
-        """The module's input, or why there is none."""
+        """The module's input, or the reason why there is none."""
         try:
             return self.preprocess(source)
         except SourceError as error:
@@ -164,7 +164,7 @@ def describe(preprocess: Preprocess) -> str:
     """Describe a preprocessing callable by its name or its `repr`.
 
     Raises:
-        InvalidInput: Neither of them says what it does.
+        InvalidInput: Neither of them is unambiguous.
     """
     name = getattr(preprocess, "__qualname__", "")
     if name and "<" not in name:
@@ -173,7 +173,7 @@ def describe(preprocess: Preprocess) -> str:
     if name or " at 0x" in text:
         raise InvalidInput(
             "fingerprint an encoder",
-            expected="a preprocessing that can be told apart from another",
+            expected="a preprocessing with an unambiguous name or repr",
             found=text,
             fix='Name it: identity="resize 224, ImageNet mean and deviation".',
         )

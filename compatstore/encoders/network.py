@@ -40,7 +40,7 @@ class Preprocessing:
     Args:
         size: Side of the square that images are resized to (bilinear, aspect ratio not kept), in pixels.
         mode: "L" (one channel) or "RGB" (three).
-        mean: Subtracted from every channel, where pixels run from 0 to 1.
+        mean: Subtracted from every channel, for pixels from 0 to 1.
         std: Divides every channel after that.
 
     Raises:
@@ -83,14 +83,14 @@ class Preprocessing:
 
 @dataclass(frozen=True, kw_only=True)
 class _Description:
-    """What a file says of its encoder beside the weights.
+    """Record of an encoder in its file, beside the weights.
 
     Attributes:
         format: `FORMAT`.
         backbone: Architecture, as `to_description` gives it.
         preprocessing: Of the images.
-        normalise: Whether embeddings have unit length.
-        fingerprint: Of the encoder.
+        normalise: True if embeddings have unit length.
+        fingerprint: Fingerprint of the encoder.
     """
 
     format: str
@@ -109,7 +109,7 @@ class NetworkEncoder(Module):
         preprocessing: Size, mode and scaling of the images.
         weights: The network's state dict, copied; None gives random weights, to be trained.
         normalise: Scale embeddings to unit length.
-        device: A torch device; None takes CUDA where there is one.
+        device: A torch device; None takes CUDA if there is one.
         batch_size: Images that go through the network at once.
         roots: Folders that image paths must lie in; empty allows every path.
         spec: "network:PATH" once saved.
@@ -191,7 +191,7 @@ class NetworkEncoder(Module):
         """
         try:
             description, weights = parse_described(content, _Description, FORMAT)
-        except Exception as error:  # what safetensors and torch raise for bytes, types and shapes that they do not know
+        except Exception as error:  # any error of safetensors and torch for unknown bytes, types and shapes
             raise _corrupt(f"{type(error).__name__}: {error}"[:200]) from error
         try:
             backbone = from_description(description.backbone)
@@ -254,7 +254,7 @@ def _require_shapes(backbone: Backbone, weights: Mapping[str, torch.Tensor]) -> 
         with torch.random.fork_rng(devices=[]), torch.device("meta"):
             expected = {name: value.shape for name, value in backbone.build().state_dict().items()}
     except (RuntimeError, TypeError, OverflowError, MemoryError) as error:
-        # Published networks may look at their weights while they are built; ours do not.
+        # Published networks may read their weights while they are built; ours do not.
         if not _published(backbone) or backbone.dim not in {value.shape[0] for value in weights.values() if value.ndim}:
             raise InvalidInput("build a network", expected="one that has room", found=f"{error}"[:100]) from error
         return

@@ -26,11 +26,11 @@ from compatstore.encoders.specs import join_spec
 from compatstore.encoders.text_models import TextEncoder, unit
 from compatstore.errors import EncoderFailed, InvalidInput, SourceError
 
-TOKENS_A_BYTE = 0.25  # of English text, before the first answer tells
+TOKENS_A_BYTE = 0.25  # estimate for English text before the first answer
 BARREN_REQUESTS = 16  # refused in a row before the first that is answered: then no single text is at fault
 ANSWER_BYTES, VALUE_BYTES = 2**16, 40  # of an answer at most, and of each value in it
 UNKNOWN_DIM = 2**15  # values of an embedding at most, before its length is known
-MOST_TOKENS = 2**40  # of an answer; whatever counts more does not count tokens
+MOST_TOKENS = 2**40  # of an answer; a larger number is no count of tokens
 NO_EMBEDDING = "the endpoint gave null in place of its embedding"
 OTHER_FORM = "The endpoint does not answer in the form of OpenAI's embeddings."
 MOST_BYTES = 64 * 2**20  # of vectors that are kept for a call to come
@@ -40,25 +40,25 @@ MOST_BYTES = 64 * 2**20  # of vectors that are kept for a call to come
 class OpenAICompatible(TextEncoder):
     """Embeds texts by POST to BASE_URL/embeddings.
 
-    A limit of the endpoint's rate is its pace: the encoder waits as long as it is asked to. A fault that may pass is
-    tried again. A text that the endpoint refuses is found by halving its batch, and fails alone. What was answered
-    before a call fails is kept for the next call, so that nothing is paid for twice.
+    The encoder waits for the endpoint's rate limit as long as the answers request. Transient faults are
+    tried again. A text that the endpoint refuses is found by halving its batch, and fails alone. Answers
+    before a call fails are kept for the next call, so nothing is paid for twice.
 
     Args:
         base_url: Address of the API ("https://api.openai.com/v1").
         model: Name of the model ("text-embedding-3-small").
-        dim: Length of an embedding; None asks the endpoint, once, with one short text.
-        dimensions: Length that the model is asked to shorten its embeddings to; only some models can.
+        dim: Length of an embedding; None queries the endpoint, once, with one short text.
+        dimensions: Length of shortened embeddings that is requested from the model; only some models can.
         batch_size: Texts of a request.
         query_prefix: Put before each query ("query: ").
         document_prefix: Put before each item ("passage: ").
         normalise: Scale embeddings to unit length.
-        price_per_million: Price of a million tokens, in whatever money.
+        price_per_million: Price of a million tokens, in any currency.
         price_per_item: Price of a text, beside that of its tokens.
         timeout: Seconds for a request.
         retries: Further tries, in a row, of a request whose fault may pass.
         key_env: Name of the environment variable that holds the key. The key itself is never stored.
-        identity: What identifies the model ("text-embedding-3-small@2024-01"), in place of its address and name: two
+        identity: Identity of the model ("text-embedding-3-small@2024-01"), in place of its address and name: two
             addresses of one model are one model then.
 
     Raises:
@@ -112,9 +112,9 @@ class OpenAICompatible(TextEncoder):
 
     @property
     def dim(self) -> int:
-        """Length of an embedding, asked of the endpoint where it was not said."""
+        """Length of an embedding, queried from the endpoint if it was not given."""
         if self._dim is None:
-            (vector,) = self._ask(["dimension"])
+            (vector,) = self._request(["dimension"])
             assert vector is not None  # `_read` refuses an answer without any
             self._dim = len(vector)
         return self._dim
@@ -127,7 +127,7 @@ class OpenAICompatible(TextEncoder):
 
     @property
     def spec(self) -> str:
-        """How `encoders.from_spec` builds this encoder again; the key stays in the environment."""
+        """Spec by which `encoders.from_spec` builds this encoder again; the key stays in the environment."""
         _, _, dim, *names = inspect.signature(OpenAICompatible).parameters
         settings = {dim: None if self.dimensions else self._dim} | {name: getattr(self, name) for name in names}
         return join_spec("openai", [self.base_url, self.model], OpenAICompatible, settings)
@@ -138,7 +138,7 @@ class OpenAICompatible(TextEncoder):
         return self.batch_size
 
     def expected_bill(self, sources: Sequence[Any]) -> Bill:
-        """What items will cost, by their bytes, and by the tokens that earlier answers have counted."""
+        """Estimated bill of items, by their bytes, and by the tokens that earlier answers have counted."""
         return self._expected([f"{self.document_prefix}{text}" for text in sources if isinstance(text, str)])
 
     def _encode(self, sources: Sequence[Any], *, queries: bool) -> FloatArray:
@@ -159,13 +159,13 @@ class OpenAICompatible(TextEncoder):
         return unit(vectors) if self.normalise else vectors
 
     def _fill(self, found: dict[str, FloatArray], texts: list[str], failures: dict[str, str]) -> None:
-        """Ask for texts, request by request; a request that is refused is halved until one text is at fault."""
+        """Embed texts, request by request; a request that is refused is halved until one text is at fault."""
         parts = deque(texts[start : start + self.batch_size] for start in range(0, len(texts), self.batch_size))
         refused = 0
         while parts:
             part = parts.popleft()
             try:
-                vectors = self._ask(part)
+                vectors = self._request(part)
             except Refused as fault:
                 refused += 1
                 if refused >= BARREN_REQUESTS and not self._proven:
@@ -184,7 +184,7 @@ class OpenAICompatible(TextEncoder):
                 failures.update({text: NO_EMBEDDING for text, one in zip(part, vectors, strict=True) if one is None})
                 found.update({text: one for text, one in zip(part, vectors, strict=True) if one is not None})
 
-    def _ask(self, texts: list[str]) -> list[FloatArray | None]:
+    def _request(self, texts: list[str]) -> list[FloatArray | None]:
         """Send one request: a vector, (dim,) float32, or None for each text, and its bill to the meter of the call."""
         shorter = {} if self.dimensions is None else {"dimensions": self.dimensions}
         document = {"model": self.model, "input": texts, "encoding_format": "float", **shorter}
@@ -200,11 +200,11 @@ class OpenAICompatible(TextEncoder):
         return self._read(answer, len(texts))
 
     def _read(self, answer: Any, rows: int) -> list[FloatArray | None]:
-        """The embeddings of an answer, in the order of its texts: (dim,) float32, or None where it has null."""
+        """The embeddings of an answer, in the order of its texts: (dim,) float32, or None if it has null."""
         expected = f"data with {rows} embeddings" + (f" of {self._dim} values" if self._dim else "")
 
         def refusal(found: str, fix: str = OTHER_FORM) -> EncoderFailed:
-            return EncoderFailed(f"read what {self.model} answers", expected=expected, found=found, fix=fix)
+            return EncoderFailed(f"read an answer of {self.model}", expected=expected, found=found, fix=fix)
 
         data = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(data, list) or len(data) != rows or not all(isinstance(one, dict) for one in data):
@@ -266,7 +266,7 @@ def _bytes(texts: Iterable[str]) -> int:
 
 
 def _tokens(answer: Any) -> int | None:
-    """Tokens that an answer says were billed, if it is believable."""
+    """Billed tokens by an answer, if the number is plausible."""
     usage = answer.get("usage") if isinstance(answer, dict) else None
     counts = [usage.get(name) for name in ("total_tokens", "prompt_tokens")] if isinstance(usage, dict) else []
     return next((count for count in counts if isinstance(count, int) and 0 <= count < MOST_TOKENS), None)

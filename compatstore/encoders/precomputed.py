@@ -49,7 +49,7 @@ class Precomputed:
             ids, matrix = list(vectors), _matrix(list(vectors.values()))
         else:
             path = Path(vectors)
-            # A spec remembers no column names, so it is given only where the defaults find the vectors again.
+            # A spec remembers no column names, so it is given only if the defaults find the vectors again.
             self.spec = f"precomputed:{path.absolute()}" if (id, vector) == ("id", "vector") else ""
             ids, matrix = _read(path, id, vector)
         self._vectors = _checked(ids, matrix)
@@ -73,7 +73,7 @@ class Precomputed:
         return self._vectors[np.array(rows, np.int64)]
 
     def knows(self, ids: Sequence[Any]) -> npt.NDArray[np.bool_]:
-        """Which of n ids have a vector: (n,) bool."""
+        """Mask of the ids that have a vector: (n,) bool."""
         return np.array([key in self._rows for key in ids], bool)
 
 
@@ -81,14 +81,14 @@ SUFFIXES = (".parquet", ".arrow", ".feather", ".npz", ".npy")
 
 
 def _read(path: Path, id: str, vector: str) -> tuple[list[Id], npt.NDArray[Any]]:
-    asked = f"read vectors from {path}"
-    require_file(path, asked, SUFFIXES)
-    with readable(path, asked, CorruptArtifact):
-        columns, names = read_columns(path, asked, (id, vector))
+    operation = f"read vectors from {path}"
+    require_file(path, operation, SUFFIXES)
+    with readable(path, operation, CorruptArtifact):
+        columns, names = read_columns(path, operation, (id, vector))
     if path.suffix.lower() == ".npy":
         return list(range(len(columns["vector"]))), columns["vector"]
     if not {id, vector} <= columns.keys():
-        raise NotFound(asked, expected=f"{id!r} and {vector!r}", found=f"columns {names}")
+        raise NotFound(operation, expected=f"{id!r} and {vector!r}", found=f"columns {names}")
     ids = columns[id]
     return ids.tolist() if isinstance(ids, np.ndarray) else ids, np.asarray(columns[vector])
 
@@ -124,7 +124,7 @@ def _unusable(expected: str, found: str, **details: Any) -> InvalidInput:
 
 
 def _content_hash(ids: list[Id], vectors: FloatArray) -> str:
-    """Digest of id-vector pairs, whatever their order and whatever kind of file they came from."""
+    """Digest of id-vector pairs, independent of their order and kind of file."""
     digest = hashlib.sha256(str(vectors.shape).encode())
     for row in sorted(range(len(ids)), key=lambda row: (type(ids[row]).__name__, ids[row])):
         digest.update(repr(ids[row]).encode())

@@ -1,7 +1,7 @@
-"""The protocol of encoders, which every embedding model implements, and encoding of what can be encoded.
+"""The protocol of encoders, which every embedding model implements, and encoding of batches with unreadable sources.
 
-Sources that cannot be read are listed as failures; the rest of the batch goes on. Many models embed what is asked for
-by another way than what is found: with another prefix, or another half of the model.
+Sources that cannot be read are listed as failures; the rest of the batch goes on. Many models embed queries
+by another way than items: with another prefix, or another half of the model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Encoder(Protocol):
         fingerprint: Hex digest of all that decides the embedding: weights, preprocessing, prefix, normalisation.
         spec: A string that builds this encoder again (`encoders.from_spec`), or "" when only the program that
             made it can ("" encoders are handed to `Gallery.open(..., encoders={...})` each time).
-        reads: What a batch holds: the items' `source` values, or their `id`s (`encoders.Precomputed`).
+        reads: Contents of a batch: the items' `source` values, or their `id`s (`encoders.Precomputed`).
 
     Examples:
         >>> isinstance(cs.encoders.Precomputed({"a": [0.0, 1.0]}), cs.encoders.Encoder)
@@ -82,7 +82,7 @@ class QueryEncoder(Protocol):
 
 NOT_FINITE = "the encoder gave NaN or infinite values"
 NO_SOURCE, EMPTY_SOURCE, NAN_SOURCE = "it has no source", "an empty text", "NaN is no source"
-NOTHING_TO_EMBED = frozenset({NO_SOURCE, EMPTY_SOURCE, NAN_SOURCE})  # reasons that say nothing of an encoder
+NOTHING_TO_EMBED = frozenset({NO_SOURCE, EMPTY_SOURCE, NAN_SOURCE})  # reasons that are no fault of an encoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,7 @@ def encode_readable(encoder: Encoder, sources: Sequence[Any]) -> Encoded:
 
 @checked
 def encode_queries(encoder: Encoder, queries: Sequence[Any]) -> Encoded:
-    """Embed the queries that can be embedded, by the encoder's own way for queries where it has one.
+    """Embed the queries that can be embedded, by the encoder's own way for queries if it has one.
 
     Args:
         encoder: Any encoder; a `QueryEncoder` embeds queries by another way than items.
@@ -184,7 +184,7 @@ def _flaw(source: object) -> str:
 
 
 def require_same_model(encoder: Encoder, fingerprint: str) -> None:
-    """Refuse vectors of an encoder that has become another model since it was first asked.
+    """Refuse vectors of an encoder that has become another model since its first use.
 
     Raises:
         Incompatible: It has.
@@ -192,7 +192,7 @@ def require_same_model(encoder: Encoder, fingerprint: str) -> None:
     if encoder.fingerprint != fingerprint:
         raise Incompatible(
             f"encode with {type(encoder).__name__}",
-            expected=f"the model that it was ({fingerprint})",
+            expected=f"the former model ({fingerprint})",
             found=f"{encoder.fingerprint}: its fingerprint has changed",
             fix="Nothing of this batch is stored. Bring the former model back, or upgrade to this one as a version of "
             "its own.",
@@ -200,12 +200,12 @@ def require_same_model(encoder: Encoder, fingerprint: str) -> None:
 
 
 def _checked(encoder: Encoder, vectors: Any, rows: int, dim: int) -> FloatArray:
-    asked = f"encode {rows} sources with {type(encoder).__name__}"
+    operation = f"encode {rows} sources with {type(encoder).__name__}"
     if not isinstance(vectors, np.ndarray):
         fix = "Return np.asarray(vectors, np.float32) from the encoder."
-        raise InvalidInput(asked, expected="a NumPy array", found=type(vectors).__name__, fix=fix)
+        raise InvalidInput(operation, expected="a NumPy array", found=type(vectors).__name__, fix=fix)
     if vectors.shape != (rows, dim):
-        raise InvalidInput(asked, expected=f"shape {(rows, dim)}", found=f"{vectors.shape}")
+        raise InvalidInput(operation, expected=f"shape {(rows, dim)}", found=f"{vectors.shape}")
     if vectors.dtype != np.float32:
-        raise InvalidInput(asked, expected="float32", found=f"{vectors.dtype}", fix="Cast inside the encoder.")
+        raise InvalidInput(operation, expected="float32", found=f"{vectors.dtype}", fix="Cast inside the encoder.")
     return vectors

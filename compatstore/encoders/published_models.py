@@ -91,7 +91,7 @@ class TimmModel(ImageModel):
         checkpoint: Weights of your own (.safetensors, or a .pt state dict); a classifier among them is left out.
             Without it the published weights are loaded, from timm's cache or the network: never random ones.
         normalise: Scale embeddings to unit length.
-        device: A torch device; None takes CUDA where there is one.
+        device: A torch device; None takes CUDA if there is one.
         batch_size: Images that go through the network at once.
         roots: Folders that image paths must lie in; empty allows every path.
 
@@ -116,11 +116,13 @@ class TimmModel(ImageModel):
     kind: ClassVar[str] = "timm"
 
     def _load(self) -> tuple[str, nn.Module, Transform]:
-        timm, name, asked = load_extra("timm", "train"), self.name, f"build timm's {self.name}"
+        timm, name, operation = load_extra("timm", "train"), self.name, f"build timm's {self.name}"
         if not timm.is_model(name):
             similar = ", ".join(timm.list_models(f"*{name.split('.')[0]}*")[:5])
-            raise NotFound(asked, expected="a name of timm.list_models()", found=repr(name), fix=f"Similar: {similar}.")
-        with downloading(asked, "hand over TimmModel(name, checkpoint=...)"):
+            raise NotFound(
+                operation, expected="a name of timm.list_models()", found=repr(name), fix=f"Similar: {similar}."
+            )
+        with downloading(operation, "hand over TimmModel(name, checkpoint=...)"):
             network = timm.create_model(name, num_classes=0, pretrained=self.checkpoint is None)
         if self.checkpoint is not None:
             load_checkpoint(network, self.checkpoint)
@@ -129,12 +131,12 @@ class TimmModel(ImageModel):
 
 
 @contextmanager
-def downloading(asked: str, otherwise: str) -> Iterator[None]:
+def downloading(operation: str, otherwise: str) -> Iterator[None]:
     """Let a library fetch its published weights.
 
     Args:
-        asked: What the caller wanted, for errors.
-        otherwise: What else there is to do.
+        operation: The caller's operation, for errors.
+        otherwise: An alternative, for messages.
 
     Raises:
         NotFound: There is no network and no cache, the download is broken, or no weights were published at all.
@@ -143,7 +145,7 @@ def downloading(asked: str, otherwise: str) -> Iterator[None]:
         yield
     except (OSError, RuntimeError) as error:
         fix = f"Connect to the network once, or {otherwise}."
-        raise NotFound(asked, expected="its published weights", found=str(error), fix=fix) from error
+        raise NotFound(operation, expected="its published weights", found=str(error), fix=fix) from error
 
 
 @checked_fields
@@ -158,7 +160,7 @@ class TorchvisionModel(ImageModel):
         checkpoint: Weights of your own (.safetensors, or a .pt state dict); a classifier among them is left out.
             Without it the published weights are loaded, from torch's cache or the network: never random ones.
         normalise: Scale embeddings to unit length.
-        device: A torch device; None takes CUDA where there is one.
+        device: A torch device; None takes CUDA if there is one.
         batch_size: Images that go through the network at once.
         roots: Folders that image paths must lie in; empty allows every path.
 
@@ -185,13 +187,13 @@ class TorchvisionModel(ImageModel):
     kind: ClassVar[str] = "torchvision"
 
     def _load(self) -> tuple[str, nn.Module, Transform]:
-        models, asked = load_extra("torchvision.models", "train"), f"build torchvision's {self.name}"
+        models, operation = load_extra("torchvision.models", "train"), f"build torchvision's {self.name}"
         try:
             published = models.get_model_weights(self.name)[self.weights]
         except (ValueError, KeyError) as error:
             expected = "a name of torchvision.models.list_models()"
-            raise NotFound(f"{asked} with weights {self.weights}", expected=expected, found=str(error)) from error
-        with downloading(asked, "hand over TorchvisionModel(name, checkpoint=...)"):
+            raise NotFound(f"{operation} with weights {self.weights}", expected=expected, found=str(error)) from error
+        with downloading(operation, "hand over TorchvisionModel(name, checkpoint=...)"):
             network = models.get_model(self.name, weights=None if self.checkpoint else published)
         last_name, last = list(network.named_modules())[-1]
         linear = require_torch().nn.Linear
@@ -219,16 +221,16 @@ def load_checkpoint(network: nn.Module, path: str | Path) -> None:
         CorruptArtifact: The file cannot be read, lacks weights of the network, or has them in another shape.
     """
     path = Path(path)
-    asked = f"load the weights {path}"
+    operation = f"load the weights {path}"
     if not is_file(path):
-        raise NotFound(asked, expected="a file", found="nothing", fix="Check the path.")
-    state = read_weights(path, asked)
+        raise NotFound(operation, expected="a file", found="nothing", fix="Check the path.")
+    state = read_weights(path, operation)
     wanted = network.state_dict()
     missing = [name for name in wanted if name not in state]
     wrong = [name for name in wanted if name in state and state[name].shape != wanted[name].shape]
     if missing or wrong:
         found = f"missing {first_offenders(missing) or 'none'}; of another shape {first_offenders(wrong) or 'none'}"
-        raise CorruptArtifact(asked, expected=f"the {len(wanted)} weights of the network", found=found)
+        raise CorruptArtifact(operation, expected=f"the {len(wanted)} weights of the network", found=found)
     network.load_state_dict({name: state[name] for name in wanted})
 
 
@@ -241,14 +243,14 @@ IN_FOLDER = "local-dir:"
 class OpenClipModel(ImageModel):
     """Embeds images by the image tower of a CLIP model, and queries that are texts by its text tower.
 
-    A query that is a text is an image where it ends as the name of one ("cup.jpg"), and else a text.
+    A query that ends as the name of an image ("cup.jpg") is read as an image, any other text as a text.
 
     Args:
         model: A folder with open_clip_config.json and weights, or a name of `open_clip.list_models()`.
         weights: For a name: a file of weights, or the name of published ones ("laion2b_s34b_b79k"), which are taken
             from the cache or the network; never random ones.
         normalise: Scale embeddings to unit length, as CLIP compares them.
-        device: A torch device; None takes CUDA where there is one.
+        device: A torch device; None takes CUDA if there is one.
         batch_size: Images or texts that go through the model at once.
         roots: Folders that image paths must lie in; empty allows every path.
 
@@ -286,7 +288,7 @@ class OpenClipModel(ImageModel):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest (32 hex digits) of both towers: the text tower and its tokenizer decide what queries find."""
+        """Digest (32 hex digits) of both towers: the text tower and its tokenizer affect queries."""
         return digest(images=super().fingerprint, texts=self._text_identity)
 
     def encode_queries(self, queries: Sequence[Any]) -> FloatArray:
@@ -318,14 +320,14 @@ def is_text(query: Any) -> bool:
 
 
 def _require_model(open_clip: Any, model: str, weights: str, *, in_folder: bool) -> None:
-    asked = f"load open_clip's {model}"
+    operation = f"load open_clip's {model}"
     if in_folder and weights:
-        raise InvalidInput(asked, expected="a folder, which holds its weights", found=f"weights {weights} as well")
+        raise InvalidInput(operation, expected="a folder, which holds its weights", found=f"weights {weights} as well")
     if not in_folder and model not in open_clip.list_models():
-        raise NotFound(asked, expected="a folder, or a name of open_clip.list_models()", found=repr(model))
+        raise NotFound(operation, expected="a folder, or a name of open_clip.list_models()", found=repr(model))
     if not in_folder and not weights:
         known = ", ".join(open_clip.list_pretrained_tags_by_model(model)[:5])
-        raise InvalidInput(asked, expected="weights: a file, or a name", found="none", fix=f"Published: {known}.")
+        raise InvalidInput(operation, expected="weights: a file, or a name", found="none", fix=f"Published: {known}.")
 
 
 def _image_tower(built: Any) -> Any:

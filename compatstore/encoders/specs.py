@@ -3,8 +3,8 @@
 Settings are the keyword arguments of the encoder's class. Those at their default are not written, so that a spec stays
 short. A spec is stored with the gallery and shown by `status`; so no encoder takes a secret as a setting.
 
-An encoder travels as its spec or its bytes, and as an object where nothing else builds it there. Weights and sessions
-of a model are built where they are used, on that process' device.
+An encoder is sent as its spec or its bytes, and as an object if neither can build it there. Weights and sessions
+of a model are built in the process that uses them, on its device.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def join_spec(
 ) -> str:
     """Write a spec without the settings that are at their default.
 
-    "#" stands between arguments; a "?", "%" or "#" within one is written as %3F.
+    "#" separates arguments; a "?", "%" or "#" within one is written as %3F.
     """
     defaults = {name: parameter.default for name, parameter in inspect.signature(make).parameters.items()}
     changed = {name: value for name, value in settings.items() if value is not None and value != defaults[name]}
@@ -52,14 +52,17 @@ def build(kind: str, text: str, make: Callable[..., Encoder]) -> Encoder:
     parameters = inspect.signature(make).parameters.values()
     wanted = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     if len(arguments) != len(wanted) or not all(arguments):
-        asked, expected = f"build an encoder {kind}:...", f"{kind}:{'#'.join(name.upper() for name in wanted)}"
-        raise InvalidInput(asked, expected=expected, found=f"{len(arguments)} parts, parted by '#'")
+        operation, expected = f"build an encoder {kind}:...", f"{kind}:{'#'.join(name.upper() for name in wanted)}"
+        raise InvalidInput(operation, expected=expected, found=f"{len(arguments)} parts, parted by '#'")
     read = read_settings(kind, settings, make)
     required = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY and each.default is each.empty]
     missing = [name for name in required if name not in read]
     if missing:
-        asked, expected = f"build an encoder {kind}:...", f"{kind}:...?{'&'.join(f'{name}=...' for name in missing)}"
-        raise InvalidInput(asked, expected=expected, found=f"no {', '.join(missing)}")
+        operation, expected = (
+            f"build an encoder {kind}:...",
+            f"{kind}:...?{'&'.join(f'{name}=...' for name in missing)}",
+        )
+        raise InvalidInput(operation, expected=expected, found=f"no {', '.join(missing)}")
     return make(*arguments, **read)
 
 
@@ -73,12 +76,12 @@ def read_settings(kind: str, settings: str, make: Callable[..., Encoder]) -> dic
     pairs = parse_qsl(settings, keep_blank_values=True)
     names = [name for name, _ in pairs]
     unknown = [name for name in names if name not in types or names.count(name) > 1]
-    asked = f"read the settings of an encoder {kind}:..."
+    operation = f"read the settings of an encoder {kind}:..."
     if unknown or (settings and not pairs):
         found = first_offenders([name[:40] for name in unknown]) or "no name=value"
         fix = "A key belongs into the environment, never into a spec." if "key" in "".join(unknown).lower() else ""
-        raise InvalidInput(asked, expected=f"name=value, each once, of {', '.join(types)}", found=found, fix=fix)
-    return {name: _read(asked, name, value, types[name]) for name, value in pairs}
+        raise InvalidInput(operation, expected=f"name=value, each once, of {', '.join(types)}", found=found, fix=fix)
+    return {name: _read(operation, name, value, types[name]) for name, value in pairs}
 
 
 def _settings_of(make: Callable[..., Encoder]) -> dict[str, type]:
@@ -99,12 +102,12 @@ def _plain(hint: Any) -> type | None:
     return hint if hint in (str, int, float, bool) else None
 
 
-def _read(asked: str, name: str, value: str, kind: type) -> Value:
+def _read(operation: str, name: str, value: str, kind: type) -> Value:
     try:
         read: Value = _TRUTHS[value.lower()] if kind is bool else kind(value)
     except (KeyError, ValueError):
         expected = f"{name}: {'true or false' if kind is bool else f'a value of type {kind.__name__}'}"
-        raise InvalidInput(asked, expected=expected, found=f"{len(value)} other characters") from None
+        raise InvalidInput(operation, expected=expected, found=f"{len(value)} other characters") from None
     return read
 
 
@@ -114,7 +117,7 @@ _WITHIN = re.compile(r"(?<=://)[^/@]*@")  # a name and password in an address
 
 
 def without_secrets(value: Any) -> Any:
-    """A value as JSON can hold it, without secrets; what JSON has no form for becomes the name of its type."""
+    """A value as JSON can hold it, without secrets; other objects become the name of their type."""
     if isinstance(value, Mapping):
         kept = {f"{key}": item for key, item in value.items() if not _SECRET.search(f"{key}") and key not in _RUNNING}
         return {key: without_secrets(item) for key, item in kept.items()}
@@ -130,13 +133,13 @@ def from_spec(spec: str) -> Encoder:
     """Build an encoder from its spec.
 
     Args:
-        spec: One of these, settings behind a "?" where the kind has some
+        spec: One of these, settings behind a "?" if the kind has some
             ("openai:https://api.openai.com/v1#text-embedding-3-small?dim=1536&key_env=OPENAI_API_KEY"):
 
             * "timm:NAME" or "torchvision:NAME": pretrained weights;
             * "network:PATH": a saved `NetworkEncoder`;
             * "sentence-transformers:FOLDER", "transformers:FOLDER", "fastembed:FOLDER" or "model2vec:FOLDER": a text
-              model in a local folder, "open_clip:FOLDER" or "open_clip:NAME?weights=...": images, and texts that ask;
+              model in a local folder, "open_clip:FOLDER" or "open_clip:NAME?weights=...": images, and texts as queries;
             * "openai:BASE_URL#MODEL": an HTTP endpoint of OpenAI's form;
             * "files:FOLDER?encoder=network:PATH&suffix=.jpg": the file of each item's id, by an encoder of images;
             * "precomputed:PATH": id -> vector;
@@ -145,7 +148,7 @@ def from_spec(spec: str) -> Encoder:
 
     Raises:
         NotFound: The kind, model, file, module or attribute does not exist.
-        InvalidInput: What the spec names is not an encoder, or a setting is unknown or of another type.
+        InvalidInput: The spec names no encoder, or a setting is unknown or of another type.
 
     Examples:
         >>> np.savez("vectors.npz", id=np.array(["a"]), vector=np.array([[0.0, 1.0]], np.float32))
@@ -174,17 +177,17 @@ def from_spec(spec: str) -> Encoder:
 
 def _python(path: str) -> Encoder:
     module_name, _, attribute = path.partition(":")
-    asked = f"build the encoder 'python:{path}'"
+    operation = f"build the encoder 'python:{path}'"
     try:
         value = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         fix = "Check that the module can be imported from here."
-        raise NotFound(asked, expected="package.module:attribute", found=str(error), fix=fix) from error
+        raise NotFound(operation, expected="package.module:attribute", found=str(error), fix=fix) from error
     # Only classes of encoders are called, so that a spec cannot run any function of any module.
     encoder = value() if isinstance(value, type) and hasattr(value, "encode") else value
     if isinstance(encoder, type) or not isinstance(encoder, Encoder):
         raise InvalidInput(
-            asked, expected="an encoder (dim, fingerprint, spec, reads, encode)", found=type(value).__name__
+            operation, expected="an encoder (dim, fingerprint, spec, reads, encode)", found=type(value).__name__
         )
     return encoder
 
@@ -207,12 +210,12 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class PortableEncoder:
-    """What builds an encoder in another process; it pickles where its parts do.
+    """Builder of an encoder in another process; it pickles if its parts do.
 
     Args:
-        fingerprint: What the encoder must have there.
+        fingerprint: Required fingerprint of the built encoder.
         make: Builds the encoder.
-        arguments: Of `make`: the file of a `NetworkEncoder`, a spec, or the encoder itself if neither is known.
+        arguments: Arguments of `make`: the file of a `NetworkEncoder`, a spec, or the encoder itself without either.
     """
 
     fingerprint: str
@@ -235,8 +238,8 @@ class PortableEncoder:
         """The encoder, here.
 
         Raises:
-            NotFound: What its spec names is not there.
-            Incompatible: What its spec builds here is another model.
+            NotFound: The object that its spec names does not exist.
+            Incompatible: Its spec builds another model here.
         """
         encoder = self.make(*self.arguments)
         if encoder.fingerprint != self.fingerprint:

@@ -1,4 +1,4 @@
-"""Text models in local folders, run by the libraries that people have: nothing is downloaded, no code of a model runs.
+"""Text models in local folders, run by installed libraries: nothing is downloaded, no code of a model runs.
 
 The fingerprint is that of the folder's files and of the settings, so that the same model at another path is the same.
 """
@@ -24,7 +24,7 @@ from compatstore.encoders.specs import join_spec
 from compatstore.errors import InvalidInput, NotFound, SourceError, load_extra
 
 Pooling = Literal["mean", "cls", "last"]
-LONGEST = 100_000  # tokens; tokenizers that know no limit name one of 10^30
+LONGEST = 100_000  # tokens; tokenizers without a limit name one of 10^30
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -71,7 +71,7 @@ class TextEncoder(ABC):
 
     @property
     def treatment(self) -> dict[str, str | bool]:
-        """What beside the model decides an embedding, for the fingerprint."""
+        """Settings beside the model that affect an embedding, for the fingerprint."""
         return {"query": self.query_prefix, "document": self.document_prefix, "normalise": self.normalise}
 
     def _prefixed(self, sources: Sequence[Any], *, queries: bool) -> list[str]:
@@ -84,7 +84,7 @@ class TextEncoder(ABC):
 
 
 def require_texts(sources: Sequence[Any]) -> None:
-    """Refuse what no model of texts can read.
+    """Refuse sources that no model of texts can read.
 
     Raises:
         SourceError: Some sources are no texts, or empty; all of them are listed.
@@ -116,12 +116,12 @@ def _flaw(source: Any) -> str:
 
 @dataclass(eq=False, repr=False)
 class FolderModel(TextEncoder):
-    """A text model in a folder; a kind of model says how its library loads it and embeds texts.
+    """A text model in a folder; subclasses load it with their library and embed texts.
 
-    Fields of a kind belong to its fingerprint and its spec; `device` says where it runs, and belongs to neither.
+    Fields of a subclass belong to its fingerprint and its spec; `device` is part of neither.
 
     Args:
-        folder: Where it is.
+        folder: Its folder.
         query_prefix: Put before each query.
         document_prefix: Put before each item.
         normalise: Scale embeddings to unit length.
@@ -174,7 +174,7 @@ class FolderModel(TextEncoder):
 
     @property
     def spec(self) -> str:
-        """How `encoders.from_spec` builds this encoder again."""
+        """Spec by which `encoders.from_spec` builds this encoder again."""
         names = [own.name for own in fields(self) if own.name not in ("folder", "device")]
         settings = {name: getattr(self, name) for name in names}
         return join_spec(self.kind, [f"{Path(self.folder).absolute()}"], type(self), settings)
@@ -189,12 +189,12 @@ class SentenceTransformersModel(FolderModel):
     The model's own prompts for queries and documents are used, unless prefixes are named.
 
     Args:
-        folder: Where `SentenceTransformer.save` or a download has put it.
+        folder: Folder of `SentenceTransformer.save` or of a download.
         query_prefix: Put before each query; "" takes the model's own prompt.
         document_prefix: Put before each item; "" takes the model's own prompt.
         normalise: Scale embeddings to unit length.
         batch_size: Texts that go through the model at once.
-        device: A torch device; None takes CUDA where there is one.
+        device: A torch device; None takes CUDA if there is one.
 
     Raises:
         NotFound: There is no such folder.
@@ -238,14 +238,14 @@ class TransformersModel(FolderModel):
     """A model of the library transformers, whose last hidden states are pooled.
 
     Args:
-        folder: Where `save_pretrained` or a download has put model and tokenizer.
+        folder: Folder of model and tokenizer, of `save_pretrained` or of a download.
         pooling: "mean" of the tokens' states, the first one ("cls") or the last one ("last").
         longest: Tokens of a text, the rest is cut; None takes the tokenizer's limit, or else the model's.
         query_prefix: Put before each query ("query: ").
         document_prefix: Put before each item ("passage: ").
         normalise: Scale embeddings to unit length.
         batch_size: Texts that go through the model at once.
-        device: A torch device; None takes CUDA where there is one.
+        device: A torch device; None takes CUDA if there is one.
 
     Raises:
         NotFound: There is no such folder.
@@ -299,7 +299,7 @@ class FastembedModel(FolderModel):
     """A model in ONNX form, run by fastembed on onnxruntime, without torch.
 
     Args:
-        folder: Where model.onnx (or onnx/model.onnx), tokenizer.json and config.json are.
+        folder: Folder of model.onnx (or onnx/model.onnx), tokenizer.json and config.json.
         pooling: "mean" of the tokens' states, the first one ("cls") or the last one ("last").
         query_prefix: Put before each query ("query: ").
         document_prefix: Put before each item ("passage: ").
@@ -344,7 +344,7 @@ class Model2VecModel(FolderModel):
     """A static model of the library model2vec: a table of token vectors, fast on any processor.
 
     Args:
-        folder: Where `StaticModel.save_pretrained` or a download has put it.
+        folder: Folder of `StaticModel.save_pretrained` or of a download.
         query_prefix: Put before each query ("query: ").
         document_prefix: Put before each item ("passage: ").
         normalise: Scale embeddings to unit length; the model's own setting is in its files.
@@ -376,7 +376,7 @@ class Model2VecModel(FolderModel):
 
 
 def _pooled(states: Any, mask: Any, pooling: Pooling) -> Any:
-    """(n, tokens, dim) hidden states -> (n, dim), without what fills short texts up; it may stand on either side."""
+    """(n, tokens, dim) hidden states -> (n, dim), without the padding of short texts, which may be on either side."""
     torch = require_torch()
     if pooling == "mean":
         weights = mask.unsqueeze(-1).to(states.dtype)
@@ -388,7 +388,7 @@ def _pooled(states: Any, mask: Any, pooling: Pooling) -> Any:
 
 
 def _registered(fastembed: Any, folder: Path, pooling: Pooling, file: str) -> str:
-    """Name under which fastembed knows a model of one's own; it knows each name once in a process."""
+    """Name by which a model in a folder is registered in fastembed, once in a process."""
     from fastembed.common.model_description import ModelSource, PoolingType
 
     ways = {"mean": PoolingType.MEAN, "cls": PoolingType.CLS, "last": PoolingType.LAST_TOKEN}
@@ -398,7 +398,7 @@ def _registered(fastembed: Any, folder: Path, pooling: Pooling, file: str) -> st
             model=name,
             pooling=ways[pooling],
             normalization=False,
-            sources=ModelSource(url="https://localhost/never-asked"),
+            sources=ModelSource(url="https://localhost/unused"),
             dim=1,
             model_file=file,
         )

@@ -21,12 +21,12 @@ _TOGETHER = 16  # queries: for 20 and more FAISS computes squared distances from
 NEIGHBOURS = 16  # of a vector in the graph, twice as many in its lowest layer: `m` in the paper
 BUILDING_BREADTH = 80  # candidates for these neighbours: `ef_construction` in the paper
 BREADTHS = (24, 32, 64, 128, 256, 512, 1024)  # the first is enough for 10 neighbours and the query itself
-# Compared with all that count, where these are few, or few of all: the graph would walk over many that do not count.
+# Compared with all that count, if these are few, or few of all: the graph would walk over many that do not count.
 FEW, FEW_OF = 2_048, 20
 
 
 def graph_bytes(rows: int) -> int:
-    """About what the graph of that many vectors takes in memory, without the vectors themselves."""
+    """Approximate memory of the graph of that many vectors, without the vectors themselves."""
     links = 2 * NEIGHBOURS + NEIGHBOURS / (NEIGHBOURS - 1)  # each layer has 1/m of the vectors of the one below it
     return int(rows * (4 * links + 4 + 8))  # and of each vector its highest layer, and where its links begin
 
@@ -78,7 +78,7 @@ class Flat:
 
     @property
     def bytes(self) -> int:
-        """Memory that is taken, also where these are the last vectors of a larger array."""
+        """Memory that is taken, also if these are the last vectors of a larger array."""
         whole = self._vectors if self._vectors.base is None else self._vectors.base
         return int(whole.nbytes)
 
@@ -100,7 +100,7 @@ class Flat:
 
         Returns:
             (q, k) float32 distances as Lance gives them, and (q, k) int64 places, nearest first. k is the number of
-            vectors that count, where that is less than what was asked for.
+            vectors that count, if that is less than requested.
         """
         vectors = self._vectors if among is None else self._vectors[among.places]
         wanted = min(k, len(vectors))
@@ -136,7 +136,7 @@ class Graph:
     Args:
         dim: Values of a vector.
         metric: "l2", "cosine" or "dot".
-        rows: Vectors that memory is taken for at once; where more are added, FAISS doubles what it has.
+        rows: Vectors that memory is taken for at once; if more are added, FAISS doubles its memory.
 
     Attributes:
         recall: Share of the nearest vectors that `search` finds, as `measure` has seen it, in [0, 1].
@@ -151,7 +151,7 @@ class Graph:
         self._stored: Any = faiss.downcast_index(self._index.storage)
         links = graph_bytes(rows) // 4 - 3 * rows
         for memory, size in ((self._stored.codes, 4 * dim * rows), (self._index.hnsw.neighbors, links)):
-            memory.resize(size)  # an empty vector of C++ takes exactly what it is asked for, and keeps it
+            memory.resize(size)  # an empty vector of C++ takes exactly the requested size, and keeps it
             memory.resize(0)
         self.breadth = BREADTHS[0]
         self.recall = 1.0
@@ -197,7 +197,7 @@ class Graph:
         return Exact(self._all(), self._metric)
 
     def search(self, queries: FloatArray, k: int, among: Chosen | None = None) -> tuple[FloatArray, RowNumbers]:
-        """Find nearly all of the nearest vectors of each query, and as many as are asked for; as `Flat.search`."""
+        """Find nearly all of the nearest vectors of each query, always k of them; as `Flat.search`."""
         n = len(self)
         count = n if among is None else len(among)
         if count <= max(8 * k, FEW, n // FEW_OF):
@@ -214,7 +214,7 @@ class Graph:
         return distances, places
 
     def measure(self, sample: int, neighbours: int, goal: float) -> None:
-        """Measure what searches find, and take the least breadth that finds enough.
+        """Measure the recall of searches, and take the least breadth with a sufficient one.
 
         Args:
             sample: Vectors drawn at random, which are the queries.

@@ -1,8 +1,8 @@
 """FAISS, imported where it is needed, and the exact nearest neighbours of large batches of queries.
 
 FAISS compares by matrix products in float32, whose rounding can exchange vectors that are nearly as far. So it finds
-some more candidates than are wanted; these are compared in float64, and a bound of the rounding tells whether any other
-vector can be as near. Where one can, more candidates are asked for.
+some more candidates than are wanted; these are compared in float64, and a bound of the rounding shows if any other
+vector can be as near. If one can, more candidates are fetched.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def load_faiss() -> Any:
 
 
 def uses_gpu(device: Device) -> bool:
-    """True if a GPU computes: "auto" takes one where FAISS has one.
+    """True if a GPU computes: "auto" takes one if FAISS has one.
 
     Raises:
-        MissingExtra: FAISS is not installed, or a GPU is asked for and FAISS was built without support for it.
-        InvalidInput: A GPU is asked for, and this machine has none.
+        MissingExtra: FAISS is not installed, or a GPU is requested and FAISS was built without support for it.
+        InvalidInput: A GPU is requested, and this machine has none.
     """
     faiss = load_faiss()
     built = hasattr(faiss, "StandardGpuResources")
@@ -65,7 +65,7 @@ def as_compared(vectors: FloatArray, metric: Metric) -> FloatArray:
 
 
 def as_distances(found: FloatArray, metric: Metric) -> FloatArray:
-    """What FAISS returns as distances of Lance: squared (l2), 1 - cosine, 1 - product (dot)."""
+    """Convert values of FAISS to distances of Lance: squared (l2), 1 - cosine, 1 - product (dot)."""
     return found if metric == "l2" else np.float32(1) - found
 
 
@@ -106,9 +106,9 @@ def nearest_neighbours(
     Args:
         queries: (q, dim) floats.
         vectors: (n, dim) floats.
-        k: Neighbours of a query, >= 1; all n where there are fewer.
+        k: Neighbours of a query, >= 1; all n if there are fewer.
         metric: "l2", "cosine" or "dot".
-        device: "cpu", "gpu", or "auto" for a GPU where FAISS has one.
+        device: "cpu", "gpu", or "auto" for a GPU if FAISS has one.
 
     Raises:
         InvalidInput: Not two tables of vectors of one length. Values are NaN, infinite or beyond float32. k < 1, no
@@ -120,12 +120,12 @@ def nearest_neighbours(
         >>> found.rows.tolist()
         [[0, 1], [2, 1]]
     """
-    asked = "find the nearest neighbours"
+    operation = "find the nearest neighbours"
     left, right = _read(queries, "queries", metric), _read(vectors, "vectors", metric)
     if left.shape[1] != right.shape[1]:
-        raise InvalidInput(asked, expected=f"queries of {right.shape[1]} values", found=f"{left.shape[1]}")
+        raise InvalidInput(operation, expected=f"queries of {right.shape[1]} values", found=f"{left.shape[1]}")
     if k < 1:
-        raise InvalidInput(asked, expected="k >= 1", found=f"{k}")
+        raise InvalidInput(operation, expected="k >= 1", found=f"{k}")
     k, gpu = min(k, len(right)), uses_gpu(device)
     rows, distances = np.zeros((len(left), k), np.int64), np.zeros((len(left), k), np.float32)
     if k and len(left):
@@ -153,21 +153,21 @@ class _Compared:
 
     def exact(self, chosen: RowNumbers, rows: RowNumbers) -> FloatArray:
         """Distances of c queries to f vectors each, (c, f) numbers: computed in float64, (c, f) float32."""
-        asked, among = self.queries[chosen].astype(np.float64), self.vectors[rows].astype(np.float64)
+        query_rows, among = self.queries[chosen].astype(np.float64), self.vectors[rows].astype(np.float64)
         if self.metric == "l2":
-            among -= asked[:, None]
+            among -= query_rows[:, None]
             found: Doubles = np.einsum("cfd,cfd->cf", among, among)
         else:
-            found = np.einsum("cfd,cd->cf", among, asked)
+            found = np.einsum("cfd,cd->cf", among, query_rows)
             if self.metric == "cosine":
                 lengths = np.sqrt(np.einsum("cfd,cfd->cf", among, among))
-                found /= lengths * np.sqrt(np.einsum("cd,cd->c", asked, asked))[:, None]
+                found /= lengths * np.sqrt(np.einsum("cd,cd->c", query_rows, query_rows))[:, None]
             found = 1 - found
         with np.errstate(over="ignore"):
             return found.astype(np.float32)
 
     def slack(self) -> Doubles:
-        """(q,) float64: how far off a distance by float32 can be; infinite where float32 overflows."""
+        """(q,) float64: largest error of a distance by float32; infinite if float32 overflows."""
         longest = _lengths(self.right).max()
         lengths = _lengths(self.left)
         largest = (lengths + longest) ** 2 if self.metric == "l2" else 1 + lengths * longest
@@ -211,17 +211,17 @@ def _lengths(vectors: FloatArray) -> Doubles:
 
 
 def _read(values: npt.ArrayLike, name: str, metric: Metric) -> FloatArray:
-    asked = f"read {name}"
+    operation = f"read {name}"
     with np.errstate(over="ignore"):
-        vectors: FloatArray = array_of(values, asked, name, ndim=2, dtype=np.float32)
+        vectors: FloatArray = array_of(values, operation, name, ndim=2, dtype=np.float32)
     if not vectors.shape[1]:
-        raise InvalidInput(asked, expected="vectors of one value or more", found=f"{vectors.shape}")
+        raise InvalidInput(operation, expected="vectors of one value or more", found=f"{vectors.shape}")
     wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(wrong):
         found = f"NaN, infinite or larger values in rows {first_offenders(wrong.tolist())}"
-        raise InvalidInput(asked, expected="finite values of float32", found=found)
+        raise InvalidInput(operation, expected="finite values of float32", found=found)
     zeros = np.flatnonzero(_lengths(vectors) == 0).tolist() if metric == "cosine" else []
     if zeros:
         found = f"zero vectors in rows {first_offenders(zeros)}"
-        raise InvalidInput(asked, expected="vectors that have a direction", found=found)
+        raise InvalidInput(operation, expected="vectors that have a direction", found=found)
     return vectors

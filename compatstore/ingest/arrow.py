@@ -24,19 +24,19 @@ JSON = pa.json_(pa.string())
 NOT_CONVERTIBLE = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
 
 
-def cast(values: ArrowArray, kind: ArrowType, name: str, asked: str) -> ArrowArray:
+def cast(values: ArrowArray, kind: ArrowType, name: str, operation: str) -> ArrowArray:
     """Make values an Arrow array of a type.
 
     Args:
         values: n values, as `as_array` takes them.
         kind: Arrow type.
         name: Of their column, for messages.
-        asked: What the caller wants, for messages.
+        operation: The caller's operation, for messages.
 
     Raises:
         InvalidInput: They are none of that type.
     """
-    array = as_array(values, asked)
+    array = as_array(values, operation)
     if array.type == kind:
         return array
     if pa.types.is_floating(array.type) and not pa.types.is_floating(kind):
@@ -45,25 +45,25 @@ def cast(values: ArrowArray, kind: ArrowType, name: str, asked: str) -> ArrowArr
         return array.cast(kind)
     except NOT_CONVERTIBLE as error:
         raise InvalidInput(
-            asked, expected=f"column {name!r} of type {kind}", found=f"{array.type} ({error})"
+            operation, expected=f"column {name!r} of type {kind}", found=f"{array.type} ({error})"
         ) from error
 
 
-def cast_columns(columns: Mapping[str, ArrowArray], schema: ArrowSchema, asked: str) -> ArrowTable:
+def cast_columns(columns: Mapping[str, ArrowArray], schema: ArrowSchema, operation: str) -> ArrowTable:
     """An Arrow table of columns in the order and with the types of a schema, which may have more; raises as `cast`."""
     fields = [field for field in schema if field.name in columns]
-    return pa.table([cast(columns[f.name], f.type, f.name, asked) for f in fields], schema=pa.schema(fields))
+    return pa.table([cast(columns[f.name], f.type, f.name, operation) for f in fields], schema=pa.schema(fields))
 
 
-def read_stream(data: Any, asked: str) -> ArrowTable:
-    """Read whatever gives an Arrow stream: a frame of pandas or polars, a result of DuckDB, another gallery's scan.
+def read_stream(data: Any, operation: str) -> ArrowTable:
+    """Read a source of an Arrow stream: a frame of pandas or polars, a result of DuckDB, another gallery's scan.
 
-    A frame of pandas numbers its rows where they were filtered; that index is no column of the user's.
+    A frame of pandas numbers its rows if they were filtered; that index is no column of the user's.
 
     Raises:
         InvalidInput: It cannot be read.
     """
-    with foreign(asked, "a frame that Arrow can read"):
+    with foreign(operation, "a frame that Arrow can read"):
         read = pa.table(data)
     if b"pandas" in (read.schema.metadata or {}):
         read = read.drop_columns([name for name in read.schema.names if _INDEX.fullmatch(name)])
@@ -96,7 +96,7 @@ def _stored(kind: ArrowType) -> ArrowType:
     return kind
 
 
-def countable(values: Any, name: str, asked: str) -> ArrowArray:
+def countable(values: Any, name: str, operation: str) -> ArrowArray:
     """Values for a column in a form that has a length and that Arrow can read.
 
     Arrow walks through nested lists without a limit and overflows the stack of the process.
@@ -104,14 +104,14 @@ def countable(values: Any, name: str, asked: str) -> ArrowArray:
     Raises:
         InvalidInput: It is no list or array, or lists lie too deep in it.
     """
-    with foreign(asked, f"a list or array of values in column {name!r}"):
+    with foreign(operation, f"a list or array of values in column {name!r}"):
         given = to_numpy(values)
         len(given)
     if hasattr(given, "__arrow_c_stream__") and not isinstance(given, pa.ChunkedArray):
         given = _lists(given)
     nested = given.tolist() if isinstance(given, np.ndarray) and given.dtype == object else given
     if not _is_shallow(nested, DEEPEST):
-        raise InvalidInput(asked, expected=f"{DEEPEST} levels at most in column {name!r}", found="more")
+        raise InvalidInput(operation, expected=f"{DEEPEST} levels at most in column {name!r}", found="more")
     return given
 
 
@@ -132,8 +132,8 @@ def _is_shallow(values: Any, levels: int) -> bool:
     return levels > 0 and all(_is_shallow(value, levels - 1) for value in inner)
 
 
-def as_array(values: Any, asked: str) -> ArrowArray:
-    """Make n values of any kind one Arrow array; values of types that Arrow does not know become text.
+def as_array(values: Any, operation: str) -> ArrowArray:
+    """Make n values of any kind one Arrow array; values of types that Arrow does not support become text.
 
     Raises:
         InvalidInput: Neither can be made of them.
@@ -142,7 +142,7 @@ def as_array(values: Any, asked: str) -> ArrowArray:
         return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
     if isinstance(values, pa.Array):
         return values
-    with foreign(asked, "values that Arrow knows, or that have a text"):
+    with foreign(operation, "values that Arrow supports, or that have a text"):
         if isinstance(values, np.ndarray) and values.ndim > 1:
             values = list(values)
         try:
@@ -159,14 +159,14 @@ def is_nothing(value: object) -> bool:
 INT64 = range(-(2**63), 2**63)
 
 
-def json_column(values: Any, ids: ArrowArray, name: str, asked: str) -> ArrowArray:
+def json_column(values: Any, ids: ArrowArray, name: str, operation: str) -> ArrowArray:
     """Values as an Arrow array of JSON: a text is JSON as it stands, NaN is nothing, all else is written as JSON.
 
     Args:
         values: n texts of JSON or values that JSON can hold.
         ids: The n items' ids, for messages.
         name: Of the column, for messages.
-        asked: What the caller wants, for messages.
+        operation: The caller's operation, for messages.
 
     Raises:
         InvalidInput: JSON cannot hold a value, or a text is no JSON; the item is named.
@@ -175,20 +175,20 @@ def json_column(values: Any, ids: ArrowArray, name: str, asked: str) -> ArrowArr
         return values
     every = values.to_pylist() if hasattr(values, "to_pylist") else list(values)
     texts = [
-        None if is_nothing(value) else _text_of(value, f"{asked}, column {name!r} of item {key!r}")
+        None if is_nothing(value) else _text_of(value, f"{operation}, column {name!r} of item {key!r}")
         for key, value in zip(ids.to_pylist(), every, strict=True)
     ]
     return pa.ExtensionArray.from_storage(JSON, pa.array(texts, pa.string()))
 
 
-def _text_of(value: object, asked: str) -> str:
+def _text_of(value: object, operation: str) -> str:
     """A text of JSON, as it is; Lance would end the write at the first that is none, without its row."""
     if not isinstance(value, str):
-        return as_json(value, asked)
+        return as_json(value, operation)
     try:
         json.loads(value, parse_constant=_not_json)
     except ValueError as error:
-        raise InvalidInput(asked, expected="a text of JSON", found=f"{shown(value)} ({error})") from error
+        raise InvalidInput(operation, expected="a text of JSON", found=f"{shown(value)} ({error})") from error
     return value
 
 
@@ -196,25 +196,25 @@ def _not_json(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
 
 
-def as_json(value: object, asked: str) -> str:
+def as_json(value: object, operation: str) -> str:
     """A value as a text of JSON; dates become texts of ISO 8601, tuples lists, and NumPy's values Python's.
 
     Raises:
         InvalidInput: JSON cannot hold it, or would not give it back.
     """
-    return json.dumps(_plain(value, asked, ()), ensure_ascii=False, allow_nan=False)
+    return json.dumps(_plain(value, operation, ()), ensure_ascii=False, allow_nan=False)
 
 
-def _plain(value: object, asked: str, keys: tuple[str, ...]) -> Any:
+def _plain(value: object, operation: str, keys: tuple[str, ...]) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     deep = len(keys) < DEEPEST
     if isinstance(value, Mapping) and deep and all(isinstance(key, str) for key in value):
-        return {_text(key, asked): _plain(item, asked, (*keys, key)) for key, item in value.items()}
+        return {_text(key, operation): _plain(item, operation, (*keys, key)) for key, item in value.items()}
     if isinstance(value, list | tuple) and deep:
-        return [_plain(item, asked, (*keys, str(place))) for place, item in enumerate(value)]
+        return [_plain(item, operation, (*keys, str(place))) for place, item in enumerate(value)]
     if isinstance(value, str):
-        return _text(value, asked)
+        return _text(value, operation)
     if isinstance(value, date):
         return value.isoformat()
     fits = value is None or isinstance(value, bool)
@@ -223,11 +223,11 @@ def _plain(value: object, asked: str, keys: tuple[str, ...]) -> Any:
     if not fits:
         expected = f"metadata that JSON can hold: texts, numbers of 64 bits, lists and objects, {DEEPEST} deep at most"
         named = f" under {'.'.join(keys)[:120]!a}" if keys else ""
-        raise InvalidInput(asked, expected=expected, found=f"{shown(value)} of type {type(value).__name__}{named}")
+        raise InvalidInput(operation, expected=expected, found=f"{shown(value)} of type {type(value).__name__}{named}")
     return value
 
 
-def _text(text: str, asked: str) -> str:
+def _text(text: str, operation: str) -> str:
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise InvalidInput(asked, expected="texts of whole characters", found=ascii(text)[:120])
+        raise InvalidInput(operation, expected="texts of whole characters", found=ascii(text)[:120])
     return str(text)

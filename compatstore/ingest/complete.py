@@ -47,14 +47,14 @@ def complete(
         registry: Its state.
         version: Version that must have a vector: given, or embedded from `sources`.
         sources: Arrow array of the n `source` values that the rows will have, or None.
-        unembedded: What happens to rows for which there is neither a vector nor a way to embed; "keep" leaves them
+        unembedded: Handling of rows for which there is neither a vector nor a way to embed; "keep" leaves them
             without a vector.
-        upsert: True if rows are replaced: a native vector of a version that the caller did not give stays where the
+        upsert: True if rows are replaced: a native vector of a version that the caller did not give stays if the
             `source` value stays.
 
     Returns:
         values: By version, the values of n rows.
-        failures: Row -> why it could not be embedded.
+        failures: Row -> the reason why it could not be embedded.
 
     Raises:
         InvalidInput: There are such rows, and `unembedded` is "refuse".
@@ -84,7 +84,7 @@ def complete(
 
 
 def _embeddable(items: Items, catalog: Catalog, record: VersionRecord, sources: ArrowArray | None) -> BoolArray:
-    """(n,) bool: whether there is an encoder, and something that it reads of the row."""
+    """Mask of rows that an encoder can read, (n,) bool."""
     encoder = catalog.encoder(record.name)
     inputs = None if encoder is None else encoder_inputs(encoder, items.ids, sources)
     if inputs is None:
@@ -112,12 +112,12 @@ def _keep_natives(
     registry: Registry,
     sources: ArrowArray,
 ) -> None:
-    """Fill in the native vectors that the replaced rows have, where the model would read the same `source` again."""
+    """Fill in the native vectors that the replaced rows have, if the model would read the same `source` again."""
     columns, key, store = record.columns, registry.id_column, catalog.store
     if columns is None or columns.origin is None or columns.input_hash is None:
         return
     snapshot = store.snapshot()
-    if not set(columns.names) <= set(snapshot.schema.names):  # a rival has dropped the version meanwhile
+    if not set(columns.names) <= set(snapshot.schema.names):  # another process has dropped the version meanwhile
         return
     ids = items.ids.filter(pa.array(~mine.valid)).to_pylist()
     former = find(store, key, ids, [key, columns.origin, columns.input_hash], snapshot).combine_chunks()
@@ -157,7 +157,7 @@ def _given_values(items: Items, record: VersionRecord) -> VersionValues:
         matrix, valid = items.vectors[record.name]
         form = VectorForm.of(record)
         matrix = form.stored(matrix)
-        form.require(matrix, valid, items.ids, f"{items.asked}, vectors of {record.name}")
+        form.require(matrix, valid, items.ids, f"{items.operation}, vectors of {record.name}")
         values.vectors[valid] = matrix[valid]
         values.valid = valid.copy()
         values.origin[valid] = NATIVE
@@ -180,7 +180,7 @@ def _embed(
     inputs = None if encoder is None else encoder_inputs(encoder, items.ids, sources)
     if encoder is None or inputs is None:
         raise InvalidInput(
-            f"{items.asked} with version {record.name}",
+            f"{items.operation} with version {record.name}",
             expected=f"a vector for each item, or sources and an encoder for {record.name}",
             found=f"{len(rows)} items without a vector"
             + (", and no encoder" if encoder is None else ", and no sources"),
@@ -217,4 +217,4 @@ def to_table(items: Items, values: dict[str, VersionValues], registry: Registry,
     columns.update(items.metadata)
     for name, kept in registry.stored.items():
         columns.update(kept.encode(values[name]))
-    return cast_columns(columns, schema, items.asked)
+    return cast_columns(columns, schema, items.operation)

@@ -37,7 +37,7 @@ class Items:
         vectors: By version, ((n, dim) float32, (n,) bool which are given).
         side: By version, the same for side-information.
         metadata: The user's other columns.
-        asked: What the user wanted, for messages.
+        operation: The caller's operation, for messages.
     """
 
     ids: Any
@@ -45,7 +45,7 @@ class Items:
     vectors: dict[str, Given]
     side: dict[str, Given]
     metadata: dict[str, Any]
-    asked: str
+    operation: str
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -80,7 +80,7 @@ def read_items(data: Any, registry: Registry, version: str, store: Store, repeat
         registry: The gallery's registry.
         version: Version that `vector` and `side` belong to.
         store: The gallery's table; read-only.
-        repeated: What happens where an id occurs twice.
+        repeated: Handling of ids that occur twice.
 
     Raises:
         InvalidInput: Columns are missing or of unequal length, or ids have another type. An id occurs twice, and
@@ -90,39 +90,41 @@ def read_items(data: Any, registry: Registry, version: str, store: Store, repeat
     schema, gallery = store.schema, store.location.name
     columns = _countable(_columns(data, f"add items to {gallery}"), f"add items to {gallery}")
     n = len(next(iter(columns.values()))) if columns else 0
-    asked = f"add {n} items to {gallery}"
-    _require_equal_lengths(columns, asked)
+    operation = f"add {n} items to {gallery}"
+    _require_equal_lengths(columns, operation)
     _rename(columns, registry, version)
     if registry.id_column not in columns:
-        raise InvalidInput(asked, expected=f"a column {registry.id_column!r}", found=", ".join(columns) or "no columns")
-    ids = _read_ids(columns.pop(registry.id_column), registry, asked)
+        raise InvalidInput(
+            operation, expected=f"a column {registry.id_column!r}", found=", ".join(columns) or "no columns"
+        )
+    ids = _read_ids(columns.pop(registry.id_column), registry, operation)
     if repeated == "refuse":
-        refuse_repeats(ids, asked)
+        refuse_repeats(ids, operation)
     else:
-        refuse_null_ids(ids, asked)
+        refuse_null_ids(ids, operation)
     sources = None
     if registry.source_column and registry.source_column in columns:
         source_type = schema.field(registry.source_column).type
-        sources = cast(columns.pop(registry.source_column), source_type, registry.source_column, asked)
-    vectors, side = _take_vectors(columns, registry, store, asked)
+        sources = cast(columns.pop(registry.source_column), source_type, registry.source_column, operation)
+    vectors, side = _take_vectors(columns, registry, store, operation)
     registry.columns(version)
-    require_names(columns, registry, schema, asked)
+    require_names(columns, registry, schema, operation)
     of_json = {field.name for field in schema if field.type == JSON}
     metadata = {
-        name: json_column(value, ids, name, asked) if name in of_json else as_array(value, asked)
+        name: json_column(value, ids, name, operation) if name in of_json else as_array(value, operation)
         for name, value in columns.items()
     }
-    items = Items(ids, sources, vectors, side, metadata, asked)
+    items = Items(ids, sources, vectors, side, metadata, operation)
     return items.last_of_each() if repeated == "last" else items
 
 
-def _columns(data: Any, asked: str) -> dict[str, Any]:
+def _columns(data: Any, operation: str) -> dict[str, Any]:
     if hasattr(data, "__arrow_c_stream__") and not isinstance(data, pa.Table):
-        data = read_stream(data, asked)
+        data = read_stream(data, operation)
     if isinstance(data, pa.RecordBatch | pa.Table):
         twice = sorted({name for name in data.schema.names if data.schema.names.count(name) > 1})
         if twice:
-            raise InvalidInput(asked, expected="each column once", found=f"twice: {first_offenders(twice)}")
+            raise InvalidInput(operation, expected="each column once", found=f"twice: {first_offenders(twice)}")
         return {name: data.column(name) for name in data.schema.names}
     if isinstance(data, Mapping):
         single = [
@@ -130,7 +132,7 @@ def _columns(data: Any, asked: str) -> dict[str, Any]:
         ]
         if single:
             raise InvalidInput(
-                asked,
+                operation,
                 expected="a list or array of values in every column",
                 found=f"one value in {first_offenders([shown(name) for name in single])}",
             )
@@ -138,26 +140,26 @@ def _columns(data: Any, asked: str) -> dict[str, Any]:
     if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         return {name: [row.get(name) for row in data] for name in dict.fromkeys(key for row in data for key in row)}
     raise InvalidInput(
-        asked, expected="an Arrow table, a frame, a mapping of columns or a list of rows", found=type(data).__name__
+        operation, expected="an Arrow table, a frame, a mapping of columns or a list of rows", found=type(data).__name__
     )
 
 
-def _countable(columns: Mapping[Any, Any], asked: str) -> dict[str, Any]:
+def _countable(columns: Mapping[Any, Any], operation: str) -> dict[str, Any]:
     odd = [shown(name) for name in columns if not isinstance(name, str)]
     if odd:
-        raise InvalidInput(asked, expected="columns whose names are text", found=first_offenders(odd))
-    return {name: countable(values, name, asked) for name, values in columns.items()}
+        raise InvalidInput(operation, expected="columns whose names are text", found=first_offenders(odd))
+    return {name: countable(values, name, operation) for name, values in columns.items()}
 
 
-def _require_equal_lengths(columns: Mapping[str, Any], asked: str) -> None:
+def _require_equal_lengths(columns: Mapping[str, Any], operation: str) -> None:
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         found = ", ".join(f"{name}: {length}" for name, length in lengths.items())
-        raise InvalidInput(asked, expected="columns of equal length", found=found)
+        raise InvalidInput(operation, expected="columns of equal length", found=found)
 
 
 def _rename(columns: dict[str, Any], registry: Registry, version: str) -> None:
-    """Give the words of the API (`id`, `source`, `vector`, `side`) and versions' names their columns' names."""
+    """Replace the API's names (`id`, `source`, `vector`, `side`) and versions' names by their columns' names."""
     target = registry.columns(version)
     words = {
         "id": registry.id_column,
@@ -174,15 +176,15 @@ def _rename(columns: dict[str, Any], registry: Registry, version: str) -> None:
 
 
 def _take_vectors(
-    columns: dict[str, Any], registry: Registry, store: Store, asked: str
+    columns: dict[str, Any], registry: Registry, store: Store, operation: str
 ) -> tuple[dict[str, Given], dict[str, Given]]:
     vectors: dict[str, Given] = {}
     side: dict[str, Given] = {}
     for version, kept in registry.stored.items():
         if kept.vector in columns:
-            values, asked_of = columns.pop(kept.vector), f"{asked}, vectors of {version}"
+            values, source_of = columns.pop(kept.vector), f"{operation}, vectors of {version}"
             try:
-                vectors[version] = given(values, kept.dim, kept.dtype, asked_of)
+                vectors[version] = given(values, kept.dim, kept.dtype, source_of)
             except InvalidInput as error:
                 if error.dim is None:
                     raise
@@ -191,28 +193,28 @@ def _take_vectors(
         if name in columns:
             if kept.side_dim is None:
                 raise InvalidInput(
-                    asked,
+                    operation,
                     expected=f"no side-information: version {version} was made without",
                     found="some",
                     fix="Create or register the version with side_dim.",
                 )
-            side[version] = given_side(columns.pop(name), kept, f"{asked}, side-information of {version}")
+            side[version] = given_side(columns.pop(name), kept, f"{operation}, side-information of {version}")
     return vectors, side
 
 
-def _read_ids(values: Any, registry: Registry, asked: str) -> ArrowArray:
+def _read_ids(values: Any, registry: Registry, operation: str) -> ArrowArray:
     """Ids as an Arrow array; numbers are not made text nor text numbers, for `get` would not find them again."""
-    with foreign(asked, f"ids of type {registry.id_type} in column {registry.id_column!r}"):
+    with foreign(operation, f"ids of type {registry.id_type} in column {registry.id_column!r}"):
         array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
     whole, text = pa.types.is_integer(array.type), _is_text(array.type)
     if not pa.types.is_null(array.type) and not (whole if registry.id_type == "int64" else text):
         raise InvalidInput(
-            asked,
+            operation,
             expected=f"ids of type {registry.id_type} in column {registry.id_column!r}",
             found=str(array.type),
             fix="Convert them, or create the gallery with id_type='int64'." if whole else "Convert them.",
         )
-    return cast(array, id_arrow_type(registry), registry.id_column, asked)
+    return cast(array, id_arrow_type(registry), registry.id_column, operation)
 
 
 def _is_text(kind: ArrowType) -> bool:
@@ -223,7 +225,7 @@ def _is_text(kind: ArrowType) -> bool:
 Given = tuple[FloatArray, BoolArray]
 
 
-def given_vectors(values: ArrowArray, dim: int, asked: str) -> Given:
+def given_vectors(values: ArrowArray, dim: int, operation: str) -> Given:
     """Read vectors: ((n, dim) float32, (n,) bool which are there).
 
     Raises:
@@ -232,19 +234,19 @@ def given_vectors(values: ArrowArray, dim: int, asked: str) -> Given:
     if isinstance(values, pa.Array | pa.ChunkedArray):
         values = _of_one_length(values)
         if pa.types.is_fixed_size_list(values.type):
-            _refuse_holes(values, asked)
+            _refuse_holes(values, operation)
             if values.type.list_size == dim:
                 matrix, valid = to_matrix(values.cast(pa.list_(pa.float32(), dim)), dim)
-                return as_matrix(asked, matrix, dim), valid
-            return as_matrix(asked, to_matrix(values, values.type.list_size)[0], dim), np.ones(len(values), bool)
+                return as_matrix(operation, matrix, dim), valid
+            return as_matrix(operation, to_matrix(values, values.type.list_size)[0], dim), np.ones(len(values), bool)
         values = values.to_pylist()
     if isinstance(values, list) and any(value is None for value in values):
         valid = np.array([value is not None for value in values])
         matrix = np.zeros((len(values), dim), np.float32)
         if valid.any():
-            matrix[valid] = as_matrix(asked, [value for value in values if value is not None], dim)
+            matrix[valid] = as_matrix(operation, [value for value in values if value is not None], dim)
         return matrix, valid
-    matrix = as_matrix(asked, values, dim) if len(values) else np.zeros((0, dim), np.float32)
+    matrix = as_matrix(operation, values, dim) if len(values) else np.zeros((0, dim), np.float32)
     return matrix, np.ones(len(matrix), bool)
 
 
@@ -261,29 +263,29 @@ def _of_one_length(values: ArrowArray) -> ArrowArray:
     return pa.FixedSizeListArray.from_arrays(whole.flatten(), lengths["max"])
 
 
-def given_side(values: ArrowArray, kept: VersionColumns, asked: str) -> Given:
+def given_side(values: ArrowArray, kept: VersionColumns, operation: str) -> Given:
     """Read side-information: values, or for a version that stores bits also packed codes, as `get` returns them.
 
     Args:
         values: Values as for `given_vectors`; or codes: binary, or (n, side_dim / 8) uint8.
-        kept: Where it goes.
-        asked: What the user wanted, for messages.
+        kept: Columns of the version.
+        operation: The caller's operation, for messages.
 
     Raises:
         InvalidInput: It is neither, or single values are null. It has another length. NaN or infinite values.
     """
     dim = kept.side_dim or 0
     if kept.side_dtype == "bits" and _is_binary(values):
-        return to_matrix(_of_size(values, dim // 8, asked), dim)
-    return given(values, dim, kept.side_dtype, asked)
+        return to_matrix(_of_size(values, dim // 8, operation), dim)
+    return given(values, dim, kept.side_dtype, operation)
 
 
-def given(values: ArrowArray, dim: int, dtype: str, asked: str) -> Given:
-    """Read what `given_vectors` does; for what is stored as bits also packed codes, (n, dim / 8) uint8."""
+def given(values: ArrowArray, dim: int, dtype: str, operation: str) -> Given:
+    """Read vectors as `given_vectors`; for storage as bits also packed codes, (n, dim / 8) uint8."""
     if dtype == "bits" and _is_packed(values, dim // 8):
-        codes, valid = given_vectors(values, dim // 8, asked)
+        codes, valid = given_vectors(values, dim // 8, operation)
         return unpack(codes.astype(np.uint8)), valid
-    return given_vectors(values, dim, asked)
+    return given_vectors(values, dim, operation)
 
 
 def _is_binary(values: ArrowArray) -> bool:
@@ -301,16 +303,16 @@ def _is_packed(values: ArrowArray, size: int) -> bool:
     return isinstance(array, np.ndarray) and array.dtype == np.uint8 and array.shape[1:] == (size,)
 
 
-def _of_size(values: ArrowArray, size: int, asked: str) -> ArrowArray:
+def _of_size(values: ArrowArray, size: int, operation: str) -> ArrowArray:
     try:
         return values.cast(pa.binary(size)) if hasattr(values, "cast") else pa.array(values, pa.binary(size))
     except NOT_CONVERTIBLE as error:
-        raise InvalidInput(asked, expected=f"codes of {size} bytes", found=str(error)) from error
+        raise InvalidInput(operation, expected=f"codes of {size} bytes", found=str(error)) from error
 
 
-def _refuse_holes(values: ArrowArray, asked: str) -> None:
+def _refuse_holes(values: ArrowArray, operation: str) -> None:
     """Refuse vectors in which single values are null; a null vector is fine."""
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     holes = array.flatten().null_count
     if holes:
-        raise InvalidInput(asked, expected="vectors without null values", found=f"{holes} null values")
+        raise InvalidInput(operation, expected="vectors without null values", found=f"{holes} null values")

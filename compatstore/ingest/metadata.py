@@ -23,14 +23,14 @@ from compatstore.storage.store import Store
 from compatstore.versions import EmbeddingVersion
 
 
-def require_names(names: Iterable[str], registry: Registry, schema: ArrowSchema, asked: str) -> None:
+def require_names(names: Iterable[str], registry: Registry, schema: ArrowSchema, operation: str) -> None:
     """Refuse names of metadata that mean something else to the gallery, or that Lance cannot handle.
 
     Args:
         names: Columns that are no ids, sources, vectors or side-information.
         registry: The gallery's registry.
         schema: Arrow schema of the table; a column that it has keeps its name.
-        asked: What the user wants, for messages.
+        operation: The caller's operation, for messages.
 
     Raises:
         InvalidInput: Names the first such column.
@@ -39,7 +39,7 @@ def require_names(names: Iterable[str], registry: Registry, schema: ArrowSchema,
         control = any(unicodedata.category(character) == "Cc" for character in name)
         if name not in schema.names and (fault_of(name) or name.startswith("_") or control):
             raise InvalidInput(
-                asked,
+                operation,
                 expected="metadata columns whose names do not start with an underscore and hold no dot, backtick, "
                 "control character or half of one",
                 found=ascii(name),
@@ -47,7 +47,7 @@ def require_names(names: Iterable[str], registry: Registry, schema: ArrowSchema,
             )
         if name in ("vector", "side") or name.rpartition("__")[0] in registry.versions or name in registry.versions:
             raise InvalidInput(
-                asked,
+                operation,
                 expected="metadata columns that are not an embedding version's",
                 found=repr(name),
                 fix="Rename the column, or upgrade to that version first.",
@@ -66,14 +66,14 @@ TYPES: Mapping[str, ArrowType] = {
 
 
 def declared_fields(
-    metadata: Mapping[str, str] | ArrowSchema | None, version: EmbeddingVersion, asked: str
+    metadata: Mapping[str, str] | ArrowSchema | None, version: EmbeddingVersion, operation: str
 ) -> list[ArrowField]:
     """Arrow fields of metadata columns that a new gallery is to have from the start.
 
     Args:
         metadata: Arrow schema, or names with types, which are keys of `TYPES`.
         version: The gallery's first version.
-        asked: What the caller wants, for messages.
+        operation: The caller's operation, for messages.
 
     Raises:
         InvalidInput: A name means something else to the gallery, or Lance cannot handle it. A type is unknown, or Lance
@@ -81,29 +81,29 @@ def declared_fields(
     """
     if metadata is None:
         return []
-    schema = _schema(metadata, asked) if isinstance(metadata, Mapping) else metadata
+    schema = _schema(metadata, operation) if isinstance(metadata, Mapping) else metadata
     record = VersionRecord.of(version)
     registry = Registry(ID, "string", SOURCE, version.name, {version.name: record})
-    require_names(schema.names, registry, pa.schema([]), asked)
+    require_names(schema.names, registry, pa.schema([]), operation)
     taken = sorted({name for name in schema.names if name in (ID, SOURCE) or schema.names.count(name) > 1})
     if taken:
         raise InvalidInput(
-            asked, expected=f"each column once, and none called {ID} or {SOURCE}", found=first_offenders(taken)
+            operation, expected=f"each column once, and none called {ID} or {SOURCE}", found=first_offenders(taken)
         )
     fields = [pa.field(field.name, field.type) for field in schema]
-    require_storable(pa.table([pa.nulls(0, field.type) for field in fields], schema=pa.schema(fields)), asked)
+    require_storable(pa.table([pa.nulls(0, field.type) for field in fields], schema=pa.schema(fields)), operation)
     return fields
 
 
-def _schema(types: Mapping[str, str], asked: str) -> ArrowSchema:
+def _schema(types: Mapping[str, str], operation: str) -> ArrowSchema:
     unknown = [f"{name!a}: {kind!a}" for name, kind in types.items() if kind not in TYPES]
     if unknown:
-        raise InvalidInput(asked, expected=f"types of {', '.join(TYPES)}", found=first_offenders(unknown))
+        raise InvalidInput(operation, expected=f"types of {', '.join(TYPES)}", found=first_offenders(unknown))
     return pa.schema([pa.field(name, TYPES[kind]) for name, kind in types.items()])
 
 
 def new_fields(
-    metadata: Mapping[str, ArrowArray], registry: Registry, schema: ArrowSchema, asked: str
+    metadata: Mapping[str, ArrowArray], registry: Registry, schema: ArrowSchema, operation: str
 ) -> list[ArrowField]:
     """Arrow fields of the metadata columns that the table does not have yet; none for a column of nulls.
 
@@ -113,19 +113,19 @@ def new_fields(
     unknown = [name for name in metadata if name not in schema.names]
     if unknown and registry.adopted:
         raise InvalidInput(
-            asked,
+            operation,
             expected=f"columns of the adopted table ({', '.join(n for n in schema.names if '__' not in n)})",
             found=", ".join(unknown),
             fix="Add the column to your table first.",
         )
     kept = [name for name in unknown if not pa.types.is_null(metadata[name].type)]
-    require_storable(pa.table([metadata[name] for name in kept], names=kept), asked)
+    require_storable(pa.table([metadata[name] for name in kept], names=kept), operation)
     return [pa.field(name, metadata[name].type) for name in kept]
 
 
 @contextmanager
 def new_columns(store: Store) -> Iterator[Callable[[Sequence[ArrowField]], None]]:
-    """Make columns right before their first rows; they go again where these rows do not come.
+    """Make columns right before their first rows; they go again if these rows do not come.
 
     A killed process can leave a column without values behind; the next rows fill it, or `drop` takes it away.
 
@@ -151,11 +151,11 @@ def new_columns(store: Store) -> Iterator[Callable[[Sequence[ArrowField]], None]
 def drop(catalog: Catalog, names: Sequence[str]) -> list[str]:
     """Drop columns of the user's; see `Gallery.maintenance.drop_columns`."""
     store, registry = catalog.store, catalog.registry()
-    asked = f"drop {len(names)} columns of {store.location.name}"
+    operation = f"drop {len(names)} columns of {store.location.name}"
     mine = own_columns(registry, store.schema.names)
     if registry.adopted:
         raise InvalidInput(
-            asked,
+            operation,
             expected="a gallery whose table is not an app's",
             found="an adopted table",
             fix="Drop it where the table is made, with LanceDB: table.drop_columns([...]).",
@@ -163,7 +163,7 @@ def drop(catalog: Catalog, names: Sequence[str]) -> list[str]:
     foreign = [name for name in names if name not in mine]
     if foreign:
         raise InvalidInput(
-            asked,
+            operation,
             expected=f"metadata columns ({', '.join(mine) or 'there is none'})",
             found=first_offenders([ascii(name) for name in foreign]),
             fix=f"A version's columns go with it: {next_step.call('retire', 'VERSION')}. Ids and sources stay.",
@@ -173,7 +173,7 @@ def drop(catalog: Catalog, names: Sequence[str]) -> list[str]:
         if run.open and column_of_order in names:
             other = next_step.made("Backfill", order="random")
             raise InvalidInput(
-                asked,
+                operation,
                 expected="columns that no upgrade needs",
                 found=f"{column_of_order!r}, which orders the backfill of the upgrade to {run.target}",
                 fix=f"Finish it, or give it another order: {next_step.call('upgrade', run.target, backfill=other)}",

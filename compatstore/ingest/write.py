@@ -52,7 +52,7 @@ class _Prepared:
         table: Arrow table of them.
         failures: (id, reason) of the others.
         new_fields: Arrow fields of metadata that the gallery's table does not have yet.
-        without: Table version that was seen to have none of them; None where none was looked at.
+        without: Table version that had none of them; None if none was checked.
     """
 
     registry: Registry
@@ -78,12 +78,12 @@ def add(
     with new_columns(store) as make:
         while True:
             prepared = _prepare(catalog, data, version, upsert, repeated, unembedded)
-            asked, rows = prepared.items.asked, len(prepared.items)
+            operation, rows = prepared.items.operation, len(prepared.items)
             if not rows:
                 break
-            require_room(store.location, prepared.table.nbytes, asked)
+            require_room(store.location, prepared.table.nbytes, operation)
             make(prepared.new_fields)
-            if store.retry(asked, lambda: _commit(catalog, prepared, upsert)):  # noqa: B023
+            if store.retry(operation, lambda: _commit(catalog, prepared, upsert)):  # noqa: B023
                 break
     if rows:
         tend(catalog)
@@ -100,15 +100,15 @@ def _prepare(
     if not len(items):
         return _Prepared(registry, version, items, None, ())
     schema = store.schema
-    fields = new_fields(items.metadata, registry, schema, items.asked)
-    without = None if upsert else refuse_known(store, registry.id_column, items.ids, items.asked)
+    fields = new_fields(items.metadata, registry, schema, items.operation)
+    without = None if upsert else refuse_known(store, registry.id_column, items.ids, items.operation)
     sources = _stored_sources(catalog, registry, items, upsert)
     values, failed = complete(items, catalog, registry, version, sources, unembedded, upsert=upsert)
     ids = items.ids.to_pylist()
     failures = tuple((ids[row], why) for row, why in sorted(failed.items()))
     if failed and unembedded != "keep":
         if len(failed) == len(items):
-            raise SourceError(items.asked, failed, ids=ids, fix="Check the sources; nothing was written.")
+            raise SourceError(items.operation, failed, ids=ids, fix="Check the sources; nothing was written.")
         keep = np.array([row not in failed for row in range(len(items))])
         items, values = items.keep(keep), {name: whole.take(keep) for name, whole in values.items()}
     table = to_table(items, values, registry, pa.schema([*schema, *fields]))
@@ -123,15 +123,15 @@ def update(catalog: Catalog, data: Any) -> int:
         writer = store.writer()  # first, as in `_commit`
         registry = catalog.registry(writer)
         items = read_items(data, registry, registry.active, store)
-        asked = f"update {len(items)} items of {store.location.name}"
-        _require_metadata_alone(items, asked)
+        operation = f"update {len(items)} items of {store.location.name}"
+        _require_metadata_alone(items, operation)
         if not len(items):
             return 0
-        fields = new_fields(items.metadata, registry, store.schema, asked)
+        fields = new_fields(items.metadata, registry, store.schema, operation)
         make(fields)
         writer = store.writer() if fields else writer
-        refuse_unknown(store, registry.id_column, items.ids, asked)
-        table = cast_columns({registry.id_column: items.ids, **items.metadata}, store.schema, asked)
+        refuse_unknown(store, registry.id_column, items.ids, operation)
+        table = cast_columns({registry.id_column: items.ids, **items.metadata}, store.schema, operation)
         merge = writer.merge_insert(registry.id_column).when_matched_update_all().conflict_retries(0)
         merge.execute(_with_kept_columns(store, writer, registry, table))
         return len(items)
@@ -143,7 +143,7 @@ def update(catalog: Catalog, data: Any) -> int:
     return changed
 
 
-def _require_metadata_alone(items: Items, asked: str) -> None:
+def _require_metadata_alone(items: Items, operation: str) -> None:
     given = [
         name
         for name, part in (("source", items.sources is not None), ("vector", items.vectors), ("side", items.side))
@@ -151,7 +151,7 @@ def _require_metadata_alone(items: Items, asked: str) -> None:
     ]
     if given:
         raise InvalidInput(
-            asked,
+            operation,
             expected="ids and metadata; a source or vector makes another item",
             found=", ".join(given),
             fix="Write these items with add(upsert=True).",
@@ -185,11 +185,11 @@ def _commit(catalog: Catalog, prepared: _Prepared, upsert: bool) -> bool:
     """Write without Lance's own retries: after a lost race the ids must be looked up again.
 
     Returns:
-        Whether it was written: not when an upgrade began, or a version was retired, while the items were embedded.
-        They lack a vector then, or have one too many.
+        True if it was written; False if an upgrade began, or a version was retired, while the items were embedded:
+        they lack a vector then, or have one too many.
     """
     store, registry, items = catalog.store, prepared.registry, prepared.items
-    # The handle comes first: what changes after it was made is a conflict, so what is read below is as it sees it.
+    # The handle comes first: later changes are conflicts, so the reads below agree with it.
     writer = store.writer()
     if catalog.registry(writer).live != registry.live:
         return False
@@ -198,7 +198,7 @@ def _commit(catalog: Catalog, prepared: _Prepared, upsert: bool) -> bool:
         merge.when_matched_update_all().execute(_with_kept_columns(store, writer, registry, prepared.table))
         return True
     if writer.version != prepared.without:
-        refuse_known(store, registry.id_column, items.ids, items.asked)
+        refuse_known(store, registry.id_column, items.ids, items.operation)
     merge.execute(prepared.table)
     return True
 
@@ -206,7 +206,7 @@ def _commit(catalog: Catalog, prepared: _Prepared, upsert: bool) -> bool:
 def _with_kept_columns(store: Store, writer: Snapshot, registry: Registry, table: ArrowTable) -> ArrowTable:
     """Complete the rows of an upsert by the columns that were not given, as the rows that they replace have them.
 
-    Lance would keep such columns by itself, but where the ids are indexed it then rewrites every fragment that it
+    Lance would keep such columns by itself, but if the ids are indexed it then rewrites every fragment that it
     touches as a whole, and takes it out of the vector indexes. Columns and rows are those of the handle that writes:
     in the latest table version an abort may have dropped some, and then the write is a conflict and made again.
     """

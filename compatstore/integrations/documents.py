@@ -1,11 +1,11 @@
 """Documents of other frameworks as items of a gallery: text in the source, metadata in columns or in one of JSON.
 
 A metadata key that has a metadata column is kept there, with the column's type. All others are kept in a column of JSON
-objects, as they are, whatever they are called: a key `id` or `source` never reaches the item's id or source. A gallery
-without that column gets it with the first such key; the table of an app is left as it is.
+objects, under any name: a key `id` or `source` never reaches the item's id or source. A gallery
+without that column gets it with the first such key; the table of an app is unchanged.
 
 The stores of LangChain and LlamaIndex on LanceDB keep metadata in a struct `metadata`. In such a table a key is a field
-of that struct, and a document has all its fields, as these stores give them: None where it has no value.
+of that struct, and a document has all its fields, as these stores give them: None if it has no value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from compatstore.storage.vector_form import stored_type
 
 Metadata: TypeAlias = Mapping[str, Any]
 JSON_COLUMN = "metadata"
-JSON_COLUMNS = (JSON_COLUMN, "document_metadata")  # the second where an app has a column `metadata` of another type
+JSON_COLUMNS = (JSON_COLUMN, "document_metadata")  # the second if an app has a column `metadata` of another type
 NOT_HELD = (*NOT_CONVERTIBLE, OverflowError)
 
 
@@ -40,7 +40,7 @@ class Documents:
         id: Column of the ids.
         text: Column of the texts, or None.
         own: Arrow schema of the metadata columns that are no JSON of ours.
-        struct: Arrow schema of the fields of a struct `metadata`; empty where there is none.
+        struct: Arrow schema of the fields of a struct `metadata`; empty if there is none.
         json: Column of JSON for all other metadata.
         has_json: True if the gallery has that column already.
         apart: Columns that hold no metadata of documents but something else of the adapter's, by its name for them.
@@ -100,7 +100,7 @@ class Documents:
         if self.struct.names:
             inside = [{name: values.get(name) for name in self.struct.names} for values in metadatas]
             columns[JSON_COLUMN] = _typed(inside, pa.field(JSON_COLUMN, pa.struct(list(self.struct))), ids)
-        # A None is kept as JSON's null: a column cannot tell it from a key that is not there.
+        # A None is kept as JSON's null: in a column it would equal a missing key.
         keeps_null = self.has_json or not self.adopted
         rest = [
             {
@@ -145,7 +145,7 @@ class Documents:
         known = [*self.own.names, *self.struct.names]
         return InvalidInput(
             of_document(name),
-            expected=f"metadata that the app's table has a place for: {first_offenders(known, 20) or 'none'}",
+            expected=f"metadata keys of the app's table: {first_offenders(known, 20) or 'none'}",
             found=f"the key {next(iter(values))[:80]!a}",
             fix=f"Give the table a column of JSON, which takes all other keys: "
             f"table.add_columns(pa.field({self.json!r}, pa.json_(pa.string())))",
@@ -157,14 +157,14 @@ def of_document(name: object) -> str:
     return f"write document {str(name)[:80]!a}"
 
 
-def refuse_unknown(arguments: Metadata, asked: str) -> None:
-    """Refuse arguments that a framework's signature lets through and a store has no use for.
+def refuse_unknown(arguments: Metadata, operation: str) -> None:
+    """Refuse arguments that a framework's signature permits and a store does not use.
 
     Raises:
         InvalidInput: There are some.
     """
     if arguments:
-        raise InvalidInput(asked, expected="arguments of this store", found=", ".join(sorted(arguments)))
+        raise InvalidInput(operation, expected="arguments of this store", found=", ".join(sorted(arguments)))
 
 
 def _nested(fields: Iterable[ArrowField], above: tuple[str, ...]) -> Iterator[tuple[Field, tuple[Field, ArrowType]]]:
@@ -216,7 +216,7 @@ def _unknown_key(value: object, kind: ArrowType) -> str:
 
 
 def _refuse_flags(schema: ArrowSchema) -> None:
-    """Refuse a table of lancedb-haystack: its structs `_isempty` say of each value whether it is there.
+    """Refuse a table of lancedb-haystack, whose structs `_isempty` mark missing values.
 
     Raises:
         Incompatible: It is one.
@@ -225,7 +225,7 @@ def _refuse_flags(schema: ArrowSchema) -> None:
         raise Incompatible(
             "keep documents in a gallery",
             expected="a table whose columns hold texts and metadata alone",
-            found="a table of lancedb-haystack, with a struct _isempty that says which values are there",
+            found="a table of lancedb-haystack, with a struct _isempty that marks missing values",
             fix="Copy its documents into a gallery of their own: "
             "store.write_documents(LanceDBDocumentStore(database, table_name).filter_documents())",
         )

@@ -24,7 +24,7 @@ from compatstore.integrations.filters import (
 if TYPE_CHECKING:
     from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
-ASKED = "read a filter"
+OPERATION = "read a filter"
 OperatorReader: TypeAlias = Callable[[Field, Any], Condition]  # of the value that an operator takes
 
 _OF_DOCUMENTS = {"id": ID, "content": TEXT}
@@ -35,7 +35,7 @@ def read_langchain(filter: object) -> Condition:
     """Read a filter of LangChain, {"year": {"$gte": 2024}, "$or": [...]}: all its entries must hold.
 
     Args:
-        filter: Key -> value that the metadata must be equal to, None where there must be none; or key -> mapping of
+        filter: Key -> value that the metadata must be equal to, None if there must be none; or key -> mapping of
             operators `$eq`, `$ne`, `$gt`, `$gte`, `$lt`, `$lte`, `$in`, `$nin`, `$between`, `$exists`, `$contains` (a
             list holds a value, or a text has a part); or `$and`, `$or` -> list of
             filters, `$not` -> filter. A key with dots is that key, or leads into objects: "docx.author".
@@ -51,20 +51,20 @@ def read_haystack(filters: object) -> Condition:
 
     {"operator": "AND", "conditions": [{"field": "meta.year", "operator": ">", "value": 2023}]}. Fields are `id`,
     `content`, `meta.KEY` and `meta.KEY.KEY` of objects in metadata; a field without `meta.` is a key. As in Haystack,
-    texts have an order only where they are dates of ISO 8601, and None only has equality.
+    texts have an order only if they are dates of ISO 8601, and None only has equality.
 
     Raises:
         InvalidInput: A key is missing, an operator unknown, or a value does not fit its operator.
     """
-    asked = _entries(filters)
-    if "field" in asked:
-        field = _haystack_field(asked["field"])
-        return _reader(_HAYSTACK, _entry_of(asked, "operator"))(field, _entry_of(asked, "value"))
-    operator, conditions = _entry_of(asked, "operator"), _entry_of(asked, "conditions")
+    node = _entries(filters)
+    if "field" in node:
+        field = _haystack_field(node["field"])
+        return _reader(_HAYSTACK, _entry_of(node, "operator"))(field, _entry_of(node, "value"))
+    operator, conditions = _entry_of(node, "operator"), _entry_of(node, "conditions")
     if operator not in ("AND", "OR", "NOT"):
-        raise InvalidInput(ASKED, expected="an operator of AND, OR and NOT", found=shown(operator))
+        raise InvalidInput(OPERATION, expected="an operator of AND, OR and NOT", found=shown(operator))
     if not isinstance(conditions, list):
-        raise InvalidInput(ASKED, expected="a list of conditions", found=shown(conditions))
+        raise InvalidInput(OPERATION, expected="a list of conditions", found=shown(conditions))
     parts = tuple(read_haystack(part) for part in conditions)
     if operator == "OR":
         return AnyOf(parts)
@@ -74,7 +74,7 @@ def read_haystack(filters: object) -> Condition:
 def read_llamaindex(filters: MetadataFilters | MetadataFilter, fields: Mapping[str, Field]) -> Condition:
     """Read filters of LlamaIndex, nested ones too, or one test.
 
-    Of no filters at all, "and" and "not" are true of every node, and "or" of none.
+    Without filters, "and" and "not" are true of every node, and "or" of none.
 
     Args:
         filters: The filters.
@@ -89,7 +89,7 @@ def read_llamaindex(filters: MetadataFilters | MetadataFilter, fields: Mapping[s
         field = fields.get(filters.key) or metadata(filters.key)
         return _reader(_LLAMAINDEX, filters.operator)(field, filters.value)
     if not isinstance(filters, MetadataFilters):
-        raise InvalidInput(ASKED, expected="MetadataFilters", found=shown(filters))
+        raise InvalidInput(OPERATION, expected="MetadataFilters", found=shown(filters))
     parts = tuple(read_llamaindex(part, fields) for part in filters.filters)
     if filters.condition in (None, "and"):
         return AllOf(parts)
@@ -100,51 +100,53 @@ def _entry(key: str, value: Any) -> Condition:
     """One entry of a filter of LangChain."""
     if key in ("$and", "$or"):
         if not isinstance(value, list | tuple) or not value:
-            raise InvalidInput(ASKED, expected=f"a list of filters in {key}", found=shown(value))
+            raise InvalidInput(OPERATION, expected=f"a list of filters in {key}", found=shown(value))
         parts = tuple(read_langchain(part) for part in value)
         return AllOf(parts) if key == "$and" else AnyOf(parts)
     if key == "$not":
         return Not(read_langchain(value))
     if key.startswith("$"):
-        raise InvalidInput(ASKED, expected="$and, $or or $not beside keys of metadata", found=key[:120])
+        raise InvalidInput(OPERATION, expected="$and, $or or $not beside keys of metadata", found=key[:120])
     field = metadata(key)
     if not isinstance(value, Mapping):
         return _equal(field, value)
     if not value:
-        raise InvalidInput(ASKED, expected=f"an operator for {key[:120]!a}", found="none")
+        raise InvalidInput(OPERATION, expected=f"an operator for {key[:120]!a}", found="none")
     return AllOf(tuple(_reader(_LANGCHAIN, name)(field, wanted) for name, wanted in _entries(value).items()))
 
 
 def _haystack_field(name: object) -> Field:
     """The field that Haystack names "meta.author.name"."""
     if not isinstance(name, str) or name in _WITHOUT_TEST:
-        raise InvalidInput(ASKED, expected="a field: id, content or meta.KEY", found=shown(name))
+        raise InvalidInput(OPERATION, expected="a field: id, content or meta.KEY", found=shown(name))
     return _OF_DOCUMENTS.get(name) or metadata(*name.removeprefix("meta.").split("."))
 
 
 def _entries(filters: object) -> Mapping[str, object]:
     """A filter that must be a mapping with texts as keys."""
     if not isinstance(filters, Mapping) or not all(isinstance(key, str) for key in filters):
-        raise InvalidInput(ASKED, expected="a mapping with texts as keys", found=shown(filters))
+        raise InvalidInput(OPERATION, expected="a mapping with texts as keys", found=shown(filters))
     return filters
 
 
-def _entry_of(asked: Mapping[str, Any], key: str) -> Any:
-    if key not in asked:
-        raise InvalidInput(ASKED, expected=f"a key {key!r} in each condition", found=f"keys {', '.join(asked)}"[:200])
-    return asked[key]
+def _entry_of(node: Mapping[str, Any], key: str) -> Any:
+    if key not in node:
+        raise InvalidInput(
+            OPERATION, expected=f"a key {key!r} in each condition", found=f"keys {', '.join(node)}"[:200]
+        )
+    return node[key]
 
 
 def _list_of(values: object) -> tuple[Any, ...]:
     """The values that an operator takes several of."""
     if not isinstance(values, list | tuple | set | frozenset):
-        raise InvalidInput(ASKED, expected="a list of values", found=shown(values))
+        raise InvalidInput(OPERATION, expected="a list of values", found=shown(values))
     return tuple(values)
 
 
 def _reader(readers: Mapping[str, OperatorReader], operator: object) -> OperatorReader:
     if not isinstance(operator, str) or operator not in readers:
-        raise InvalidInput(ASKED, expected=f"an operator of {', '.join(readers)}", found=shown(operator))
+        raise InvalidInput(OPERATION, expected=f"an operator of {', '.join(readers)}", found=shown(operator))
     return readers[operator]
 
 
@@ -180,20 +182,20 @@ def _all(field: Field, values: Any) -> Condition:
 
 def _between(field: Field, ends: Any) -> Condition:
     if len(_list_of(ends)) != 2:
-        raise InvalidInput(ASKED, expected="two values in $between", found=f"{len(ends)}")
+        raise InvalidInput(OPERATION, expected="two values in $between", found=f"{len(ends)}")
     low, high = ends
     return AllOf((Term(field, ">=", low), Term(field, "<=", high)))
 
 
 def _exists(field: Field, wanted: Any) -> Condition:
     if not isinstance(wanted, bool):
-        raise InvalidInput(ASKED, expected="true or false in $exists", found=shown(wanted))
+        raise InvalidInput(OPERATION, expected="true or false in $exists", found=shown(wanted))
     return Not(Term(field, "missing")) if wanted else Term(field, "missing")
 
 
 def _among_or_missing(field: Field, values: Any) -> Condition:
     if not isinstance(values, list):  # Haystack refuses tuples and sets too
-        raise InvalidInput(ASKED, expected="a list of values", found=shown(values))
+        raise InvalidInput(OPERATION, expected="a list of values", found=shown(values))
     present = Term(field, "in", tuple(value for value in values if value is not None))
     return AnyOf((present, Term(field, "missing"))) if None in values else present
 
@@ -205,7 +207,7 @@ def _order(operator: Operator) -> OperatorReader:
         if value is None:
             return AnyOf()
         if isinstance(value, str) and moment_of(value) is None:
-            raise InvalidInput(ASKED, expected="a number or a date of ISO 8601 to compare with", found=shown(value))
+            raise InvalidInput(OPERATION, expected="a number or a date of ISO 8601 to compare with", found=shown(value))
         return Term(field, operator, value)
 
     return read

@@ -1,6 +1,6 @@
 """Conditions on metadata, compiled to SQL for a gallery's `where`.
 
-What comes from a caller enters the SQL as a literal in quotes or as a number that was parsed, nothing else. A field
+Values of a caller enter the SQL only as literals in quotes or as parsed numbers. A field
 lies in a column of its own, or in a column of JSON: `json_get` takes the name of a key as a value, not as a path, and
 `json_extract(..., '$')` gives the value as a text of JSON, which shows its class: 1, "1" and true are three texts.
 """
@@ -41,18 +41,18 @@ _CHARACTERS = r'(?:[^"\\]|\\u[0-9a-f]{4}|\\[^u])*'  # of a text, each whole
 
 @dataclass(frozen=True)
 class Fields:
-    """Where the fields of conditions lie in a table.
+    """Columns of a table for the fields of conditions.
 
     Args:
         columns: Field -> (column, or path to a field of a struct, and Arrow type) of those that have one of their own.
-        json: Column of JSON objects that holds all other metadata, or None where there is none.
+        json: Column of JSON objects that holds all other metadata, or None if there is none.
     """
 
     columns: Mapping[Field, tuple[str | Field, ArrowType]] = field(default_factory=dict)
     json: str | None = None
 
     def place(self, name: Field) -> _Place:
-        """Where a field lies.
+        """Column or JSON path of a field.
 
         Raises:
             InvalidInput: The table has no such field, and no JSON that could.
@@ -71,7 +71,7 @@ class Fields:
 
 
 def _paths(name: Sequence[str]) -> list[Sequence[str]]:
-    """Where a value may lie: "docx.author" is a key of that name, or the key `author` of the object `docx`."""
+    """Possible JSON paths of a value: "docx.author" is a key of that name, or the key `author` of the object `docx`."""
     if len(name) > 1:
         return [name, (".".join(name),)]
     parts = name[0].split(".")
@@ -82,11 +82,11 @@ def to_sql(condition: Condition, fields: Fields) -> str:
     """Compile a condition.
 
     Args:
-        condition: What must hold of an item.
-        fields: Where its fields lie.
+        condition: Condition on an item.
+        fields: Columns of its fields.
 
     Returns:
-        One SQL expression, true of an item where the condition is.
+        One SQL expression, true of an item if the condition is.
 
     Raises:
         InvalidInput: A field is unknown, or conditions are nested too deeply.
@@ -165,7 +165,7 @@ def _among(place: _Place, values: Sequence[Plain]) -> str:
 class _Json:
     """A value in a column of JSON, by its keys; of several places where it may lie the first that has one.
 
-    Each method gives an expression that is true where the test is, else false or NULL; so do those of `_Column`.
+    Each method gives an expression that is true if the test is, else false or NULL; so do those of `_Column`.
     """
 
     def __init__(self, column: str, paths: Sequence[Sequence[str]]) -> None:
@@ -320,9 +320,9 @@ def _json(value: object) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """SQL of what a text of JSON says, in the order of its characters; as `_ordered` gives the text to compare with.
+    """SQL that unescapes a text of JSON, for comparison with texts of `_ordered`.
 
-    A backslash stands as U+0002 until all else is replaced: JSON has no control characters of its own.
+    A backslash is replaced by U+0002 until all else is replaced: JSON has no control characters of its own.
     """
     pairs = [("\\\\", "\2"), ("\\u00", _CONTROL), ('\\"', '"'), ("\\/", "/")]
     pairs += [(escape, _ordered(character)) for escape, character in _SHORT.items()]
@@ -349,7 +349,7 @@ def _double(value: float) -> str:
 
 
 def _doubles(values: Iterable[int | float]) -> str:
-    """Numbers for an IN; a zero stands for both zeros of DOUBLE."""
+    """Numbers for an IN; a zero matches both zeros of DOUBLE."""
     found = {float(value) for value in values}
     return ", ".join([*map(_double, sorted(found)), *([_double(-0.0), _double(0.0)] if 0.0 in found else [])])
 

@@ -1,4 +1,4 @@
-"""Conditions on the metadata of items, as a tree: what the filter languages of the frameworks are read into.
+"""Conditions on the metadata of items, as a tree: the common form of the frameworks' filter languages.
 
 A condition is true or false of every item, never unknown. A field that an item does not have, or that is null, is
 missing: every test of it is false but `missing` and `empty`, and `Not` of such a test is true. Values of different
@@ -31,7 +31,7 @@ MOST_VALUES = 5_000  # of an "in"
 
 _ORDER = ("<", "<=", ">", ">=")
 _TEXTS = ("mentions", "mentions in any case")
-# Years from 1000 to 2999, so that a zone leads nowhere outside of what a date can be.
+# Years from 1000 to 2999, so that no time zone leads beyond the range of dates.
 _TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?(Z|[+-][01][0-9]:[0-5][0-9])?"
 _MOMENT = re.compile(rf"[12][0-9]{{3}}-[0-9]{{2}}-[0-9]{{2}}([T ]{_TIME})?")
 MOMENT_PATTERN = _MOMENT.pattern
@@ -43,7 +43,7 @@ def metadata(*path: str) -> Field:
 
 
 def apart(column: str) -> Field:
-    """The field of a column that an adapter keeps beside metadata, whatever metadata keys are called."""
+    """The field of a column that an adapter keeps beside metadata, apart from all metadata keys."""
     return ("apart", column)
 
 
@@ -54,7 +54,7 @@ class Term:
 
     Args:
         field: `ID`, `TEXT`, `metadata(...)` or `apart(...)`.
-        operator: "=" and the four orders compare with one value; "in" is true where the field is equal to one of
+        operator: "=" and the four orders compare with one value; "in" is true if the field is equal to one of
             several. "holds": the field is a list, and the value is among its elements. "mentions": the field is a text
             that the value is a part of. "missing": no value, or null. "empty": missing, a text of length 0 or an empty
             list.
@@ -69,47 +69,49 @@ class Term:
     value: Plain | Values | None = None
 
     def __post_init__(self) -> None:
-        asked = f"test field {'.'.join(self.field)[:120]!a} with {self.operator!r}"
+        operation = f"test field {'.'.join(self.field)[:120]!a} with {self.operator!r}"
         if self.operator in ("missing", "empty"):
             if self.value is not None:
-                raise InvalidInput(asked, expected="no value", found=shown(self.value))
+                raise InvalidInput(operation, expected="no value", found=shown(self.value))
             return
         several = self.operator == "in"
         if several is not isinstance(self.value, tuple):
-            raise InvalidInput(asked, expected="several values" if several else "one value", found=shown(self.value))
+            raise InvalidInput(
+                operation, expected="several values" if several else "one value", found=shown(self.value)
+            )
         values = self.value if isinstance(self.value, tuple) else (self.value,)
         if len(values) > MOST_VALUES:
-            raise InvalidInput(asked, expected=f"{MOST_VALUES} values at most", found=f"{len(values)}")
+            raise InvalidInput(operation, expected=f"{MOST_VALUES} values at most", found=f"{len(values)}")
         odd = [shown(value) for value in values if not _is_plain(value)]
         if odd:
             raise InvalidInput(
-                asked,
+                operation,
                 expected="values that are a text, a finite number, a whole number of 64 bits, true, false or a date",
                 found=first_offenders(odd),
             )
         if self.operator in _TEXTS and not isinstance(self.value, str):
-            raise InvalidInput(asked, expected="a text", found=shown(self.value))
+            raise InvalidInput(operation, expected="a text", found=shown(self.value))
         if self.operator in _ORDER and isinstance(self.value, bool):
-            raise InvalidInput(asked, expected="a value that has an order", found=shown(self.value))
+            raise InvalidInput(operation, expected="a value that has an order", found=shown(self.value))
 
 
 @dataclass(frozen=True)
 class AllOf:
-    """True where all parts are; without parts it is true of every item."""
+    """True if all parts are; without parts it is true of every item."""
 
     parts: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True)
 class AnyOf:
-    """True where one part or more is; without parts it is false of every item."""
+    """True if one part or more is; without parts it is false of every item."""
 
     parts: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True)
 class Not:
-    """True where the part is false."""
+    """True if the part is false."""
 
     part: Condition
 
@@ -132,7 +134,7 @@ def require_shallow(condition: Condition, levels: int = DEEPEST) -> None:
 
 
 def moment_of(value: object) -> datetime | None:
-    """The moment that a value says, in UTC without a zone: of a date, a datetime or a text of ISO 8601; else None."""
+    """The moment of a value, in UTC without a zone: of a date, a datetime or a text of ISO 8601; else None."""
     if isinstance(value, str):
         if not _MOMENT.fullmatch(value):
             return None

@@ -33,7 +33,7 @@ except ImportError as error:
     raise MissingExtra("haystack", "haystack") from error
 
 Filters = dict[str, Any]
-EXTRAS = "haystack"  # column of what a document has beside text, metadata and embedding
+EXTRAS = "haystack"  # column of a document's data beside text, metadata and embedding
 
 
 class Embedders:
@@ -42,8 +42,8 @@ class Embedders:
     Args:
         document: Embeds documents by their content.
         text: Embeds queries.
-        identity: What tells the model from any other ("text-embedding-3-small@2024-01"), where the components' classes,
-            settings and release do not, or tell too much.
+        identity: Identity of the model ("text-embedding-3-small@2024-01"), if the components' classes,
+            settings and release are not sufficient, or too specific.
     """
 
     def __init__(self, document: DocumentEmbedder, text: TextEmbedder, identity: str | None = None) -> None:
@@ -56,11 +56,11 @@ class Embedders:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Embedders:
-        """Make embedders of what `to_dict` wrote."""
+        """Make embedders of the output of `to_dict`."""
         return default_from_dict(cls, data)
 
     def model(self) -> FrameworkModel:
-        """The two as one model."""
+        """The pair of components as a single model."""
         if self.identity is None:
             named = f"{identity_of(self.document, 'haystack')}; {identity_of(self.text, 'haystack')}"
         else:
@@ -81,7 +81,7 @@ def as_encoder(embedders: Embedders, *, spec: str = "") -> Function:
 
     Args:
         embedders: One document is embedded, to see how many values a vector has.
-        spec: How `encoders.from_spec` finds this object again ("python:package.module:attribute"), if it can.
+        spec: Spec by which `encoders.from_spec` finds this object again ("python:package.module:attribute").
     """
     return embedders.model().measured(spec)
 
@@ -96,17 +96,17 @@ class CompatStoreDocumentStore:
     """A `DocumentStore` whose documents are the items of a gallery.
 
     Content is the item's source, metadata is in columns of its own or in one of JSON (`documents.py`). Documents bring
-    embeddings of `model`, or are embedded by the store where it has embedders; others are kept without one. Where there
-    is no gallery yet one is made.
+    embeddings of `model`, or are embedded by the store if it has embedders; others are kept without one. A gallery is
+    made if there is none.
 
     Args:
         gallery: A path, a URI or `DATABASE#TABLE`.
-        model: The app's embedding model: its embedders, or its name where the pipelines alone embed.
+        model: The app's embedding model: its embedders, or its name if the pipelines alone embed.
         models: Embedders of further models: those that the gallery is or will be upgraded to, or comes from.
         embedding_dim: Length of an embedding, for a gallery that is made here for a name alone.
         metric: Distance of a gallery that is made here.
         metadata: Metadata columns of a gallery that is made here, by name and type; all else is kept as JSON.
-        return_embedding: Whether documents come with their embeddings, unless the call says so.
+        return_embedding: True to return documents with their embeddings, unless a call overrides it.
 
     Raises:
         Incompatible: The model is another one than the gallery's.
@@ -165,8 +165,8 @@ class CompatStoreDocumentStore:
         """Write documents, in one commit.
 
         Args:
-            documents: n documents; those without an embedding are embedded where the store has embedders.
-            policy: What happens to ids that are there. NONE is FAIL; of equal ids in one call SKIP takes the first, and
+            documents: n documents; those without an embedding are embedded if the store has embedders.
+            policy: Handling of existing ids. NONE is FAIL; of equal ids in one call SKIP takes the first, and
                 OVERWRITE the last.
 
         Returns:
@@ -198,7 +198,7 @@ class CompatStoreDocumentStore:
         """Remove all documents; the gallery and its versions stay.
 
         Args:
-            recreate_index: Drop the vector indexes too, which were built of what is gone.
+            recreate_index: Drop the vector indexes of the removed documents too.
         """
         self.delete_by_filter({})
         if recreate_index:
@@ -246,7 +246,7 @@ class CompatStoreDocumentStore:
         return {key: {"type": kinds.get(type(value), "keyword")} for key, value in every if value is not None}
 
     def get_metadata_field_min_max(self, metadata_field: str) -> dict[str, Any]:
-        """Smallest and largest value of a field; None where it has none, or such that have no order."""
+        """Smallest and largest value of a field; None if it has none, or such that have no order."""
         key = metadata_field.removeprefix("meta.")
         values = [values.get(key) for values in self._metadata(None)]
         plain = [value for value in values if isinstance(value, int | float | str)]
@@ -291,16 +291,16 @@ class CompatStoreDocumentStore:
         """The documents nearest to a query.
 
         Args:
-            query: An embedding of `model`, or a text, which is embedded by what serves now: by both models while an
-                upgrade is served by both of its versions.
+            query: An embedding of `model`, or a text, which is embedded by the model of the serving version, or by
+                both models during a fused search.
             filters: Only documents that fulfil it.
             top_k: Documents wanted.
             scale_score: Bring a cosine into the range from 0 to 1.
-            return_embedding: Whether documents come with their embeddings; None for what the store says.
+            return_embedding: True to return documents with their embeddings; None for the store's setting.
 
         Returns:
             Documents with a score, the best first. It is the cosine or the product, minus the distance under l2, and
-            minus a mean of standardised distances while both versions are served as one.
+            minus a mean of standardised distances of a fused search.
         """
         version = self._served.version() if isinstance(query, str) else self._served.first()
         gallery, documents = self._open()
@@ -335,7 +335,7 @@ class CompatStoreDocumentStore:
         return gallery, Documents.of(gallery, {EXTRAS: EXTRAS})
 
     def _vector(self, gallery: Gallery) -> str:
-        """Column of the model's vectors where the gallery still has them, else of the active version's."""
+        """Column of the model's vectors if the gallery still has them, else of the active version's."""
         try:
             return gallery.columns.vectors[self._served.first()]
         except KeyError:
@@ -399,7 +399,7 @@ class CompatStoreEmbeddingRetriever:
         filters: Only documents that fulfil it.
         top_k: Documents wanted.
         scale_score: Bring a cosine into the range from 0 to 1.
-        return_embedding: Whether documents come with their embeddings.
+        return_embedding: True to return documents with their embeddings.
         filter_policy: REPLACE: filters of a run replace those above; MERGE: they are joined.
 
     Raises:
@@ -446,8 +446,8 @@ class CompatStoreEmbeddingRetriever:
 
         Args:
             query_embedding: An embedding of the store's model.
-            query: In its place a text, which the store embeds by what serves now; it goes on after a cutover to
-                another model.
+            query: In its place a text, which the store embeds by the model of the serving version, also after a
+                cutover to another model.
             filters: As the component's; see `filter_policy`.
             top_k: In place of the component's.
             scale_score: In place of the component's.
@@ -459,9 +459,9 @@ class CompatStoreEmbeddingRetriever:
         if (query is None) == (query_embedding is None):
             found = "both" if query is not None else "neither"
             raise InvalidInput("retrieve documents", expected="a query or a query_embedding", found=found)
-        asked: str | list[float] = query if query is not None else query_embedding or []
+        request: str | list[float] = query if query is not None else query_embedding or []
         documents = self.document_store.search(
-            asked,
+            request,
             apply_filter_policy(self.filter_policy, self.filters, filters),
             self.top_k if top_k is None else top_k,
             scale_score=self.scale_score if scale_score is None else scale_score,
@@ -479,7 +479,7 @@ def _to_dict(part: object, **written: Any) -> dict[str, Any]:
 
 
 def _extras(document: Document) -> str | None:
-    """Blob and sparse embedding as JSON, or None where it has neither."""
+    """Blob and sparse embedding as JSON, or None if it has neither."""
     parts = {"blob": document.blob, "sparse_embedding": document.sparse_embedding}
     kept = {name: part.to_dict() for name, part in parts.items() if part is not None}
     return as_json(kept, f"write document {document.id[:80]}") if kept else None

@@ -1,7 +1,7 @@
-"""A LanceDB connection whose tables, where they are galleries, search as their upgrade is served.
+"""A LanceDB connection whose tables, if they are galleries, search with their serving versions.
 
-The active version after a cutover, both versions as one while they are fused: `search` without a column's name asks the
-gallery. All else is LanceDB's own connection and table, unchanged.
+`search` without a column's name searches the gallery: by the active version, or by fused search during an upgrade.
+All else is LanceDB's own connection and table, unchanged.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ def connect(
 
     Args:
         database: Its folder, or a URI of an object store.
-        read_consistency_interval: How often handles look for commits of others; at each use by default. LanceDB's own
-            default, None, is never: after an upgrade has added columns its `optimize` and `drop_columns` are refused.
+        read_consistency_interval: Interval at which handles check for other commits; at each use by default. LanceDB's
+            own default, None, is never: after an upgrade has added columns its `optimize` and `drop_columns` are
+            refused.
         options: All others of `lancedb.connect`.
 
     Examples:
@@ -69,14 +70,14 @@ class ServingConnection:
         trust_code: bool = False,
         **options: Any,
     ) -> ServingTable:
-        """Open a table, whether or not it is a gallery.
+        """Open a table, which may be a gallery.
 
         Args:
             name: Its name.
-            encoders: As in `Gallery.open`: models by version, where only this program can make them. Versions among
+            encoders: As in `Gallery.open`: models by version, if only this program can make them. Versions among
                 them may be registered later.
-            queries_of: Version of the vectors that this program itself makes of its queries. Name it where the program
-                embeds: its vectors then never meet another model's, whatever version is active. None: the active one.
+            queries_of: Version of the vectors that this program itself makes of its queries. Name it if the program
+                embeds: its vectors then never meet another model's, even after a cutover. None: the active one.
             trust_code: As in `Gallery.open`; an embedding function of LanceDB's needs it.
             options: All others of LanceDB's `open_table`.
 
@@ -142,15 +143,15 @@ class ServingTable:
     def search(
         self, query: Any = None, vector_column_name: str | None = None, query_type: str = "auto", **options: Any
     ) -> Any:
-        """Search the gallery, or where LanceDB alone is meant, the table.
+        """Search the gallery, or by LanceDB alone the table.
 
-        LanceDB alone is meant where the table is no gallery, where a column is named, and by full-text, hybrid and
-        empty queries. A text goes to the gallery where it has a model for it; else it is a full-text query, as LanceDB
-        takes it too.
+        LanceDB alone searches if the table is no gallery, if a column is named, and for full-text, hybrid and
+        empty queries. A text goes to the gallery if it has a model for it; else it is a full-text query, as in
+        LanceDB.
 
         Args:
-            query: A text or picture, which is embedded by what serves; a vector; vectors by version for both versions
-                of an upgrade: `{"v1": ..., "v2": ...}`.
+            query: A text or picture, which is embedded by the serving model; a vector; vectors by version for both
+                versions of an upgrade: `{"v1": ..., "v2": ...}`.
             vector_column_name: Column to search by LanceDB alone.
             query_type: As LanceDB's.
             options: All others of LanceDB's `search`.
@@ -199,7 +200,7 @@ class ServingQuery:
             InvalidInput: `prefilter` is False: a gallery always finds `limit` items that fulfil it, if there are.
         """
         if prefilter is False:
-            raise _refused("filter what was found", "prefilter=True")
+            raise _refused("filter the results", "prefilter=True")
         self._arguments["where"] = where
         return self
 
@@ -249,9 +250,9 @@ SETTINGS = ("limit", "where", "select", "nprobes", "refine_factor", "to_arrow", 
 PLAIN = "Search by LanceDB alone, with the column named: table.plain.search(query, vector_column_name=...)"
 
 
-class _Unserved(InvalidInput, AttributeError):  # noqa: N818  (named for what is wrong)
-    """LanceDB's builder has it, and a gallery's search has not; for Python, an attribute that is not there."""
+class _Unserved(InvalidInput, AttributeError):  # noqa: N818  (named for the fault)
+    """A method of LanceDB's builder that a gallery's search lacks; for Python, a missing attribute."""
 
 
-def _refused(asked: str, expected: str) -> InvalidInput:
-    return InvalidInput(f"{asked}, by a search that the gallery serves", expected=expected, found="that", fix=PLAIN)
+def _refused(operation: str, expected: str) -> InvalidInput:
+    return InvalidInput(f"{operation}, by a search that the gallery serves", expected=expected, found="that", fix=PLAIN)

@@ -35,8 +35,8 @@ def model_of(embeddings: Embeddings | FrameworkModel, identity: str | None = Non
 
     Args:
         embeddings: Any `Embeddings` of LangChain.
-        identity: What tells the model from any other ("text-embedding-3-small@2024-01"), where class, settings and
-            release of the library do not, or tell too much.
+        identity: Identity of the model ("text-embedding-3-small@2024-01"), if class, settings and
+            release of the library are not sufficient, or too specific.
 
     Raises:
         InvalidInput: They are no `Embeddings`, or the identity is no text.
@@ -50,7 +50,7 @@ def as_encoder(embeddings: Embeddings, *, identity: str | None = None, spec: str
     Args:
         embeddings: Any `Embeddings` of LangChain; one text is embedded, to see how many values a vector has.
         identity: As `model_of` takes it.
-        spec: How `encoders.from_spec` finds this object again ("python:package.module:attribute"), if it can.
+        spec: Spec by which `encoders.from_spec` finds this object again ("python:package.module:attribute").
     """
     return model_of(embeddings, identity).measured(spec)
 
@@ -58,16 +58,16 @@ def as_encoder(embeddings: Embeddings, *, identity: str | None = None, spec: str
 class CompatStoreVectorStore(VectorStore):
     """A `VectorStore` whose documents are the items of a gallery.
 
-    Text is the item's source, metadata is in columns of its own or in one of JSON (`documents.py`). Where there is no
-    gallery yet one is made. While an upgrade is served by both of its versions, queries are embedded by both models.
+    Text is the item's source, metadata is in columns of its own or in one of JSON (`documents.py`). A gallery is
+    made if there is none. While an upgrade is served by both of its versions, queries are embedded by both models.
 
     Args:
-        embedding: The app's embedding model; a `FrameworkModel` of `model_of` where its identity is declared.
+        embedding: The app's embedding model; a `FrameworkModel` of `model_of` if its identity is declared.
         gallery: A path, a URI or `DATABASE#TABLE`.
         models: Further models of the app: those that the gallery is or will be upgraded to, or comes from.
         metric: Distance of a gallery that is made here.
         metadata: Metadata columns of a gallery that is made here, by name and type; all else is kept as JSON.
-        storage_options: What the object store needs.
+        storage_options: Settings of the object store.
 
     Raises:
         Incompatible: The embedding model is another one than the gallery's.
@@ -89,7 +89,7 @@ class CompatStoreVectorStore(VectorStore):
 
     @property
     def embeddings(self) -> Embeddings | None:
-        """The app's embedding model, where it was handed over as one of LangChain."""
+        """The app's embedding model, if it was handed over as one of LangChain."""
         return self._embedding if isinstance(self._embedding, Embeddings) else None
 
     # ---- writing
@@ -102,7 +102,7 @@ class CompatStoreVectorStore(VectorStore):
         ids: Sequence[str | None] | None = None,
         **kwargs: Any,
     ) -> list[str]:
-        """Embed and write texts, in one commit; a text whose id is there replaces what was there.
+        """Embed and write texts, in one commit; a text whose id exists replaces the former one.
 
         Args:
             texts: n texts.
@@ -111,7 +111,7 @@ class CompatStoreVectorStore(VectorStore):
             kwargs: None.
 
         Returns:
-            The ids of what was written.
+            The ids of the written texts.
 
         Raises:
             InvalidInput: There is not one of each, or metadata that cannot be kept.
@@ -133,7 +133,7 @@ class CompatStoreVectorStore(VectorStore):
         return self._served.write(Documents.of(self._served.now()).rows(written, every, values), version, written)
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool | None:
-        """Remove documents; all of them where `ids` is None, as LangChain has it. Unknown ids are ignored."""
+        """Remove documents; all of them if `ids` is None, as LangChain has it. Unknown ids are ignored."""
         refuse_unknown(kwargs, "delete documents")
         gallery = self._served.now()
         gone = gallery.scan([gallery.columns.id]).to_arrow()[gallery.columns.id].to_pylist() if ids is None else ids
@@ -165,7 +165,7 @@ class CompatStoreVectorStore(VectorStore):
     ) -> list[tuple[Document, float]]:
         """The k documents nearest to a text, with their distances, nearest first.
 
-        While both versions of an upgrade are served as one, a distance is a mean of standardised distances.
+        The distance of a fused search is a mean of standardised distances.
         """
         return self._search(_text(query), k, filter, self._served.version(), **kwargs)
 
@@ -185,7 +185,7 @@ class CompatStoreVectorStore(VectorStore):
         filter: Filter | None = None,
         **kwargs: Any,
     ) -> list[Document]:
-        """Of the `fetch_k` documents nearest to a text, k that are near to it and unlike each other."""
+        """Choose, of the `fetch_k` documents nearest to a text, k that are near to it and unlike each other."""
         version = self._served.version()
         found = self._search(query, fetch_k, filter, version, **kwargs)
         return self._diverse(query, found, version or self._served.now().active, k, lambda_mult)

@@ -66,8 +66,8 @@ def model_of(model: BaseEmbedding | FrameworkModel, identity: str | None = None)
 
     Args:
         model: Any `BaseEmbedding` of LlamaIndex.
-        identity: What tells the model from any other ("text-embedding-3-small@2024-01"), where class, settings and
-            release of the library do not, or tell too much.
+        identity: Identity of the model ("text-embedding-3-small@2024-01"), if class, settings and
+            release of the library are not sufficient, or too specific.
 
     Raises:
         InvalidInput: It is no `BaseEmbedding`, or the identity is no text.
@@ -82,7 +82,7 @@ def as_encoder(model: BaseEmbedding, *, identity: str | None = None, spec: str =
     Args:
         model: Any `BaseEmbedding` of LlamaIndex; one text is embedded, to see how many values a vector has.
         identity: As `model_of` takes it.
-        spec: How `encoders.from_spec` finds this object again ("python:package.module:attribute"), if it can.
+        spec: Spec by which `encoders.from_spec` finds this object again ("python:package.module:attribute").
     """
     return model_of(model, identity).measured(spec)
 
@@ -90,20 +90,20 @@ def as_encoder(model: BaseEmbedding, *, identity: str | None = None, spec: str =
 class LlamaIndexVectorStore(BasePydanticVectorStore):
     """A LlamaIndex vector store whose nodes are the items of a gallery.
 
-    An item's source is what LlamaIndex embeds of a node: its text, with the metadata that its settings put before it.
+    An item's source is the text that LlamaIndex embeds of a node: its own, with the metadata of its settings before it.
     In a table of LlamaIndex's own `LanceDBVectorStore` that was adopted, rows are written and read as that store does,
-    and the source is the node's text alone. Where there is no gallery yet one is made. The store embeds queries itself,
+    and the source is the node's text alone. A gallery is made if there is none. The store embeds queries itself,
     by both models while an upgrade is served by both of its versions, so LlamaIndex does not (`is_embedding_query` is
     False).
 
     Args:
-        embed_model: The app's embedding model, the same that its index has; a `FrameworkModel` of `model_of` where its
+        embed_model: The app's embedding model, the same that its index has; a `FrameworkModel` of `model_of` if its
             identity is declared.
         gallery: A path, a URI or `DATABASE#TABLE`.
         models: Further models of the app: those that the gallery is or will be upgraded to, or comes from.
         metric: Distance of a gallery that is made here.
         metadata: Metadata columns of a gallery that is made here, by name and type; all else is kept as JSON.
-        storage_options: What the object store needs.
+        storage_options: Settings of the object store.
         is_embedding_query: True: LlamaIndex embeds queries, as texts that HyDE made up, and searches use that model's
             version alone.
 
@@ -136,7 +136,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name of the class, as LlamaIndex asks for it."""
+        """Name of the class, for LlamaIndex."""
         return "LlamaIndexVectorStore"
 
     @property
@@ -147,7 +147,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
     # ---- writing
 
     def add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
-        """Write nodes, in one commit; a node whose id is there replaces what was there.
+        """Write nodes, in one commit; a node whose id exists replaces the former one.
 
         Vectors that the nodes have are taken as those of the app's model, until its version is retired. The gallery
         embeds nodes without a vector, and after a cutover all nodes by the active version's model.
@@ -157,7 +157,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
             kwargs: None.
 
         Returns:
-            The ids of what was written.
+            The ids of the written nodes.
 
         Raises:
             Incompatible: The nodes were embedded by another model than the store's.
@@ -224,7 +224,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
     def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
         """Nodes that have one of the ids and pass the filters; all nodes without either.
 
-        They are in the order of the ids where there are no filters; ids that are not there are left out.
+        They are in the order of the ids if there are no filters; ids that are not there are left out.
         """
         gallery = self._served.now()
         documents = self._documents(gallery)
@@ -241,13 +241,13 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         that are near and unlike each other.
 
         Args:
-            query: What LlamaIndex asks; a vector in it counts more than a text. Of the modes "default" and "mmr".
+            query: LlamaIndex's query, of the mode "default" or "mmr"; its vector has precedence over its text.
             kwargs: `mmr_threshold`, `mmr_prefetch_k`, `mmr_prefetch_factor`.
 
         Returns:
             Nodes, similarities and ids, most similar first. A similarity is the cosine or the product, or
-            1 / (1 + squared distance) of an l2 version; where both versions of an upgrade answer as one it is a
-            number from 0 to 1 whose order alone means something.
+            1 / (1 + squared distance) of an l2 version; that of a fused search is a
+            number from 0 to 1 that is meaningful by its order only.
 
         Raises:
             InvalidInput: The mode is another, or there is neither a text nor a vector.
@@ -258,7 +258,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
                 "search a gallery through LlamaIndex",
                 expected="the mode default or mmr",
                 found=str(getattr(query.mode, "value", query.mode)),
-                fix="A gallery searches by vectors: ask with vector_store_query_mode='default'.",
+                fix="A gallery searches by vectors: use vector_store_query_mode='default'.",
             )
         value = query.query_str if query.query_embedding is None else one_vector(query.query_embedding)
         if value is None:
@@ -266,7 +266,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         version = self._served.version() if isinstance(value, str) else self._served.first()
         gallery = self._served.now()
         documents = self._documents(gallery)
-        # An index that leaves texts to its store asks with an empty list of nodes, which means any.
+        # An index that leaves texts to its store passes an empty list of nodes, which means any.
         where = documents.where(read_query(query.filters, query.doc_ids or None, query.node_ids or None))
         count = wanted = query.similarity_top_k
         diverse = query.mode == VectorStoreQueryMode.MMR
@@ -328,7 +328,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
                 found="vectors of another model",
                 fix="Give the index the store's model: VectorStoreIndex(..., embed_model=...).",
             )
-        self._trusted = bool(lengths > 0)  # a vector of zeros says nothing of its model
+        self._trusted = bool(lengths > 0)  # a vector of zeros does not identify its model
 
     @staticmethod
     def _documents(gallery: Gallery) -> Documents:
@@ -355,9 +355,9 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
 
 
 def _content(node: BaseNode, source: str) -> str:
-    """All that a node has beside its vector; not its text where the source is just that.
+    """The data of a node beside its vector, without its text if that is the source.
 
-    The metadata are in here too: columns of JSON do not keep the order of keys, which is part of what is embedded.
+    The metadata are in here too: columns of JSON do not keep the order of keys, which affects the embedded text.
     """
     content = node.model_dump(mode="json", exclude={"metadata", "embedding"})
     if content.get("text") == source:

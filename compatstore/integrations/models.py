@@ -1,4 +1,4 @@
-"""Embedding models of other frameworks as encoders of a gallery's versions, and what identifies them."""
+"""Embedding models of other frameworks as encoders of a gallery's versions, and their identities."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from compatstore.versions import EmbeddingVersion
 
 EmbedTexts = Callable[[Sequence[Any]], Any]
 
-# Settings that say where, how fast or how talkatively a model runs, and not what it gives.
+# Settings of a model's device, speed or logging, which do not affect its vectors.
 _RUNNING = re.compile(
     r"batch|chunk|timeout|retr|progress|device|worker|parallel|thread|concurren|async|proxy|header|client|cache|"
     r"verbose|debug|log|callback|tag|url|base|endpoint|host|port|organi[sz]ation|user|rate|limit|warn|legacy|num_instances",
@@ -34,7 +34,7 @@ class FrameworkModel:
     """An embedding model of another framework.
 
     Args:
-        identity: What tells it from any other model: `identity_of` the object, or what its owner declares
+        identity: Identity of the model: `identity_of` the object, or declared by its owner
             ("text-embedding-3-small@2024-01"). Part of the fingerprint of versions.
         documents: Embeds n texts to store: n vectors. None for a model that is used outside of the store.
         queries: Embeds n texts to search with: n vectors. None beside no `documents`.
@@ -64,18 +64,18 @@ class FrameworkModel:
         """The model as an encoder of as many values as the embedding of one text has.
 
         Args:
-            spec: How `encoders.from_spec` finds the encoder again ("python:package.module:attribute"), if it can.
+            spec: Spec by which `encoders.from_spec` finds the encoder again ("python:package.module:attribute").
 
         Raises:
             InvalidInput: It gives no vector. It is used outside.
         """
-        asked = f"embed a text with {self.identity}"
+        operation = f"embed a text with {self.identity}"
         if self.documents is None:
-            raise InvalidInput(asked, expected="a model that embeds, or the length of its vectors", found="a name")
-        with foreign(asked, "a vector of numbers"):
+            raise InvalidInput(operation, expected="a model that embeds, or the length of its vectors", found="a name")
+        with foreign(operation, "a vector of numbers"):
             vector: FloatArray = np.asarray(self.documents(["dimension"])[0], np.float32)
         if vector.ndim != 1 or not len(vector):
-            raise InvalidInput(asked, expected="a vector", found=f"shape {vector.shape}")
+            raise InvalidInput(operation, expected="a vector", found=f"shape {vector.shape}")
         return Function(self.documents, len(vector), fingerprint=self.identity, queries=self.queries, spec=spec)
 
 
@@ -85,7 +85,7 @@ def model_of_framework(
     """A model object of a framework with an identity; a `FrameworkModel` as it is.
 
     Args:
-        framework: Its name, as people write it.
+        framework: Its name, in its usual spelling.
         kind: The class of its models.
         methods: Names of their methods that embed n texts to store, and one text to search with.
         model: The model object.
@@ -105,10 +105,10 @@ def model_of_framework(
 
 
 def identity_of(model: object, framework: str) -> str:
-    """What identifies a model object: its class, its settings and the release of its library; no secrets.
+    """Identity of a model object: its class, its settings and the release of its library; no secrets.
 
-    Settings are the plain values among the object's public attributes, without those that only say where and how fast
-    it runs. Of a release the first two numbers count. Where that is more or less than what decides the vectors, the
+    Settings are the plain values among the object's public attributes, without those of its device and speed only. Of a
+    release the first two numbers count. If these do not match the factors that affect the vectors, the
     owner of the model declares an identity.
 
     Args:
@@ -137,7 +137,7 @@ def require_model(identity: str, framework: str) -> str:
 
 
 def _attributes(model: object) -> Iterable[tuple[str, Any]]:
-    """Public attributes; of a function its name stands for it."""
+    """Public attributes; functions by their names."""
     for name, value in getattr(model, "__dict__", {}).items():
         if not name.startswith("_"):
             yield name, f"{value.__module__}.{value.__qualname__}" if inspect.isfunction(value) else value

@@ -42,7 +42,7 @@ class GalleryCollector(Collector):
         self._galleries = {gallery.status().gallery: gallery for gallery in galleries}
 
     def describe(self) -> Sequence[Metric]:
-        """Nothing: names are known when the galleries are read, not at registration."""
+        """Return nothing: names are known when the galleries are read, not at registration."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -52,7 +52,7 @@ class GalleryCollector(Collector):
             try:
                 found = gallery.status()
             except CompatStoreError:
-                families.add("up", "Whether the gallery can be read.", 0, gallery=address)
+                families.add("up", "1 if the gallery can be read.", 0, gallery=address)
                 continue
             _add_status(families, found, address)
         yield from families.made.values()
@@ -97,8 +97,10 @@ def listening(*galleries: Gallery, host: str = "localhost", port: int = 0) -> It
     try:
         server, _ = start_http_server(port, host, registry)
     except OSError as error:
-        asked, found = f"listen at {host}:{port}", f"{type(error).__name__}: {error}"
-        raise InvalidInput(asked, expected="an address that is free", found=found, fix="Name another port.") from error
+        operation, found = f"listen at {host}:{port}", f"{type(error).__name__}: {error}"
+        raise InvalidInput(
+            operation, expected="an address that is free", found=found, fix="Name another port."
+        ) from error
     try:
         yield server.server_port
     finally:
@@ -121,16 +123,16 @@ class _Families:
 
 
 def _add_status(families: _Families, status: Status, gallery: str) -> None:
-    families.add("up", "Whether the gallery can be read.", 1, gallery=gallery)
+    families.add("up", "1 if the gallery can be read.", 1, gallery=gallery)
     families.add("items", "Items of the gallery.", status.rows, gallery=gallery)
     families.add("table_version", "Lance's version number of the table.", status.table_version, gallery=gallery)
     for version in status.versions:
         labels = {"gallery": gallery, "version": version.name}
         active = version.name == status.active
-        families.add("version_active", "Whether searches use the version.", active, **labels)
+        families.add("version_active", "1 if searches use the version.", active, **labels)
         for kind in ("native", "transformed", "bridged", "missing"):
             count = getattr(version, kind)
-            families.add("version_items", "Items by what a version has of them.", count, **labels, kind=kind)
+            families.add("version_items", "Items by their vector in a version.", count, **labels, kind=kind)
         if version.recall is not None:
             families.add("version_recall", "Recall@10 when the index was built.", version.recall, **labels)
     for run in status.upgrades:
@@ -139,14 +141,14 @@ def _add_status(families: _Families, status: Status, gallery: str) -> None:
 
 def _add_run(families: _Families, run: RunStatus, labels: dict[str, str]) -> None:
     now = run.activity
-    said = {"state": run.state, "doing": now.doing, "step": now.step}
-    families.add("upgrade_info", "State, activity and step of an upgrade.", 1, **labels, **said)
+    info = {"state": run.state, "doing": now.doing, "step": now.step}
+    families.add("upgrade_info", "State, activity and step of an upgrade.", 1, **labels, **info)
     for kind, rows in (("done", now.done), ("total", now.total)):
         families.add("upgrade_step_rows", "Rows of the present step in this call.", rows, **labels, kind=kind)
     expires = datetime.fromisoformat(now.expires).timestamp() if now.expires else None
     for name, help, value in (
-        ("running", "Whether a worker is active.", now.doing == "running"),
-        ("failed", "Whether its last work ended in an error.", now.doing == "failed"),
+        ("running", "1 if a worker is active.", now.doing == "running"),
+        ("failed", "1 if its last work ended in an error.", now.doing == "failed"),
         ("rows_per_second", "Since the step began.", now.rate),
         ("eta_seconds", "Until the step ends at this rate.", now.eta),
         ("lease_expires_timestamp_seconds", "Unless it is renewed.", expires),

@@ -1,4 +1,4 @@
-"""The gallery as a running app sees it: the versions that there are now, each with the app's own model of it.
+"""The gallery of a running app: its current versions, each with the app's own model.
 
 The registry is read again for every call. An upgrade, a cutover or a rollback by another process is noticed there: the
 app goes on with the models that it was given, and the log `compatstore.integrations` has one line about it.
@@ -34,7 +34,7 @@ class ServedGallery:
     Args:
         gallery: A path, a URI or `DATABASE#TABLE`.
         models: The app's embedding models. Vectors that the app makes by itself are the first one's.
-        storage_options: What the object store needs.
+        storage_options: Settings of the object store.
 
     Raises:
         NotFound: There is none.
@@ -61,7 +61,7 @@ class ServedGallery:
             return self._gallery
 
     def version(self) -> str | None:
-        """Version to embed by: None for whatever serves now, or the one that this app has a model of.
+        """Version to embed by: None for the serving ones, or the one that this app has a model of.
 
         Raises:
             Incompatible: The app has the model of no version that can be searched.
@@ -181,15 +181,15 @@ def serve(
     metadata: Mapping[str, str] | None = None,
     storage_options: dict[str, str] | None = None,
 ) -> ServedGallery:
-    """Open a gallery for an app, or make it where there is none, with the first model as its version `v1`.
+    """Open a gallery for an app, or make it if there is none, with the first model as its version `v1`.
 
     Args:
         gallery: A path, a URI or `DATABASE#TABLE`.
         models: The app's embedding models, the one that it embeds with first.
-        dim: Length of the first model's vectors, for a gallery that is made here; None for what the model gives.
+        dim: Length of the first model's vectors, for a gallery that is made here; None for that of the model.
         metric: Distance of a gallery that is made here.
-        metadata: Metadata columns of a gallery that is made here, beside one of JSON for what has no column.
-        storage_options: What the object store needs.
+        metadata: Metadata columns of a gallery that is made here, beside one of JSON for all other keys.
+        storage_options: Settings of the object store.
 
     Raises:
         Incompatible: No version of the gallery is the first model's. The table is one whose rows this package cannot

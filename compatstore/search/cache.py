@@ -1,8 +1,8 @@
 """A version of a gallery in memory, for serving: nearly all of the nearest items in a fraction of a millisecond.
 
-Each search begins with a look at the table's latest version. Where it is another than the cache's, the cache follows
-first: it reads the fragments that changed and nothing else. So a search answers for one table version, that is the
-latest as the search began or a later one, and an item that was deleted or changed before is not returned as it was.
+Each search first checks the table's latest version. If it is newer than the cache's, the cache is updated first: it
+reads only the changed fragments. So a search answers for one table version, which is the latest at the start of the
+search or a later one, and items that were deleted or changed before are not returned in their former state.
 """
 
 from __future__ import annotations
@@ -108,16 +108,16 @@ class Cache:
     ) -> ArrowTable:
         """Find the nearest items, as `Gallery.search` does with queries of the cache's version.
 
-        Ids come from memory. Other columns are read from the table, which takes milliseconds: name
-        `columns=["id"]` where ids are enough.
+        Ids come from memory. Other columns are read from the table, which takes milliseconds: pass
+        `columns=["id"]` if ids are enough.
 
         Args:
             query: (d,) or (q, d) vectors, or one source to embed (path, text, image).
             k: Results per query.
             where: Condition on the gallery's columns, in SQL, or several that must all hold. Lance finds the items that
                 fulfil it, once for each table version.
-            columns: Columns to return; id, source and metadata by default. What is computed comes in any case.
-            exact: Compare with all items that count, not with those that the graph leads to.
+            columns: Columns to return; id, source and metadata by default. Computed columns are always included.
+            exact: Compare with all items, not only with candidates of the graph.
             fingerprint: Fingerprint of the model that made the query; refused unless it is the version's.
 
         Returns:
@@ -178,13 +178,15 @@ class Cache:
                 raise error
 
     def _queries(self, query: Any, k: int, fingerprint: str | None) -> FloatArray:
-        """Read a query, before the table is looked at: to embed a source may take long."""
+        """Read a query, before the table's version is checked: to embed a source may take long."""
         require_count(k)
         state = self._open()
         if fingerprint is not None:
             require_fingerprints(state.registry, state.plan.versions, fingerprint)
         plain = type(query) is np.ndarray and query.dtype == np.float32 and query.shape[-1:] == (state.dim,)
-        if plain and query.ndim <= 2 and len(query):  # nothing to convert; what is not finite is seen when compared
+        if (
+            plain and query.ndim <= 2 and len(query)
+        ):  # nothing to convert; values that are not finite are found when compared
             matrix: FloatArray = query if query.ndim == 2 else query[None]
             return matrix
         return as_queries(self._catalog, state.registry, self._version, query)
@@ -214,14 +216,14 @@ class Cache:
     # ---- following the table
 
     def sync(self) -> int:
-        """Follow the table, and put what was added into the graph.
+        """Update the cache, and add new items to the graph.
 
-        Each search follows the table by itself; items that came meanwhile are then compared one by one, until `sync`
-        puts them into the graph: call it from time to time, from a thread of its own. Searches go on meanwhile, but for
-        moments of about 0.1 s. Where more than half of the graph are items that count no more, it is built again.
+        Each search updates the cache by itself; new items are then compared one by one, until `sync`
+        adds them to the graph: call it from time to time, from a thread of its own. Searches go on meanwhile, but for
+        moments of about 0.1 s. If more than half of the graph are removed items, it is built again.
 
         Returns:
-            The table version that the cache is at.
+            The table version of the cache.
 
         Examples:
             >>> cache = gallery.cache()
@@ -270,7 +272,7 @@ class Cache:
                 self._state = self._read(state, snapshot)
 
     def _read(self, state: CacheState | None, snapshot: Snapshot) -> CacheState:
-        """The state of a table version, from that of an earlier one where it can be."""
+        """The state of a table version, from that of an earlier one if it can be."""
         registry = self._catalog.recorded(snapshot)
         plan = with_shrinkage(self._catalog, registry, plan_search(registry, self._version, 1, None))
         self._catalog.require(snapshot, *(part.version for part in plan.parts))
@@ -306,7 +308,7 @@ class Cache:
                 fix="Give it more memory, or search with Gallery.search.",
             )
 
-    # ---- what it is
+    # ---- properties
 
     @property
     def version(self) -> str:
@@ -357,9 +359,9 @@ class Cache:
     def _open(self) -> CacheState:
         state = self._state
         if state is None:
-            asked = f"search the cache of {self._version}"
+            operation = f"search the cache of {self._version}"
             raise InvalidInput(
-                asked, expected="an open cache", found="a closed one", fix="Make another: Gallery.cache."
+                operation, expected="an open cache", found="a closed one", fix="Make another: Gallery.cache."
             )
         return state
 

@@ -1,4 +1,4 @@
-"""Rows of one part of a search plan, read for a cache, and what a cache takes in memory before it is built."""
+"""Rows of one part of a search plan, read for a cache, and the memory of a cache before it is built."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from compatstore.storage.vector_form import VectorForm, to_floats, to_matrix
 
 CachedIds = npt.NDArray[Any]  # (n,) int64 or NumPy's texts of variable length
 OriginCodes = npt.NDArray[np.uint16]
-# Bytes of a row: address (8), sigma^2 (4), origin (2), whether it counts (1), and a bit that FAISS looks at.
+# Bytes of a row: address (8), sigma^2 (4), origin (2), validity (1), and a bit that FAISS reads.
 BESIDE = 16
 _TINY = float(np.finfo(np.float32).tiny)
 TEXT, INLINE = 16, 15  # bytes of a text in NumPy's array, and the longest that fits into them
@@ -36,7 +36,7 @@ class Rows:
 
     Attributes:
         ids: (n,) their ids.
-        addresses: (n,) uint64, where they lie in the table.
+        addresses: (n,) uint64, their row addresses in the table.
         origins: (n,) uint16, numbers of their vectors' origins.
         sigma2: (n,) float32, sigma^2 of transformed vectors, NaN of the others.
         vectors: (n, dim) float32, as they are compared.
@@ -73,7 +73,7 @@ class Reader:
 
     @property
     def columns(self) -> list[str]:
-        """Columns that decide what is read."""
+        """Columns that decide which data are read."""
         part, columns = self.part, self.part.columns
         names = (self.id_column, columns.vector, columns.origin, columns.uncertainty, part.excluded_column)
         return list(dict.fromkeys(name for name in names if name))
@@ -84,7 +84,7 @@ class Reader:
         return " AND ".join(filter(None, (self.part.columns.present, self.part.condition)))
 
     def kept(self) -> tuple[Part, str]:
-        """Rows that were read for one plan serve another plan with an equal value."""
+        """Key of the read rows: they serve every plan with an equal key."""
         return replace(self.part, settings=type(self.part.settings)(), calibration=None), self.id_column
 
     def read(self, snapshot: Snapshot, fragments: Sequence[int]) -> Iterator[Rows]:
@@ -131,7 +131,7 @@ def query_as_compared(catalog: Catalog, reader: Reader, queries: FloatArray) -> 
     """
     part = reader.part
     if part.artifact is None and part.columns.dtype == "float32":
-        if len(queries) == 1:  # what NumPy does for many takes longer, and warns where squares overflow
+        if len(queries) == 1:  # NumPy's way for many takes longer, and warns if squares overflow
             fit = bool(_TINY < np.vdot(queries, queries) < np.inf)
         else:
             squares = np.einsum("qd,qd->q", queries, queries)
@@ -168,7 +168,7 @@ class CacheSize:
         vectors: Bytes of the vectors, as float32.
         graph: Bytes of the graph.
         ids: Bytes of the ids.
-        beside: Bytes of where the items lie in the table, and of what searches with conditions or doubts need.
+        beside: Bytes of row addresses, and of data for searches with conditions or shrinkage.
 
     Examples:
         >>> print(cs.CacheSize(rows=1000, vectors=512_000, graph=144_267, ids=16_000, beside=16_000))

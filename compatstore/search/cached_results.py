@@ -30,13 +30,13 @@ CONDITIONS = 16  # whose rows are remembered while the table stays as it is
 
 @dataclass(frozen=True, eq=False)
 class CacheState:
-    """All that a search reads.
+    """Data that a search reads.
 
     Attributes:
         snapshot: The table version.
         version: Its number.
         registry: The gallery's registry in it.
-        plan: How a query is answered.
+        plan: The search plan.
         dim: Values of a query.
         held: The rows of each part of the plan.
         among: Condition -> the rows that fulfil it, in each part.

@@ -1,9 +1,8 @@
-"""The rows of one part of a search plan, in memory, and how they follow the table.
+"""The rows of one part of a search plan, in memory, and their updates from the table.
 
-Rows stand at places 0, 1, 2, ...: first those in the graph, then those that came later, which are all compared. When
-the table changes, the places of rows that are gone or changed count no more, and what is new comes behind the last
-place. A row that was only moved (a merge of fragments, a backfill) keeps its place in the graph: its id and its vector
-are the same.
+Rows have places 0, 1, 2, ...: first those in the graph, then later ones, which are all compared. When
+the table changes, the places of removed or changed rows become invalid, and new rows are appended. A row that was only
+moved (a merge of fragments, a backfill) keeps its place in the graph: its id and its vector are the same.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _AT_ONCE = 8192  # vectors that are copied at a time
 
 @dataclass(frozen=True, eq=False)
 class Among:
-    """The rows that a search may return: those in the graph, and those behind them; None where all of them count."""
+    """The rows that a search may return: those in the graph, and those behind them; None if all of them count."""
 
     graph: Chosen | None
     tail: Chosen | None
@@ -38,18 +37,18 @@ class Among:
 
 @dataclass(frozen=True, eq=False)
 class CachedRows:
-    """The rows of a part as of one table version; what changes them makes another one of these.
+    """The rows of a part as of one table version; updates return a new object.
 
     Attributes:
         reader: Reads them.
-        fragments: What was read of each fragment.
+        fragments: State of each fragment when it was read.
         ids: (n,) ids.
-        addresses: (n,) uint64, where rows lie in the table; of rows that do not count where they lay.
+        addresses: (n,) uint64, row addresses in the table, the former ones of invalid rows.
         origins: (n,) uint16, numbers of origins.
         sigma2: (n,) float32, sigma^2 of transformed vectors, NaN of the others.
-        live: (n,) bool, whether a row counts.
+        live: (n,) bool, True for valid rows.
         graph: The first g vectors.
-        tail: The other n - g vectors, all of rows that count.
+        tail: The other n - g vectors, all of valid rows.
         id_bytes: Memory of the ids.
     """
 
@@ -66,7 +65,7 @@ class CachedRows:
 
     @classmethod
     def read(cls, reader: Reader, snapshot: Snapshot, rows: int) -> CachedRows:
-        """All rows of a table version in a graph, whose recall is measured.
+        """Read the rows of a table version into a graph, and measure its recall.
 
         Args:
             reader: Reads them.
@@ -99,17 +98,17 @@ class CachedRows:
 
     @property
     def count(self) -> int:
-        """Rows that count."""
+        """Number of valid rows."""
         return int(np.count_nonzero(self.live))
 
     @cached_property
     def everything(self) -> Among:
-        """All rows that count."""
+        """The mask of all valid rows."""
         return Among(None, None) if self.live.all() else self.among(self.live)
 
     @cached_property
     def in_graph(self) -> bool:
-        """True if all rows count and are in the graph: then it answers alone."""
+        """True if all rows are valid and in the graph, which then answers alone."""
         return len(self.tail) == 0 and self.everything.graph is None
 
     def at(self, wanted: Digests) -> Among:
@@ -133,8 +132,8 @@ class CachedRows:
             exact: Compare with all of them.
 
         Returns:
-            (q, k) float32 distances and (q, k) int64 places, nearest first, of rows at one distance, where all are
-            compared, the one that lies first in the table; k is the number of rows that count, where there are fewer.
+            (q, k) float32 distances and (q, k) int64 places, nearest first, of rows at one distance, if all are
+            compared, the one that lies first in the table; k is the number of rows that count if there are fewer.
         """
         among = self.among(self.live) if exact and among.graph is None else among  # in the order of the table
         graph, tail = (self.graph.exact(), self.tail.exact()) if exact else (self.graph, self.tail)
@@ -153,7 +152,7 @@ class CachedRows:
 
         Args:
             snapshot: That version.
-            require: Called with the memory that is needed; raises where that is too much.
+            require: Called with the memory that is needed; raises if that is too much.
         """
         now = list_fragments(snapshot, self.reader.columns)
         changed = ChangedFragments.between(self.fragments, now)
@@ -180,7 +179,7 @@ class CachedRows:
         return moved_rows._with(now, live, fresh)
 
     def _gone(self, snapshot: Snapshot, changed: ChangedFragments) -> BoolArray:
-        """Rows that lie no more where they lay, or whose fragment has to be read again."""
+        """Mask of rows that have left their address, or whose fragment has to be read again."""
         fragments = self.addresses >> np.uint64(32)
         gone = np.isin(fragments, np.array(changed.left, np.uint64))
         if changed.shrunk:

@@ -93,7 +93,7 @@ class CascadePlan:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """All columns that are read."""
+        """Columns that are read."""
         return (*self.candidates.parts, self.source, self.target)
 
     @property
@@ -106,13 +106,13 @@ class CascadePlan:
         return replace(self, candidates=self.candidates.using(settings))
 
     def __str__(self) -> str:
-        asked, target = self.cascade, self.target
+        limits, target = self.cascade, self.target
         return (
             f"{self.candidates}\n"
-            f"  cascade: the first {asked.first} are embedded natively in {target.version} and ranked by "
+            f"  cascade: the first {limits.first} are embedded natively in {target.version} and ranked by "
             f"{target.metric} in {target.version}; {self.k} results\n"
-            f"  price: at most {asked.first} encodings for a query in one call of the encoder, "
-            f"{max(asked.in_all - self.spent, 0)} of {asked.in_all} left in all; written back as native vectors"
+            f"  price: at most {limits.first} encodings for a query in one call of the encoder, "
+            f"{max(limits.in_all - self.spent, 0)} of {limits.in_all} left in all; written back as native vectors"
         )
 
 
@@ -136,7 +136,7 @@ def plan_cascade(
     Args:
         catalog: The gallery.
         registry: Its state.
-        query: What `Gallery.search` takes; of the target at least, and of the source if it finds the candidates. None
+        query: A query as of `Gallery.search`; of the target, and of the source too if it finds the candidates. None
             for a source that every version can embed.
         k: Results wanted.
         version: Version of the query; the active one by default.
@@ -207,7 +207,7 @@ def search_cascade(
     queries: Mapping[str, FloatArray],
     columns: Sequence[str],
 ) -> ArrowTable:
-    """Search by a cascade, and write what was embedded into the gallery.
+    """Search by a cascade, and write the new native vectors into the gallery.
 
     Args:
         catalog: The gallery.
@@ -218,7 +218,7 @@ def search_cascade(
 
     Returns:
         Arrow table as `execute` gives it. Items that are ranked by native vectors have the target as `_version`,
-        "native" as `_origin` and as `_distance` that of the target; the others what the search gave that found them.
+        "native" as `_origin` and the target's `_distance`; the others keep these columns of the search that found them.
 
     Raises:
         InvalidInput: The versions have different numbers of queries, the condition is no valid SQL for this table, or a
@@ -226,7 +226,7 @@ def search_cascade(
     """
     registry, target = catalog.recorded(snapshot), plan.target
     require_as_many(queries, plan.versions)
-    asked = query_of_part(catalog, target, queries[target.version])[:, : target.columns.dim]
+    native_queries = query_of_part(catalog, target, queries[target.version])[:, : target.columns.dim]
     read = [registry.id_column, *plan.source.columns.hashed_names(registry.source_column), target.columns.vector]
     read += [target.columns.origin] if target.columns.origin else []
     rows = _candidates(catalog, snapshot, plan, queries, list(dict.fromkeys([*columns, *read])))
@@ -238,7 +238,7 @@ def search_cascade(
     distances = np.full(n, np.nan)
     searchable = VectorForm(target.columns.dtype, target.metric).searchable(vectors)
     for number in np.unique(numbers[first]):
-        mine, query = np.flatnonzero(searchable & (numbers[first] == number)), asked[number]
+        mine, query = np.flatnonzero(searchable & (numbers[first] == number)), native_queries[number]
         constant = np.float64(1.0) if target.metric != "l2" else query.astype(np.float64) @ query
         distances[first[mine]] = distances_to(query, vectors[mine], target.metric) + constant
     order, known = np.arange(n), np.flatnonzero(~np.isnan(distances))
@@ -269,7 +269,7 @@ def _native_vectors(catalog: Catalog, snapshot: Snapshot, plan: CascadePlan, row
 
 
 def _results(rows: ArrowTable, version: str, columns: Sequence[str], distances: Doubles) -> ArrowTable:
-    """The rows in order, with what is computed as of the vectors that ranked them."""
+    """The rows in order, with the computed columns of the vectors that ranked them."""
     mine = pa.array(~np.isnan(distances))
     computed = {
         "_distance": pc.if_else(mine, pa.array(distances.astype(np.float32)), rows["_distance"]),

@@ -1,10 +1,9 @@
 """The caller's condition: one SQL expression, whose meaning does not change when AND joins it with others.
 
-Lance parses a condition as the end of a statement and ignores what follows the expression. So `n < 5) OR (n < 5`,
+Lance parses a condition as the end of a statement and ignores the text after the expression. So `n < 5) OR (n < 5`,
 put in brackets and joined with another condition, would be an OR of the two; and a chain of some hundred operators
-overflows the stack of the process. What is checked here is less than SQL: how quotes and brackets pair, that there is
-no comment and no second statement, and that nothing is nested too deeply. Whether the expression means something is
-left to Lance.
+overflows the stack of the process. The checks are simpler than SQL: quotes and brackets must pair, comments and second
+statements are refused, and nesting is limited. Lance checks the meaning of the expression.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _NESTING = frozenset({"not", "is", "between", "like", "ilike", "in", "and", "or"})
 
 
-def joined(where: str | Sequence[str] | None, asked: str) -> str | None:
+def joined(where: str | Sequence[str] | None, operation: str) -> str | None:
     """One condition out of all that must hold.
 
     Args:
         where: A condition in SQL, several that must all hold, or None.
-        asked: What the caller wants, for messages.
+        operation: The caller's operation, for messages.
 
     Raises:
         InvalidInput: One of them is not one expression.
@@ -49,13 +48,13 @@ def joined(where: str | Sequence[str] | None, asked: str) -> str | None:
         return None
     conditions = [where] if isinstance(where, str) else list(where)
     for condition in conditions:
-        require_expression(condition, asked)
+        require_expression(condition, operation)
     if len(conditions) < 2:
         return conditions[0] if conditions else None
     return " AND ".join(f"({condition})" for condition in conditions)
 
 
-def require_expression(condition: str, asked: str) -> None:
+def require_expression(condition: str, operation: str) -> None:
     """Refuse text that is not one SQL expression, or is more than that.
 
     Raises:
@@ -65,7 +64,7 @@ def require_expression(condition: str, asked: str) -> None:
     found = _fault(condition)
     if found:
         raise InvalidInput(
-            f"{asked} where {condition[:200]!r}",
+            f"{operation} where {condition[:200]!r}",
             expected="a condition in SQL, one expression, on the gallery's columns",
             found=found,
             fix="Values that come from outside belong in quotes, with each ' in them doubled.",
@@ -73,7 +72,7 @@ def require_expression(condition: str, asked: str) -> None:
     left, right = _compared_texts(condition)
     if right:
         raise InvalidInput(
-            f"{asked} where {condition[:200]!r}",
+            f"{operation} where {condition[:200]!r}",
             expected="a column that is compared with a value",
             found=f"{left} {right}: quotes of both kinds make a text in Lance, and two texts are compared",
             fix=f"Write the column without quotes, or in backticks: `{left[1:-1][:80]}` {right[:80]}",
@@ -81,7 +80,7 @@ def require_expression(condition: str, asked: str) -> None:
 
 
 def _fault(condition: str) -> str:
-    """Why a text is not one expression; "" where it is."""
+    """The reason why a text is not one expression; "" if it is one."""
     if not condition.strip():
         return "an empty one"
     surrogate = _SURROGATE.search(condition)
@@ -116,7 +115,7 @@ def _fault(condition: str) -> str:
                 between[-1] -= word == "and"
                 operators[-1] += 1
         if operators[-1] > MOST_OPERATORS or clauses > MOST_CLAUSES:
-            return f"more than {MOST_OPERATORS} operators in a row, or {MOST_CLAUSES} clauses; say it with IN (...)"
+            return f"more than {MOST_OPERATORS} operators in a row, or {MOST_CLAUSES} clauses; write IN (...) instead"
     return f"{open_brackets[-1]!r} that is never closed" if open_brackets else ""
 
 
@@ -124,7 +123,7 @@ _COMPARES = frozenset({"=", "==", "<", ">", "<=", ">=", "!=", "<>", "like", "ili
 
 
 def _compared_texts(condition: str) -> tuple[str, str]:
-    """A text in quotes that is compared with no column, and what stands behind it; "" and "" where there is none."""
+    """A text in quotes that is compared with no column, and the text after it; "" and "" if there is none."""
     tokens = [(kind, text) for kind, text, _ in _tokens(condition)]
     for place, (kind, text) in enumerate(tokens):
         behind = [other for _, other in tokens[place + 1 : place + 4]]

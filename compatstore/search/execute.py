@@ -43,16 +43,16 @@ def as_queries(catalog: Catalog, registry: Registry, version: str, query: Any) -
         InvalidInput: The vectors have another length. NaN or infinite values. No vector at all, a source that cannot be
             embedded, or no encoder for it.
     """
-    asked = f"search with a query of {version}"
+    operation = f"search with a query of {version}"
     dim = registry.record(version).dim
     shape = getattr(query, "shape", None)
     shape = shape if isinstance(shape, tuple) else None
     if is_vectors(query, dim):
         if shape is not None and len(shape) == 2 and not shape[0]:
-            raise InvalidInput(asked, expected="one vector or more", found="none")
+            raise InvalidInput(operation, expected="one vector or more", found="none")
         single = len(shape) == 1 if shape is not None else not any(hasattr(value, "__len__") for value in query)
         try:
-            return as_matrix(asked, [query] if single else query, dim)
+            return as_matrix(operation, [query] if single else query, dim)
         except InvalidInput as error:
             if error.dim is None:
                 raise
@@ -60,11 +60,11 @@ def as_queries(catalog: Catalog, registry: Registry, version: str, query: Any) -
     encoder = catalog.encoder(version)
     if encoder is None:
         if shape is not None and len(shape) == 2:
-            unlike = InvalidInput(asked, found=f"shape {tuple(shape)}", dim=shape[1])
+            unlike = InvalidInput(operation, found=f"shape {tuple(shape)}", dim=shape[1])
             raise of_another_length(registry, version, unlike)
         options = next_step.either(shell=" (--vector, --id)", python="")
         raise InvalidInput(
-            asked,
+            operation,
             expected=f"a vector of {dim} values, or an encoder for {version}",
             found=f"{type(query).__name__} and no encoder",
             fix=f"Search with a vector or with an item{options}, or open the gallery with "
@@ -73,7 +73,7 @@ def as_queries(catalog: Catalog, registry: Registry, version: str, query: Any) -
     with metered(patience=PATIENCE):
         encoded = encode_queries(encoder, [query])
     if encoded.failures:
-        raise InvalidInput(asked, expected="a source that can be embedded", found=encoded.failures[0])
+        raise InvalidInput(operation, expected="a source that can be embedded", found=encoded.failures[0])
     return encoded.vectors
 
 
@@ -151,7 +151,7 @@ def require_as_many(queries: Mapping[str, FloatArray], versions: Sequence[str]) 
     counts = [len(queries[name]) for name in versions]
     if len(set(counts)) > 1:
         raise InvalidInput(
-            f"search {' and '.join(versions)} as one",
+            f"search the fusion of {' and '.join(versions)}",
             expected="the same queries in each version",
             found=" and ".join(map(str, counts)),
         )
@@ -164,17 +164,19 @@ def side_by_side() -> ThreadPoolExecutor:
 
 
 def query_of_part(catalog: Catalog, part: Part, queries: FloatArray) -> FloatArray:
-    """The queries as a part needs them: adapted, with zeros behind where the column has them, as signs for bits.
+    """The queries as a part needs them: adapted, with zeros behind if the column has them, as signs for bits.
 
     Raises:
         InvalidInput: An artifact makes NaN or infinite values of a query. A query has length 0, under cosine.
     """
-    asked = f"search {part.version}"
+    operation = f"search {part.version}"
     if part.artifact is not None:
         queries = catalog.artifact(part.artifact).apply(queries).vectors
-        asked = f"{asked} with what artifact {part.artifact[:12]} makes of a query"
+        operation = f"{operation} with a query adapted by artifact {part.artifact[:12]}"
     there = np.ones(len(queries), bool)
-    VectorForm("float32", part.metric).require(queries, there, [f"query {row}" for row in range(len(queries))], asked)
+    VectorForm("float32", part.metric).require(
+        queries, there, [f"query {row}" for row in range(len(queries))], operation
+    )
     if part.columns.dtype == "bits":
         return VectorForm(part.columns.dtype, part.metric).stored(queries)
     extra = part.columns.width - queries.shape[1]

@@ -1,8 +1,8 @@
 """Fused search: the nearest items of both versions, ranked by both of their vectors.
 
-Lance searches the source's and the target's column side by side. What may be among the nearest by both distances is
-read, its two vectors are compared with the query's two embeddings exactly, and the fused distance ranks it: see
-`evaluation/fusion.py` for its definition. Where something that neither search has found could be nearer, both go deeper
+Lance searches the source's and the target's column side by side. Rows that may be among the nearest by both distances
+are read, their two vectors are compared with the query's two embeddings exactly, and the fused distance ranks them: see
+`evaluation/fusion.py` for its definition. If a row that neither search has found could be nearer, both go deeper
 (`threshold.py`): without an index the result is that of comparing with every item, unless thousands of items are as
 near as the k-th.
 """
@@ -25,7 +25,7 @@ from compatstore.search.plan import Part, SearchPlan, part_of, plan_search
 from compatstore.search.threshold import DEEPER, DEEPEST, NO_FACTORS, ListFactors, RankedLists, first_depth
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
-from compatstore.storage.doubts import Doubt, kept_cosines
+from compatstore.storage.doubts import ShrinkageBounds, kept_cosines
 from compatstore.storage.ids import ADDRESS, rows_at
 from compatstore.storage.indexes import NEIGHBOURS, SearchSettings, indexes_on
 from compatstore.storage.nearest import AT_ONCE, with_values
@@ -35,7 +35,7 @@ from compatstore.storage.vector_form import VectorForm, to_floats, to_matrix, to
 
 ENTRIES = 2_000_000  # rows of lists that are held at once
 AS_MANY_AGAIN = 2  # rows of an index's list that are compared in any case, for each result
-FEWEST_OF_INDEX, LISTED = 100, 4  # rows of that list, where nothing is refined; else one of as many that are refined
+FEWEST_OF_INDEX, LISTED = 100, 4  # rows of that list, if nothing is refined; else one of as many that are refined
 ROUNDING, ROUNDING_OF_HALVES = 1e-5, 1e-3  # of Lance's distances, at the most; it rounds a query of float16 as well
 
 
@@ -50,7 +50,7 @@ class FusionPlan:
         fusion: Weight and constants.
         where: The caller's own condition, or all of them joined, or None.
         id_column: Column of the ids, by which items at one distance are ordered.
-        warning: That what it gives was measured to be below the status quo, or "".
+        warning: Message if its measured quality is below the baseline, or "".
     """
 
     k: int
@@ -113,7 +113,7 @@ class FusionPlan:
                 f"{self.where or 'all rows'}{part.index}"
                 for part in self.parts
             ),
-            "  candidates: read on until no other item can be nearer; of an index, what it compares",
+            "  candidates: threshold algorithm, exact; with an index, the rows that it compares",
             f"  {kind} distances: {'; '.join(f'{name} {_shown(each)}' for name, each in constants)}",
             f"  an item without one of the two vectors has {fusion.correlation:.4g} of its other distance",
             f"  weight {fusion.choice or f'{fusion.weight:.4g}'}",
@@ -128,7 +128,7 @@ def plan_fused(
 ) -> FusionPlan | SearchPlan:
     """Plan a fused search; read-only.
 
-    It is the search of one version where the weight is 0 or 1, and where the other version has no vectors in the table:
+    It is the search of one version if the weight is 0 or 1, or if the other version has no vectors in the table:
     the target before its upgrade has begun, the source after it is retired.
 
     Raises:
@@ -168,7 +168,7 @@ def search_fused(
 
     Returns:
         Arrow table, nearest first, as `execute` gives it; of items at one distance the lower id is first. `_distance`
-        is the fused one. `_version` and `_origin` are those of the target's vector, and of the source's where an item
+        is the fused one. `_version` and `_origin` are those of the target's vector, and of the source's if an item
         has no other.
 
     Raises:
@@ -179,18 +179,18 @@ def search_fused(
     forms = [query_of_part(catalog, part, queries[part.version]) for part in plan.parts]
     exact = not any(indexes_on(snapshot, part.columns.vector) for part in plan.parts)
     depth = plan.depth(snapshot.count_rows(), exact=exact)
-    doubt = Doubt.of(catalog, plan.target.version) if plan.uncertainty else None
+    bounds = ShrinkageBounds.of(catalog, plan.target.version) if plan.uncertainty else None
     waiting, found = np.arange(len(forms[0])), list[ArrowTable]()
     while len(waiting):
         at_once, settled = max(1, min(AT_ONCE, ENTRIES // depth)), []
         for start in range(0, len(waiting), at_once):
             asking = waiting[start : start + at_once]
-            lists = _lists(snapshot, plan, [form[asking] for form in forms], depth, doubt, exact=exact)
+            lists = _lists(snapshot, plan, [form[asking] for form in forms], depth, bounds, exact=exact)
             rows, last = _nearest(catalog, snapshot, plan, lists, [form[asking] for form in forms], columns)
             open_ended = exact and depth < DEEPEST
-            sure = last <= np.array([each.unseen() if open_ended else np.inf for each in lists])
-            found.append(_of_queries(rows, sure, asking))
-            settled.append(sure)
+            final = last <= np.array([each.unseen() if open_ended else np.inf for each in lists])
+            found.append(_of_queries(rows, final, asking))
+            settled.append(final)
         waiting = waiting[~np.concatenate(settled)]
         depth = min(depth * DEEPER, DEEPEST)
     ranked = pa.concat_tables(found)
@@ -199,15 +199,21 @@ def search_fused(
     return ranked if len(found) == 1 else ranked.take(pc.sort_indices(ranked["_query"]))
 
 
-def _of_queries(rows: ArrowTable, sure: BoolArray, asking: Positions) -> ArrowTable:
+def _of_queries(rows: ArrowTable, final: BoolArray, asking: Positions) -> ArrowTable:
     """The rows of queries that are settled, by the numbers that these have in the search."""
     numbers = rows["_query"].to_numpy()
     rows = with_values(rows, "_query", asking[numbers].astype(np.int32))
-    return rows if sure.all() else rows.filter(pa.array(sure[numbers]))
+    return rows if final.all() else rows.filter(pa.array(final[numbers]))
 
 
 def _lists(
-    snapshot: Snapshot, plan: FusionPlan, queries: Sequence[FloatArray], depth: int, doubt: Doubt | None, *, exact: bool
+    snapshot: Snapshot,
+    plan: FusionPlan,
+    queries: Sequence[FloatArray],
+    depth: int,
+    shrinkage: ShrinkageBounds | None,
+    *,
+    exact: bool,
 ) -> list[RankedLists]:
     """The lists of both columns for each query, without vectors; with sigma^2 if distances are shrunk by it."""
     complete = depth if exact else 0  # a shorter list holds all of its column; an index may give fewer rows than it has
@@ -222,7 +228,7 @@ def _lists(
         lists, ends, errors, factors = [], [], [], NO_FACTORS
         for part, result, form in zip(plan.parts, results, queries, strict=True):
             rows, distances = result.rows[ADDRESS].to_numpy(), result.rows["_distance"].to_numpy().astype(np.float64)
-            held = ~np.isnan(distances)  # what has no direction has no distance
+            held = ~np.isnan(distances)  # a vector without direction has no distance
             # From Lance's squared distance, or 1 less a cosine or product, to that of `distances_to`.
             added = float(np.square(form[number].astype(np.float64)).sum()) if part.metric == "l2" else 1.0
             rounding = ROUNDING_OF_HALVES if part.columns.dtype == "float16" else ROUNDING
@@ -231,9 +237,9 @@ def _lists(
             whole = len(rows) < complete or (complete and not held.all())
             ends.append(np.inf if whole else float(distances[-1]) if len(rows) else -np.inf)
             lists.append((rows[held].astype(np.int64), distances[held]))
-            if doubt is not None and part is plan.target:
+            if shrinkage is not None and part is plan.target:
                 sigma2 = to_floats(result.rows[str(plan.uncertainty)])[held]
-                factors = ListFactors(part.metric, *doubt.bounds(sigma2), rest=doubt.range)
+                factors = ListFactors(part.metric, *shrinkage.bounds(sigma2), rest=shrinkage.range)
         first = 0 if exact else plan.candidates
         return RankedLists.of(plan.fusion, lists, (ends[0], ends[1]), (errors[0], errors[1]), first, factors)
 
@@ -286,7 +292,7 @@ def _nearest(
 
 
 def _compared(part: Part, queries: FloatArray, rows: ArrowTable, places: Positions) -> tuple[BoolArray, Doubles]:
-    """Which rows have a vector of a version that a search can find, and their distances to the queries that ask."""
+    """Mask of rows with a searchable vector of a version, and their distances to the queries."""
     vectors, valid = to_matrix(rows[part.columns.vector], part.columns.dim)
     valid = valid & VectorForm(part.columns.dtype, part.metric).searchable(vectors)
     vectors = np.where(valid[:, None], vectors, np.float32(1))

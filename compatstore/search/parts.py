@@ -25,10 +25,10 @@ class PartResult:
     """The nearest rows of a part.
 
     Attributes:
-        rows: Arrow table, nearest first: the caller's columns, `_distance`, `_version`, `_origin`. Where the part has a
+        rows: Arrow table, nearest first: the caller's columns, `_distance`, `_version`, `_origin`. If the part has a
             calibration, distances are mapped by it.
         complete_below: Distance below which `rows` holds every row of the part: that of the k-th row returned by Lance,
-            mapped as those of the rows are, which leaves it a bound, as the function never descends. None where Lance
+            mapped as those of the rows are, which leaves it a bound, as the function never descends. None if Lance
             returned fewer than k rows, so that `rows` holds the whole part.
     """
 
@@ -82,8 +82,8 @@ def search_part(
 
 
 @contextmanager
-def refused_condition(asked: str, where: str | None) -> Iterator[None]:
-    """Turn what Lance raises for the caller's condition into our error.
+def refused_condition(operation: str, where: str | None) -> Iterator[None]:
+    """Turn an error of Lance about the caller's condition into our error.
 
     Raises:
         InvalidInput: The condition is no valid SQL for this table.
@@ -100,7 +100,7 @@ def refused_condition(asked: str, where: str | None) -> Iterator[None]:
             names = [one for one in unknown[2].split(", ") if not one.startswith("_") and "__" not in one]
             found, expected = f"no column {name!r}", f"a condition in SQL on {', '.join(names)}"
             fix = meant(name, names)
-        raise InvalidInput(f"{asked} where {where}", expected=expected, found=found, fix=fix) from error
+        raise InvalidInput(f"{operation} where {where}", expected=expected, found=found, fix=fix) from error
 
 
 def _result(table: ArrowTable, part: Part, k: int, columns: Sequence[str], *, exactly: bool) -> PartResult:
@@ -120,7 +120,7 @@ def _result(table: ArrowTable, part: Part, k: int, columns: Sequence[str], *, ex
 
 
 def with_numbers(tables: Sequence[ArrowTable]) -> ArrowTable:
-    """The results of all queries, with `_query`, the row of the query, where there are several."""
+    """The results of all queries, with `_query`, the row of the query, if there are several."""
     if len(tables) == 1:
         return tables[0]
     numbers = [pa.repeat(pa.scalar(row, pa.int32()), table.num_rows) for row, table in enumerate(tables)]
@@ -133,7 +133,7 @@ def merged(parts: Sequence[PartResult], merge: PartMerge, k: int) -> tuple[Arrow
     Args:
         parts: The rows found in each part.
         merge: "distance" and "calibrated" rank by distance, which is mapped already for the latter; "reciprocal rank"
-            (Cormack et al. 2009) ranks by the rank within the part, where the parts' distances cannot be compared. A
+            (Cormack et al. 2009) ranks by the rank within the part, if the parts' distances cannot be compared. A
             row is in one part only, so its rank alone decides.
         k: Results wanted.
 

@@ -1,4 +1,4 @@
-"""The search plan: which column is searched with which form of the query, and how the parts are merged."""
+"""The search plan: the searched columns, the form of the query for each, and the merge of the parts."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Part:
         columns: Its columns.
         metric: Distance.
         artifact: Id of the artifact that turns the query into that version's space, or None for a query as it is.
-        form: What that artifact makes of the query, as in "unchanged".
+        form: Form of the query after that artifact, as in "unchanged".
         excluded_column: Column that has no value in the rows of this part; the others are another part's. None for all
             rows.
-        settings: How the column's index is used.
-        query: Version whose query is asked, where it is not the plan's.
+        settings: Search settings of the column's index.
+        query: Version of the query, if it is not the plan's.
         calibration: Maps its distances into those of the other part, or None for distances as they are.
     """
 
@@ -53,7 +53,7 @@ class Part:
 
     @property
     def condition(self) -> str | None:
-        """SQL condition: the row belongs to this part; None where all do."""
+        """SQL condition: the row belongs to this part; None if all do."""
         return f"`{self.excluded_column}` IS NULL" if self.excluded_column else None
 
     @property
@@ -70,10 +70,10 @@ class SearchPlan:
         version: Version that the query belongs to.
         k: Results wanted.
         parts: One Lance search each.
-        merge: How the parts' results become one list.
+        merge: Rule that merges the parts' results into one list.
         where: The caller's own condition, or all of them joined, or None.
-        chosen: What was measured of the merge, or None where it follows from the two spaces.
-        warning: That what it gives was measured to be below the status quo, or "".
+        chosen: Measurement of the merge, or None if it follows from the two spaces.
+        warning: Message if its measured quality is below the baseline, or "".
         shrinkage: True if the first candidates are ranked by shrunk distances.
     """
 
@@ -96,8 +96,8 @@ class SearchPlan:
         return replace(self, parts=tuple(replace(part, settings=settings) for part in self.parts))
 
     def __str__(self) -> str:
-        asked = " and ".join(self.versions)
-        lines = [f"query in {asked}, {self.k} nearest, {len(self.parts)} part(s), merge: {self.merge}"]
+        versions = " and ".join(self.versions)
+        lines = [f"query in {versions}, {self.k} nearest, {len(self.parts)} part(s), merge: {self.merge}"]
         for part in self.parts:
             own = f"of {part.query}" if part.query else "as it is"
             form = own if part.artifact is None else f"through {part.artifact[:12]} ({part.form})"
@@ -108,7 +108,7 @@ class SearchPlan:
         if self.chosen is not None:
             lines.append(f"  merge {self.chosen}")
         elif len(self.parts) > 1:
-            lines.append("  merge by rule: nothing was measured")
+            lines.append("  merge by rule, without a measurement")
         if self.shrinkage:
             lines.append("  distances of transformed vectors are shrunk by their predicted error (sigma^2)")
         if self.warning:
@@ -119,7 +119,7 @@ class SearchPlan:
 def plan_search(registry: Registry, version: str, k: int, where: str | Sequence[str] | None) -> SearchPlan:
     """Plan a search; read-only.
 
-    Rows that have a vector of the version are searched with the query as it is. Where an artifact brings such a
+    Rows that have a vector of the version are searched with the query as it is. If an artifact brings such a
     query into the space of another version of the table, the rows that have none are searched there.
 
     Raises:
@@ -159,7 +159,7 @@ def plan_merged(
 ) -> SearchPlan:
     """Plan a search with queries of both versions: native rows by the target's query, the others by the source's.
 
-    It is the search of one version where the other has no vectors in the table.
+    It is the search of one version if the other has no vectors in the table.
 
     Raises:
         NotFound: Neither version has vectors.

@@ -29,9 +29,9 @@ PREVIEW, LONGEST = 10, 60  # rows, and characters of a value, that a notebook sh
 
 
 class Scan(Shown):
-    """Rows of a gallery as they are at one moment; nothing is read before it is asked for.
+    """Rows of a gallery as of one table version, read on demand.
 
-    Whatever reads Arrow streams (the Arrow PyCapsule interface) takes it as it is, batch by batch:
+    Readers of Arrow streams (the Arrow PyCapsule interface) take it batch by batch:
     `polars.DataFrame(scan)`, `pyarrow.RecordBatchReader.from_stream(scan)`.
 
     Attributes:
@@ -72,20 +72,20 @@ class Scan(Shown):
         return self._reader().__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> ArrowTable:
-        """All rows as an Arrow table."""
+        """Return the rows as an Arrow table."""
         return self._reader().read_all()
 
     def to_pandas(self) -> pandas.DataFrame:
-        """All rows as a pandas frame; vectors are arrays in a column of objects.
+        """Return the rows as a pandas frame; vectors are arrays in a column of objects.
 
         Raises:
             MissingExtra: pandas is not installed.
         """
-        load_extra("pandas", "frames")  # Arrow imports it, and says less where it is missing
+        load_extra("pandas", "frames")  # Arrow imports it, with a poorer message if it is missing
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> polars.DataFrame:
-        """All rows as a polars frame.
+        """Return the rows as a polars frame.
 
         Raises:
             MissingExtra: polars is not installed.
@@ -165,7 +165,7 @@ def whole_columns(columns: Sequence[str]) -> list[str]:
 
 
 def with_fields(table: ArrowTable, columns: Sequence[str] | None) -> ArrowTable:
-    """A result of `whole_columns` with the columns that were named, and with what was computed."""
+    """A result of `whole_columns` with the named columns and the computed ones."""
     if columns is None or not any("." in name for name in columns):
         return table
     computed = [name for name in table.column_names if name not in whole_columns(columns)]

@@ -37,7 +37,7 @@ def plan_serving(
     Args:
         catalog: The gallery.
         registry: Its state.
-        query: What `Gallery.search` takes, or None for a source that can be embedded by every version.
+        query: A query as of `Gallery.search`, or None for a source that can be embedded by every version.
         k: Results wanted.
         version: Version of the query; the active one by default.
         where: The caller's conditions.
@@ -46,7 +46,7 @@ def plan_serving(
             source; otherwise by the version.
 
     Raises:
-        InvalidInput: The query does not fit what is asked for, or a condition is not one expression.
+        InvalidInput: The query does not fit the serving, or a condition is not one expression.
         NotFound: There is no such version, or nothing to search with its queries.
         UpgradeError: There is no upgrade, or no fusion was chosen for it.
     """
@@ -77,20 +77,20 @@ def _version_of(registry: Registry, names: Sequence[str], version: str | None, s
     """
     known = set(names or ([version] if version else []))
     runs = [run for run in registry.runs.values() if {run.source, run.target} & (known or {registry.active})]
-    asked = f"search by the {serving} of an upgrade"
+    operation = f"search by the {serving} of an upgrade"
     if not runs:
         raise UpgradeError(
-            asked, expected=f"an upgrade of {' and '.join(sorted(known)) or registry.active}", found="none"
+            operation, expected=f"an upgrade of {' and '.join(sorted(known)) or registry.active}", found="none"
         )
     run = max(runs, key=lambda run: (known <= {run.source, run.target}, run.open, run.started_at))
     name = run.source if serving == "source" else run.target
     if known and name not in known:
-        raise InvalidInput(asked, expected=f"a query of {name}", found=f"a query of {' and '.join(sorted(known))}")
+        raise InvalidInput(operation, expected=f"a query of {name}", found=f"a query of {' and '.join(sorted(known))}")
     return name
 
 
 def read_served(catalog: Catalog, registry: Registry, versions: Iterable[str], query: Any) -> dict[str, FloatArray]:
-    """Read a query in each version that a plan asks in: version -> (q, dim) float32.
+    """Read a query in each version that a plan needs: version -> (q, dim) float32.
 
     Raises:
         InvalidInput: The vectors have another length. NaN or infinite values. No vector at all, a source that cannot be
@@ -109,7 +109,7 @@ def require_fingerprints(
 
     Args:
         registry: State of the gallery.
-        versions: Those that the plan asks in.
+        versions: Versions of the plan's queries.
         fingerprint: Of the model that made the query, or one for each version.
 
     Raises:
@@ -120,7 +120,7 @@ def require_fingerprints(
         return
     if isinstance(fingerprint, str) and len(versions) > 1:
         raise InvalidInput(
-            f"search {' and '.join(versions)} as one",
+            f"search the fusion of {' and '.join(versions)}",
             expected="a fingerprint for each version, by its name",
             found="one fingerprint",
         )
@@ -163,20 +163,20 @@ def _plan_pair(
     run = max(runs, key=lambda run: run.started_at, default=None)
     if run is None:
         raise InvalidInput(
-            f"search {' and '.join(names)} as one",
+            f"search the fusion of {' and '.join(names)}",
             expected="the source and the target of an upgrade",
             found="no upgrade between the two",
         )
     retired = registry.record(run.source).columns is None
     if fused and _chosen(registry, run) is None and not retired:
         raise _unfused(run.target)
-    if not retired and (fused or _as_one(registry, run)):
+    if not retired and (fused or _fused_by_default(registry, run)):
         return _plan_run(registry, run, k, where)
     return plan_search(registry, registry.active if registry.active in names else run.target, k, where)
 
 
 def _required(run: RunRecord | None, name: str, *, has_both: bool) -> RunRecord:
-    """The upgrade for a fused search that the caller asks for.
+    """The upgrade for a fused search that the caller requests.
 
     Raises:
         UpgradeError: No fusion was chosen for an upgrade of the version.
@@ -186,7 +186,7 @@ def _required(run: RunRecord | None, name: str, *, has_both: bool) -> RunRecord:
         raise _unfused(name)
     if not has_both:
         raise InvalidInput(
-            f"search {run.source} and {run.target} as one",
+            f"search the fusion of {run.source} and {run.target}",
             expected="a query of each version, or a source that both embed",
             found=f"a query of {name}",
             fix=f"Hand both over: search({{'{run.source}': ..., '{run.target}': ...}}).",
@@ -196,7 +196,7 @@ def _required(run: RunRecord | None, name: str, *, has_both: bool) -> RunRecord:
 
 def _answers_both(catalog: Catalog, registry: Registry, run: RunRecord | None, name: str, value: Any) -> bool:
     """True if both versions of an upgrade answer a source by default; warns if an encoder is missing for that."""
-    if run is None or not _as_one(registry, run):
+    if run is None or not _fused_by_default(registry, run):
         return False
     if value is None or _both_embed(catalog, run):
         return True
@@ -204,7 +204,7 @@ def _answers_both(catalog: Catalog, registry: Registry, run: RunRecord | None, n
     if without is not None:
         given = next_step.either(shell=f"--encoder {without}=ENCODER", python=f"encoders={{{without!r}: ...}}")
         warnings.warn(
-            f"{run.source} and {run.target} are served as one, but {without} has no encoder here: this search is "
+            f"{run.source} and {run.target} are served fused, but {without} has no encoder here: this search is "
             f"answered by {name} alone. Give it one: {given}, or "
             f"for good: register it again with its encoder.",
             CompatStoreWarning,
@@ -234,8 +234,8 @@ def _chosen(registry: Registry, run: RunRecord) -> Fusion | Merge | None:
     return registry.fusion_of(run.target) or (merge if merge is not None and not merge.bridge else None)
 
 
-def _as_one(registry: Registry, run: RunRecord) -> bool:
-    """True if searches that do not name a way use both versions."""
+def _fused_by_default(registry: Registry, run: RunRecord) -> bool:
+    """True if searches use both versions by default."""
     chosen = _chosen(registry, run)
     return chosen.worth if isinstance(chosen, Merge) else registry.fusion_served(run.target) is not None
 
@@ -249,7 +249,7 @@ def _both_embed(catalog: Catalog, run: RunRecord) -> bool:
 
 def _unfused(name: str) -> UpgradeError:
     return UpgradeError(
-        f"search by {name} and the other version of its upgrade as one",
+        f"search the fusion of {name} and the other version of its upgrade",
         expected="an upgrade under way that a fusion was chosen for",
         found="none",
         fix=f"Choose one: {next_step.call('evaluate', name, weight='best')}",

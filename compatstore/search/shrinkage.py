@@ -1,7 +1,7 @@
 """Shrinkage: a search in one version ranks its first candidates by cosines that are shrunk by their predicted error.
 
-The cosine of a transformed vector is multiplied by what `Shrinkage` says of its sigma^2, that of a native vector stays.
-It is applied wherever the transform's shrinkage was measured. Nothing is embedded and nothing is written.
+The cosine of a transformed vector is multiplied by the factor that `Shrinkage` gives for its sigma^2; that of a native
+vector stays. It is applied if the transform's shrinkage was measured. Nothing is embedded and nothing is written.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def with_shrinkage(catalog: Catalog, registry: Registry, plan: SearchPlan) -> Se
     Args:
         catalog: The gallery.
         registry: Its state.
-        plan: The search. Where rows of two versions are merged it stays as it is.
+        plan: The search. It is unchanged if rows of two versions are merged.
     """
     record = registry.record(plan.version)
     if len(plan.parts) > 1 or plan.parts[0].version != plan.version or plan.parts[0].columns.uncertainty is None:

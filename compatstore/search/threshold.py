@@ -1,7 +1,7 @@
 """Depths of two ranked lists, and their rows that may be the nearest by both distances.
 
-The threshold algorithm (Fagin, Lotem and Naor, "Optimal aggregation algorithms for middleware", 2003): what neither
-list holds is at least as far as the ends of both. So a few rows are compared by both vectors, and not all.
+The threshold algorithm (Fagin, Lotem and Naor, "Optimal aggregation algorithms for middleware", 2003): a row in neither
+list is at least as far as the ends of both. So a few rows are compared by both vectors, and not all.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from compatstore.arrays import BoolArray, Doubles, RowNumbers
 from compatstore.evaluation.fusion import Fusion
 
 FEWEST = 100  # rows of a list at first: reading fewer is no faster
-DEEPER = 4  # times as many where these do not settle it
-DEEPEST = 20_000  # rows after which that ends: very many equal items would take all memory, and settle nothing
+DEEPER = 4  # factor of the next depth if these are not enough
+DEEPEST = 20_000  # rows at which it stops: very many equal items would take all memory without a result
 
 
 def first_depth(items: int, k: int) -> int:
@@ -32,7 +32,7 @@ class ListFactors(NamedTuple):
 
     Attributes:
         metric: Of the target's distances.
-        least: (m,) float64, the least factor of each row of the list, as far as the list tells.
+        least: (m,) float64, the least factor of each row of the list, by the data in the list.
         most: (m,) float64, the largest.
         rest: The least and the largest factor of a row that it does not hold.
     """
@@ -55,10 +55,10 @@ class RankedLists:
         rows: (n,) int64, each row once.
         source: (n,) float64, distances in the source's list, NaN for a row that it does not hold.
         target: (n,) float64, the same of the target's.
-        ends: What each list does not hold is at least that far in it; infinite where it holds all that it can.
-        errors: How far the distances of each list may be from those of the vectors themselves.
-        first: (n,) bool, rows that are near in any case. An index may leave out what is nearer than the end of its
-            list, and so the first rows of a list may be nearer in the other one than the bounds say.
+        ends: Lower bound of the distance of rows missing in each list; infinite if the list is complete.
+        errors: Largest difference between the distances of each list and those of the vectors themselves.
+        first: (n,) bool, rows that are always candidates. An index may miss rows that are nearer than the end of its
+            list, so the first rows of a list may be nearer in the other one than the bounds.
         factors: (2, n) float64, the least and the largest factor of each row's product in the target.
         rest: The same of a row that neither list holds.
         metric: Of the target's distances.
@@ -92,7 +92,7 @@ class RankedLists:
             lists: Both of them.
             ends: As of the class.
             errors: As of the class.
-            first: Rows of each list that are near in any case.
+            first: Rows of each list that are always candidates.
             factors: Of the fusion by shrunk distances.
         """
         rows, places = np.unique(np.concatenate([held for held, _ in lists]), return_inverse=True)
@@ -119,7 +119,7 @@ class RankedLists:
         if np.isfinite(self.ends).all():
             cases.append(self._both(np.array([near]), np.array([far]), self._rest).min())
         for end, in_source in ((near, True), (far, False)):
-            if np.isfinite(end):  # rows without a vector in the other version; one step on tells whether they go on up
+            if np.isfinite(end):  # rows without a vector in the other version; the next step shows if they increase
                 ahead = np.array([end, end + 1.0])
                 alone = self._alone(ahead, self._rest, in_source=in_source)
                 cases.append(alone[:, 0].min() if (alone[:, 1] >= alone[:, 0]).all() else -np.inf)

@@ -1,1 +1,1 @@
-"""The only part that knows Lance: columns, registry, commits, staged natives, indexes, files beside the table."""
+"""The only part that uses Lance: columns, registry, commits, staged natives, indexes, files beside the table."""

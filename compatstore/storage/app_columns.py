@@ -1,8 +1,8 @@
-"""Columns of an app in a table: which names and types Lance can keep, and what the app changed since.
+"""Columns of an app in a table: names and types that Lance can keep, and later changes by the app.
 
-An app may drop, rename or replace what is in its table. Whether the table still has the columns that its registry names
-is asked where a snapshot and the registry in it are read together (`catalog.py`), so that every verb gives one error
-that says what is gone and what to do, instead of whatever the missing column leads to.
+An app may drop, rename or replace columns of its table. They are compared with the registry when a snapshot and its
+registry are read together (`catalog.py`). Every verb then raises the same error, which names the missing column and
+the fix, instead of a later failure.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from compatstore.storage.vector_form import stored_type
 
 # Lance resolves names as paths: a dot goes into a struct and a backtick quotes. A star is all columns.
 _LANCE_TAKES = ("`", ".")
-# What Lance gives rows beside their columns, and what a search gives them beside those.
+# Columns that Lance adds to rows, and columns that a search adds.
 _OF_LANCE = frozenset({"_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"})
 OF_RESULTS = frozenset({"_distance", "_version", "_origin", "_query"})
 
 
 def fault_of(name: str) -> str:
-    """The reason why a column cannot have this name, as text for a message; "" where it can."""
+    """The reason why a column cannot have this name, as text for a message; "" if it can."""
     if not name or name == "*":
         return "Lance does not read columns of such a name"
     taken = [character for character in _LANCE_TAKES if character in name]
@@ -47,15 +47,15 @@ def fault_of(name: str) -> str:
 ROWS = 100
 
 
-def require_storable(columns: ArrowTable, asked: str) -> None:
+def require_storable(columns: ArrowTable, operation: str) -> None:
     """Refuse columns that Lance cannot write, or not read back.
 
     Args:
         columns: Arrow table; its first rows are tried, and a row of nulls, as the gallery's other rows have.
-        asked: What the caller wants, for messages.
+        operation: The caller's operation, for messages.
 
     Raises:
-        InvalidInput: Names the column and what Lance says.
+        InvalidInput: Lance refuses a column; the message has its name and the reason.
     """
     for name in columns.column_names:
         one = columns.select([name])
@@ -66,7 +66,7 @@ def require_storable(columns: ArrowTable, asked: str) -> None:
             if not is_failure(error):
                 raise
             raise InvalidInput(
-                asked,
+                operation,
                 expected="metadata of types that Lance can keep",
                 found=f"column {name!r} of type {one.schema[0].type}: {text_of(error)}",
                 fix="Convert the column, to text for one, or leave it out.",
@@ -75,7 +75,7 @@ def require_storable(columns: ArrowTable, asked: str) -> None:
 
 DISTANCE = "_distance"
 TRANSACTIONS_LOOKED_AT = 1_000
-VERSIONS_LOOKED_AT = 200  # earlier table versions, to find what a column is called now
+VERSIONS_LOOKED_AT = 200  # earlier table versions, to find the new name of a column
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class Misfit:
     Attributes:
         column: Its name.
         version: The embedding version that it belongs to; None for a column of the items.
-        expected: Arrow type, or a word for it.
-        found: Arrow type, or None where the column is gone.
+        expected: Arrow type, or its name.
+        found: Arrow type, or None if the column is gone.
     """
 
     column: str
@@ -101,7 +101,7 @@ class Misfit:
 
 
 def misfits(registry: Registry, schema: ArrowSchema) -> tuple[Misfit, ...]:
-    """All columns that a registry names and an Arrow schema does not hold as they should be."""
+    """Columns of a registry that are missing in an Arrow schema, or have another type there."""
     return tuple(_of_items(registry, schema)) + tuple(
         Misfit(field.name, name, field.type, found)
         for name, columns in registry.stored.items()
@@ -127,11 +127,11 @@ def refuse(found: Sequence[Misfit], registry: Registry, snapshot: Snapshot, loca
     """
     if not found:
         return
-    asked = f"use {location.name}"
+    operation = f"use {location.name}"
     if len(found) > 1:
-        asked += f", which lacks {len(found)} columns"
+        operation += f", which lacks {len(found)} columns"
     raise TableChanged(
-        asked,
+        operation,
         expected="the columns that the gallery was made of",
         found="; ".join(str(misfit) for misfit in found[:3]),
         fix=way_out(found[0], found, registry, snapshot, location),
@@ -147,7 +147,7 @@ def refuse_distance(names: Sequence[str], location: Location) -> None:
     if DISTANCE in names:
         raise TableChanged(
             f"search {location.name}",
-            expected=f"no column called {DISTANCE}, as searches call what they add",
+            expected=f"no column called {DISTANCE}, the name of the distances in search results",
             found=f"the table's own column {DISTANCE}",
             fix=renaming(DISTANCE, location),
         )

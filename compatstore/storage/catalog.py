@@ -42,9 +42,9 @@ class Catalog:
         side_encoders: The same for side-information.
         trust_code: Build encoders whose spec names Python code ("python:package.module:attribute") or an address and
             the environment variable of its key ("openai:...") or LanceDB's function of a column ("lancedb:...") when
-            the gallery asks for it. Off by default: a gallery from elsewhere must not choose what this program imports,
-            nor where it sends texts and keys.
-        lease_term: Seconds without a sign of life after which another manager may take an upgrade over from this one.
+            the gallery needs it. Off by default: a gallery from elsewhere must not choose imports of this program,
+            nor addresses that receive texts and keys.
+        lease_term: Seconds without a sign of life after which another worker may take an upgrade over from this one.
 
     Raises:
         NotFound: An encoder was given for a version that the gallery does not have.
@@ -128,7 +128,7 @@ class Catalog:
         return registry
 
     def recorded(self, snapshot: Snapshot | None = None) -> Registry:
-        """The registry alone, as of now or of an open snapshot, whatever columns the table has."""
+        """The registry alone, as of now or of an open snapshot, without a check of the table's columns."""
         return self._look(self.store.snapshot() if snapshot is None else snapshot)[0]
 
     def misfits(self, snapshot: Snapshot | None = None) -> tuple[Misfit, ...]:
@@ -156,7 +156,7 @@ class Catalog:
         return registry, found
 
     def add_version(self, version: EmbeddingVersion) -> VersionRecord:
-        """Record a version, store its encoders and head where they can be stored, and keep its encoders at hand."""
+        """Record a version, store its encoders and head if they can be stored, and keep its encoders in memory."""
         record = VersionRecord.of(version)
         if version.encoder is not None:
             self._encoders[version.name] = encoder = version.encoder
@@ -230,7 +230,7 @@ class Catalog:
         """The encoder of a version: handed over, stored beside the table, or built from its spec; None without one.
 
         Raises:
-            Incompatible: Its spec names Python code and code is not trusted. What the spec builds is not what the
+            Incompatible: Its spec names Python code and code is not trusted. The spec builds another encoder than the
                 version was registered with.
         """
         return self._find(self._encoders, self.recorded().record(name), side=False)
@@ -270,7 +270,7 @@ class Catalog:
         return self._artifacts[artifact_id]
 
     def manifest(self, artifact_id: str) -> Manifest:
-        """Read what a linked artifact says of itself, without its weights; errors as of `artifact`."""
+        """Read the manifest of a linked artifact, without its weights; errors as of `artifact`."""
         if artifact_id not in self._manifests:
             self._manifests[artifact_id] = Manifest.from_bytes(
                 self.blobs.get(self.artifact_record(artifact_id).manifest)
@@ -327,10 +327,10 @@ class Catalog:
         return bool(record.encoder or name in self._encoders or at_hand is not None)
 
     def can_ask_both(self, source: str, target: str) -> bool:
-        """True if a search can ask two versions: by their encoders, or by vectors that the app makes of both itself.
+        """True if a search can query two versions: by their encoders, or by vectors that the app makes of both itself.
 
-        An app hands over vectors where not even the target's encoder reads what a search is given. An encoder that
-        cannot be built here, as its code is not trusted, is taken for one that reads texts or images.
+        An app hands over vectors if not even the target's encoder reads the sources of queries. An encoder that
+        cannot be built here, because its code is not trusted, is assumed to read texts or images.
         """
         if self.can_embed(source) or not self.can_embed(target):
             return True
@@ -364,7 +364,7 @@ class Catalog:
             what = "sends texts nowhere" if spec.startswith(SENDS) else "is not Python code"
             raise Incompatible(
                 f"build the encoder of {name}",
-                expected=f"an encoder that {what}, or your word that this gallery's code is trusted",
+                expected=f"an encoder that {what}, or trust in this gallery's code",
                 found=spec,
                 fix=f"Open the gallery with {next_step.option('trust_code', True)}, or hand the encoder over: "
                 f"{next_step.either(shell=f'--encoder {name}=ENCODER', python='encoders={...}')}.",
@@ -391,8 +391,8 @@ def _require_model(record: VersionRecord, encoder: Encoder, *, side: bool, model
         )
     dim = record.side_dim if side else record.dim
     if encoder.dim != dim:
-        asked = f"use {type(encoder).__name__} for version {record.name}"
-        raise InvalidInput(asked, expected=f"{dim} values, as it was registered with", found=f"{encoder.dim}")
+        operation = f"use {type(encoder).__name__} for version {record.name}"
+        raise InvalidInput(operation, expected=f"{dim} values, as it was registered with", found=f"{encoder.dim}")
     return encoder
 
 
@@ -402,14 +402,14 @@ def read_head(data: bytes, dim: int) -> FloatArray:
     Raises:
         CorruptArtifact: It is no such head.
     """
-    asked = "read a classifier head"
+    operation = "read a classifier head"
     try:
         head: FloatArray = safetensors.numpy.load(data)["head"]
-    except Exception as error:  # its own errors, and whatever NumPy raises for types and shapes that it does not have
-        raise CorruptArtifact(asked, expected="a tensor called head", found=f"{error!r}"[:200]) from error
+    except Exception as error:  # its own errors, and those of NumPy for unknown types and shapes
+        raise CorruptArtifact(operation, expected="a tensor called head", found=f"{error!r}"[:200]) from error
     if head.dtype != np.float32 or head.ndim != 2 or head.shape[1] != dim:
         found = f"{head.shape} {head.dtype}"
-        raise CorruptArtifact(asked, expected=f"(classes, {dim}) values of float32", found=found)
+        raise CorruptArtifact(operation, expected=f"(classes, {dim}) values of float32", found=found)
     return head
 
 

@@ -1,13 +1,13 @@
 """The columns of one embedding version, and the values in them as NumPy arrays.
 
 A LanceDB app whose search does not name a vector column must go on finding its own. LanceDB's Python library looks for
-plain fixed-size lists; so what an upgrade adds is stored as tensors. Its clients in Rust and TypeScript take tensors
-for lists and distinguish columns by their dimension; so beside an app's columns a vector is stored with zeros behind it
-where the column would have the width of another: neither l2, cosine nor dot changes.
+plain fixed-size lists; so an upgrade stores its vectors as tensors. Its clients in Rust and TypeScript take tensors
+for lists and distinguish columns by their dimension; so beside an app's columns a vector is padded with zeros
+if its column would have the width of another: neither l2, cosine nor dot changes.
 
-Apps that own an adopted table change items through plain LanceDB, which knows nothing of our columns: a new source
-vector can stand beside a target vector that was made from the previous one. Each target vector therefore carries a
-64-bit digest of what it was made from; where the two disagree the target vector is stale. A transformed vector is made
+Apps that own an adopted table change items through plain LanceDB, which ignores our columns: a new source
+vector can be beside a target vector that was made from the previous one. Each target vector therefore carries a
+64-bit digest of its inputs; if the two disagree, the target vector is stale. A transformed vector is made
 from the source vector (and the `source` value), a native one from the `source` value alone.
 """
 
@@ -56,9 +56,9 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class InputHashes:
-    """Digests of what the target vectors of n rows are made from, as the rows are now.
+    """Digests of the current inputs of the target vectors of n rows.
 
-    Equal rows have equal digests; a row that differs in one value has another digest for sure, one that differs in
+    Equal rows have equal digests; a row that differs in one value always has another digest, one that differs in
     several has the same with a chance of 2^-64.
 
     Attributes:
@@ -88,7 +88,7 @@ class InputHashes:
         return cls(both, np.where(values == 0, both, mix(values)))
 
     def fit(self, stored: Digests, native: BoolArray) -> BoolArray:
-        """True for rows whose target vector was made from what they hold now.
+        """True for rows whose target vector was made from their current values.
 
         Args:
             stored: (n,) uint64, the digests beside the target vectors.
@@ -129,10 +129,10 @@ class VersionColumns:
         dim: Values of a vector.
         width: Values stored for a vector: `dim`, or more with zeros behind (see `clear_of`).
         dtype: "float32", "float16", or "bits": eight values to a byte.
-        origin: Column that says how each vector came about: `native`, or the id of the artifact that made it. None
+        origin: Column of the vectors' origins: `native`, or the id of the artifact that made it. None
             for an adopted column, whose vectors are all native.
         uncertainty: Column of sigma^2 of transformed vectors, or None.
-        input_hash: Column of the digest of what a vector was made from (see `InputHashes`), or None.
+        input_hash: Column of the digest of a vector's inputs (see `InputHashes`), or None.
         side: Column of the side-information, or None.
         side_dim: Values of the side-information, or None.
         side_dtype: "float32", or "bits": eight values to a byte.
@@ -172,7 +172,7 @@ class VersionColumns:
         if version.dtype == "bits" and version.dim // 8 in avoid:
             raise InvalidInput(
                 f"store {name} as bits",
-                expected="a length in bytes that no column of the app has: LanceDB tells vectors by it",
+                expected="a length in bytes that no column of the app has: LanceDB distinguishes vectors by it",
                 found=f"{version.dim // 8}",
             )
         side_width = clear_of(side_dim, avoid) if side_dim is not None and version.side_dtype == "float32" else None
@@ -193,7 +193,7 @@ class VersionColumns:
 
     @property
     def names(self) -> list[str]:
-        """All columns, in the order they are written."""
+        """Columns, in the order they are written."""
         return [field.name for field in self.fields]
 
     @property
@@ -212,7 +212,7 @@ class VersionColumns:
 
     @property
     def side_stored(self) -> int:
-        """Values stored for side-information, 0 where there is none."""
+        """Values stored for side-information, 0 if there is none."""
         return self.side_width or self.side_dim or 0
 
     @property
@@ -224,7 +224,7 @@ class VersionColumns:
 
     @property
     def presence_column(self) -> str:
-        """Column that has a value where there is a vector: the origin, far smaller to read than vectors are."""
+        """Column that has a value if there is a vector: the origin, far smaller to read than vectors are."""
         return self.origin or self.vector
 
     @property
@@ -253,11 +253,11 @@ class VersionColumns:
 
     @property
     def item_names(self) -> list[str]:
-        """Columns of what the version holds of an item: its vector, and its side-information where there is any."""
+        """Columns with the version's data of an item: its vector, and its side-information if there is any."""
         return [self.vector, *([self.side] if self.side else [])]
 
     def hashed_names(self, source_column: str | None) -> list[str]:
-        """Columns that an input hash digests: the vector's, and that of the items' sources where there is one."""
+        """Columns that an input hash digests: the vector's, and that of the items' sources if there is one."""
         return [self.vector, *([source_column] if source_column else [])]
 
     def read_items(self, table: ArrowTable | ArrowBatch, *, origins: bool = False) -> VersionValues:
@@ -324,9 +324,9 @@ class VersionValues:
         vectors: (n, dim) float32; rows that are not valid hold anything.
         valid: (n,) bool, whether the row has a vector.
         origin: (n,) object, `native` or an artifact's id.
-        uncertainty: (n,) float32, NaN where unknown.
+        uncertainty: (n,) float32, NaN if unknown.
         input_hash: (n,) uint64.
-        side: (n, side_dim) float32 or None; what was read of bits is -1 and 1.
+        side: (n, side_dim) float32 or None; bits are read as -1 and 1.
         side_valid: (n,) bool.
     """
 
@@ -352,7 +352,7 @@ class VersionValues:
         )
 
     def side_matrix(self, side_dim: int) -> FloatArray:
-        """The side-information, zeros where there is none: (n, side_dim) float32."""
+        """The side-information, zeros if there is none: (n, side_dim) float32."""
         return self.side if self.side is not None else np.zeros((len(self.valid), side_dim), np.float32)
 
     def take(self, rows: BoolArray | npt.NDArray[np.int64]) -> VersionValues:
@@ -374,7 +374,7 @@ class VersionValues:
         self._writable("side_valid")[rows] = False
 
     def _writable(self, name: str) -> npt.NDArray[Any]:
-        """An array that may be written to; what was read from Arrow is shared and is copied first."""
+        """An array that may be written to; one read from Arrow is shared and is copied first."""
         array: npt.NDArray[Any] = getattr(self, name)
         if not array.flags.writeable:
             array = array.copy()

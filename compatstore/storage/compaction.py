@@ -59,7 +59,7 @@ class Group:
 
     Attributes:
         pieces: The fragments.
-        indexed_rows: Rows that those parts of indexes hold, all together; 0 where no index holds the fragments.
+        indexed_rows: Rows that those parts of indexes hold, all together; 0 if no index holds the fragments.
     """
 
     pieces: tuple[Piece, ...]
@@ -71,9 +71,9 @@ class Group:
         return sum(piece.rows for piece in self.pieces)
 
     def worth_merging(self) -> tuple[Piece, ...]:
-        """The smallest fragments whose merge keeps the total work for n rows at n log n; () where no merge does.
+        """The smallest fragments whose merge keeps the total work for n rows at n log n; () if no merge does.
 
-        No fragment holds more than half of what is merged, so each time a row is rewritten its fragment has at least
+        No fragment holds more than half of the merged rows, so each time a row is rewritten its fragment has at least
         doubled. Below `SMALL_ROWS` that does not matter.
         """
         pieces = sorted(self.pieces, key=lambda piece: piece.rows)
@@ -155,9 +155,9 @@ def merge(store: Store, table: Snapshot, pieces: Sequence[Piece]) -> int:
         Conflict: Another writer changed one of them; nothing was committed.
         StorageError: The disk is full.
     """
-    asked = f"merge {len(pieces)} fragments of {store.location.name}"
-    with storage_errors(asked, store.location):
-        require_room(store.location, int(sum(piece.rows for piece in pieces) * row_bytes(table)), asked)
+    operation = f"merge {len(pieces)} fragments of {store.location.name}"
+    with storage_errors(operation, store.location):
+        require_room(store.location, int(sum(piece.rows for piece in pieces) * row_bytes(table)), operation)
         result = _task(table, pieces).execute(table)
         for fragment in json.loads(result.json())["new_fragments"]:
             for file in fragment["files"]:
@@ -197,7 +197,7 @@ class Freed:
     Attributes:
         versions: Table versions.
         files: Files of theirs alone.
-        bytes: What these take.
+        bytes: Their size.
     """
 
     versions: int = 0
@@ -206,7 +206,7 @@ class Freed:
 
 
 def count_versions(store: Store) -> int:
-    """Versions that the table keeps; one look at a folder."""
+    """Number of versions that the table keeps, by one listing of a folder."""
     return sum(name.endswith(".manifest") for name in Files(store.location, "_versions").names())
 
 
@@ -223,7 +223,7 @@ def drop_older(store: Store, age: timedelta, *, dry_run: bool = False) -> Freed:
 
     Args:
         store: The table.
-        age: How old they are at least; the latest always stays.
+        age: Minimum age of removed ones; the latest always stays.
         dry_run: Remove nothing.
     """
     table = store.writer()
@@ -248,8 +248,8 @@ class Stored:
 
     Attributes:
         path: From the table's folder.
-        bytes: What it takes.
-        changed: When it was written.
+        bytes: Its size.
+        changed: Time of the last write.
     """
 
     path: str

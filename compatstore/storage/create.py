@@ -26,7 +26,7 @@ from compatstore.storage.vector_form import VectorForm, to_matrix
 from compatstore.versions import DType, EmbeddingVersion, require_usable_name
 
 ID, SOURCE = "id", "source"
-LOOKED_AT = 4_096  # vectors whose lengths an adoption looks at
+LOOKED_AT = 4_096  # vectors whose lengths an adoption checks
 
 
 def create_table(
@@ -39,12 +39,12 @@ def create_table(
         AlreadyExists: Something is there.
         StorageError: The place cannot be written, or is an object store without conditional writes.
     """
-    asked = f"create a gallery at {location.uri}"
+    operation = f"create a gallery at {location.uri}"
     if id_type not in ID_TYPES:
-        raise InvalidInput(asked, expected=f"id_type of {', '.join(ID_TYPES)}", found=repr(id_type))
-    require_usable_name(version.name, asked)
+        raise InvalidInput(operation, expected=f"id_type of {', '.join(ID_TYPES)}", found=repr(id_type))
+    require_usable_name(version.name, operation)
     columns = VersionColumns.of(version)
-    # Lance keeps two concurrent inserts of one id apart only where the id is declared as the key.
+    # Lance keeps two concurrent inserts of one id apart only if the id is declared as the key.
     key = pa.field(ID, ID_TYPES[id_type], nullable=False, metadata=PRIMARY_KEY)
     store = Store.create(location, pa.schema([key, pa.field(SOURCE, pa.string()), *metadata, *columns.fields]))
     record = VersionRecord.of(version, columns=columns)
@@ -101,43 +101,43 @@ def adoptable(
     source: str | None,
     again: bool = False,
 ) -> tuple[VersionRecord, str, str | None]:
-    """Make all checks of an adoption; read-only. See `adopt_table` for what it raises.
+    """Make all checks of an adoption; read-only. Errors as of `adopt_table`.
 
     Returns:
         record: Of the version, with the model that LanceDB's metadata name, if no other is named.
         id_type: "string" or "int64".
         source: Column to re-embed from, or None.
     """
-    asked = f"adopt {store.location.uri}"
+    operation = f"adopt {store.location.uri}"
     if not again:
-        require_new(store, asked)
-    require_usable_name(version.name, asked)
-    columns = _adopted_columns(store, version, vector, asked)
-    _require_lengths(store, version, columns, asked)
+        require_new(store, operation)
+    require_usable_name(version.name, operation)
+    columns = _adopted_columns(store, version, vector, operation)
+    _require_lengths(store, version, columns, operation)
     declared = function_of(store.schema, vector)
     named, version = version, with_function(version, declared)
     if source is None and declared is not None and declared.source in store.schema.names:
         source = declared.source
-    _require_names(store, version.name, vector, asked)
-    id_type = _require_ids(store, id_column, asked)
+    _require_names(store, version.name, vector, operation)
+    id_type = _require_ids(store, id_column, operation)
     if source is not None:
-        _require_column(store, source, asked)
+        _require_column(store, source, operation)
     record = VersionRecord.of(version, columns=columns, adopted=True)
     if version is not named:
         record = replace(record, encoder=f"{LANCEDB}{vector}")
     return record, id_type, source
 
 
-def _require_lengths(store: Store, version: EmbeddingVersion, columns: VersionColumns, asked: str) -> None:
-    """Refuse to declare a column normalised whose vectors are not; some thousands are looked at."""
+def _require_lengths(store: Store, version: EmbeddingVersion, columns: VersionColumns, operation: str) -> None:
+    """Refuse to declare a column normalised whose vectors are not, by a check of some thousands."""
     if not version.normalised:
         return
     table = store.snapshot().to_table(columns=[columns.vector], filter=columns.present, limit=LOOKED_AT)
     vectors, _ = to_matrix(table[columns.vector], columns.dim)
-    VectorForm(columns.dtype, version.metric, version.normalised).require_lengths(vectors, asked)
+    VectorForm(columns.dtype, version.metric, version.normalised).require_lengths(vectors, operation)
 
 
-def require_new(store: Store, asked: str) -> None:
+def require_new(store: Store, operation: str) -> None:
     """Refuse a table that is a gallery.
 
     Raises:
@@ -145,41 +145,43 @@ def require_new(store: Store, asked: str) -> None:
     """
     if KEY in store.snapshot().config():
         fix = f"It is adopted: {next_step.call('status')}"
-        raise InvalidInput(asked, expected="a table that is no gallery yet", found="a gallery", fix=fix)
+        raise InvalidInput(operation, expected="a table that is no gallery yet", found="a gallery", fix=fix)
 
 
-def _require_column(store: Store, name: str, asked: str) -> Any:
+def _require_column(store: Store, name: str, operation: str) -> Any:
     schema = store.schema
     if name not in schema.names:
         expected = f"a column of {', '.join(schema.names)}"
-        raise InvalidInput(asked, expected=expected, found=f"no column {name!r}", fix=meant(name, schema.names))
+        raise InvalidInput(operation, expected=expected, found=f"no column {name!r}", fix=meant(name, schema.names))
     return schema.field(name).type
 
 
-def _require_names(store: Store, version: str, vector: str, asked: str) -> None:
+def _require_names(store: Store, version: str, vector: str, operation: str) -> None:
     """Refuse a table some columns of which could not be read beside a gallery's own, or would be taken for them."""
     names = store.schema.names
     odd = {name: fault_of(name) for name in names if fault_of(name)}
     if odd:
         found = first_offenders([f"{name!a} ({why})" for name, why in odd.items()])
         fix = renaming(next(iter(odd)), store.location)
-        raise InvalidInput(asked, expected="columns whose names a gallery can read and search", found=found, fix=fix)
+        raise InvalidInput(
+            operation, expected="columns whose names a gallery can read and search", found=found, fix=fix
+        )
     taken = [name for name in names if name != vector and (name == version or name.startswith(f"{version}__"))]
     if taken:
         raise InvalidInput(
-            asked,
+            operation,
             expected=f"no column of the app's that is called as version {version}'s are",
             found=first_offenders(taken),
             fix="Choose another name for the version.",
         )
 
 
-def _adopted_columns(store: Store, version: EmbeddingVersion, vector: str, asked: str) -> VersionColumns:
-    kind = _require_column(store, vector, asked)
+def _adopted_columns(store: Store, version: EmbeddingVersion, vector: str, operation: str) -> VersionColumns:
+    kind = _require_column(store, vector, operation)
     floats: dict[pa.DataType, DType] = {pa.float32(): "float32", pa.float16(): "float16"}
     if not pa.types.is_fixed_size_list(kind) or kind.value_type not in floats:
         raise InvalidInput(
-            asked,
+            operation,
             expected=f"column {vector!r} of fixed-size lists of float32 or float16",
             found=str(kind),
             fix=f"Cast it, with LanceDB: table.alter_columns({{'path': {vector!r}, "
@@ -187,27 +189,29 @@ def _adopted_columns(store: Store, version: EmbeddingVersion, vector: str, asked
         )
     if kind.list_size != version.dim:
         raise InvalidInput(
-            asked, expected=f"vectors of {version.dim} values in column {vector!r}", found=f"{kind.list_size} values"
+            operation,
+            expected=f"vectors of {version.dim} values in column {vector!r}",
+            found=f"{kind.list_size} values",
         )
     return VersionColumns(vector, version.dim, version.dim, floats[kind.value_type])
 
 
-def _require_ids(store: Store, id_column: str, asked: str) -> str:
-    kind = _require_column(store, id_column, asked)
+def _require_ids(store: Store, id_column: str, operation: str) -> str:
+    kind = _require_column(store, id_column, operation)
     id_type = id_type_of(kind)
     if id_type is None:
         raise InvalidInput(
-            asked,
+            operation,
             expected=f"column {id_column!r} of text or whole numbers",
             found=str(kind),
             fix=_texts_of(id_column, kind),
         )
     ids = store.snapshot().to_table(columns=[id_column]).column(id_column)
     try:
-        refuse_repeats(pc.cast(ids, ID_TYPES[id_type]), asked)
+        refuse_repeats(pc.cast(ids, ID_TYPES[id_type]), operation)
     except pa.ArrowInvalid as error:
         expected = "ids that are whole numbers of 64 bits, signed"
-        raise InvalidInput(asked, expected=expected, found=str(error), fix=_texts_of(id_column, kind)) from error
+        raise InvalidInput(operation, expected=expected, found=str(error), fix=_texts_of(id_column, kind)) from error
     return id_type
 
 

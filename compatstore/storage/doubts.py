@@ -18,7 +18,7 @@ from compatstore.storage.records import VersionRecord
 
 
 def shrinkage_of(catalog: Catalog, origin: str) -> Shrinkage | None:
-    """The shrinkage of the artifact that an origin names; None of several: sigma^2 is of the last one's error."""
+    """The shrinkage of an origin's artifact; None for several artifacts, whose sigma^2 is the last one's error only."""
     return None if "+" in origin else Shrinkage.of(catalog.manifest(origin).figures)
 
 
@@ -37,8 +37,8 @@ def kept_cosines(catalog: Catalog, origins: npt.NDArray[np.object_], sigma2: Flo
 
     Args:
         catalog: The gallery's.
-        origins: (n,) object, `NATIVE`, ids of artifacts, or "" where there is no vector.
-        sigma2: (n,) float32, NaN where it is not known.
+        origins: (n,) object, `NATIVE`, ids of artifacts, or "" if there is no vector.
+        sigma2: (n,) float32, NaN if it is not known.
 
     Returns:
         (n,) float64, 0 or more; 1 of native vectors, and of those of artifacts that were not measured.
@@ -53,11 +53,11 @@ def kept_cosines(catalog: Catalog, origins: npt.NDArray[np.object_], sigma2: Flo
 
 
 @dataclass(frozen=True)
-class Doubt:
-    """Bounds of the shrinkage factors of a version's vectors by their sigma^2, whichever artifact made them.
+class ShrinkageBounds:
+    """Bounds of the shrinkage factors of a version's vectors by their sigma^2, over all artifacts.
 
     Args:
-        shrinkages: Of the artifacts that lead to the version and were measured.
+        shrinkages: Those of the artifacts that lead to the version and were measured.
         unmeasured: True if other artifacts, or chains of several, may have made some: their factor is 1.
     """
 
@@ -65,13 +65,13 @@ class Doubt:
     unmeasured: bool
 
     @classmethod
-    def of(cls, catalog: Catalog, version: str) -> Doubt:
+    def of(cls, catalog: Catalog, version: str) -> ShrinkageBounds:
         """The bounds for a version, with the artifacts that are linked now."""
         records = catalog.recorded().artifacts.values()
         leading = [record for record in records if record.target == version]
         found = list[Shrinkage | None]()
         for record in leading:
-            with suppress(CorruptArtifact):  # if it has made vectors, these say so
+            with suppress(CorruptArtifact):  # reading its vectors raises it
                 found.append(shrinkage_of(catalog, record.id))
         chained = {record.source for record in leading} & {record.target for record in records}
         return cls(tuple(one for one in found if one is not None), None in found or bool(chained))

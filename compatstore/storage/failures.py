@@ -38,7 +38,7 @@ _OF_FILES = (
     "/lance-file/",
     "/lance-encoding/",
 )
-# An index whose column is gone, as Lance says it of conditions and of statistics.
+# Messages of Lance about an index whose column is gone, for conditions and for statistics.
 _OF_ORPHANS = ("Index referenced a field with id", "Could not find field ancestry")
 _AT_PATH = re.compile(r"""(?:file |on |at path "|: ')(/[^:"']+)""")
 
@@ -83,9 +83,9 @@ def of_orphans(error: BaseException) -> bool:
 def _freed_of_orphans(error: BaseException, catalog: Any) -> bool:
     """True if an index on a column that is gone made a verb fail, and is gone now.
 
-    A process that is killed between the commit of an index and the look at its column leaves such an index, if a rival
-    has dropped the column meanwhile. Lance reads such a table by no condition, so that nothing was written before.
-    The rival may have dropped the index too by now: then there is none left to drop.
+    A process that is killed between the commit of an index and the check of its column leaves such an index, if another
+    process has dropped the column meanwhile. Lance reads such a table by no condition, so nothing was written before.
+    The other process may have dropped the index too by now: then there is none left to drop.
     """
     if not of_orphans(error):
         return False
@@ -93,7 +93,7 @@ def _freed_of_orphans(error: BaseException, catalog: Any) -> bool:
 
     try:
         catalog.store.retry("drop indexes without a column", lambda: drop_orphans(catalog.store.writer()))
-    except Exception:  # of a table that cannot be written: the first error says more
+    except Exception:  # the table cannot be written: the first error is more helpful
         return False
     return True
 
@@ -103,7 +103,7 @@ def answering(verb: str, location: Location) -> Iterator[None]:
     """Turn an error that storage raises within a verb into a `CompatStoreError`.
 
     Args:
-        verb: What the caller wanted.
+        verb: The caller's operation.
         location: The gallery.
 
     Raises:
@@ -120,23 +120,23 @@ def answering(verb: str, location: Location) -> Iterator[None]:
         raise ours from error
 
 
-def storage_failure(error: BaseException, asked: str, location: Location) -> StorageError | None:
+def storage_failure(error: BaseException, operation: str, location: Location) -> StorageError | None:
     """The `CompatStoreError` for an error that storage raised; None for an error of something else."""
     if not (_by_lance(error) or _in_gallery(error, location)):
         return None
     found = text_of(error)
     if lost_race(error):
         fix = "Nothing of this call was written; run it again."
-        return StorageError(asked, expected="a moment without other writers", found=found, fix=fix)
+        return StorageError(operation, expected="a moment without other writers", found=found, fix=fix)
     denied = denied_at(error, location)
     if denied:
         fix = "Give this process access with chmod or chown, or run it as the owner."
-        return StorageError(asked, expected="files that this process may touch", found=found + denied, fix=fix)
+        return StorageError(operation, expected="files that this process may touch", found=found + denied, fix=fix)
     return StorageError(
-        asked,
+        operation,
         expected="a table whose files are all there and whole",
         found=found,
-        fix=f"See what is wrong with it: {next_step.call('verify', at=location.uri)}",
+        fix=f"Find the damage: {next_step.call('verify', at=location.uri)}",
     )
 
 
@@ -159,7 +159,7 @@ def is_panic(error: BaseException) -> bool:
 
 
 def is_failure(error: BaseException) -> bool:
-    """True if an error says that something failed, a panic of Lance included; not of an interrupt or an exit."""
+    """True if an error is a failure, a panic of Lance included; False for an interrupt or an exit."""
     return isinstance(error, Exception) or is_panic(error)
 
 
@@ -203,17 +203,17 @@ def _forbidden(location: Location) -> str:
     return location.uri
 
 
-ROOM_TO_SPARE = 16 << 20  # bytes, for what a commit writes beside the data
+ROOM_TO_SPARE = 16 << 20  # bytes that a commit writes beside the data, at most
 LAST_BYTES = b"LANC"  # of every Lance file
 
 
-def require_room(location: Location, data_bytes: int, asked: str) -> None:
-    """Refuse to write where the disk would get full.
+def require_room(location: Location, data_bytes: int, operation: str) -> None:
+    """Refuse a write that would fill the disk.
 
     Args:
         location: The table.
         data_bytes: Bytes that will be written, about.
-        asked: What the caller wants, for the message.
+        operation: The caller's operation, for the message.
 
     Raises:
         StorageError: There is not enough room on its disk.
@@ -224,7 +224,7 @@ def require_room(location: Location, data_bytes: int, asked: str) -> None:
     if free < needed:
         found = f"{free / 2**20:.0f} MiB"
         raise StorageError(
-            asked, expected=f"{needed / 2**20:.0f} MiB of room on its disk", found=found, fix=_make_room()
+            operation, expected=f"{needed / 2**20:.0f} MiB of room on its disk", found=found, fix=_make_room()
         )
 
 
@@ -236,7 +236,7 @@ def require_whole(location: Location, path: str) -> None:
     """Refuse a Lance file that was just written and cut short.
 
     Args:
-        location: Whose it is; object stores keep a file as a whole or not at all.
+        location: Storage of the file; object stores keep a file as a whole or not at all.
         path: Its path from the table's own folder.
 
     Raises:
@@ -257,7 +257,7 @@ def ends_whole(files: Files, name: str, size: int | None = None) -> bool:
     Args:
         files: Its folder.
         name: Its name.
-        size: How many bytes it has, where that is known.
+        size: Its bytes, if known.
 
     Raises:
         PermissionError: It may not be read.

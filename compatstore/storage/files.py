@@ -25,7 +25,7 @@ from compatstore.storage.snapshot import LanceFileSession
 
 
 class Files:
-    """Files in one folder; all methods raise OSError where the place cannot be reached.
+    """Files in one folder; all methods raise OSError if the place cannot be reached.
 
     Args:
         location: The table.
@@ -47,7 +47,7 @@ class Files:
         return bool(self._session.contains(name))
 
     def read(self, name: str) -> bytes:
-        """All bytes of a file."""
+        """The bytes of a file."""
         if self._location.is_local:
             return Path(self.address(name)).read_bytes()
         with _copy() as copy:
@@ -55,7 +55,7 @@ class Files:
             return copy.read_bytes()
 
     def read_range(self, name: str, start: int, size: int) -> bytes:
-        """Some bytes of a file, fewer where it ends before."""
+        """Some bytes of a file, fewer if it ends before."""
         if self._location.is_local:
             with Path(self.address(name)).open("rb") as file:
                 file.seek(start)
@@ -63,11 +63,11 @@ class Files:
         return bytes(self._session.read_range(name, start, size))
 
     def size(self, name: str) -> int | None:
-        """Bytes of a file; None where the place does not say."""
+        """Size of a file in bytes; None if unknown."""
         return Path(self.address(name)).stat().st_size if self._location.is_local else None
 
     def changed(self, name: str) -> float | None:
-        """When a file was last written by the place's own clock, seconds since 1970; None where it does not say."""
+        """Time of the last write to a file by the clock of the storage, seconds since 1970; None if unknown."""
         return Path(self.address(name)).stat().st_mtime if self._location.is_local else None
 
     def write(self, name: str, data: bytes | memoryview) -> None:
@@ -75,7 +75,7 @@ class Files:
 
         Args:
             name: Of the file.
-            data: Bytes, or what can be read as bytes without a copy.
+            data: Bytes, or a buffer of bytes.
         """
         if not self._location.is_local:
             with _copy() as copy:
@@ -149,7 +149,7 @@ def is_blob(name: str) -> bool:
 class Blobs:
     """Content-addressed files in `<table>/_compatstore/`.
 
-    Lance's clean-up only looks at its own folders, and dropping the table drops these files with it.
+    Lance's clean-up reads only its own folders, and dropping the table drops these files with it.
     """
 
     def __init__(self, location: Location) -> None:
@@ -163,31 +163,31 @@ class Blobs:
             StorageError: They cannot be written.
         """
         digest = hashlib.sha256(data).hexdigest()
-        asked = f"store {len(data)} bytes beside {self._location.name}"
+        operation = f"store {len(data)} bytes beside {self._location.name}"
         try:
             if not self._intact(digest):
                 self._files.write(digest, data)
         except OSError as error:
-            raise refused(asked, self._files.address(digest), error) from error
+            raise refused(operation, self._files.address(digest), error) from error
         return digest
 
     def get(self, digest: str) -> bytes:
         """Read bytes back.
 
         Raises:
-            CorruptArtifact: They are gone or are not what was stored.
+            CorruptArtifact: They are gone or were changed.
             StorageError: They may not be read.
         """
-        asked = f"read {digest[:12]} beside {self._location.name}"
+        operation = f"read {digest[:12]} beside {self._location.name}"
         if not _DIGEST.fullmatch(digest):  # a path would lead elsewhere
-            raise CorruptArtifact(asked, expected="a SHA-256 as the name of a file", found=repr(digest[:80]))
+            raise CorruptArtifact(operation, expected="a SHA-256 as the name of a file", found=repr(digest[:80]))
         try:
             data = self._files.read(digest)
         except PermissionError as error:
-            raise refused(asked, self._files.address(digest), error) from error
+            raise refused(operation, self._files.address(digest), error) from error
         except OSError as error:
             raise CorruptArtifact(
-                asked,
+                operation,
                 expected="the file",
                 found=str(error),
                 fix=f"Link the artifact again: {next_step.call('link', next_step.ARTIFACT)}",
@@ -195,7 +195,7 @@ class Blobs:
         found = hashlib.sha256(data).hexdigest()
         if found != digest:
             raise CorruptArtifact(
-                asked,
+                operation,
                 expected=f"SHA-256 {digest}",
                 found=found,
                 fix=f"The file was changed. Link the artifact again: {next_step.call('link', next_step.ARTIFACT)}",

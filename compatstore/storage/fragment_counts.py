@@ -32,7 +32,7 @@ class FragmentCounts:
     Args:
         store: The table.
         target: Name of the version.
-        columns: Columns that counts are about. Where one of them was dropped and added again, nothing is known.
+        columns: Columns that counts are about. If one of them was dropped and added again, nothing is known.
     """
 
     def __init__(self, store: Store, target: str, columns: Sequence[str]) -> None:
@@ -42,7 +42,7 @@ class FragmentCounts:
         self._changed = False
 
     def known(self, question: str, fragment: Fragment) -> int | None:
-        """The count of a fragment, or None where it may have changed."""
+        """The count of a fragment, or None if it may have changed."""
         entry = self._counts.get(question, {}).get(str(fragment.id))
         if entry is None:
             return None
@@ -54,9 +54,9 @@ class FragmentCounts:
         """Store the count of a fragment.
 
         Args:
-            question: What was asked.
-            fragment: As it was when it was read.
-            count: Of its live rows.
+            question: Name of the counted condition.
+            fragment: The fragment when it was counted.
+            count: Live rows that fulfil the condition.
             whatever_is_deleted: True if the count stays the same when rows are deleted, or come back.
         """
         deleted = WHATEVER_IS_DELETED if whatever_is_deleted else fragment.deleted

@@ -79,7 +79,7 @@ class WrittenColumns:
 
 
 def list_fragments(snapshot: Snapshot, columns: Iterable[str] | None = None) -> list[Fragment]:
-    """All fragments of a table version, in order; `find_fragment` finds one without a look at the others.
+    """List the fragments of a table version, in order; `find_fragment` finds one without reading the others.
 
     Args:
         snapshot: The table version.
@@ -97,19 +97,19 @@ def find_fragment(snapshot: Snapshot, fragment_id: int) -> Fragment | None:
 
 
 def in_waves(fragments: Iterable[Fragment], rows: int) -> Iterator[list[Fragment]]:
-    """Group neighbouring fragments into waves of at most `rows` physical rows.
+    """Group neighbouring fragments into batches of at most `rows` physical rows.
 
-    Fragments of 40, 50, 30 and 200 rows make the waves (40, 50), (30), (200) with `rows` = 100: a fragment with more
-    rows than that is a wave by itself.
+    Fragments of 40, 50, 30 and 200 rows make the batches (40, 50), (30), (200) with `rows` = 100: a fragment with more
+    rows than that is a batch by itself.
     """
-    wave: list[Fragment] = []
+    batch: list[Fragment] = []
     for fragment in fragments:
-        if wave and sum(other.rows for other in wave) + fragment.rows > rows:
-            yield wave
-            wave = []
-        wave.append(fragment)
-    if wave:
-        yield wave
+        if batch and sum(other.rows for other in batch) + fragment.rows > rows:
+            yield batch
+            batch = []
+        batch.append(fragment)
+    if batch:
+        yield batch
 
 
 def _describe(fragment: Any, wanted: Set[int] | None = None) -> Fragment:
@@ -176,7 +176,7 @@ def write_columns(
         fragment: The fragment.
         columns: The columns to replace, all of them.
         batches: Arrow arrays by column, for every physical row in order.
-        name: Of the file, see `new_file`; a new one where it is None.
+        name: Of the file, see `new_file`; a new one if it is None.
 
     Raises:
         StorageError: The batches do not hold exactly the fragment's physical rows, or the disk is full.
@@ -208,7 +208,7 @@ def write_whole(location: Location, folder: str, rows: ArrowTable, into: Any, **
 
     Args:
         location: The gallery.
-        folder: Where the data files will lie, from the gallery's own folder.
+        folder: Folder of the data files, relative to the gallery's own folder.
         rows: Arrow table.
         into: Table or address, as Lance takes it.
         settings: Lance's.
@@ -231,7 +231,7 @@ def new_file() -> str:
 
 
 def discard(store: Store, names: Iterable[str]) -> None:
-    """Remove data files that no table version names, where they are; one that cannot be removed is left to `optimize`.
+    """Remove data files that no table version names; one that cannot be removed is left to `optimize`.
 
     Args:
         store: The table.
@@ -244,7 +244,7 @@ def discard(store: Store, names: Iterable[str]) -> None:
 
 
 def commit_columns(store: Store, written: Sequence[WrittenColumns]) -> None:
-    """Replace the columns of all these fragments by what was written for them, in one commit.
+    """Replace the columns of all these fragments by newly written files, in one commit.
 
     A file stays good while its rows are where they were. So the commit alone is repeated where others have done no more
     to these fragments than to delete rows (an update deletes rows and appends them elsewhere), and an app that writes

@@ -26,12 +26,12 @@ PAGE = 32
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """One step of the gallery's life.
+    """One step of the gallery's history.
 
     Attributes:
-        step: What happened: create, adopt, register, link, estimate, expand, hop, backfill, learn, ready, judge,
-            cutover, rollback, abort, retire; or how work ended before it was done: pause, failed, interrupted (without
-            a word).
+        step: Name of the step: create, adopt, register, link, estimate, expand, hop, backfill, learn, ready, judge,
+            cutover, rollback, abort, retire; or an early end of work: pause, failed, interrupted (the
+            worker exited without a message).
         version: Embedding version concerned.
         at: ISO 8601, UTC.
         who: User that did it.
@@ -40,10 +40,10 @@ class HistoryEntry:
         seconds: Time taken.
         note: Anything else worth keeping, one line.
         number: Position in the history, from 1.
-        data: What a later step reads again, as JSON knows it; {} for most.
+        data: JSON data for a later step; {} for most.
         source: Version that an upgrade reads, or "".
         fingerprint: Fingerprint of the version concerned: its model, and so its encoder.
-        figures: What was measured, by name.
+        figures: Measurements, by name.
     """
 
     step: str
@@ -61,7 +61,7 @@ class HistoryEntry:
     figures: Mapping[str, float] = field(default_factory=dict)
 
     def dumps(self) -> str:
-        """JSON text; what is empty is left out."""
+        """JSON text without empty fields."""
         values = dataclasses.asdict(self)
         return json.dumps({name: value for name, value in values.items() if value}, separators=(",", ":"))
 
@@ -84,12 +84,12 @@ class Page:
 
 
 def read_entries(blobs: Blobs, config: Mapping[str, str], last_page: str) -> list[HistoryEntry]:
-    """All steps, oldest first; read-only.
+    """Read the steps, oldest first; read-only.
 
     Args:
         blobs: Files beside the table.
         config: The table's configuration.
-        last_page: SHA-256 of the last page, "" where there is none.
+        last_page: SHA-256 of the last page, "" if there is none.
 
     Raises:
         CorruptArtifact: A page is gone or was changed.
@@ -114,7 +114,7 @@ def turn_page(blobs: Blobs, config: Mapping[str, str], last_page: str) -> tuple[
     Args:
         blobs: Files beside the table; the page is durable when this returns.
         config: The table's configuration.
-        last_page: SHA-256 of the last page, "" where there is none.
+        last_page: SHA-256 of the last page, "" if there is none.
 
     Returns:
         SHA-256 of the last page now, and the keys to take away in the commit that records it.

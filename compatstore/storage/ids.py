@@ -1,8 +1,8 @@
 """Items by their ids, in an index of them, and rows by their addresses, which are read at once.
 
 An address is the number of a fragment and a place in it. Rows move, when their natives are written or fragments are
-merged, so an address says where a row was: the row there must have the id, or the id is looked up after all. Pages of
-the index of ids stay in memory, so that ids looked up all over a gallery take memory by its rows; addresses do not.
+merged, so an address is that of an earlier read: the row there must have the id, or the id is looked up after all.
+Pages of the index of ids stay in memory, so lookups all over a gallery take memory by its rows; addresses do not.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ def literal(value: object) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def read_ids(ids: Any, kind: ArrowType, asked: str) -> list[Id]:
+def read_ids(ids: Any, kind: ArrowType, operation: str) -> list[Id]:
     """Ids as a list; one id counts as a list of one.
 
     Args:
         ids: One id, or a list, Arrow or NumPy array of ids.
         kind: Arrow type of the gallery's ids.
-        asked: What the user wanted, for messages.
+        operation: The caller's operation, for messages.
 
     Raises:
         InvalidInput: Some are not of the gallery's type; the first offenders are named.
     """
-    with foreign(asked, "a list or array of ids"):
+    with foreign(operation, "a list or array of ids"):
         given = ids.to_pylist() if hasattr(ids, "to_pylist") else ids.tolist() if hasattr(ids, "tolist") else ids
         given = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     wanted = [item.item() if isinstance(item, np.generic) else item for item in given]
@@ -63,7 +63,7 @@ def read_ids(ids: Any, kind: ArrowType, asked: str) -> list[Id]:
     wrong = [item for item in wanted if not (_is_int64(item) if whole else isinstance(item, str))]
     if wrong:
         raise InvalidInput(
-            asked,
+            operation,
             expected=f"ids that are {'whole numbers of 64 bits' if whole else 'text'}",
             found=first_offenders([shown(item) for item in wrong]),
         )
@@ -89,7 +89,7 @@ def among(id_column: str, ids: Sequence[Id]) -> Iterator[str]:
 def find(
     store: Store, id_column: str, ids: Sequence[Id], columns: Sequence[str], snapshot: Snapshot | None = None
 ) -> ArrowTable:
-    """Rows of those ids, in any order, as an Arrow table; from the latest table version where no snapshot is given."""
+    """Rows of those ids, in any order, as an Arrow table; from the latest table version if no snapshot is given."""
     return _read(store.snapshot() if snapshot is None else snapshot, columns, among(id_column, ids), addresses=False)
 
 
@@ -113,18 +113,18 @@ def named(ids: Sequence[Id], count: int) -> str:
     return first_offenders([*ids, *[""] * (count - len(ids))], max(len(ids), 1)) if ids else "none"
 
 
-def refuse_repeats(ids: ArrowArray, asked: str) -> None:
+def refuse_repeats(ids: ArrowArray, operation: str) -> None:
     """Refuse an Arrow array in which an id is null or occurs twice.
 
     Raises:
         InvalidInput: An id is null. An id occurs twice; the first offenders are named.
     """
-    refuse_null_ids(ids, asked)
+    refuse_null_ids(ids, operation)
     counts = pc.value_counts(ids)
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
     if repeated:
         raise InvalidInput(
-            asked,
+            operation,
             expected="each id once",
             found=f"repeated ids {first_offenders(repeated)}",
             fix="Remove the repeats.",
@@ -132,7 +132,7 @@ def refuse_repeats(ids: ArrowArray, asked: str) -> None:
         )
 
 
-def refuse_null_ids(ids: ArrowArray, asked: str) -> None:
+def refuse_null_ids(ids: ArrowArray, operation: str) -> None:
     """Refuse an Arrow array in which an id is null.
 
     Raises:
@@ -140,10 +140,12 @@ def refuse_null_ids(ids: ArrowArray, asked: str) -> None:
     """
     if ids.null_count:
         positions = [i for i, valid in enumerate(ids.is_valid().to_pylist()) if not valid]
-        raise InvalidInput(asked, expected="an id for every item", found=f"none at row {first_offenders(positions)}")
+        raise InvalidInput(
+            operation, expected="an id for every item", found=f"none at row {first_offenders(positions)}"
+        )
 
 
-def refuse_known(store: Store, id_column: str, ids: ArrowArray, asked: str) -> int:
+def refuse_known(store: Store, id_column: str, ids: ArrowArray, operation: str) -> int:
     """Refuse ids that the gallery has.
 
     Returns:
@@ -156,7 +158,7 @@ def refuse_known(store: Store, id_column: str, ids: ArrowArray, asked: str) -> i
     known = find(store, id_column, ids.to_pylist(), [id_column], snapshot).column(id_column).to_pylist()
     if known:
         raise InvalidInput(
-            asked,
+            operation,
             expected="new ids",
             found=f"ids already in the gallery: {first_offenders(sorted(known))}",
             fix=f"Replace those items with {next_step.option('upsert', True)}, or leave them out.",
@@ -165,7 +167,7 @@ def refuse_known(store: Store, id_column: str, ids: ArrowArray, asked: str) -> i
     return int(snapshot.version)
 
 
-def refuse_unknown(store: Store, id_column: str, ids: ArrowArray, asked: str) -> None:
+def refuse_unknown(store: Store, id_column: str, ids: ArrowArray, operation: str) -> None:
     """Refuse ids that the gallery does not have.
 
     Raises:
@@ -176,7 +178,7 @@ def refuse_unknown(store: Store, id_column: str, ids: ArrowArray, asked: str) ->
     if unknown:
         found = f"no item {first_offenders(unknown)}"
         fix = "Check the ids: leave these out, or add the items first."
-        raise NotFound(asked, expected="ids that are in the gallery", found=found, kind="item", fix=fix)
+        raise NotFound(operation, expected="ids that are in the gallery", found=found, kind="item", fix=fix)
 
 
 def build_index(store: Store, id_column: str) -> None:
@@ -229,10 +231,10 @@ def read_rows(
     Args:
         snapshot: The table version that is read.
         id_column: Column of the ids.
-        ids: n ids. In a table that others own an id may stand in several rows.
-        addresses: (n,) int64, where the rows were when they were read last, `UNKNOWN` where that is not known. Of an
+        ids: n ids. In an app's table an id may be in several rows.
+        addresses: (n,) int64, row addresses at the last read, `UNKNOWN` if unknown. Of an
             id whose row is there still no other row is read.
-        columns: What is read, `id_column` with it; None for whole rows.
+        columns: Columns to read, with `id_column`; None for whole rows.
     """
     if addresses is None:
         return _read(snapshot, columns, among(id_column, ids))

@@ -21,17 +21,17 @@ class IndexStatus:
 
     Attributes:
         version: The version.
-        kind: IVF_FLAT, IVF_PQ, ...; "" where there is no index.
+        kind: IVF_FLAT, IVF_PQ, ...; "" if there is no index.
         metric: The distance that it was built for, "" without an index.
         cells: Cells of the inverted file.
         sub_vectors: Parts of product quantisation, or None.
-        bytes: What its files take.
+        bytes: Size of its files.
         deltas: Parts of the index, each with rows of its own; every search looks into each.
         indexed_rows: Vectors that it holds.
         unindexed_rows: Vectors that it does not hold yet: a search compares all of them.
-        settings: How searches use it, as was measured; None where nothing was.
+        settings: Measured search settings; None without a measurement.
         recall: Share of the 10 nearest items that such a search found when that was measured, in [0, 1], or None.
-        recall_at: When that was, ISO 8601, UTC, or "".
+        recall_at: Time of the measurement, ISO 8601, UTC, or "".
         compared: Share of the indexed vectors that such a search compares now, about, in [0, 1], or None.
         changed: Share of the indexed vectors that came into it since the recall was measured, in [0, 1].
     """
@@ -53,7 +53,7 @@ class IndexStatus:
 
 
 def index_status(store: Store, version: str, snapshot: Snapshot | None = None) -> IndexStatus:
-    """Read what is known of a version's index, as of now or of an open snapshot; read-only.
+    """Read the state of a version's index, as of now or of an open snapshot; read-only.
 
     Raises:
         NotFound: The gallery keeps no vectors of that version.
@@ -96,7 +96,7 @@ def compared_share(parts: list[dict[str, Any]], settings: SearchSettings | None)
 
     Args:
         parts: Lance's statistics of the deltas. Their cells are the same ones, in the same order.
-        settings: How searches use the index.
+        settings: Search settings of the index.
     """
     sizes = [0] * max((len(part.get("partitions", ())) for part in parts), default=0)
     for part in parts:
@@ -109,7 +109,7 @@ def compared_share(parts: list[dict[str, Any]], settings: SearchSettings | None)
 
 
 def _share_since(index: Any, statistics: dict[str, Any], measured_at: str) -> float:
-    """Share of the rows in deltas that are younger than a measurement; 1.0 where there was none."""
+    """Share of the rows in deltas that are younger than a measurement; 1.0 if there was none."""
     rows = [int(count) for count in statistics.get("num_indexed_rows_per_delta", [])]
     if not measured_at or not sum(rows):
         return 1.0
@@ -130,10 +130,10 @@ _EDGES, _EDGES_A_VALUE = 1.4e-4, 2.5e-7  # a row's place in the graph of a cell
 
 
 def build_seconds(index: VectorIndex, rows: int, width: int, cores: int | None = None) -> float:
-    """About how long a build takes, in seconds of a machine that does nothing else.
+    """Approximate time of a build, in seconds of an idle machine.
 
     Args:
-        index: What is built.
+        index: The index to build.
         rows: Vectors.
         width: Values of each.
         cores: Of the machine; its own by default.
@@ -149,7 +149,7 @@ def build_seconds(index: VectorIndex, rows: int, width: int, cores: int | None =
 
 
 def index_bytes(index: VectorIndex, rows: int, width: int) -> int:
-    """About what an index takes on disk."""
+    """Approximate size of an index on disk, in bytes."""
     flat = width // 8 if index.metric == HAMMING else 4 * width
     stored = {"FLAT": flat, "SQ": width, "PQ": index.num_sub_vectors or width // 8}
     edges = 160 if "HNSW" in index.kind else 0  # twenty neighbours of eight bytes

@@ -29,7 +29,7 @@ MINIMUM_ROWS = 256
 MOST_CELLS = 1_000_000
 # Each vector is compared with the centre of each cell: with the square root of n cells that is n^1.5 distances.
 MOST_CELLS_BY_DEFAULT = 4_096
-Report = Callable[[str], None]  # called with the name of a stage that begins; what it raises ends the call
+Report = Callable[[str], None]  # called with the name of a stage that begins; an exception of it ends the call
 
 
 @checked_fields
@@ -57,8 +57,8 @@ class SearchSettings:
         for name in ("nprobes", "refine"):
             value = getattr(self, name)
             if value is not None and not 1 <= value <= MOST_CELLS:
-                asked = f"search with {name}={value}"
-                raise InvalidInput(asked, expected=f"a number from 1 to {MOST_CELLS}", found=f"{value}")
+                operation = f"search with {name}={value}"
+                raise InvalidInput(operation, expected=f"a number from 1 to {MOST_CELLS}", found=f"{value}")
 
     @property
     def options(self) -> dict[str, int]:
@@ -76,8 +76,8 @@ class SearchSettings:
         return replace(self, refine=math.ceil(self.refine * NEIGHBOURS / k))
 
     def __str__(self) -> str:
-        said = (f"{name} {value}" for name, value in (("nprobes", self.nprobes), ("refine", self.refine)) if value)
-        return ", ".join(said) or "Lance's own settings"
+        parts = (f"{name} {value}" for name, value in (("nprobes", self.nprobes), ("refine", self.refine)) if value)
+        return ", ".join(parts) or "Lance's own settings"
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def silent(stage: str) -> None:
 def cells_for(rows: int, *, quantised: bool) -> int:
     """Cells of an index by default: the square root of the number of rows, 4,096 at the most.
 
-    Lance builds one for 256 rows at the most where it quantises products, and warns of more.
+    Lance builds one for 256 rows at the most if it quantises products, and warns of more.
     """
     cells = min(max(1, int(rows**0.5)), MOST_CELLS_BY_DEFAULT)
     return min(cells, max(1, rows // MINIMUM_ROWS)) if quantised else cells
@@ -141,7 +141,7 @@ def build(store: Store, column: str, index: VectorIndex, report: Report = silent
     Args:
         store: The table.
         column: Column of vectors.
-        index: What to build.
+        index: The index to build.
         report: Called before it begins.
 
     Raises:
@@ -164,7 +164,7 @@ def drop(store: Store, column: str) -> list[str]:
     """Drop the indexes on a column.
 
     Returns:
-        Their names; none where there was none.
+        Their names; none if there was none.
     """
 
     def commit() -> list[str]:
@@ -219,7 +219,7 @@ def describe(store: Store, column: str) -> VectorIndex | None:
 
 
 def mirrored(store: Store, source: str, target: VersionColumns, metric: str) -> VectorIndex | None:
-    """The index that a target column gets to be indexed as the source column is; None where the source has none."""
+    """The index that a target column gets to be indexed as the source column is; None if the source has none."""
     index = describe(store, source)
     if index is None:
         return None
@@ -230,9 +230,9 @@ def mirrored(store: Store, source: str, target: VersionColumns, metric: str) -> 
 
 
 def sub_vectors(width: int, at_least: int) -> int:
-    """Parts of product quantisation that divide vectors of `width` values, no fewer than asked for.
+    """Number of parts of product quantisation that divides vectors of `width` values, not below `at_least`.
 
-    Rounding down could leave next to none: 1544 values, divided into 96 at the most, would be 8 parts.
+    Rounding down could leave too few: 1544 values, divided into 96 at the most, would be 8 parts.
     """
     return next(parts for parts in range(max(1, min(at_least, width)), width + 1) if width % parts == 0)
 

@@ -1,7 +1,7 @@
 """The embedding functions of a LanceDB table, a JSON list in its schema's metadata.
 
 The identity of a column's model is read from there without any code of LanceDB's. The function itself is built only
-where the gallery's code is trusted: its name chooses a class, and its arguments choose where texts are sent.
+where the gallery's code is trusted: its name chooses a class, and its arguments choose the receiver of texts.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ LANCEDB = "lancedb:"  # of a spec; the column of the vectors follows
 
 @dataclass(frozen=True)
 class DeclaredFunction:
-    """The function that embeds a column, as the table says.
+    """The function that embeds a column, by the table's metadata.
 
     Attributes:
         name: In LanceDB's registry.
-        arguments: That it is made with; some may be secrets.
+        arguments: Arguments of its creation; some may be secrets.
         source: Column that it embeds.
         vector: Column of the vectors.
     """
@@ -39,7 +39,7 @@ class DeclaredFunction:
 
 
 def function_of(schema: ArrowSchema, vector: str) -> DeclaredFunction | None:
-    """The function that a table's schema names for a column of vectors; None where it names none that can be read."""
+    """The function that a table's schema names for a column of vectors; None if it names none that can be read."""
     written = (schema.metadata or {}).get(EMBEDDED_BY_LANCEDB)
     try:
         listed = json.loads(written) if written is not None else []
@@ -62,13 +62,13 @@ def build_function(schema: ArrowSchema, vector: str) -> Encoder:
     """Build the function of a column. It may load a model, and reads keys from LanceDB's variables or the environment.
 
     Raises:
-        NotFound: The table names no function for that column any more, or LanceDB knows none of that name.
+        NotFound: The table names no function for that column any more, or LanceDB has none of that name.
         Incompatible: LanceDB cannot make it.
     """
-    asked = f"build LanceDB's embedding function of {vector}"
+    operation = f"build LanceDB's embedding function of {vector}"
     declared = function_of(schema, vector)
     if declared is None:
-        raise NotFound(asked, expected=f"one in the table's metadata {EMBEDDED_BY_LANCEDB.decode()}", found="none")
+        raise NotFound(operation, expected=f"one in the table's metadata {EMBEDDED_BY_LANCEDB.decode()}", found="none")
     from lancedb.embeddings import get_registry
 
     try:
@@ -76,12 +76,12 @@ def build_function(schema: ArrowSchema, vector: str) -> Encoder:
     except KeyError:
         fix = "Import the module that registers it, and try again."
         expected = "a name of LanceDB's registry"
-        raise NotFound(asked, expected=expected, found=repr(declared.name), fix=fix) from None
+        raise NotFound(operation, expected=expected, found=repr(declared.name), fix=fix) from None
     try:
         return LanceDBFunction(kind.create(**declared.arguments), spec=f"{LANCEDB}{vector}")
     except Exception as error:  # the message is not shown: pydantic's hold the arguments, some of which are secrets
         raise Incompatible(
-            asked,
+            operation,
             expected=f"arguments, variables and libraries with which {declared.name} can be made",
             found=type(error).__name__ + (f": {error.name}" if isinstance(error, ImportError) and error.name else ""),
             fix="Make it by yourself to see why: lancedb.embeddings.get_registry().get(NAME).create(...).",

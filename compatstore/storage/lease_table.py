@@ -4,7 +4,7 @@ They are configuration keys of a tiny Lance table of their own, so they work whe
 stores too. They are not in the gallery's table, because a worker renews its record every few seconds, and each time
 would make a version of that table and leave the handles of the apps that use it behind.
 
-Files beside the table are not commits; the number of their lease is in their names. A manager that lost its lease
+Files beside the table are not commits; the number of their lease is in their names. A worker that lost its lease
 writes to its own files, if it still writes at all. Its successor reads the files of the leases before its own and
 writes to others, so neither takes anything from the other.
 """
@@ -79,14 +79,14 @@ class LeaseFiles:
 
 
 def last_number(location: Location, target: str) -> int:
-    """The highest number of a lease of an upgrade that a file is named by, 0 where there is none."""
+    """The highest number of a lease of an upgrade that a file is named by, 0 if there is none."""
     names = Files(location, FOLDER).names()
     numbers = [_number(name, kind, target) for name in names for kind in (LEDGER, STAGED)]
     return max((number for number in numbers if number is not None), default=0)
 
 
 def target_of(name: str, kind: tuple[str, str]) -> str | None:
-    """The upgrade's target that a file of a kind belongs to; None where it is none of that kind."""
+    """The upgrade's target that a file of a kind belongs to; None if it is none of that kind."""
     found = _NAME.fullmatch(name)
     return found["target"] if found is not None and (found["kind"], found["suffix"]) == kind else None
 
@@ -103,12 +103,12 @@ NOTHING_YET = 0
 
 @dataclass(frozen=True)
 class Records:
-    """All records as of one commit.
+    """The records as of one commit.
 
     Attributes:
         version: The commit, or `NOTHING_YET`.
         values: Text by key.
-        address: Of the table that holds them.
+        address: Address of the table that holds them.
     """
 
     version: int = NOTHING_YET
@@ -116,7 +116,7 @@ class Records:
     address: str = ""
 
     def read(self, key: str, kind: type[Record]) -> Record | None:
-        """A record, or None where there is none of that key.
+        """A record, or None if there is none of that key.
 
         Args:
             key: Its name.
@@ -131,7 +131,7 @@ class Records:
         except Malformed as error:
             raise StorageError(
                 "read who works on the gallery",
-                expected="records that managers of upgrades wrote",
+                expected="records written by workers of upgrades",
                 found=str(error),
                 fix=f"Remove them when no worker is active: rm -r {shlex.quote(self.address)}",
             ) from error
@@ -149,7 +149,7 @@ class LeaseTable:
         self._uri = location.child(FOLDER, LEASES)
 
     def read(self) -> Records:
-        """All records as of now; read-only."""
+        """Read the current records; read-only."""
         if self._location.is_local and not Path(self._uri, "_versions").is_dir():
             return Records()
         with storage_errors(f"read who works on {self._location.name}"):
@@ -170,7 +170,7 @@ class LeaseTable:
             value: Its text.
 
         Returns:
-            Whether it was written.
+            True if it was written.
 
         Raises:
             StorageError: The place cannot be written.

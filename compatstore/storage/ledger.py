@@ -1,11 +1,11 @@
-"""The ledger of a backfill: what it has spent, and which items it could not embed, durable beside the table.
+"""The ledger of a backfill: its spending, and the items it could not embed, durable beside the table.
 
-One small file, replaced as a whole: after every batch both halves belong to the same moment, and a gallery that is
+One small file, replaced as a whole: after every batch both parts are of the same moment, and a gallery that is
 served gets no table version for it.
 
-Each lease has a ledger of its own, which begins with what the one before it says; that of the latest lease counts. A
-manager charges a batch to its ledger, looks at its lease, and stores the batch. So whatever a manager stored, its
-successor has read of; and no manager reads what another writes after it lost its lease.
+Each lease has a ledger of its own, which begins as a copy of the one before; that of the latest lease counts. A
+worker charges a batch to its ledger, checks its lease, and stores the batch. So its successor has read of every stored
+batch; and no worker reads entries that another wrote after losing its lease.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Spent:
     Attributes:
         rows: Items that were embedded.
         seconds: Wall time.
-        cost: Money: as the encoder was billed, where it says so, else at the prices of the time.
-        tokens: Tokens that the encoder was billed for, where it says so.
+        cost: Money: the encoder's bill if it reports one, else at the prices of the time.
+        tokens: Tokens that the encoder was billed for, if it reports them.
     """
 
     rows: int = 0
@@ -72,7 +72,7 @@ class Ledger:
     def load(self) -> tuple[Spent, ArrowTable]:
         """The used budget, and the items that could not be embedded: Arrow table of id, input_hash, reason.
 
-        The input hash is that of the item as it was tried. Nothing where no backfill of this run has been.
+        The input hash is that of the item as it was tried. Nothing if no backfill of this run has been.
 
         Raises:
             StorageError: The file is damaged.
@@ -89,14 +89,14 @@ class Ledger:
                 return Spent(), self._schema.empty_table()
             return read_record(Spent, parse(spent), "spent"), table.cast(self._schema)
         except PermissionError as error:
-            asked = f"read the ledger of a backfill beside {self._location.name}"
-            raise refused(asked, self._files.files.address(latest), error) from error
+            operation = f"read the ledger of a backfill beside {self._location.name}"
+            raise refused(operation, self._files.files.address(latest), error) from error
         except (OSError, ValueError, TypeError, KeyError) as error:  # Arrow's errors are ValueErrors
             raise StorageError(
                 f"read the ledger of a backfill beside {self._location.name}",
-                expected="what a backfill wrote",
+                expected="a ledger written by a backfill",
                 found=str(error),
-                fix="Remove it: what was spent and what could not be embedded is forgotten, vectors stay: "
+                fix="Remove it, which loses the record of spending and of failed items and keeps all vectors: "
                 f"rm {shlex.quote(self._files.files.address(latest))}",
             ) from error
 
@@ -117,8 +117,8 @@ class Ledger:
             self._files.files.write(self._files.own, sealed(sink.getvalue().to_pybytes()))
             self._remove(self._files.names()[:-1])
         except OSError as error:
-            asked = f"write the ledger of a backfill beside {self._location.name}"
-            raise refused(asked, self._files.files.address(self._files.own), error) from error
+            operation = f"write the ledger of a backfill beside {self._location.name}"
+            raise refused(operation, self._files.files.address(self._files.own), error) from error
 
     def clear(self) -> None:
         """Forget it all.

@@ -10,7 +10,7 @@ from typing import Any
 from compatstore.boundary import shown
 from compatstore.errors import InvalidInput
 
-# Of the object stores that Lance knows.
+# URI schemes of the object stores that Lance supports.
 SCHEMES = ("s3", "s3+ddb", "gs", "az", "abfs", "abfss", "oss", "cos", "tos", "hf", "memory", "file-object-store")
 
 
@@ -20,8 +20,8 @@ class Location:
 
     Args:
         uri: Path or object-store URI of the table's directory.
-        storage_options: What the object store needs (credentials, endpoint), as Lance takes it.
-        given: What the user called it; the address where that is not known.
+        storage_options: Settings of the object store (credentials, endpoint), as Lance takes it.
+        given: The user's name of it; the address if unknown.
     """
 
     uri: str
@@ -49,7 +49,7 @@ class Location:
 
 
 def locate(gallery: Any, storage_options: dict[str, str] | None = None) -> Location:
-    """Resolve what a user calls a gallery.
+    """Resolve a user's name of a gallery.
 
     Args:
         gallery: Path, `s3://...`, `az://...`, `gs://...`, `DATABASE#TABLE`, or a LanceDB table.
@@ -72,13 +72,13 @@ def locate(gallery: Any, storage_options: dict[str, str] | None = None) -> Locat
 
 
 def is_pattern(gallery: str) -> bool:
-    """True if an address stands for several tables of a database: `DATABASE#photos_*`."""
+    """True if an address matches several tables of a database: `DATABASE#photos_*`."""
     database, _, table = gallery.rpartition("#")
     return bool(database) and any(mark in table for mark in "*?[")
 
 
 def _require_place(uri: str) -> None:
-    """Refuse addresses where no table can lie.
+    """Refuse addresses that cannot hold a table.
 
     Raises:
         InvalidInput: Its scheme is none of an object store's, or no bucket is named.

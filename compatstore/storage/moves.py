@@ -2,7 +2,7 @@
 
 Moving costs a row's width for each row, wherever the rows lie; replacing columns (see `fragments.py`) costs the columns
 of every fragment that holds one of them. Lance refuses the commit when another writer changed one of the fragments
-since. What was written stays good as long as the rows themselves are as they were, and only the commit is repeated.
+since. The written files stay valid as long as the rows themselves are unchanged, and only the commit is repeated.
 
 Data files and marks of deleted rows never change. So a fragment whose columns lie in the same files has the same
 values, and one with other marks has lost rows.
@@ -47,7 +47,7 @@ class Move:
 
 
 def unmovable(snapshot: Snapshot) -> str | None:
-    """Why rows of this table must stay where they are, or None."""
+    """The reason why rows of this table cannot be moved, or None."""
     if snapshot.has_stable_row_ids:
         return "its rows have stable ids, which moving would change"
     read = snapshot.to_table(limit=0).schema
@@ -97,7 +97,7 @@ def commit_move(store: Store, snapshot: Snapshot, move: Move) -> bool:
         move: From `write_rows`, of this version or an earlier one.
 
     Returns:
-        Whether it was done: not when one of the rows was changed or deleted since it was read.
+        True if it was done; False if one of the rows was changed or deleted since it was read.
 
     Raises:
         CommitConflictError: Another writer changed one of the fragments after the snapshot; nothing is committed.

@@ -35,7 +35,7 @@ def find_nearest(
         snapshot: The table version.
         nearest: Lance's options of the search: `column`, `k`, `metric`, `nprobes`, `refine_factor`, `use_index`.
         queries: (q, dim) float32; of a column of bits their signs count.
-        columns: Columns to return, `_distance` among them where it is wanted.
+        columns: Columns to return, `_distance` among them if it is wanted.
         condition: SQL condition that the rows fulfil, or None.
         with_row_id: True if to return `_rowid` too.
 
@@ -62,7 +62,7 @@ def find_nearest(
             table = _as_distances(table, metric, dim)
         return _by_query(table, len(block)) if len(block) > 1 else [table]
 
-    # Lance refuses several queries at once where the table has a column of that name itself.
+    # Lance refuses several queries at once if the table has a column of that name itself.
     at_once = 1 if len(queries) > 1 and QUERY in snapshot.schema.names else AT_ONCE
     blocks = [queries[start : start + at_once] for start in range(0, len(queries), at_once)]
     calls = map(call, blocks) if len(blocks) == 1 else _calls_at_once().map(call, blocks)

@@ -1,4 +1,4 @@
-"""Trials of a place before a gallery relies on it: can it be written, and does it keep two writers apart?"""
+"""Probes of a storage location: write access, and conflict detection between two writers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def probe(location: Location) -> float | None:
     """Write a small file into the table's folder and remove it; nothing is left.
 
     Returns:
-        When the place's own clock says that it was written, in seconds since 1970; None where it does not say.
+        Time of the write by the clock of the storage, in seconds since 1970; None if unknown.
 
     Raises:
         StorageError: It cannot be written.
@@ -36,17 +36,17 @@ def probe(location: Location) -> float | None:
     return written
 
 
-def require_conditional_writes(location: Location, asked: str) -> None:
+def require_conditional_writes(location: Location, operation: str) -> None:
     """Refuse an object store that loses commits in silence, for lack of conditional writes; disks are not probed.
 
-    Lance puts the file of a table version on the condition that there is none (`If-None-Match: *` in S3's words). Here
-    the second version of a table of no rows, beside the gallery's files, is put twice: an Overwrite without retries
-    looks for no other commit before it puts its file, so the second one fails if and only if the store keeps to the
-    condition. Nothing is left.
+    Lance puts the file of a table version on the condition that there is none (`If-None-Match: *` in S3). The probe
+    puts the second version of an empty table, beside the gallery's files, twice: an Overwrite without retries
+    does not look for another commit before it puts its file, so the second one fails if and only if the store keeps to
+    the condition. Nothing is left.
 
     Args:
-        location: Of the gallery that is or will be there.
-        asked: What the caller wanted, for messages.
+        location: Location of the present or future gallery.
+        operation: The caller's operation, for messages.
 
     Raises:
         StorageError: The store wrote the object twice, or cannot be written.
@@ -61,14 +61,14 @@ def require_conditional_writes(location: Location, asked: str) -> None:
             Files(location).delete_folder(name)
     except (OSError, ValueError, RuntimeError) as error:
         raise StorageError(
-            asked,
+            operation,
             expected="an object store in which a small table can be written beside the gallery and removed",
             found=str(error),
             fix="Check endpoint, credentials and their permissions to list, read, write and delete.",
         ) from error
     if twice:
         raise StorageError(
-            asked,
+            operation,
             expected="an object store that writes an object on the condition that there is none (If-None-Match: *), "
             "so that one of two concurrent writers gets a conflict",
             found="a store that wrote one object twice on that condition: it would lose commits without an error",

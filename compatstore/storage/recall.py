@@ -1,18 +1,18 @@
-"""The recall of an index, measured against exact search, and the search settings by which it is high enough.
+"""Recall of an index against exact search, and the cheapest search settings with sufficient recall.
 
-Items of the gallery are the queries: each is to find the 10 others that exact search finds. The settings are the
-cheapest of a grid whose recall reaches `GOAL`: first the fewest rows to compare exactly, as these are read from the
-table, then the fewest cells. They are kept in the version's record, and every search uses them.
+Items of the gallery are the queries: each should find the 10 others that exact search finds. The settings are the
+cheapest of a grid whose recall reaches `GOAL`: first the smallest refine factor, because its rows are read from the
+table, then the smallest nprobes. They are kept in the version's record, and every search uses them.
 
-Few cells are tried first: a search of all cells reads the whole index for each query. One search without vectors tells
-of every number of rows to compare which neighbours are among them. More cells add no more neighbours than the most rows
-lack, so that most numbers are ruled out there too.
+Few cells are tried first: a search of all cells reads the whole index for each query. One search without vectors gives
+the recall of every refine factor. More cells add no more neighbours than the largest refine factor lacks, which rules
+out most values of nprobes too.
 
-An index that an upgrade builds is to find no less than the source's: its goal is what was measured of the source's.
+An index that an upgrade builds must reach the source's recall: its goal is the measured recall of the source's index.
 
-A refresh takes in the rows that came after the build. They are assigned to the same cells and codes, and where they lie
-elsewhere, as native vectors do among transformed ones, searches find fewer of them, or compare more. So two figures
-decide whether the index is trained again, both measured with the settings that were chosen before: the recall on a
+A refresh adds the rows that came after the build. They are assigned to the same cells and codes, and if they are
+distributed otherwise, as native vectors among transformed ones, searches find fewer of them, or compare more. So two
+figures decide if the index is trained again, both measured with the settings that were chosen before: the recall on a
 sample, and the share of the vectors that a search compares. An index also gets back the cells that Lance has joined.
 """
 
@@ -38,9 +38,9 @@ from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 from compatstore.storage.vector_form import to_matrix
 
-FLOOR = 0.95  # what searches are promised to find; a build leaves 0.97 at least
+FLOOR = 0.95  # guaranteed recall of searches; a build leaves 0.97 at least
 CROWDED = 1.5  # times the share of the vectors that a search compared when that was measured
-JOINED = 2  # times fewer cells than it was built with: Lance joins them where it merges deltas of few rows
+JOINED = 2  # times fewer cells than it was built with: Lance joins them if it merges deltas of few rows
 CHANGED = 0.05  # of the rows: a change of less cannot lower the recall by more
 
 
@@ -50,8 +50,8 @@ class RefreshedIndex:
 
     Attributes:
         added: Vectors that came into the index.
-        retrained: Why it was trained again, "" where it was not.
-        status: The index as it is now.
+        retrained: Reason why it was trained again, "" if it was not.
+        status: The current index.
     """
 
     added: int
@@ -60,13 +60,13 @@ class RefreshedIndex:
 
 
 def build_index(store: Store, version: str, index: VectorIndex, report: Report = silent) -> None:
-    """Build the index of a version, or replace the one that it has, and measure what it finds.
+    """Build the index of a version, or replace the one that it has, and measure its recall.
 
     Args:
         store: The table.
         version: The version.
-        index: What to build.
-        report: Called as a stage begins; what it raises ends the call.
+        index: The index to build.
+        report: Called as a stage begins; an exception of it ends the call.
 
     Raises:
         InvalidInput: There are too few rows to train it.
@@ -85,8 +85,8 @@ def refresh_index(store: Store, version: str, report: Report = silent, *, always
     Args:
         store: The table.
         version: The version.
-        report: Called as a stage begins; what it raises ends the call, and what is done by then stays.
-        always: True if to measure where few vectors came since the last measurement too.
+        report: Called as a stage begins; an exception of it ends the call, and keeps the finished stages.
+        always: True to measure even if few vectors came since the last measurement.
 
     Raises:
         NotFound: The gallery keeps no vectors of that version.
@@ -160,7 +160,7 @@ def measure_index(store: Store, version: str, report: Report = silent) -> Measur
         report: Called before it is measured.
 
     Returns:
-        What was measured; None where the version has no index, or fewer than two vectors.
+        The measurement; None if the version has no index, or fewer than two vectors.
     """
     report("measure recall")
     snapshot = store.snapshot()
@@ -186,7 +186,7 @@ def recall_now(store: Store, version: str) -> float | None:
     """Measure the present recall of a version's index with its settings; read-only.
 
     Returns:
-        Share of the 10 nearest neighbours, in [0, 1]; None where no settings were chosen, or there are fewer than two
+        Share of the 10 nearest neighbours, in [0, 1]; None if no settings were chosen, or there are fewer than two
         vectors.
     """
     snapshot = store.snapshot()
@@ -197,7 +197,7 @@ def recall_now(store: Store, version: str) -> float | None:
 
 
 def goal_of(registry: Registry, version: str) -> float:
-    """The recall that a version's index is to reach: `GOAL`, or that of the source's index where it is higher."""
+    """The recall that a version's index is to reach: `GOAL`, or that of the source's index if it is higher."""
     run = registry.runs.get(version)
     source = None if run is None or not run.open else registry.versions.get(run.source)
     known = 0.0 if source is None or source.recall is None else source.recall
@@ -222,7 +222,7 @@ def choose_settings(
         goal: Recall to reach, in [0, 1].
 
     Returns:
-        None where the column holds fewer than two vectors.
+        None if the column holds fewer than two vectors.
     """
     sample = _Sample.of(snapshot, columns, metric)
     return None if sample is None else _cheapest(sample, cells, goal)
@@ -231,7 +231,7 @@ def choose_settings(
 def _cheapest(sample: _Sample, cells: int, goal: float) -> MeasuredRecall:
     """The least refine by which some number of cells reaches the goal, and the fewest such cells.
 
-    Where twice as many cells hold hardly more of the neighbours, and too few: the best with these.
+    If twice as many cells hold hardly more of the neighbours, and too few: the best with these.
     """
     reached: MeasuredRecall | None = None
     possible, before = list(REFINES), -1.0
@@ -287,7 +287,7 @@ class Found:
         """The number of these that are among the nearest.
 
         Args:
-            truth: What exact search finds.
+            truth: Results of exact search.
             ties: True if another row that is as near as one of the nearest counts as one: of bits many are.
         """
         if not ties:
@@ -297,7 +297,7 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class _Sample:
-    """Items that ask, and the neighbours that exact search finds."""
+    """Query items, and their exact neighbours."""
 
     snapshot: Snapshot
     columns: VersionColumns
@@ -328,7 +328,7 @@ class _Sample:
 
     def held(self, probes: int) -> dict[int | None, float]:
         """Share of the exact neighbours that are among the rows which each refine compares; no vector is read."""
-        if self.columns.dtype == "bits":  # what the index holds is exact, and equally near rows count as found
+        if self.columns.dtype == "bits":  # the index holds exact codes, and equally near rows count as found
             return dict.fromkeys(REFINES, self.measure(SearchSettings(nprobes=probes)).recall)
         depths = {refine: (refine or 1) * (NEIGHBOURS + 1) for refine in REFINES}
         found = self._tables(k=max(depths.values()), nprobes=probes)

@@ -24,24 +24,24 @@ class VersionRecord:
     """The record of an embedding version; see `EmbeddingVersion` for the fields of the same name.
 
     Attributes:
-        model: Identity of the model, the encoder's fingerprint where it has one.
+        model: Identity of the model, the encoder's fingerprint if it has one.
         encoder: Spec that builds the encoder, or "".
         encoder_model: Fingerprint of an encoder that was given to a version without a named model, and that
             gives the vectors that it has; else "".
         side_encoder: Spec that builds the side-information encoder, or "".
         head: SHA-256 of the stored classifier head, or None.
         head_loss: As of the version.
-        columns: Where its vectors are, or None while it is only registered.
+        columns: Its columns, or None while it is only registered.
         adopted: True if the vector column belongs to the app whose table was adopted.
         retired: True if its columns were dropped.
         reserved: True if an upgrade is about to add its columns; until it has, they are not dropped as unused.
         input_version: The version whose vectors its input hashes digest, or None.
-        search: How searches use its index, as was measured when the index was built, or None.
+        search: Search settings of its index, measured when it was built, or None.
         recall: Share of the 10 nearest neighbours that such a search found then, in [0, 1], or None.
-        recall_at: When that was measured, ISO 8601, UTC, "" where it was not.
+        recall_at: Time of the measurement, ISO 8601, UTC, "" if it was not.
         compared: Share of the indexed rows that such a search compared then, about, in [0, 1], or None.
         cells: Cells that its index was built with, or None; Lance joins cells that have become small.
-        base_model: Identity of the model that this version is derived of, and `encoder` builds; "" where its vectors
+        base_model: Identity of the model that this version is derived of, and `encoder` builds; "" if its vectors
             are the model's own.
         derivation: The steps from that model's vectors to this version's.
     """
@@ -88,22 +88,22 @@ class VersionRecord:
         if columns is None:
             return []
         if self.adopted:  # an app's column has the type that the app gave it
-            said, kept = f"{self.dim} values", f"{columns.dim} values"
+            declared, kept = f"{self.dim} values", f"{columns.dim} values"
         else:
-            said, kept = (f"{r.dim} values of {r.dtype}" for r in (self, columns))
-        wrong = [] if said == kept else [f"says {said}, its columns {kept}"]
+            declared, kept = (f"{r.dim} values of {r.dtype}" for r in (self, columns))
+        wrong = [] if declared == kept else [f"declares {declared}, its columns {kept}"]
         if columns.side_dim is not None:
-            said, kept = (f"side-information of {r.side_dim} values of {r.side_dtype}" for r in (self, columns))
-            wrong += [] if said == kept else [f"says {said}, its columns {kept}"]
+            declared, kept = (f"side-information of {r.side_dim} values of {r.side_dtype}" for r in (self, columns))
+            wrong += [] if declared == kept else [f"declares {declared}, its columns {kept}"]
         return wrong
 
     def without_index(self) -> VersionRecord:
-        """The same where no index is there any more: nothing was measured of it."""
+        """A copy without index and its measurements."""
         return replace(self, search=None, recall=None, recall_at="", compared=None, cells=None)
 
     @property
     def stored_models(self) -> dict[str, str]:
-        """SHA-256 of the version's models that are kept beside the table, by what they are."""
+        """SHA-256 of the version's models that are kept beside the table, by their role."""
         specs = {"encoder": self.encoder, "side-information encoder": self.side_encoder}
         digests = {role: spec.removeprefix(STORED) for role, spec in specs.items() if spec.startswith(STORED)}
         return digests if self.head is None else {**digests, "head": self.head}
@@ -138,7 +138,7 @@ class ArtifactRecord:
     Attributes:
         id: SHA-256 of its manifest.
         kind: Its kind.
-        method: What made it.
+        method: Method of its training.
         source: Name of its source version in this gallery.
         target: Name of its target version in this gallery.
         manifest: SHA-256 of its manifest file's bytes, which lie beside the table under that name.
@@ -168,8 +168,8 @@ class RunRecord:
     Attributes:
         target: Version upgraded to.
         source: Version whose vectors the hop reads.
-        previous: Active version when the run began; where a rollback goes.
-        path: Ids of the artifacts that the hop applies, in order; empty where nothing is transformed.
+        previous: Active version when the run began, the target of a rollback.
+        path: Ids of the artifacts that the hop applies, in order; empty if nothing is transformed.
         state: One of `STATES`.
         backfill: Share of the gallery to embed natively, in [0, 1].
         policy: Order of the backfill.
@@ -178,18 +178,18 @@ class RunRecord:
         max_rows: Items that the backfill may embed, or None.
         max_seconds: Seconds that it may take, or None.
         max_cost: Money that it may cost, or None.
-        price_per_item: Money that embedding an item costs, or None where that is not known.
+        price_per_item: Money that embedding an item costs, or None if that is not known.
         ended_by: The limit that ended the backfill, or "".
-        write_mode: How natives are stored.
+        write_mode: Write mode of natives.
         given: Id of the artifact that a self-training upgrade began with, or "".
         begun: Number of the lease under which it began.
         lease: Number of the first lease whose staged natives count: that under which the target's columns were made, or
-            which last folded what was staged.
-        reads: What the backfill's encoder embeds items from: their "source" or their "id"; "" before any backfill.
-        teaches: True if it learns its transform from what it embeds.
-        learned_at: Native items at its last lesson.
-        served_at: Native items at the last lesson that searches follow: they do once all is hopped by what it learned.
-        full_backfill: Of an upgrade that teaches itself: "open" if its limits allow everything to be embedded instead,
+            which last folded staged rows.
+        reads: Inputs of the backfill's encoder: the items' "source" or "id"; "" before any backfill.
+        teaches: True for a self-training upgrade.
+        learned_at: Native items at its last training round.
+        served_at: Native items at the last training round in use by searches, once its transform has hopped all items.
+        full_backfill: "open" if the limits of a self-training upgrade allow everything to be embedded instead,
             should that take less time than learning; "chosen" once that was decided; "" otherwise.
     """
 
@@ -232,11 +232,11 @@ class RunRecord:
 class ServingRecord:
     """The fused search of an upgrade.
 
-    It is no part of the upgrade's own record, which a worker writes as it was when its work began.
+    It is apart from the upgrade's own record, which a worker writes with the state from the begin of its work.
 
     Attributes:
         target: Version upgraded to.
-        began: `RunRecord.identity` of the upgrade that it was chosen for; it holds for no later one.
+        began: `RunRecord.identity` of the upgrade that it was chosen for; it is invalid for later ones.
         fusion: Weight and constants.
         labels: Column of labels that the weight was chosen by, or None.
         serving: "fused" if searches that do not name a way take the fusion.
@@ -256,7 +256,7 @@ class MergeRecord:
     Attributes:
         target: Version upgraded to.
         began: `RunRecord.identity` of the upgrade that it was chosen for; it holds for no later one.
-        merge: The calibration and what was measured.
+        merge: The calibration and its measurement.
     """
 
     target: str

@@ -51,23 +51,23 @@ def id_type_of(kind: ArrowType) -> str | None:
 
 @dataclass(frozen=True)
 class Registry:
-    """All that the table knows about itself, as of one commit.
+    """State of a gallery, as of one commit.
 
     Attributes:
         id_column: Column of the items' ids.
         id_type: "string" or "int64".
-        source_column: Column of what items are embedded from, or None.
+        source_column: Column of the sources that items are embedded from, or None.
         active: Version that searches use.
         versions: By name, in order of registration.
         artifacts: By id, in order of linking.
         runs: Upgrades by their target.
-        format: Of this record.
+        format: Format of this record.
         history: Steps of the history so far.
         history_page: SHA-256 of the last page of the history, "" while there is none.
-        serving: How upgrades are served by both of their versions, by their target.
-        merging: How the two parts of upgrades without a hop are merged, by their target.
-        made: Random, of the moment when the table became a gallery: another one in its place has another.
-        made_at: Table version that it was made of; an overwrite of the table since is not the gallery's.
+        serving: Fused search of upgrades, by their target.
+        merging: Merge of the two parts of upgrades without a hop, by their target.
+        made: Random identity of the gallery, which changes if another gallery takes its place.
+        made_at: Table version that it was made of; a later overwrite of the table is not the gallery's.
     """
 
     id_column: str
@@ -181,7 +181,7 @@ class Registry:
         return replace(self, artifacts={**self.artifacts, record.id: record})
 
     def with_run(self, run: RunRecord) -> Registry:
-        """A copy with a run added or replaced; what it says of leases never goes back."""
+        """A copy with a run added or replaced; its lease number never decreases."""
         known = self.runs.get(run.target)
         if known is not None and known.lease > run.lease:
             run = replace(run, lease=known.lease)
@@ -199,16 +199,16 @@ class Registry:
         return serving.fusion
 
     def fusion_served(self, target: str) -> Fusion | None:
-        """The fusion that searches take where they do not name a way; None where they take one version alone."""
+        """The fusion that searches use by default; None if they use one version alone."""
         fusion = self.fusion_of(target)
         return None if fusion is None or fusion.single or self.serving[target].serving != "fused" else fusion
 
     @property
     def answering(self) -> str:
-        """Which vectors answer a search that names no version, as text for people: "v1 alone", "v1 and v2 as one"."""
+        """Vectors that answer searches by default, for messages: "v1 alone", "the fusion of v1 and v2"."""
         for run in self.runs.values():
             if self.active in (run.source, run.target) and self.fusion_served(run.target) is not None:
-                return f"{run.source} and {run.target} as one"
+                return f"the fusion of {run.source} and {run.target}"
         return f"{self.active} alone"
 
     def with_merging(self, merging: MergeRecord) -> Registry:
@@ -249,7 +249,7 @@ class Registry:
                 f"open {where}",
                 expected="a readable registry",
                 found=str(error),
-                fix=f"Put the last readable one back, as it says: {next_step.in_a_shell('verify', at=where)}",
+                fix=f"Restore the last readable one, with the command of: {next_step.in_a_shell('verify', at=where)}",
             ) from error
 
 
@@ -262,7 +262,7 @@ def _new_version(name: str) -> str:
 
 
 def _names(record: VersionRecord) -> list[str]:
-    """All columns that a version of ours can have."""
+    """Columns that a version which the gallery keeps can have."""
     return list(VersionColumns.of(replace(record, side_dim=record.side_dim or 1).version()).names)
 
 
@@ -296,7 +296,7 @@ def last_readable(store: Store) -> int | None:
 
 
 def history(store: Store, snapshot: Snapshot | None = None) -> list[HistoryEntry]:
-    """All steps so far, or as of an open snapshot, oldest first.
+    """Steps so far, or as of an open snapshot, oldest first.
 
     Raises:
         CorruptArtifact: A part of it is gone or was changed.
@@ -310,7 +310,7 @@ def start(store: Store, registry: Registry, entry: HistoryEntry, *, again: bool 
 
     Args:
         store: The table.
-        registry: What it says.
+        registry: The registry.
         entry: The first step of its history.
         again: In place of the registry that the table has, and of its history.
 
@@ -402,7 +402,7 @@ def comparable(registry: Registry, bridge: ArtifactRecord) -> bool:
     """True if distances of rows of both versions can be ranked together.
 
     With Identity both are in one space. With Prefix a source row is as near as the first values of the query are to
-    it, and a native row as near as the whole query: these compare where all of them have unit length, by themselves or
+    it, and a native row as near as the whole query: these compare if all of them have unit length, by themselves or
     as the metric makes them. An adapted query lies in another space than the native rows.
     """
     source, target = registry.record(bridge.source), registry.record(bridge.target)

@@ -29,8 +29,8 @@ class Recognition:
     """Items that were embedded again.
 
     Args:
-        items: How many.
-        same: How many of them have the vector that the encoder gives.
+        items: Number of items.
+        same: Number of items that have the vector of the encoder.
     """
 
     items: int
@@ -98,7 +98,7 @@ def of_another_length(registry: Registry, version: str, error: InvalidInput) -> 
     Args:
         registry: Its state.
         version: Version that the vectors were taken for.
-        error: What was raised; its `dim` is the length of the vectors.
+        error: The original error; its `dim` is the length of the vectors.
     """
     dim, active = registry.record(version).dim, ", the active version" if version == registry.active else ""
     expected = f"vectors of {version}{active}, which are vectors of {dim} values"

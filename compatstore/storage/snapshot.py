@@ -1,6 +1,6 @@
 """Lance itself, imported once and quietly, and the names of its datasets.
 
-The aliases say what a dataset is used for; mypy does not read Lance's types and does not check them.
+The aliases state the use of a dataset; mypy does not read Lance's types and does not check them.
 """
 
 from __future__ import annotations

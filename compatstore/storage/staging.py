@@ -2,7 +2,7 @@
 
 A backfill in priority order takes rows from all fragments, and the columns of a fragment can only be rewritten as a
 whole. So each batch is appended to the staging table, where it is durable, and the staged rows are folded into the
-gallery fragment by fragment, once for several batches. A staged row holds the input hash of its item: where the item
+gallery fragment by fragment, once for several batches. A staged row holds the input hash of its item: if the item
 has another hash at the fold, the staged vector is dropped.
 
 Each lease has a staging table of its own. The holder of the present lease folds and removes those of earlier leases.
@@ -46,11 +46,11 @@ class NativeBatch:
     """Native vectors of n items.
 
     Attributes:
-        ids: Arrow array of n ids. In a table that others own an id may stand in several rows, and here several times.
+        ids: Arrow array of n ids. In an app's table an id may be in several rows, and here several times.
         input_hash: (n,) uint64, of the rows that the vectors were made from.
         read: Reads some of them: (k,) positions -> (k, dim) float32, and their side-information, (k, side_dim) float32
-            with NaN where an item has none, or None.
-        addresses: (n,) int64, where the rows were when they were read; None where that is not known.
+            with NaN if an item has none, or None.
+        addresses: (n,) int64, row addresses at the read; None if unknown.
     """
 
     ids: ArrowArray
@@ -85,9 +85,9 @@ class NativeBatch:
         )
 
     def positions(self, ids: ArrowArray, input_hash: Digests) -> RowNumbers:
-        """Which vector belongs to each row of the table: (rows,) int64, -1 where none does.
+        """Position of the vector of each row of the table: (rows,) int64, -1 for none.
 
-        None belongs to a row whose item was changed after the vector was made.
+        A row whose item was changed after the vector was made has none.
 
         Args:
             ids: Arrow array of the rows' ids.
@@ -126,8 +126,8 @@ class Staging:
         id_type: Arrow type of the ids.
         side_dim: Values of the side-information that comes with a vector, or None.
         fence: The lease that is written under; None for those who only read.
-        since: Number of the first lease whose rows count. What a manager stages after its upgrade was abandoned counts
-            for none.
+        since: Number of the first lease whose rows count. Rows that a worker stages after its upgrade was abandoned
+            do not count.
     """
 
     def __init__(
@@ -177,8 +177,8 @@ class Staging:
             ids: n ids.
             vectors: (n, dim) float32.
             input_hash: (n,) uint64, of the rows that the vectors were made from.
-            side: (n, side_dim) float32, NaN where an item has none; None for none at all.
-            addresses: (n,) int64, where the rows were when they were read; None where that is not known.
+            side: (n, side_dim) float32, NaN if an item has none; None for none at all.
+            addresses: (n,) int64, row addresses at the read; None if unknown.
 
         Returns:
             n.
@@ -218,7 +218,7 @@ class Staging:
         return sum(int(table.count_rows()) for table in self._opened().values())
 
     def read(self) -> NativeBatch:
-        """All staged rows, those of the oldest lease first; their ids now, their vectors when they are asked for."""
+        """Read the ids of staged rows, those of the oldest lease first; their vectors are read on demand."""
         opened, parts = self._opened(), [pa.schema([self._schema.field(name) for name in KEYS]).empty_table()]
         for table in opened.values():
             with storage_errors(f"read vectors staged beside {self._location.name}"):
@@ -231,7 +231,7 @@ class Staging:
         """Vectors and side-information of some rows of open tables, by their positions, as `NativeBatch.read` has them.
 
         Raises:
-            StorageError: They cannot be read, or are not what was staged.
+            StorageError: They cannot be read, or were changed.
         """
         values, first = {n: np.full((len(rows), dim), np.nan, np.float32) for n, dim in self._dims.items()}, 0
         for name, table in opened.items():
@@ -250,13 +250,13 @@ class Staging:
         return self._files.files.address(name)
 
     def examine(self, name: str) -> int:
-        """Read all rows of a table that holds staged rows, and look whether they are what was staged.
+        """Read all rows of a table that holds staged rows, and check that they are unchanged.
 
         Returns:
             Data files that no row is in: of an append that was killed, or of a commit that was lost.
 
         Raises:
-            StorageError: Rows cannot be read, or are not what was staged.
+            StorageError: Rows cannot be read, or were changed.
         """
         files = Files(self._location, FOLDER, name, "data").names()
         if not self._is_table(name):
@@ -295,7 +295,7 @@ class Staging:
         for name in self.tables():
             try:
                 opened[name] = self._open(name)
-            except (StorageError, ValueError):  # Lance's own where the whole folder is gone
+            except (StorageError, ValueError):  # Lance's own if the whole folder is gone
                 if self._is_table(name):
                     raise
         return opened
@@ -309,7 +309,7 @@ class Staging:
 
 
 def staged_version(name: str) -> str | None:
-    """Version whose natives a table beside the gallery stages, by the table's name; None where it is another's."""
+    """Version whose natives a table beside the gallery stages, by the table's name; None if it is another's."""
     return target_of(name, STAGED)
 
 
@@ -332,7 +332,7 @@ def require_unchanged(rows: ArrowTable, address: str) -> ArrowTable:
     if damaged:
         raise StorageError(
             f"read vectors staged in {address}",
-            expected="what was staged",
+            expected="unchanged rows",
             found=f"{damaged} rows of other content",
             fix=removal(address),
         )

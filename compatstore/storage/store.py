@@ -37,13 +37,13 @@ class Fence:
     """One lease, as the writers under it use it.
 
     A write under a fence has three steps: read a table version, check the lease, commit on top of the version that was
-    read. A manager that is suspended after the check commits too late: its successor has committed since, and Lance
+    read. A worker that is suspended after the check commits too late: its successor has committed since, and Lance
     refuses a commit whose version is older.
 
     Attributes:
         target: The upgrade that the lease is of.
         number: Of the lease: each lease of an upgrade has a higher one than all before.
-        require: Raises where the lease is lost; nothing more may be written then.
+        require: Raises if the lease is lost; nothing more may be written then.
     """
 
     target: str
@@ -55,7 +55,7 @@ class Store:
     """One Lance table, always read at its latest version; threads may share it.
 
     Args:
-        location: Where the table lies.
+        location: Address of the table.
         dataset: The open table.
     """
 
@@ -77,14 +77,14 @@ class Store:
             AlreadyExists: There is a table or anything else at that place.
             StorageError: The place cannot be written, or is an object store without conditional writes.
         """
-        asked = f"create a gallery at {location.uri}"
+        operation = f"create a gallery at {location.uri}"
         if _exists(location):
             raise AlreadyExists(
-                asked, expected="nothing there", found="something", fix="Open it, or choose another path."
+                operation, expected="nothing there", found="something", fix="Open it, or choose another path."
             )
-        require_conditional_writes(location, asked)
+        require_conditional_writes(location, operation)
         empty = pa.Table.from_batches([], schema)
-        with storage_errors(asked, location):
+        with storage_errors(operation, location):
             dataset = lance.write_dataset(empty, location.uri, storage_options=location.options)
         return cls(location, dataset)
 
@@ -96,11 +96,11 @@ class Store:
             NotFound: There is none.
             StorageError: It cannot be read.
         """
-        asked = f"open a gallery at {location.uri}"
-        with storage_errors(asked, location):
+        operation = f"open a gallery at {location.uri}"
+        with storage_errors(operation, location):
             if location.is_local and not Path(location.uri, "_versions").is_dir():
                 raise NotFound(
-                    asked,
+                    operation,
                     expected="a Lance table",
                     found="a folder or file that is none" if Path(location.uri).exists() else "nothing there",
                     fix=_instead(location),
@@ -135,17 +135,17 @@ class Store:
             return self._snapshot
 
     def _versions_changed(self) -> int:
-        """When a version was last added, in nanoseconds; -2, which is never settled, if it is unknown.
+        """Time of the latest version, in nanoseconds; -2, which is never settled, if it is unknown.
 
         A commit adds a file to the table's folder of versions and so changes that folder's time, which costs far less
-        to ask for than the list of versions. File systems keep that time to some milliseconds only: a recent change
+        to read than the list of versions. File systems keep that time to some milliseconds only: a recent change
         may hide a later one.
         """
         if self._versions is None:
             return -2
         try:
             return os.stat(self._versions).st_mtime_ns
-        except OSError:  # the table is gone; reading it says so
+        except OSError:  # the table is gone; reading it raises the error
             return -2
 
     def writer(self) -> Writer:
@@ -181,7 +181,7 @@ class Store:
 
         Args:
             chosen: Names, or what chooses them from the table version that they are dropped from. Lance refuses the
-                drop of a column where another writer dropped it and added one of that name since.
+                drop of a column if another writer dropped it and added one of that name since.
 
         Returns:
             The names of those that were there.
@@ -215,7 +215,7 @@ class Store:
         for fence in self._fences:
             fence.require()
 
-    def retry(self, asked: str, commit: Callable[[], Result]) -> Result:
+    def retry(self, operation: str, commit: Callable[[], Result]) -> Result:
         """Run a function that commits, and run it again after a conflict with another writer.
 
         Raises:
@@ -223,12 +223,12 @@ class Store:
         """
         for attempt in range(ATTEMPTS):
             try:
-                with storage_errors(f"{asked} in {self.location.name}", self.location):
+                with storage_errors(f"{operation} in {self.location.name}", self.location):
                     return commit()
             except Conflict:
                 time.sleep(min(0.01 * 2**attempt, 0.5))
         raise StorageError(
-            f"{asked} in {self.location.name}",
+            f"{operation} in {self.location.name}",
             expected="a moment without other writers",
             found=f"{ATTEMPTS} conflicts in a row",
             fix="Nothing of this call was written; run it again.",
@@ -272,7 +272,7 @@ def is_same(one: Snapshot, other: Snapshot) -> bool:
 
 
 class _RemoteVersions:
-    """Asks an object store whether there is a version after one, by the name of its file, instead of for a list of all.
+    """Checks an object store for the next version, by the name of its file, instead of listing all versions.
 
     A request for one name costs a twelfth of one for a list, and its answer does not grow with the table's history.
     The name alone is not enough if the next version was removed already, as a clean-up does after its time of
@@ -317,7 +317,7 @@ class Conflict(Exception):  # noqa: N818  (a signal between this file's function
 
 
 @contextmanager
-def storage_errors(asked: str, location: Location | None = None) -> Iterator[None]:
+def storage_errors(operation: str, location: Location | None = None) -> Iterator[None]:
     """Turn what Lance raises into our errors: `Conflict` for lost races, `StorageError` for the rest."""
     try:
         yield
@@ -329,12 +329,12 @@ def storage_errors(asked: str, location: Location | None = None) -> Iterator[Non
         if lost or is_panic(error) or (isinstance(error, OSError) and not isinstance(error, CompatStoreError)):
             found = text_of(error) + denied_at(error, location)
             expected = "a table that can be read and written"
-            raise StorageError(asked, expected=expected, found=found, fix=WRITABLE) from error
+            raise StorageError(operation, expected=expected, found=found, fix=WRITABLE) from error
         raise
 
 
 def _instead(location: Location) -> str:
-    """The fix where there is no table: make one, or name another of the database in DATABASE#TABLE."""
+    """The fix if there is no table: make one, or name another of the database in DATABASE#TABLE."""
     database, mark, _ = location.given.rpartition("#")
     if not mark:
         place = Path(location.uri)
@@ -367,7 +367,7 @@ SUFFIX = ".lance"
 
 
 def matching(pattern: str, storage_options: dict[str, str] | None = None) -> list[str]:
-    """Addresses of the tables that a pattern stands for, in the order of their names; nothing is opened.
+    """Addresses of the tables that match a pattern, in the order of their names; nothing is opened.
 
     Args:
         pattern: `DATABASE#photos_*`, on a disk or in an object store.

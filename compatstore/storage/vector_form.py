@@ -28,7 +28,7 @@ class VectorForm:
     Args:
         dtype: "float32", "float16" or "bits".
         metric: "l2", "cosine" or "dot".
-        normalised: True if all have unit length, as the version says; whatever ranks them relies on it.
+        normalised: True if the version declares unit length, which rankings rely on.
     """
 
     dtype: DType
@@ -42,19 +42,19 @@ class VectorForm:
         return cls(dtype, record.metric, record.normalised)
 
     def stored(self, vectors: FloatArray) -> FloatArray:
-        """Vectors as they are read back: (n, dim) float32; infinite where the type cannot hold a value.
+        """Vectors as they are read back: (n, dim) float32; infinite if the type cannot hold a value.
 
-        Of bits that is -1 and 1, and what is not finite stays so.
+        Bits become -1 and 1, and values that are not finite stay so.
 
-        Whatever digests, compares or transforms vectors that are not in the table yet must begin with this, or it has
-        other results than what later does so with what the table holds.
+        Code that digests, compares or transforms vectors before they are in the table must round them with this first,
+        or its results differ from those with the table's vectors.
         """
         return rounded(vectors, self.dtype)
 
     def searchable(self, vectors: FloatArray) -> BoolArray:
-        """Which vectors a search can find, as `stored` gives them: (n, dim) float32 -> (n,) bool.
+        """Mask of vectors that a search can find, as `stored` gives them: (n, dim) float32 -> (n,) bool.
 
-        All values must be finite. Under cosine a vector must have a direction: a length that float32 can tell from 0.
+        All values must be finite. Under cosine a vector must have a direction: a length above 0 in float32.
         """
         found = np.isfinite(vectors).all(axis=1)
         if self.metric == "cosine":
@@ -64,7 +64,7 @@ class VectorForm:
         return np.asarray(found, bool)
 
     def flaw(self, vector: FloatArray) -> str:
-        """Why a search cannot find a vector: (dim,) float32, as `stored` gives it."""
+        """The reason why a search cannot find a vector: (dim,) float32, as `stored` gives it."""
         if not np.isfinite(vector).all():
             return f"NaN, or values beyond {self.dtype}"
         return "a vector of length 0, which has no direction to be compared by cosine"
@@ -73,17 +73,17 @@ class VectorForm:
         """An encoder's vectors as they are stored; those that no search could find are failures.
 
         Raises:
-            InvalidInput: They have other lengths than the version says.
+            InvalidInput: They have other lengths than the version declares.
         """
         vectors = self.stored(encoded.vectors)
-        self.require_lengths(vectors, "keep what an encoder gave")
+        self.require_lengths(vectors, "keep an encoder's vectors")
         good = self.searchable(vectors)
         flawed = {int(encoded.readable[i]): f"the encoder gave {self.flaw(vectors[i])}" for i in np.flatnonzero(~good)}
         failures = dict(sorted({**encoded.failures, **flawed}.items()))
         return Encoded(vectors=vectors[good], readable=encoded.readable[good], failures=failures)
 
-    def require_lengths(self, vectors: FloatArray, asked: str) -> None:
-        """Refuse vectors, (n, dim) float32, that are not of unit length where the version says that all are.
+    def require_lengths(self, vectors: FloatArray, operation: str) -> None:
+        """Refuse vectors, (n, dim) float32, that are not of unit length if the version declares unit length.
 
         Raises:
             InvalidInput: Some are not. An endpoint that cuts an embedding, and does not scale it, gives such vectors.
@@ -94,34 +94,34 @@ class VectorForm:
         off = lengths[np.abs(lengths - 1) > LENGTH_TOLERANCE]
         if len(off):
             raise InvalidInput(
-                asked,
+                operation,
                 expected="vectors of unit length, as the version is declared (normalised=True)",
                 found=f"{len(off)} of {len(lengths)} are not, with lengths from {off.min():.3g} to {off.max():.3g}",
                 fix="Have the encoder scale them (?normalise=true in its spec), or register the version without "
                 "normalised.",
             )
 
-    def require(self, vectors: FloatArray, valid: BoolArray, names: Any, asked: str) -> None:
+    def require(self, vectors: FloatArray, valid: BoolArray, names: Any, operation: str) -> None:
         """Refuse vectors that no search could find.
 
         Args:
             vectors: (n, dim) float32, as `stored` gives them.
             valid: (n,) bool, which are there.
             names: n ids or positions, to name the offenders by.
-            asked: What the caller wants, for the message.
+            operation: The caller's operation, for the message.
 
         Raises:
-            InvalidInput: Values are NaN, infinite or beyond what the version stores. A vector has length 0, under
+            InvalidInput: Values are NaN, infinite or out of the stored type's range. A vector has length 0, under
                 cosine.
         """
         flawed = np.flatnonzero(valid & ~self.searchable(vectors))
         if not len(flawed):
-            self.require_lengths(vectors[valid], asked)
+            self.require_lengths(vectors[valid], operation)
             return
         infinite = [row for row in flawed if not np.isfinite(vectors[row]).all()]
         first = infinite or list(flawed)
         raise InvalidInput(
-            asked,
+            operation,
             expected=f"finite values that {self.dtype} can hold" if infinite else "vectors of a length above 0",
             found=f"{self.flaw(vectors[first[0]])}, for {first_offenders([names[int(row)] for row in first])}",
             fix="" if infinite else "Cosine compares directions. Leave these out, or give the version another metric.",
@@ -185,7 +185,7 @@ def to_vectors(
 def to_matrix(array: ArrowArray, dim: int) -> tuple[FloatArray, BoolArray]:
     """Read fixed-size lists, tensors or 1-bit codes as ((n, dim) float32, (n,) valid); null rows are zeros.
 
-    Lists of bytes are codes too: what a version stores whose vectors are bits.
+    Lists of bytes are codes too, the storage of versions whose vectors are bits.
     """
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)

@@ -1,1 +1,1 @@
-"""Upkeep: merges, indexing and clean-up, so that a gallery stays fast and small after thousands of writes."""
+"""Maintenance: compaction, indexing and clean-up, which keep a gallery fast and small after thousands of writes."""

@@ -1,4 +1,4 @@
-"""The index of a version, as users manage it: create, look, refresh, drop."""
+"""Management of a version's index: create, status, refresh, drop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DroppedIndex:
 
     Attributes:
         version: The version.
-        dropped: Names of the indexes that were there; empty where there was none.
+        dropped: Names of the dropped indexes; empty if there was none.
     """
 
     version: str
@@ -41,8 +41,8 @@ class DroppedIndex:
 class ManagedIndex:
     """The index of one version; `Gallery.maintenance.index` gives it.
 
-    An index makes searches of a large gallery fast, and approximate. What comes after it was built is found by
-    comparing every such vector, until it is taken in: a gallery does that by itself when there are more than 5,000, an
+    An index makes searches of a large gallery fast, and approximate. Searches compare every vector that came after the
+    build, until the index is refreshed: a gallery does that by itself when there are more than 5,000, an
     upgrade too, and `refresh` does it now.
     """
 
@@ -61,10 +61,10 @@ class ManagedIndex:
         progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> IndexStatus:
-        """Build the index, or replace the one that there is.
+        """Build the index, or replace the present one.
 
-        Once it is built, searches with items of the gallery measure what it finds, and the cheapest settings are
-        stored by which it finds 97 % of the 10 nearest; every search uses them.
+        Once it is built, its recall is measured with items of the gallery as queries, and the cheapest search settings
+        that find 97 % of the 10 nearest are stored; every search uses them.
 
         Args:
             kind: IVF_FLAT, IVF_PQ, IVF_SQ, IVF_HNSW_FLAT, IVF_HNSW_PQ or IVF_HNSW_SQ.
@@ -73,13 +73,13 @@ class ManagedIndex:
             num_sub_vectors: Parts of product quantisation, by which a stored vector can be divided; a part for every 8
                 values by default.
             progress: Called as a stage begins.
-            should_stop: Asked as a stage begins; a build that has begun is finished.
+            should_stop: Called as a stage begins; a build that has begun is finished.
 
         Raises:
             NotFound: The gallery keeps no vectors of that version.
             InvalidInput: There are too few vectors, the kind is unknown, or vectors cannot be divided into such parts.
             LeaseHeld: Another worker holds this index.
-            Interrupted: `should_stop` said so.
+            Interrupted: `should_stop` returned True.
 
         Examples:
             >>> many = np.random.default_rng(0).standard_normal((300, 2))
@@ -114,21 +114,21 @@ class ManagedIndex:
         progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> RefreshedIndex:
-        """Take in the vectors that it lacks, measure what it finds, and train it again where that fell.
+        """Add new vectors, measure the recall, and train the index again if it is too low.
 
-        It is trained again where its recall on a sample, with the settings at hand, is below 0.95, where a search
-        compares 1.5 times the share of the vectors that it compared when that was measured, or where Lance has joined
+        It is trained again if its recall on a sample, with the current settings, is below 0.95, if a search
+        compares 1.5 times the share of the vectors that it compared at the last measurement, or if Lance has joined
         its cells to half of them or fewer.
 
         Args:
             progress: Called as a stage begins.
-            should_stop: Asked as a stage begins; what is done by then stays.
+            should_stop: Called as a stage begins; finished stages are kept.
 
         Raises:
             NotFound: The gallery keeps no vectors of that version.
             InvalidInput: It has no index.
             LeaseHeld: Another worker holds this index.
-            Interrupted: `should_stop` said so.
+            Interrupted: `should_stop` returned True.
 
         Examples:
             >>> many = np.random.default_rng(0).standard_normal((300, 2))
@@ -146,7 +146,7 @@ class ManagedIndex:
             return refresh_index(held, self._version, report)
 
     def drop(self, *, adopted: bool = False) -> DroppedIndex:
-        """Drop the index, and what was measured of it; searches compare every vector from then on, and are exact.
+        """Drop the index and its measurements; searches compare every vector from then on, and are exact.
 
         Args:
             adopted: Drop it from the column of an app too, whose index it may be.
@@ -189,10 +189,10 @@ def _settings(
     num_partitions: int | None,
     num_sub_vectors: int | None,
 ) -> VectorIndex:
-    asked = f"index {record.name}"
+    operation = f"index {record.name}"
     if columns.dtype == "bits" and kind != indexes.OF_BITS:
         fix = f"Build that: {next_step.option('kind', indexes.OF_BITS)}"
-        raise InvalidInput(asked, expected=f"{indexes.OF_BITS}, for bits", found=kind, fix=fix)
+        raise InvalidInput(operation, expected=f"{indexes.OF_BITS}, for bits", found=kind, fix=fix)
     quantised, width = kind.endswith("PQ"), columns.width
     cells = indexes.cells_for(rows, quantised=quantised) if num_partitions is None else num_partitions
     parts = indexes.sub_vectors(width, width // 8) if num_sub_vectors is None else num_sub_vectors
@@ -200,5 +200,7 @@ def _settings(
     index = VectorIndex(kind, metric, cells, parts if quantised else None)
     if quantised and width % parts:
         expected = f"num_sub_vectors that divides {width}, the values of a stored vector"
-        raise InvalidInput(asked, expected=expected, found=f"{parts}", fix=f"{indexes.sub_vectors(width, parts)} does.")
+        raise InvalidInput(
+            operation, expected=expected, found=f"{parts}", fix=f"{indexes.sub_vectors(width, parts)} does."
+        )
     return index

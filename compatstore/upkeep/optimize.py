@@ -1,14 +1,14 @@
-"""Upkeep after a write, and all upkeep in one call.
+"""Maintenance after a write, and full maintenance in one call.
 
 After a write small fragments are merged, new ids and vectors indexed, and old table versions removed: in tables of this
 package only, not in adopted ones, and not while a lease is held. A merge would make the commits of an upgrade or an
 index build fail, and a clean-up could remove the version that they read. The caller's write is committed before, so a
 failure here is not an error of the write; the next write tries again.
 
-In one call parts of indexes become one, small fragments full ones; deleted rows and dropped columns leave the files;
-old table versions go with the files that only they had, and so does what killed writes left. It works alone: where
-somebody holds a lease it is refused before anything is done, and an upgrade that begins meanwhile ends it after the
-step at hand. A search that began before a step finds its files until the time of grace is over.
+`optimize` merges parts of indexes and small fragments, rewrites files without deleted rows and dropped columns, and
+removes old table versions with their files and the leftovers of killed writes. It needs exclusive access: it is refused
+if a worker holds a lease, and an upgrade that begins meanwhile ends it after the
+current step. A search that began before a step finds its files until the time of grace is over.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ TOLERATED = 0.1  # of the time that a search of all rows takes, for small fragme
 
 
 def tend(catalog: Catalog, *, count: bool = False) -> None:
-    """Merge, index and clean up as far as it pays now.
+    """Opportunistic compaction, index refresh and cleanup.
 
     Args:
         catalog: The gallery.
@@ -78,13 +78,13 @@ def has_active_lease(store: Store) -> bool:
     """True if a worker holds a lease and renews it."""
     try:
         leases = leases_in(LeaseTable(store.location).read())
-    except StorageError:  # a record that cannot be read may be anybody's
+    except StorageError:  # an unreadable record may be of any worker
         return True
     return any(lease.works for lease in leases)
 
 
 def _merge_small(catalog: Catalog) -> int:
-    """Merge fragments where that pays; returns by how many the number of fragments fell."""
+    """Merge fragments if that pays; returns the decrease of the number of fragments."""
     store = catalog.store
     if not _worth_merging(groups(store.snapshot())) or has_active_lease(store):
         return 0
@@ -121,8 +121,8 @@ class Size:
         fragments: Fragments of the table.
         index_parts: Parts of all indexes.
         versions: Table versions that can be read.
-        files: Files in the table's folder, but for the record of who works.
-        bytes: What these take.
+        files: Files in the table's folder, without the record of leases.
+        bytes: Their size.
     """
 
     fragments: int
@@ -138,12 +138,12 @@ class Optimized:
 
     Attributes:
         before: The gallery as it was.
-        after: As it is now. Of a dry run: as it would be at the most; what a merge supersedes is not counted.
-        dropped: Columns of ours that no version had any more.
-        leftovers: Files beside the table that nothing needed.
-        orphans: Files of the table that no version of it named.
+        after: The gallery now. Of a dry run: an upper bound, without the files that a merge supersedes.
+        dropped: Columns of retired versions that were dropped.
+        leftovers: Removed files beside the table that nothing needed.
+        orphans: Removed files of the table that no version of it named.
         tags: Tags whose table versions are kept.
-        left_alone: Why the table itself was not touched, "" where it was.
+        left_alone: Reason why the table itself was not touched, "" if it was.
         dry_run: True if nothing was done.
     """
 
@@ -160,7 +160,7 @@ class Optimized:
 def optimize(
     catalog: Catalog, *, adopted: bool = False, grace: float | None = None, dry_run: bool = False
 ) -> Optimized:
-    """Do all upkeep, or say what there is; see `Gallery.maintenance.optimize`."""
+    """Do full maintenance, or plan it; see `Gallery.maintenance.optimize`."""
     if grace is not None and not 0 <= grace <= LONGEST_GRACE:
         raise InvalidInput(
             f"{VERB} {GALLERY}", expected=f"a grace from 0 to {LONGEST_GRACE:,.0f} seconds", found=f"{grace:g}"
@@ -238,7 +238,7 @@ def _look(catalog: Catalog, whole: bool, grace: float, age: timedelta) -> Upkeep
 
 
 def _carry_out(catalog: Catalog, whole: bool, grace: float, age: timedelta) -> Upkeep:
-    """Do all that is left to do; each step leaves the gallery whole, so it can end after any of them."""
+    """Do the planned steps; each leaves the gallery whole, so it can end after any of them."""
     store, before = catalog.store, measure(catalog.store)
     dropped = registry_module.drop_unused(store)
     lost: list[Stored] = []
@@ -275,9 +275,9 @@ def leftovers(catalog: Catalog, files: list[Stored], age: timedelta) -> list[Sto
     """Files beside the table that nothing needs.
 
     Args:
-        catalog: The gallery. What the registries of tagged table versions name is needed.
+        catalog: The gallery. Files that registries of tagged table versions name are needed.
         files: All files in the table's folder.
-        age: How long ago blobs were written at least; one that is younger may be linked in a moment.
+        age: Minimum age of a blob to be a leftover; a younger one may be linked in a moment.
 
     Raises:
         CorruptArtifact: A page of the history is gone, so it is unknown which files are pages.

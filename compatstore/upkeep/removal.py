@@ -1,6 +1,6 @@
-"""Unregister a version, unlink an artifact: what nothing uses any more leaves the registry.
+"""Remove unused versions and artifacts from the registry.
 
-So do the upgrades of the past that named it. The history keeps their steps, and `optimize` removes their files.
+Past upgrades that named them are removed too. The history keeps their steps, and `optimize` removes their files.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from compatstore.storage.registry import Registry, bridge_to, edit
 
 
 def unregister(catalog: Catalog, name: str) -> None:
-    """Forget a version that nothing uses.
+    """Remove an unused version.
 
     Raises:
         NotFound: There is no such version.
-        UpgradeError: Something uses it; the error says what, and how to end that.
+        UpgradeError: It is in use; the error states the use, and how to end it.
     """
     catalog.registry().record(name)
 
@@ -36,7 +36,7 @@ def unregister(catalog: Catalog, name: str) -> None:
 
 
 def unlink(catalog: Catalog, artifact: str) -> str:
-    """Forget an artifact that nothing uses.
+    """Remove an unused artifact.
 
     Args:
         catalog: The gallery.
@@ -47,7 +47,7 @@ def unlink(catalog: Catalog, artifact: str) -> str:
 
     Raises:
         NotFound: None is linked that has this id.
-        UpgradeError: Something uses it; the error says what, and how to end that.
+        UpgradeError: It is in use; the error states the use, and how to end it.
     """
     record = catalog.artifact_record(artifact)
 
@@ -69,7 +69,7 @@ def _uses_of_version(registry: Registry, name: str) -> Iterator[tuple[str, str]]
     """Uses of a version, each with the command that ends it."""
     if registry.active == name:
         yield (
-            f"{name} is what searches use",
+            f"{name} is the active version of searches",
             f"Cut over to another version first: {next_step.call('cutover', 'VERSION')}",
         )
     for run in registry.runs.values():

@@ -48,10 +48,10 @@ def verify(catalog: Catalog, *, embed: bool = False) -> Verification:
 
     Args:
         catalog: The gallery.
-        embed: True if a few items of each version are embedded again too, and compared with what is stored.
+        embed: True to embed a few items of each version again, and compare them with the stored vectors.
 
-    Whatever is wrong becomes a finding; also a check that cannot be carried out, because a file is gone or unreadable.
-    Where others wrote meanwhile, checks that found something wrong are made again of the latest version: files beside
+    Every fault becomes a finding; also a check that cannot be carried out, because a file is gone or unreadable.
+    If other processes wrote meanwhile, checks with findings are repeated on the latest version: files beside
     the table, and those of an old version that a clean-up removed, may be gone for a good reason.
     """
     checks = CHECKS | ({"vectors": columns.check_vectors} if embed else {})

@@ -30,7 +30,7 @@ from compatstore.verification.context import CheckContext, Observation, Severity
 
 
 def check_columns(context: CheckContext) -> Iterator[Observation]:
-    """Id, source and every live version's columns exist with the types that the registry says."""
+    """Id, source and every live version's columns exist with the types of the registry."""
     found, location = context.misfits, context.catalog.store.location
     for misfit in found:
         yield "error", str(misfit), way_out(misfit, found, context.registry, context.snapshot, location)
@@ -203,7 +203,7 @@ class VersionRows:
         record: The version.
         columns: Its columns.
         base: Columns of the version whose vectors its input hash digests, or None.
-        batch: Arrow batch of them, the ids, and what the input hash digests.
+        batch: Arrow batch of them, the ids, and the inputs of the input hash.
     """
 
     context: CheckContext
@@ -213,7 +213,7 @@ class VersionRows:
     batch: ArrowBatch
 
     def has(self, column: str | None) -> BoolArray:
-        """(n,) bool, whether a value is there; of a column that the version has not, none is."""
+        """Mask of present values, (n,) bool; False for a column that the version lacks."""
         if column is None:
             return np.zeros(self.batch.num_rows, bool)
         return _bools(self.batch[column].is_valid())
@@ -221,7 +221,7 @@ class VersionRows:
     def half_written(self) -> BoolArray:
         """A vector without its origin or input hash, or these or an uncertainty without a vector.
 
-        The input hash of a version that was made from no other says nothing, and apps leave it out.
+        The input hash of a version that was made from no other is meaningless, and apps leave it out.
         """
         present = self.has(self.columns.vector)
         wrong = self.has(self.columns.uncertainty) & ~present
@@ -235,7 +235,7 @@ class VersionRows:
         return self.natives() & self.has(self.columns.uncertainty)
 
     def natives(self) -> BoolArray:
-        """(n,) bool, true where a model made the vector; of a version without origins, nowhere."""
+        """Mask of vectors made by a model, (n,) bool; all False for a version without origins."""
         if self.columns.origin is None:
             return np.zeros(self.batch.num_rows, bool)
         return _bools(pc.equal(self.batch[self.columns.origin], NATIVE).fill_null(False))
@@ -266,7 +266,7 @@ class VersionRows:
         return wrong
 
     def _behind(self, column: str, dim: int, width: int) -> BoolArray:
-        """(n,) bool, whether a list has anything but zeros behind its first `dim` values."""
+        """Mask of lists with other values than zeros after the first `dim`, (n,) bool."""
         return np.asarray(to_matrix(self.batch[column], width)[0][:, dim:].any(axis=1), bool)
 
     def stale(self) -> BoolArray:
@@ -285,7 +285,7 @@ def _bools(array: ArrowArray) -> BoolArray:
 
 @dataclass(frozen=True)
 class Flaw:
-    """A kind of flaw: which rows have it, how bad it is, and how to say so."""
+    """A kind of flaw: the mask of its rows, its severity, and its message."""
 
     rows: Callable[[VersionRows], BoolArray]
     severity: Severity

@@ -17,19 +17,19 @@ from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.states import run_of
 
 Severity = Literal["error", "warning", "note"]
-Observation: TypeAlias = tuple[Severity, str, str]  # with what was found, and the repair
+Observation: TypeAlias = tuple[Severity, str, str]  # severity, description and repair
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that is not as it should be.
+    """One fault of a gallery.
 
     Attributes:
         check: Name of the check that found it.
         severity: "error": results are wrong or something cannot be read; "warning": something is incomplete, stale or
             slow; "note": harmless.
-        what: What was found, and where.
-        repair: What to do about it, a command where there is one.
+        what: Description of the fault, and its place.
+        repair: The fix, a command if there is one.
     """
 
     check: str
@@ -47,7 +47,7 @@ class Verification:
         table_version: Lance's version number of the table.
         rows: Items.
         checks: Names of the checks that were made.
-        findings: What they found, in their order.
+        findings: Their findings, in their order.
     """
 
     gallery: str
@@ -67,13 +67,13 @@ Level = Literal["ok", "warning", "problem"]
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One thing that was looked at.
+    """One examined part of the environment.
 
     Attributes:
-        topic: What it is.
+        topic: Its name.
         level: "ok"; "warning": something is slow, missing or may go wrong; "problem": something cannot work.
-        what: What was found.
-        fix: What to do about it; with "ok", how to have more.
+        what: Description of its state.
+        fix: The fix; with "ok", a possible improvement.
     """
 
     topic: str
@@ -84,7 +84,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, kw_only=True)
 class Examination:
-    """All that was looked at, in order."""
+    """Diagnoses of an examination, in order."""
 
     diagnoses: tuple[Diagnosis, ...]
 
@@ -99,7 +99,7 @@ BATCH_ROWS = 4096
 
 @dataclass(frozen=True)
 class CheckContext:
-    """The input of every check; nothing of it writes.
+    """The input of every check; read-only.
 
     Attributes:
         catalog: The gallery.
@@ -113,13 +113,13 @@ class CheckContext:
 
     @classmethod
     def of(cls, catalog: Catalog) -> CheckContext:
-        """The gallery as of now."""
+        """Context of a gallery's latest table version."""
         snapshot = catalog.store.snapshot()
         return cls(catalog, snapshot, catalog.recorded(snapshot))
 
     @property
     def sound(self) -> list[tuple[VersionRecord, VersionColumns]]:
-        """Live versions whose columns are all there and can be read as what they should be."""
+        """Live versions whose columns are complete and have the registered types."""
         lost = {misfit.version for misfit in self.misfits}
         stored = self.registry.stored.items()
         return [(self.registry.record(name), columns) for name, columns in stored if name not in lost]

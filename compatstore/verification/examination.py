@@ -1,6 +1,6 @@
-"""Examine the environment (Python, libraries, memory), and where a gallery lies: access, clock, free space.
+"""Examine the environment (Python, libraries, memory), and the storage of a gallery: access, clock, free space.
 
-What is no gallery yet is looked at in `plain_vectors.py`.
+`plain_vectors.py` examines vectors that are no gallery yet.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def needed_libraries() -> Iterator[Diagnosis]:
 
 
 def optional_libraries() -> Iterator[Diagnosis]:
-    """Extras: what is not installed, and what is in a version that is not supported."""
+    """Extras: libraries that are not installed, or in an unsupported version."""
     for extra in metadata.metadata(PACKAGE).get_all("Provides-Extra") or []:
         if extra == FOR_DEVELOPERS:
             continue
@@ -90,7 +90,7 @@ def _version(library: str) -> str | None:
         return None
 
 
-MEMORY_NEEDED = 2 << 30  # what a hop and a backfill stay under
+MEMORY_NEEDED = 2 << 30  # upper bound of a hop and a backfill
 GROUP = Path("/sys/fs/cgroup")  # limits of a container
 
 
@@ -163,19 +163,19 @@ def doctor(
     storage_options: dict[str, str] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Examination:
-    """Look at what work on a gallery depends on, and at vectors before they become one.
+    """Examine the environment of a gallery, and vectors before they become one.
 
     Args:
-        gallery: A path, a URI, `DATABASE#TABLE` or a LanceDB table to look at too. Of a gallery it is the place: a file
-            of a few bytes is written into its folder and removed, to see whether that can be done, and in an object
-            store a table of no rows, to see whether two writers are kept apart; nothing else is. Of a table that is no
-            gallery yet, a Parquet, Arrow, Feather, npz or npy file, an Arrow table, an array (n, dim) or a dict of
-            arrays it is the vectors; nothing at all is written.
-        vector: Column of the vectors of what is no gallery yet; all columns of lists of numbers where it is None.
+        gallery: A path, a URI, `DATABASE#TABLE` or a LanceDB table to examine too. Of a gallery the storage is tested:
+            a file of a few bytes is written into its folder and removed, and in an object store an empty table, to test
+            for conflicts between two writers; nothing else is written. Of a table that is no gallery yet, a Parquet,
+            Arrow, Feather, npz or npy file, an Arrow table, an array (n, dim) or a dict of arrays the vectors are
+            examined, without any write.
+        vector: Column of the vectors that are no gallery yet; all columns of lists of numbers if it is None.
         id: Its column of ids; by default one of a usual name, else the first of texts or whole numbers.
         source: Its column to embed from, such as a path or a text.
-        storage_options: What the object store needs.
-        progress: Called as it goes on: with the libraries that are looked at, the rows that are read, the parts that
+        storage_options: Settings of the object store.
+        progress: Called as it goes on: with the examined libraries, the rows that are read, the parts that
             are compared.
 
     Raises:
@@ -202,7 +202,7 @@ def doctor(
         diagnoses += look_at_vectors(plain, named, progress)
     else:
         if any(named.values()):
-            expected = "columns named of what is no gallery yet"
+            expected = "column names only for vectors that are no gallery yet"
             raise InvalidInput(f"examine {gallery!s:.200}", expected=expected, found="a gallery, or nothing there")
         Monitor("place of the gallery", 0, progress).begin()
         diagnoses += gallery_place(gallery, storage_options)
@@ -214,7 +214,7 @@ COPIES = 2  # a fold rewrites a column; the old one goes with the next clean-up
 
 
 def gallery_place(gallery: object, storage_options: dict[str, str] | None) -> Iterator[Diagnosis]:
-    """Open the gallery, write a few bytes beside it and remove them, and look at the room that is left."""
+    """Open the gallery, write a few bytes beside it and remove them, and check the free space."""
     try:
         location = locate(gallery, storage_options)
         catalog = Catalog(Store.open(location))
@@ -236,7 +236,7 @@ def gallery_place(gallery: object, storage_options: dict[str, str] | None) -> It
 
 
 def _writing(location: Location) -> Iterator[Diagnosis]:
-    """Write a few bytes, and compare the clock of the place with this machine's."""
+    """Write a few bytes, and compare the clock of the storage with this machine's."""
     before = time.time()
     try:
         written, after = probe(location), time.time()

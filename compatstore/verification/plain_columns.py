@@ -36,7 +36,7 @@ class PlainColumns:
     """Vectors to examine; nothing is written.
 
     Attributes:
-        name: As the user calls them.
+        name: The user's name of them.
         rows: An Arrow dataset; a Lance table is one.
         store: The table, if they are in a Lance table.
     """
@@ -151,18 +151,18 @@ def usual_columns(
 ) -> UsualColumns:
     """Choose the columns that are not named: the only column of vectors, and ids and sources of a usual name.
 
-    Read-only. A source that LanceDB's metadata name is left to the adoption, which takes it.
+    Read-only. The adoption itself takes a source that LanceDB's metadata name.
 
     Raises:
         NotFound: There is no table.
         InvalidInput: It is a gallery already, or none or several columns could be meant.
     """
-    store, asked = Store.open(location), f"adopt {location.name}"
+    store, operation = Store.open(location), f"adopt {location.name}"
     if not again:
-        require_new(store, asked)
+        require_new(store, operation)
     schema = store.schema
-    vector = vector or _only_vectors(schema, asked, location.name)
-    id = id or _usual_id(schema, asked, location.name)
+    vector = vector or _only_vectors(schema, operation, location.name)
+    id = id or _usual_id(schema, operation, location.name)
     if source is None and function_of(schema, vector) is None:
         texts = [field.name for field in schema if id_type_of(field.type) == "string"]
         source = next((name for name in SOURCES if name in texts and name != id), None)
@@ -171,26 +171,26 @@ def usual_columns(
     return UsualColumns(vector, dim, id, source)
 
 
-def _only_vectors(schema: ArrowSchema, asked: str, table: str) -> str:
+def _only_vectors(schema: ArrowSchema, operation: str, table: str) -> str:
     found = [str(f.name) for f in schema if pa.types.is_fixed_size_list(f.type) and is_vectors(f.type)]
     if len(found) == 1:
         return found[0]
     if not found:
         expected = "a column of fixed-size lists of float32 or float16"
-        raise InvalidInput(asked, expected=expected, found=f"none of {', '.join(schema.names)}")
+        raise InvalidInput(operation, expected=expected, found=f"none of {', '.join(schema.names)}")
     fix = f"Name the one that the app searches: {next_step.call('adopt', at=table, vector=found[0])}"
     expected = f"one column of vectors, or {next_step.option('vector')}"
-    raise InvalidInput(asked, expected=expected, found=", ".join(found), fix=fix)
+    raise InvalidInput(operation, expected=expected, found=", ".join(found), fix=fix)
 
 
-def _usual_id(schema: ArrowSchema, asked: str, table: str) -> str:
+def _usual_id(schema: ArrowSchema, operation: str, table: str) -> str:
     first = first_id(schema)
     if first in IDS:
         return first
     fix = f"Name it: {next_step.call('adopt', at=table, id=first or next_step.COLUMN)}"
     found = f"none of these in {', '.join(schema.names)}"
     expected = f"ids in a column {', '.join(IDS)}, or {next_step.option('id')}"
-    raise InvalidInput(asked, expected=expected, found=found, fix=fix)
+    raise InvalidInput(operation, expected=expected, found=found, fix=fix)
 
 
 def first_id(schema: ArrowSchema) -> str | None:

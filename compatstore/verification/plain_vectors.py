@@ -1,6 +1,6 @@
-"""Look at vectors before they are adopted: what is wrong with them, and what an adoption would do; read-only.
+"""Examine vectors before they are adopted, and preview the adoption; read-only.
 
-All rows are read once, a batch at a time. Repeats are found among digests, of which a share is kept where there are
+All rows are read once, a batch at a time. Repeats are found among digests, or a share of them if there are
 many, and two models (`two_models.py`) in a sample.
 """
 
@@ -25,7 +25,7 @@ from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.progress import Progress
 from compatstore.verification.context import Diagnosis, Level
 from compatstore.verification.plain_columns import PlainColumns, first_id, is_vectors
-from compatstore.verification.two_models import SAMPLE, TOLD_APART, distinct, find_mixture
+from compatstore.verification.two_models import SAMPLE, SEPARATED, distinct, find_mixture
 from compatstore.versions import EmbeddingVersion
 
 MOST_DIGESTS = 4 << 20  # that are held; 32 MiB
@@ -137,7 +137,7 @@ class VectorTally:
 def look_at_vectors(
     plain: PlainColumns, named: Mapping[str, str | None], progress: Callable[[Progress], None] | None = None
 ) -> Iterator[Diagnosis]:
-    """Look at each column of vectors, at ids and sources, and say what an adoption would do.
+    """Examine each column of vectors, ids and sources, and preview the adoption.
 
     Args:
         plain: The vectors.
@@ -203,21 +203,21 @@ def _column(
 
 
 def _flaws(tally: VectorTally, name: str, of: str) -> Iterator[Diagnosis]:
-    def said(topic: str, rows: int, what: str, fix: str, flaw: str = "") -> Diagnosis:
+    def diagnosis(topic: str, rows: int, what: str, fix: str, flaw: str = "") -> Diagnosis:
         if not rows:
             return Diagnosis(f"{topic}{of}", "ok", "none")
         at = f", the first at row {', '.join(map(str, tally.first[flaw]))}" if flaw else ""
         return Diagnosis(f"{topic}{of}", "warning", f"{rows} rows {what}{at}", fix)
 
     again = "Embed these rows again, or delete them: no transform and no search can use them."
-    yield said("missing vectors", tally.empty, "have none", "Embed them, or let an upgrade's backfill do it.")
+    yield diagnosis("missing vectors", tally.empty, "have none", "Embed them, or let an upgrade's backfill do it.")
     other = tally.rows - tally.empty - tally.lengths[tally.dim]
     if other:
         sizes = ", ".join(f"{rows} of {size} values" for size, rows in tally.lengths.most_common(NAMED))
         fix = "They are another model's, or cut off: give each length a column of its own."
         yield Diagnosis(f"lengths{of}", "problem", f"{name}: {sizes}", fix)
-    yield said("not finite", tally.broken, "hold NaN, infinite or missing values", again, "broken")
-    yield said("zero vectors", tally.zero, "are zero", again, "zero")
+    yield diagnosis("not finite", tally.broken, "hold NaN, infinite or missing values", again, "broken")
+    yield diagnosis("zero vectors", tally.zero, "are zero", again, "zero")
     if tally.sound:
         yield _length(tally, of)
         repeats, about = tally.repeats, "about " if tally.kept > 1 else ""
@@ -251,12 +251,12 @@ def _two_models(
     found = find_mixture(rows, progress=progress)
     topic = f"two models{of}"
     if found is None:
-        return Diagnosis(topic, "ok", f"not judged: {len(rows)} distinct vectors are too few")
+        return Diagnosis(topic, "ok", f"not tested: {len(rows)} distinct vectors are too few")
     if not found.found:
         return Diagnosis(topic, "ok", f"no sign of them in {len(rows)} distinct vectors")
     what = (
-        f"a part of {found.share:.0%} of {name} differs from the rest by its spectrum: {found.told_apart:.1%} of rows "
-        f"whose neighbours were not learned from, {TOLD_APART:.0%} are a sign of another model"
+        f"a part of {found.share:.0%} of {name} differs from the rest by its spectrum: {found.separated:.1%} of rows "
+        f"in held-out neighbourhoods are classified correctly, {SEPARATED:.0%} are a sign of another model"
     )
     part = places[found.part][:NAMED]
     named = part.tolist() if key is None else [keys[at] for at in np.searchsorted(tally.sampled, part)]
@@ -274,7 +274,7 @@ def _sources(plain: PlainColumns, source: str, progress: Callable[[Progress], No
         missing += empty.true_count
     if not missing:
         return Diagnosis("sources", "ok", f"each row has its {source}")
-    fix = "An upgrade cannot embed these natively: they keep what a transform makes of their vectors."
+    fix = "An upgrade cannot embed these natively: they keep transformed vectors."
     return Diagnosis("sources", "warning", f"{missing} of {len(plain)} rows have no {source}", fix)
 
 

@@ -54,7 +54,7 @@ def _complaints(registry: Registry, target: str, run: RunRecord) -> Iterator[str
 
 
 def check_history(context: CheckContext) -> Iterator[Observation]:
-    """The history's steps are numbered from 1 without a gap, up to the number that the registry knows."""
+    """The history's steps are numbered from 1 without a gap, up to the number in the registry."""
     numbers = [entry.number for entry in registry_module.history(context.catalog.store, context.snapshot)]
     counted = context.registry.history
     if len(numbers) != counted or any(number != place for place, number in enumerate(numbers, 1)):
@@ -90,13 +90,13 @@ def _tagging(context: CheckContext) -> str:
 
 
 def check_staged(context: CheckContext) -> Iterator[Observation]:
-    """Natives that wait to be folded into the table can be read, are what was staged, and belong to an open upgrade."""
+    """Natives that wait to be folded into the table can be read, are unchanged, and belong to an open upgrade."""
     names = {name: version for name in context.catalog.blobs.names() if (version := staged_version(name))}
     unsound = set[str]()
     for name, version in names.items():
         staging = _staging(context, version)
         if not staging.counts(name):
-            what = f"{name} was written by a manager that had lost its lease to {version}; nothing reads it"
+            what = f"{name} was written by a worker that had lost its lease to {version}; nothing reads it"
             yield "note", what, f"Remove it: rm -r {shlex.quote(staging.address(name))}"
             continue
         try:
@@ -120,7 +120,7 @@ def _staging(context: CheckContext, version: str) -> Staging:
 
 
 def _waiting(context: CheckContext, version: str) -> Iterator[Observation]:
-    """Staged natives of a version, and what they wait for."""
+    """Staged natives of a version, and the upgrade that they wait for."""
     rows = len(_staging(context, version))
     use, drop = context.call("upgrade", version), context.call("retire", version)
     if rows and context.run(version) is not None:
@@ -145,7 +145,7 @@ def check_accounts(context: CheckContext) -> Iterator[Observation]:
         try:
             ledger_of(context.catalog, context.registry, run).load()
         except StorageError as error:
-            yield "error", f"what the upgrade to {run.target} has spent cannot be read: {error.found}", error.fix
+            yield "error", f"the ledger of the upgrade to {run.target} cannot be read: {error.found}", error.fix
 
 
 def check_leases(context: CheckContext) -> Iterator[Observation]:
@@ -222,7 +222,7 @@ def _load(context: CheckContext, record: ArtifactRecord) -> None:
     """Load an artifact as an upgrade does.
 
     Raises:
-        CompatStoreError: It cannot be loaded, or is not what the registry says.
+        CompatStoreError: It cannot be loaded, or differs from its record in the registry.
     """
     blobs, registry = context.catalog.blobs, context.registry
     artifact = Artifact.from_bytes(blobs.get(record.manifest), blobs.get(record.weights))
@@ -254,10 +254,10 @@ def check_leftovers(context: CheckContext) -> Iterator[Observation]:
     """No blob beside the table is without use; a process that was killed while it linked or registered leaves some."""
     try:
         used = referenced(context.registry, context.catalog.blobs)
-    except CorruptArtifact:  # the check of the history says so; which files are pages cannot be known
+    except CorruptArtifact:  # the check of the history reports it; the files of pages are unknown
         return
     for name in context.catalog.blobs.names():
         if is_blob(name) and name not in used:
             path = context.catalog.store.location.child(FOLDER, name)
-            what = f"{name[:12]} is used by nothing; a process that was killed left it, or one is at work"
-            yield "note", what, f"Remove it when nothing is at work: rm {shlex.quote(path)}"
+            what = f"{name[:12]} is unused; it is left by a killed process, or another process is writing it"
+            yield "note", what, f"Remove it when no process is at work: rm {shlex.quote(path)}"

@@ -1,11 +1,12 @@
-"""Signs that vectors of two models stand in one column: a part whose difference goes beyond what the items are about.
+"""Detection of vectors of two models in one column: a part whose difference is not explained by the items' content.
 
-Any column falls into parts: photos of cats lie elsewhere than photos of ships. So a part is evaluated by what it holds
-for items that it was not learned from. A sample is cut into sixty neighbourhoods, and parts grow of a few of them. A
+Any column falls into parts: photos of cats lie elsewhere than photos of ships. So a part is evaluated on held-out
+items. A sample is cut into sixty neighbourhoods, and parts are grown from a few of them. A
 Gaussian is fitted to half of the neighbourhoods of a part and one to half of the rest's, and the rows of the other
-neighbourhoods are told apart by them. What tells cats from ships does not tell their other neighbours apart; another
-model's mean and spectrum stand in every one of its vectors. A single large class passes that test too, so the part must
-also vary in as many directions as the rest, and lie where the rest hardly varies: a class uses its model's directions.
+neighbourhoods are classified by them. The difference of cats and ships does not separate their other neighbours;
+another model's mean and spectrum are present in every one of its vectors. A single large class passes that test too, so
+the part must also vary in as many directions as the rest, and lie where the rest hardly varies: a class uses its
+model's directions.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from compatstore.storage.store import Store
 from compatstore.storage.vector_form import to_matrix
 from compatstore.upgrade.progress import Monitor, Progress
 
-SAMPLE = 3_000  # rows of a column that are looked at
-FEWEST_ROWS = 600  # of a sample that is looked at: ten for each neighbourhood
+SAMPLE = 3_000  # rows of a column's sample
+FEWEST_ROWS = 600  # of a sample: ten for each neighbourhood
 NEIGHBOURHOODS, BEGINNINGS, STEPS, DRAWS = 60, 12, 4, 4
 WIDEST = 128  # values that are compared: of longer vectors the directions in which the sample varies most
 FEWEST = 4  # neighbourhoods of a part: two to learn from and two to evaluate
 # Limits of a sign, chosen in docs/results/two_models.md.
-TOLD_APART, SAME_RANK, OUTSIDE = 0.94, 0.6, 1.6
+SEPARATED, SAME_RANK, OUTSIDE = 0.94, 0.6, 1.6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,15 +39,15 @@ class Mixture:
     """The part of a column that is least like the rest.
 
     Attributes:
-        told_apart: Share of rows of unseen neighbourhoods that are assigned to their own side, the smaller one of both
+        separated: Share of rows of unseen neighbourhoods that are assigned to their own side, the smaller one of both
             sides, in [0, 1].
         rank_ratio: Effective rank of the part over that of as many rows of the rest.
-        outside: How far the part lies outside the rest's spectrum: squared lengths of its rows in units of the rest's
+        outside: Distance of the part from the rest's spectrum: squared lengths of its rows in units of the rest's
             variances, over those of rows of the rest that were left out.
         part: (n,) bool, the rows of the part, at most half of them.
     """
 
-    told_apart: float
+    separated: float
     rank_ratio: float
     outside: float
     part: BoolArray
@@ -54,7 +55,7 @@ class Mixture:
     @property
     def found(self) -> bool:
         """True if this is a sign of two models."""
-        return self.told_apart >= TOLD_APART and self.rank_ratio >= SAME_RANK and self.outside >= OUTSIDE
+        return self.separated >= SEPARATED and self.rank_ratio >= SAME_RANK and self.outside >= OUTSIDE
 
     @property
     def share(self) -> float:
@@ -104,7 +105,7 @@ def foreign_items(
 
     Args:
         store: The table.
-        columns: Where the vectors are.
+        columns: Columns of the vectors.
         key: Column of the ids.
         progress: As of `find_mixture`.
 
@@ -132,10 +133,10 @@ def distinct(vectors: FloatArray) -> Positions:
 
 
 def _order(one: Mixture) -> tuple[bool, float, float]:
-    """Of parts that are signs the farthest one counts, else the one that is nearest to be one."""
+    """Sort key of parts: signs first, by their distance, then those that are nearest to be one."""
     if one.found:
-        return True, one.outside, one.told_apart
-    return False, float(one.rank_ratio >= SAME_RANK) + float(one.outside >= OUTSIDE), one.told_apart
+        return True, one.outside, one.separated
+    return False, float(one.rank_ratio >= SAME_RANK) + float(one.outside >= OUTSIDE), one.separated
 
 
 def neighbourhoods(rows: FloatArray, rng: np.random.Generator) -> Positions:
@@ -203,7 +204,7 @@ def _compared(
     own = np.mean([(draw[part] > 0).mean() for draw in draws]), np.mean([(draw[~part] < 0).mean() for draw in draws])
     others = rng.permutation(np.flatnonzero(~part))[: part.sum()]
     return Mixture(
-        told_apart=float(min(own)),
+        separated=float(min(own)),
         rank_ratio=effective_rank(unit[part]) / effective_rank(unit[others]),
         outside=float(np.mean([_outside(rows, places, chosen, rng) for _ in range(DRAWS)])),
         part=part,
@@ -227,7 +228,7 @@ def _held_out(rows: FloatArray, places: Positions, chosen: BoolArray, rng: np.ra
 def _outside(rows: FloatArray, places: Positions, chosen: BoolArray, rng: np.random.Generator) -> float:
     """Distance of the part from the spectrum of one half of the rest, over that of the other half.
 
-    Of the part the nearest neighbourhoods count, of the rest the farthest.
+    The nearest neighbourhoods of the part count, and the farthest of the rest.
     """
     fitted, left_out = np.array_split(rng.permutation(np.flatnonzero(~chosen)), 2)
     squares = _Gaussian.of(rows[np.isin(places, fitted)], 0.05).squares(rows)
@@ -267,7 +268,7 @@ class _Gaussian:
 
 
 def effective_rank(rows: FloatArray) -> float:
-    """Participation ratio of the variances, (their sum)^2 / sum of squares: in how many directions rows vary."""
+    """Participation ratio of the variances, (their sum)^2 / sum of squares: a number of directions."""
     centred = (rows - rows.mean(axis=0)).astype(np.float64)
     products = centred @ centred.T if len(centred) < centred.shape[1] else centred.T @ centred
     squares = float((products**2).sum())

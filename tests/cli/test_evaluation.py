@@ -215,7 +215,7 @@ def test_what_is_told_query_by_query_asks_for_a_measurement(run, linked):
     assert told.json["details"] is not None
     refused = run("report", linked, "v2", "--by", "label", "--no-measure")
     assert (refused.code, refused.out) == (2, "")
-    assert "--by is told of queries that are measured: leave --no-measure out." in refused.err
+    assert "--by needs a measurement: remove --no-measure." in refused.err
     assert run("report", linked, "v2", "--json").json["measured"] is None, "nothing was asked"
 
 

@@ -108,9 +108,9 @@ def test_a_second_signal_ends_the_process_and_nobody_waits_for_it(slow, run):
     [
         ("status {gallery} >&-", 0, ""),
         ("status {gallery} 2>&-", 0, ""),
-        ("status {gallery} >/dev/full", 6, "Error: write what it says"),
-        ("status {gallery} --json >/dev/full", 6, "Error: write what it says"),
-        ("--help >/dev/full", 6, "Error: write what it says"),
+        ("status {gallery} >/dev/full", 6, "Error: write the output"),
+        ("status {gallery} --json >/dev/full", 6, "Error: write the output"),
+        ("--help >/dev/full", 6, "Error: write the output"),
     ],
 )
 @pytest.mark.full

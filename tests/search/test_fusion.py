@@ -453,7 +453,7 @@ def test_a_plan_says_what_is_searched_and_what_it_costs(tmp_path, numbers):
     assert plan.version == "v2"
     assert "merge: fused, 0.6 v1 + 0.4 v2" in said
     assert f"cosine on column v1 with the query of v1; {EVEN}" in said
-    assert "read on until no other item can be nearer" in said
+    assert "threshold algorithm, exact" in said
     assert "native v2 (d - 0.3) / 1.4" in said
     assert "standardised distances: v1 (d - -0.2) / 0.7; v2 (d - -0.26) / 0.9871" in str(
         replace(plan, fusion=replace(FUSION, per_origin=False))

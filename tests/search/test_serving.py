@@ -198,7 +198,7 @@ def test_explain_says_strategy_weight_constants_candidates_and_price(fused):
     for part in (
         f"merge: fused, {1 - fusion.weight:.4g} v1 + {fusion.weight:.4g} v2",
         "with the query of v2; label > 3",
-        "candidates: read on until no other item can be nearer",
+        "candidates: threshold algorithm, exact",
         "correct by labels",
         "two embeddings and two searches",
         "the column of v1 is kept",

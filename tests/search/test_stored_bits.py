@@ -136,7 +136,7 @@ def test_beside_an_app_s_column_of_as_many_bytes_bits_are_refused(tmp_path):
     table = lancedb.connect(str(tmp_path / "db")).create_table("t", rows)
     gallery = cs.Gallery.adopt(table, cs.EmbeddingVersion("v1", dim=8), vector="vector", id="key")
     gallery.register(cs.EmbeddingVersion("v2", dim=64, dtype="bits", encoder=Precomputed({"item-000": VECTORS[0]})))
-    with pytest.raises(InvalidInput, match="LanceDB tells vectors by it"):
+    with pytest.raises(InvalidInput, match="LanceDB distinguishes vectors by it"):
         gallery.upgrade("v2", backfill=1.0)
     assert gallery.maintenance.verify().clean
 

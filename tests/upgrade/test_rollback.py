@@ -18,11 +18,11 @@ def fused(at):
 def test_it_keeps_being_served_by_both_models(at):
     _, gallery = fused(at)
     there = gallery.cutover("v2")
-    assert (there.served_before, there.serving) == ("v1 and v2 as one", "v1 and v2 as one")
+    assert (there.served_before, there.serving) == ("the fusion of v1 and v2", "the fusion of v1 and v2")
     back = gallery.rollback()
-    assert (back.active, back.served_before, back.serving) == ("v1", "v1 and v2 as one", "v1 alone")
+    assert (back.active, back.served_before, back.serving) == ("v1", "the fusion of v1 and v2", "v1 alone")
     assert gallery.upgrade("v2").state == "ready"
-    assert gallery.cutover("v2").serving == "v1 and v2 as one"
+    assert gallery.cutover("v2").serving == "the fusion of v1 and v2"
 
 
 def test_what_it_has_spent_is_told_of_the_whole_upgrade(at):
@@ -61,4 +61,4 @@ def test_the_shell_says_what_answers_searches_before_and_after(at):
     path, gallery = fused(at)
     gallery.cutover("v2")
     said = CliRunner().invoke(app, ["rollback", path]).stdout
-    assert "searches are answered by v1 alone (before: v1 and v2 as one)" in said
+    assert "searches are answered by v1 alone (before: the fusion of v1 and v2)" in said

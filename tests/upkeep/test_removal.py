@@ -20,7 +20,7 @@ def refusal(call):
 @pytest.mark.full
 def test_each_use_of_a_version_is_named_with_the_way_out(upgradable):
     artifact = upgradable.artifacts[0].id
-    assert "v1 is what searches use" in refusal(lambda: upgradable.maintenance.unregister("v1"))
+    assert "v1 is the active version of searches" in refusal(lambda: upgradable.maintenance.unregister("v1"))
     assert f'gallery.artifacts.unlink("{artifact[:12]}")' in refusal(lambda: upgradable.maintenance.unregister("v2"))
     upgradable.upgrade("v2")
     assert 'gallery.abort("v2")' in refusal(lambda: upgradable.maintenance.unregister("v2"))

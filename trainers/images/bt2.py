@@ -59,7 +59,7 @@ class BT2(CompatibleTraining):
     Args:
         extra: d, 1 to the source's dimension; `dim - extra` must be at least the source's dimension less d.
         basis_scale: C, how much longer the target's part is than the extra values, > 0.
-        classified: What the target's head classifies: its own part ("target"), or the whole "output", which the paper
+        classified: Input of the target's head: its own part ("target"), or the whole "output", which the paper
             finds better for transformers.
         target_weight: lambda_1, of the cosine to an independently trained target, >= 0.
         head_weight: lambda_2, of the loss of the compared values through the source's head, >= 0.
@@ -105,7 +105,7 @@ class BT2(CompatibleTraining):
         """Train from random weights, or those of `pretrained`; neither source nor target is changed.
 
         Args:
-            images: What to train on; at least two classes, known to the source or not.
+            images: Training images; at least two classes, known to the source or not.
             source: The model to stay comparable with.
             target: An independent model of `dim - extra` values, trained on these images; None trains one first, with
                 the same settings.
@@ -165,20 +165,20 @@ class BT2(CompatibleTraining):
                 that it cannot compare with unit ones, or the model would be too short for the source.
         """
         require_classes(images, held_out)
-        asked = "train BT2 against given vectors"
+        operation = "train BT2 against given vectors"
         if source.metric != self.metric:
             fix = f'Set metric="{source.metric}".'
-            raise InvalidInput(asked, expected=f"a source of metric {self.metric}", found=source.metric, fix=fix)
+            raise InvalidInput(operation, expected=f"a source of metric {self.metric}", found=source.metric, fix=fix)
         if self.metric != "cosine" and not source.normalised:
-            raise InvalidInput(asked, expected=f"vectors of unit length, for {self.metric}", found="of any length")
+            raise InvalidInput(operation, expected=f"vectors of unit length, for {self.metric}", found="of any length")
         if source.dim > self.dim or self.extra > source.dim:
             expected = f"dim of at least the source's {source.dim}, and extra of at most that"
-            raise InvalidInput(asked, expected=expected, found=f"dim={self.dim}, extra={self.extra}")
-        vectors = _one_each(asked, vectors, source.dim, images)
+            raise InvalidInput(operation, expected=expected, found=f"dim={self.dim}, extra={self.extra}")
+        vectors = _one_each(operation, vectors, source.dim, images)
         if held_out_vectors is not None:
             if held_out is None:
-                raise InvalidInput(asked, expected="the images of the held-out vectors", found="none")
-            held_out_vectors = _one_each(asked, held_out_vectors, source.dim, held_out)
+                raise InvalidInput(operation, expected="the images of the held-out vectors", found="none")
+            held_out_vectors = _one_each(operation, held_out_vectors, source.dim, held_out)
         preprocessing = self.require_readable(images, held_out)
         goal, fixed = self._goal(target, images, progress)
 
@@ -231,7 +231,7 @@ class BT2Objective(Classification):
         network: A `BasisNetwork`.
         preprocessing: From pixels to the input of the network.
         rows: (classes, n) float32, the source's head.
-        source: Embeds the same views; no gradients. None where a subclass has the source's vectors.
+        source: Embeds the same views; no gradients. None if a subclass has the source's vectors.
         goal: The independent target, which embeds the same views; None leaves its term out.
     """
 
@@ -315,7 +315,7 @@ class AcrossObjective(BT2Objective):
         method: Its settings.
         network: A `BasisNetwork`.
         preprocessing: From pixels to the input of the network.
-        images: n images; their classes are what the head classifies.
+        images: n images; the head classifies them into their classes.
         vectors: (n, dim) float32, of the source, in the images' order.
         goal: The independent target, which embeds the same views.
     """
@@ -339,11 +339,11 @@ class AcrossObjective(BT2Objective):
         return self.labels[labels], self.vectors[labels]
 
 
-def _one_each(asked: str, vectors: FloatArray, dim: int, images: Images) -> FloatArray:
+def _one_each(operation: str, vectors: FloatArray, dim: int, images: Images) -> FloatArray:
     """Return vectors as (n, dim) float32, one for each of n images."""
-    rows = as_matrix(asked, vectors, dim)
+    rows = as_matrix(operation, vectors, dim)
     if len(rows) != len(images):
-        raise InvalidInput(asked, expected=f"{len(images)} vectors, one an image", found=f"{len(rows)}")
+        raise InvalidInput(operation, expected=f"{len(images)} vectors, one an image", found=f"{len(rows)}")
     return rows
 
 

@@ -30,7 +30,7 @@ class _Description:
 
     Attributes:
         format: `FORMAT`.
-        belongs_to: What has to be the same to continue.
+        belongs_to: Settings that must be the same to continue.
         note: Epochs done, the loss of the last, and the state of the gradient scaler.
     """
 
@@ -45,7 +45,7 @@ class Checkpoint:
 
     Args:
         path: One safetensors file. It is replaced as a whole, so that a kill leaves the one before.
-        belongs_to: What has to be the same to continue, JSON-able: trainer, settings, data, source model.
+        belongs_to: Settings that must be the same to continue, JSON-able: trainer, settings, data, source model.
     """
 
     path: Path
@@ -70,7 +70,7 @@ class Checkpoint:
             raise refused(f"save a training to {self.path}", self.path, error) from error
 
     def read(self) -> tuple[State, Mapping[str, Any]] | None:
-        """Return what was written, or None where nothing was.
+        """Return the contents of the file, or None if there is none.
 
         Raises:
             CorruptArtifact: The file is truncated, edited or of an unknown format.
@@ -85,7 +85,7 @@ class Checkpoint:
             description, tensors = parse_described(self.path.read_bytes(), _Description, FORMAT)
         except PermissionError as error:
             raise refused(f"continue from {self.path}", self.path, error) from error
-        except Exception as error:  # whatever safetensors, torch and JSON raise for other bytes
+        except Exception as error:  # any error of safetensors, torch and JSON for other bytes
             raise self.corrupt(f"{type(error).__name__}: {error}"[:200]) from error
         found, expected = description.belongs_to, json.loads(json.dumps(self.belongs_to))
         differ = [name for name in {**expected, **found} if expected.get(name) != found.get(name)]
@@ -102,16 +102,16 @@ class Checkpoint:
         return self.path.with_name(f".{self.path.name}.unfinished")
 
     def _require_place(self) -> None:
-        """Refuse a path that cannot be written before hours are spent on what is to be saved there."""
-        asked = f"save a training to {self.path}"
+        """Refuse a path that cannot be written, before hours of training are to be saved there."""
+        operation = f"save a training to {self.path}"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if is_folder(self.path):
-                raise InvalidInput(asked, expected="a file", found="a folder", fix="Name a file in it.")
+                raise InvalidInput(operation, expected="a file", found="a folder", fix="Name a file in it.")
             self._unfinished.touch()
             self._unfinished.unlink(missing_ok=True)  # another process of the same training may have been faster
         except OSError as error:
-            raise refused(asked, self.path.parent, error) from error
+            raise refused(operation, self.path.parent, error) from error
 
     def corrupt(self, found: str) -> CorruptArtifact:
         """Make the error for a file that is not a checkpoint of this format."""
@@ -139,7 +139,7 @@ class Resumable:
         """Write all state.
 
         Args:
-            checkpoint: Where to.
+            checkpoint: File to write.
             epoch: Epochs done.
             loss: Mean of the last one.
         """
@@ -153,7 +153,7 @@ class Resumable:
         checkpoint.write(tensors, {"epoch": epoch, "loss": loss, "scaler": scaler})
 
     def resume(self, checkpoint: Checkpoint) -> tuple[int, float]:
-        """Restore what was saved, and return the epochs done and the loss of the last one.
+        """Restore the saved state, and return the epochs done and the loss of the last one.
 
         Raises:
             CorruptArtifact: The file is truncated, edited or of an unknown format.

@@ -27,8 +27,8 @@ from compatstore.trainers.settings import Count, Positive, from_to
 from compatstore.trainers.training import OnEpoch
 from compatstore.versions import HeadLoss
 
-# Images that are asked where a training has left them.
-_ASKED = 500
+# Images whose angles to their class's row are checked after a training.
+_CHECKED = 500
 
 HeadKind = Literal["linear", "unit-linear", "cosine", "arcface", "cosface"]
 
@@ -42,7 +42,7 @@ class Classifier:
         head: "linear" (cross-entropy of a plain product, no bias), or for embeddings of unit length "unit-linear"
             (cross-entropy of the product with rows of any length, without a scale, as in BT^2's public code), "cosine"
             (softmax over scaled cosines), "arcface" (the same with a margin of the angle) or "cosface" (with a margin
-            of the cosine). Where classes are hard to tell apart, ArcFace's margin costs least among vectors opposite
+            of the cosine). If classes are hard to separate, ArcFace's margin costs least among vectors opposite
             to all rows, and training may end there; CosFace's costs the same everywhere.
         scale: Multiplies cosines, > 0.
         margin: Of "arcface" in radians, of "cosface" as a cosine, 0 to 1.5.
@@ -121,7 +121,7 @@ class ClassHead(nn.Module):
         rows: (classes, dim) float32.
 
     Args:
-        classifier: How embeddings are classified, and their length.
+        classifier: Settings of the classification, and the embeddings' length.
         classes: Number of rows, which start at random.
     """
 
@@ -159,7 +159,7 @@ class Independent(Classifier, ImageTraining):
         """Train from random weights, or those of `pretrained`.
 
         Args:
-            images: What to train on; at least two classes.
+            images: Training images; at least two classes.
             held_out: Images of the same classes, to measure the accuracy on.
             progress: Called after each epoch.
             checkpoint: File to save to, from which training continues after a kill.
@@ -187,7 +187,7 @@ class Classification(nn.Module):
     """The classification loss of a batch: (b, c, s, s) uint8 and (b,) labels -> scalar.
 
     Args:
-        classifier: How embeddings are classified, and whether they have unit length.
+        classifier: Settings of the classification.
         network: (b, c, s, s) float32 -> (b, dim).
         preprocessing: From pixels to the input of the network.
         classes: Rows of the head, which starts at random.
@@ -234,7 +234,7 @@ class Classification(nn.Module):
 
         Args:
             backbone: Of the network.
-            images: That it was trained on.
+            images: Its training images.
             held_out: To measure the accuracy on.
             figures: Of the training.
         """
@@ -254,26 +254,26 @@ def accuracy(encoder: NetworkEncoder, head: FloatArray, images: Images) -> float
 
 
 def warn_of_opposite_rows(classifier: Classifier, encoder: NetworkEncoder, head: FloatArray, images: Images) -> None:
-    """Warn where ArcFace has turned vectors so far from their own class's rows that its margin costs little.
+    """Warn if ArcFace has turned vectors so far from their own class's rows that its margin costs little.
 
     A margin m costs `2 sin(m / 2) sin(a + m / 2)` of a cosine at the angle a: less than half of the most beyond
     150 degrees less m / 2.
 
     Args:
-        classifier: Of which loss.
-        encoder: That was trained.
+        classifier: Settings of the loss.
+        encoder: The trained encoder.
         head: (classes, dim) float32.
-        images: That it was trained on; some are asked.
+        images: Its training images, of which a sample is checked.
     """
     if classifier.head != "arcface":
         return
-    some = images.take(np.unique(np.linspace(0, len(images) - 1, _ASKED).astype(int)))
+    some = images.take(np.unique(np.linspace(0, len(images) - 1, _CHECKED).astype(int)))
     vectors, rows = encoder.encode(list(some.images)), head[np.asarray(some.labels)]
     own = functional.cosine_similarity(torch.from_numpy(vectors), torch.from_numpy(rows)).mean().item()
     if math.acos(min(max(own, -1), 1)) > math.radians(150) - classifier.margin / 2:
         warnings.warn(
             f"ArcFace left vectors opposite to the rows of their classes (mean cosine {own:.2f}): there its margin "
-            'costs least, and classes are told apart badly. Train with head="cosface", or with a smaller margin.',
+            'costs least, and classes are separated badly. Train with head="cosface", or with a smaller margin.',
             CompatStoreWarning,
             stacklevel=5,  # of `fit`, whose arguments are checked
         )

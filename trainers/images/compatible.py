@@ -112,7 +112,7 @@ class SourceKnowledge:
             images: The target's training images.
             dim: Length of the target's embeddings.
             take: "head" takes the source's own rows, and the mean source feature of its images for a class that the
-                source does not know; "means" takes means for all; "auto" the head where it knows all classes, else
+                source lacks; "means" takes means for all; "auto" the head if the source has all classes, else
                 means, because rows of both kinds separate classes that are near each other. A mean is scaled to the
                 mean length of the source's rows, so that all rows have equal weight; "plain-means" are not scaled.
         """
@@ -147,7 +147,7 @@ class CompatibleModel(TrainedModel):
     """A target model, and the artifact that makes it comparable with its source.
 
     Args:
-        artifact: To be linked from the source's version to this model's.
+        artifact: Link it from the source's version to this model's.
         adaptation: Of `DMU`: ForwardTransform from the source to this model. Link it to hop the gallery; `artifact` is
             for searches before that.
     """
@@ -172,8 +172,8 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
         metric: Of both spaces; register both versions with it (`TrainedModel.version`).
         own_weight: Of the target's own classification loss, > 0; a method weighs its other terms by settings of its
             own.
-        source_rows: Source head of a class: "head" takes the source's own row, and the mean of its features where it
-            does not know the class; "means" takes means for all classes; "auto" takes "head" where the source knows
+        source_rows: Source head of a class: "head" takes the source's own row, and the mean of its features if it
+            lacks the class; "means" takes means for all classes; "auto" takes "head" if the source has
             all classes, else "means". A mean is scaled to the mean length of the source's rows. "plain-means" takes
             means for all classes as they are, at most of unit length where features are: the head of BT^2's public
             code.
@@ -199,7 +199,7 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
         """Train from random weights, or those of `pretrained`; the source is not changed.
 
         Args:
-            images: What to train on; at least two classes, known to the source or not.
+            images: Training images; at least two classes, known to the source or not.
             source: The model to stay comparable with.
             held_out: Images of the same classes, to measure accuracy and retrieval on.
             progress: Called after each epoch.
@@ -263,13 +263,13 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
     def objective(
         self, network: nn.Module, preprocessing: Preprocessing, source: FrozenSource, known: SourceKnowledge
     ) -> Classification:
-        """Make what is minimised: the target's own loss plus the compatibility term.
+        """Compute the loss: the target's own loss plus the compatibility term.
 
         Args:
             network: Of the target, from random weights.
             preprocessing: The target's.
             source: Embeds views; no gradients.
-            known: What the source predicts for the training images.
+            known: The source's predictions for the training images.
         """
         return CompatibleObjective(self, network, preprocessing, source, known)
 
@@ -316,14 +316,14 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
         Raises:
             InvalidInput: The source is longer, or the metric needs vectors of one length and one space has others.
         """
-        asked, dim, unit = f"train {type(self).__name__}", source.encoder.dim, source.encoder.normalise
+        operation, dim, unit = f"train {type(self).__name__}", source.encoder.dim, source.encoder.normalise
         if dim > self.dim:
             fix = f"Set dim={dim}, or train a transform from pairs."
-            raise InvalidInput(asked, expected=f"a source of at most {self.dim} values", found=f"{dim}", fix=fix)
+            raise InvalidInput(operation, expected=f"a source of at most {self.dim} values", found=f"{dim}", fix=fix)
         if self.metric != "cosine" and (unit != self.normalise or (dim < self.dim and not unit)):
             expected = f"source and target of unit length, or both of the same dimension and not, for {self.metric}"
             found = f"source {'of' if unit else 'not of'} unit length, target head {self.head!r}"
-            raise InvalidInput(asked, expected=expected, found=found, fix='Set metric="cosine".')
+            raise InvalidInput(operation, expected=expected, found=found, fix='Set metric="cosine".')
 
 
 @dataclass(eq=False)
@@ -376,7 +376,7 @@ class CompatibleObjective(Classification):
         network: (b, c, s, s) float32 -> (b, dim).
         preprocessing: From pixels to the input of the network.
         source: Embeds the same views; no gradients.
-        known: What the source makes of the training images.
+        known: The source's embeddings of the training images.
     """
 
     def __init__(

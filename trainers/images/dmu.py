@@ -1,4 +1,4 @@
-"""DMU: inherit what the source is certain of, and adapt the gallery to the target."""
+"""DMU: inherit the source's confident predictions, and adapt the gallery to the target."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class DMU(CompatibleTraining):
     """Darwinian model upgrades (Zhang et al., AAAI 2023): `l_0 L_new + l_1 L_SBC + l_2 L_FA` (equation 8, all l 1).
 
     For a sequence of upgrades train each generation with the one before as its source: the adapted gallery is in the
-    space of that generation. Adapted embeddings are not native ones: tell `fit` of them (`refreshed`), and the
-    adaptation learns from both. Where the gallery still holds the first source's natives, an adaptation from those is
-    the better one.
+    space of that generation. Adapted embeddings are not native ones: hand them to `fit` (`refreshed`), and the
+    adaptation learns from both. If the gallery still holds the first source's natives, an adaptation from those is
+    better.
 
     Args:
         selection: Weight of an item in the inherited loss, by the prediction of the source's head: "entropy"
@@ -95,16 +95,16 @@ class DMU(CompatibleTraining):
         """Train from random weights; the source is not changed.
 
         Args:
-            images: What to train on; at least two classes, known to the source or not.
+            images: Training images; at least two classes, known to the source or not.
             source: The model to stay comparable with.
-            refreshed: How else vectors of the source's space in the gallery were made: for a gallery that was refreshed
+            refreshed: Other origin of vectors of the source's space in the gallery: for a gallery that was refreshed
                 before, from the model of its natives to the source.
             held_out: Images of the same classes, to measure accuracy and retrieval on.
             progress: Called after each epoch.
             checkpoint: File to save to, from which training continues after a kill.
 
         Returns:
-            A model with an `adaptation`; without one where `adaptation_weight` is 0.
+            A model with an `adaptation`; without one if `adaptation_weight` is 0.
 
         Raises:
             InvalidInput: As of every compatible training; or there is no adaptation that could learn from refreshed
@@ -112,7 +112,7 @@ class DMU(CompatibleTraining):
             Incompatible: A refresh does not lead from its model to the source.
         """
         if refreshed and not self.adaptation_weight:
-            expected = "adaptation_weight above 0 where a gallery was refreshed"
+            expected = "adaptation_weight above 0 if a gallery was refreshed"
             raise InvalidInput("train DMU", expected=expected, found="0, which trains no adaptation")
         for one in refreshed:
             one.require_into(source, self.metric)
@@ -124,7 +124,7 @@ class DMU(CompatibleTraining):
         )
         if not refreshed or model.adaptation is None:
             return model
-        assert model.adaptation.seen is not None, "every compatible training records what it has seen"
+        assert model.adaptation.seen is not None, "every compatible training records its training vectors"
         digests = [digest_half(one.vectors(images)) for one in refreshed]
         adaptation = model.adaptation.amended(seen=np.concatenate([model.adaptation.seen, *digests]))
         figures = dict(model.figures)
@@ -177,8 +177,8 @@ class DMUObjective(Classification):
         network: (b, c, s, s) float32 -> (b, dim).
         preprocessing: From pixels to the input of the network.
         source: Embeds views of the same images; no gradients.
-        known: What the source makes of the training images.
-        refreshed: How else the gallery's vectors were made.
+        known: The source's embeddings of the training images.
+        refreshed: Other origin of the gallery's vectors, or None.
     """
 
     def __init__(

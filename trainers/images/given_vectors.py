@@ -30,7 +30,7 @@ class ImagesOfItems:
         images: n images.
         vectors: (n, dim) float32, of the version, in the images' order.
         version: The version of the vectors.
-        suffix: What the images' paths have behind the items' ids, as `encoders.FilesById` takes it: "" or ".jpg".
+        suffix: Ending of the images' paths after the items' ids, as `encoders.FilesById` takes it: "" or ".jpg".
         left_out: Ids that images were looked for by, and that no item with a vector has.
     """
 
@@ -57,33 +57,33 @@ def images_of_items(
     Args:
         gallery: The gallery; a `Gallery` is one.
         images: Paths, as `Images.from_folder` lists them.
-        folder: That the paths lie in.
-        version: Whose native vectors are taken; the active one by default.
+        folder: Root folder of the paths.
+        version: Version of the native vectors; the active one by default.
 
     Raises:
         InvalidInput: The images are no paths below the folder, two of them are of one item, or none is of any.
         NotFound: The gallery has no vectors of that version.
     """
-    asked, known = f"find the items of images in {folder}", gallery.version(version)
+    operation, known = f"find the items of images in {folder}", gallery.version(version)
     items: dict[str, Id] = {str(item): item for item in native_ids(gallery, known.name)}
     if isinstance(images.images, np.ndarray):
         fix = "Pass the vectors of arrays to fit_across yourself."
-        raise InvalidInput(asked, expected="images that are paths", found="an array", fix=fix)
+        raise InvalidInput(operation, expected="images that are paths", found="an array", fix=fix)
     try:
         root = Path(folder).absolute()
         names = [Path(path).absolute().relative_to(root).as_posix() for path in images.images]
     except ValueError as error:
-        raise InvalidInput(asked, expected=f"paths below {folder}", found=str(error)) from error
+        raise InvalidInput(operation, expected=f"paths below {folder}", found=str(error)) from error
     [(usual, _)] = Counter(Path(name).suffix for name in names).most_common(1)
     forms = {suffix: [name.removesuffix(suffix) for name in names] for suffix in ("", usual)}
     suffix, found = max(forms.items(), key=lambda form: sum(item in items for item in form[1]))
     rows = [row for row, item in enumerate(found) if item in items]
     if not rows:
         expected, some = "ids that are paths below it", first_offenders(list(items), 2) or "none"
-        raise InvalidInput(asked, expected=expected, found=f"ids of {known.name}: {some}; files: {names[0]}, ...")
+        raise InvalidInput(operation, expected=expected, found=f"ids of {known.name}: {some}; files: {names[0]}, ...")
     twice = [item for item, count in Counter(found[row] for row in rows).items() if count > 1]
     if twice:
-        raise InvalidInput(asked, expected="one image an item", found=f"several of {first_offenders(twice)}")
+        raise InvalidInput(operation, expected="one image an item", found=f"several of {first_offenders(twice)}")
     return ImagesOfItems(
         images=images.take(rows),
         vectors=gallery.vectors([items[found[row]] for row in rows], known.name),
@@ -107,7 +107,7 @@ def across_figures(
 
     Returns:
         Of given vectors among each other (`s/s`), of images among given vectors (`t/s`), of given vectors among images
-        (`s/t`: a text that asks for images, by the first values of these), and of images among each other (`t/t`).
+        (`s/t`: a text that searches images, by the first values of these), and of images among each other (`t/t`).
     """
     cut = artifact.apply(embeddings).vectors
     ways = {"s/s": (vectors, vectors), "t/s": (cut, vectors), "s/t": (vectors, cut), "t/t": (embeddings, embeddings)}
@@ -161,12 +161,12 @@ class Refreshed:
 
     @property
     def fingerprint(self) -> str:
-        """Of the model and of what the adaptations compute; an artifact's id would hold when it was made, too."""
+        """Fingerprint of the model and the adaptations' weights; artifact ids would include their creation time."""
         by = [artifact.manifest.weights_sha256 for artifact in self.adaptations]
         return fingerprint(model=self.model.encoder.fingerprint, by=by)
 
     def vectors(self, images: Images) -> FloatArray:
-        """(n, d) float32: what the refreshed gallery holds for these images."""
+        """Vectors of these images in the refreshed gallery, (n, d) float32."""
         return self.adapted(self.model.encoder.encode(list(images.images)))
 
     def adapted(self, vectors: FloatArray) -> FloatArray:

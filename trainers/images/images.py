@@ -258,7 +258,7 @@ _CROP = Rule("above 0 to 1", lambda value: 0 < value <= 1)
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Augmentation:
-    """A random crop, a small affine map, changes of brightness, blur and noise; a flip only where asked for.
+    """A random crop, a small affine map, changes of brightness, blur and noise; a flip only if requested.
 
     Args:
         smallest_crop: Least share of the area that a crop keeps, above 0 to 1.
@@ -299,7 +299,7 @@ class Augmentation:
 class Mixup:
     """Blend images: `x' = w x + (1 - w) x_other`, w of Beta(alpha, alpha) for each image (arXiv 1710.09412).
 
-    Labels are left one-hot (FCT, section 5.1). So that a label is that of what is seen most, w is at least 1/2.
+    Labels are left one-hot (FCT, section 5.1). w is at least 1/2, so the label is that of the larger part.
 
     Args:
         alpha: Of the Beta distribution, > 0; the larger, the more even the blends.

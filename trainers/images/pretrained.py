@@ -37,7 +37,7 @@ def load_pretrained(network: nn.Module, backbone: Backbone, pretrained: str) -> 
     """Give a network its first weights, in place; the layer that makes the embedding stays random.
 
     Args:
-        network: What `backbone.build()` made.
+        network: Made by `backbone.build()`.
         backbone: Its description.
         pretrained: See `ImageTraining`.
 
@@ -45,18 +45,18 @@ def load_pretrained(network: nn.Module, backbone: Backbone, pretrained: str) -> 
         InvalidInput: The network is not of timm or torchvision, or a folder or package holds several files.
         NotFound: There is no such file, folder or package, it holds no weights, or the library's cannot be had.
         CorruptArtifact: The file cannot be read.
-        Incompatible: The weights are another network's; names what is missing, unexpected or of another shape.
+        Incompatible: The weights are another network's; lists missing, unexpected and misshapen weights.
     """
     library = _published(network, backbone)
     if library is None:
         expected = 'architecture "timm:NAME" or "torchvision:NAME"'
         raise InvalidInput(f"start from {pretrained}", expected=expected, found="a small network")
     inner, described = library
-    asked = f"start {described.name} from {pretrained}"
+    operation = f"start {described.name} from {pretrained}"
     if pretrained == DOWNLOAD:
-        state = _of_library(described, asked)
+        state = _of_library(described, operation)
     else:
-        state = read_weights(find_weights(pretrained), asked)
+        state = read_weights(find_weights(pretrained), operation)
         if described.channels == 1:  # a network of timm: torchvision's take colour alone
             _to_grey(state, _layers(inner, "first_conv"))
     own = inner.state_dict()
@@ -73,7 +73,7 @@ def load_pretrained(network: nn.Module, backbone: Backbone, pretrained: str) -> 
         expected = f"the {len(wanted)} tensors of {described.name} before its last layer"
         lists = [f"{len(names)} {kind}: {first_offenders(names)}" for kind, names in differ.items() if names]
         fix = "Name the architecture that the weights are of."
-        raise Incompatible(asked, expected=expected, found="; ".join(lists), fix=fix)
+        raise Incompatible(operation, expected=expected, found="; ".join(lists), fix=fix)
     inner.load_state_dict(own | {name: given[name] for name in shared})
 
 
@@ -84,27 +84,27 @@ def find_weights(pretrained: str) -> Path:
         NotFound: There is no such file, folder or package, or it holds no weights.
         InvalidInput: It holds several files of weights.
     """
-    asked = f"find the weights {pretrained}"
+    operation = f"find the weights {pretrained}"
     packaged = pretrained.startswith(PACKAGE)
-    place = _package(pretrained, asked) if packaged else Path(pretrained).expanduser()
+    place = _package(pretrained, operation) if packaged else Path(pretrained).expanduser()
     if is_file(place):
         return place
     if not is_folder(place):
         fix = f'Check the path; "{DOWNLOAD}" takes the published weights, "{PACKAGE}NAME" those of a package.'
-        raise NotFound(asked, expected="a file or a folder", found="nothing", fix=fix)
+        raise NotFound(operation, expected="a file or a folder", found="nothing", fix=fix)
     # A package keeps its files anywhere; below a folder of the user's there may be millions.
     inside = place.rglob("*") if packaged else place.iterdir()
     files = sorted(file for file in inside if file.suffix in SUFFIXES and is_file(file))
     if not files:
-        raise NotFound(asked, expected=f"a file that ends in {', '.join(SUFFIXES)}", found="none")
+        raise NotFound(operation, expected=f"a file that ends in {', '.join(SUFFIXES)}", found="none")
     if len(files) > 1:
         names = first_offenders([str(file.relative_to(place)) for file in files])
-        raise InvalidInput(asked, expected="one file of weights", found=names, fix="Name one of them.")
+        raise InvalidInput(operation, expected="one file of weights", found=names, fix="Name one of them.")
     return files[0]
 
 
 def weights_digest(pretrained: str) -> str:
-    """SHA-256 of the file of weights, wherever it lies; "download" of those of the library."""
+    """SHA-256 of the file of weights, independent of its path; "download" of those of the library."""
     if pretrained in ("", DOWNLOAD):
         return pretrained
     with find_weights(pretrained).open("rb") as file:
@@ -134,20 +134,20 @@ def pixel_scale(backbone: Backbone) -> tuple[float, float]:
     return float(np.mean(means)), float(np.mean(deviations))
 
 
-def _package(pretrained: str, asked: str) -> Path:
+def _package(pretrained: str, operation: str) -> Path:
     """Folder of an installed package, which is not imported, or a file in it: "package:NAME", "package:NAME/FILE"."""
     name, _, inside = pretrained.removeprefix(PACKAGE).partition("/")
     spec = importlib.util.find_spec(name) if name.isidentifier() else None
     folders = list(spec.submodule_search_locations or ()) if spec else []
     if not folders:
         fix = "Install it with pip; its name is the one it is imported by."
-        raise NotFound(asked, expected="an installed package that ships weights", found=repr(name), fix=fix)
+        raise NotFound(operation, expected="an installed package that ships weights", found=repr(name), fix=fix)
     return Path(folders[0], inside)
 
 
-def _of_library(backbone: _Library, asked: str) -> dict[str, torch.Tensor]:
+def _of_library(backbone: _Library, operation: str) -> dict[str, torch.Tensor]:
     """Return the published weights, from the library's cache or the network."""
-    with downloading(asked, "name a file, a folder or package:NAME"):
+    with downloading(operation, "name a file, a folder or package:NAME"):
         if isinstance(backbone, TimmBackbone):
             import timm
 
@@ -183,7 +183,7 @@ def _layers(network: Any, key: str) -> list[str]:
 
 
 def _published(network: nn.Module, backbone: Backbone) -> tuple[nn.Module, _Library] | None:
-    """Find the network of timm or torchvision inside of what a backbone built; None if there is none."""
+    """Find the network of timm or torchvision inside of a backbone; None if there is none."""
     if isinstance(backbone, FinalNorm):
         return _published(network.get_submodule("0"), backbone.inner)
     if isinstance(backbone, GeneralisedMean):

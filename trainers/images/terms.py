@@ -153,11 +153,11 @@ class FocalDistillation(CompatibleTraining):
     """Focal distillation (Yan et al., arXiv 2011.09161, equation 4), on embeddings: `(alpha + beta [right]) d^2`.
 
     `d^2` is the squared distance to the source's embedding of the same view, as a share of the mean squared length of
-    the source's embeddings, and `[right]` whether the source's head classifies that embedding rightly.
+    the source's embeddings, and `[right]` is 1 if the source's head classifies that embedding correctly, else 0.
 
     Args:
         alpha: Weight of every item, >= 0.
-        beta: Added where the source is right, >= 0.
+        beta: Added weight if the source is right, >= 0.
         weight: Of the whole, >= 0.
 
     Raises:

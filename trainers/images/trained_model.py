@@ -1,10 +1,10 @@
 """A trained model: an encoder, the head that it was trained with, and the folder that both are kept in.
 
 v2.model/
-├── encoder.safetensors     what `network:PATH` names
+├── encoder.safetensors     the file of `network:PATH`
 ├── head.npy                (classes, dim) float32
 ├── model.json              classes, figures, and the digests of the files
-└── artifact.compat/        where the model was trained to be compatible
+└── artifact.compat/        of a model that was trained to be compatible
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class TrainedModel:
         encoder: The embedding model.
         head: (classes, dim) float32: the logits of an embedding e are `head @ e`, up to a positive scale.
         class_names: The class of each row of `head`.
-        figures: What was measured: "loss" (mean of the last epoch), "images", "classes", "seconds", and with
-            held-out images "accuracy" (share that the head classifies rightly).
-        head_loss: That it was trained by through its head; None where that is not known.
+        figures: Measurements: "loss" (mean of the last epoch), "images", "classes", "seconds", and with
+            held-out images "accuracy" (share that the head classifies correctly).
+        head_loss: Loss of the training through its head; None if unknown.
     """
 
     encoder: NetworkEncoder

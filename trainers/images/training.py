@@ -67,7 +67,7 @@ class ImageTraining:
             the values of a patch of the small transformer.
         architecture: "" for the small convolutional network, "small-vit" for a small vision transformer, "timm:NAME"
             (or the bare name) or "torchvision:NAME" for larger images.
-        pooling: How the positions of the last stage become one: "average", or "gem" for their generalised mean with
+        pooling: Pooling of the positions of the last stage: "average", or "gem" for their generalised mean with
             p = 3, as in DMU. Networks that end without an average have no choice.
         pretrained: Weights that a network of timm or torchvision starts from: a file (.safetensors, or a state dict of
             torch), a folder that holds one, "package:NAME" for an installed package that ships them, or "download" for
@@ -178,7 +178,7 @@ class ImageTraining:
 
         Args:
             make: Makes the objective around the network: (pixels (b, c, s, s) uint8, labels (b,)) -> scalar loss.
-            images: What to train on.
+            images: Training images.
             preprocessing: From images to the input of the network.
             backbone: Of the network.
             progress: Called after each epoch.
@@ -238,7 +238,7 @@ def train(
 
     Args:
         objective: (a batch) -> scalar loss; left on the CPU, in evaluation mode.
-        batches: What to minimise over, in an order of its own generator; each item is the arguments of one call.
+        batches: Training batches, in an order of its own generator; each item is the arguments of one call.
         settings: How.
         progress: Called after each epoch, in the main process.
         checkpoint: Saved to after each epoch; a saved training is continued.

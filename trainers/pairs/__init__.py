@@ -1,1 +1,1 @@
-"""Trainers on pairs of embeddings: what makes transforms, query adapters and corrections of them."""
+"""Trainers on pairs of embeddings: transforms, query adapters and corrections of them."""

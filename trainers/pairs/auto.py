@@ -48,7 +48,7 @@ class Auto:
     the first fit had not seen; so is the shrinkage of cosines by its sigma^2.
 
     Args:
-        candidates: Trainers to choose from; those that cannot run on the pairs are skipped, and the table says why.
+        candidates: Trainers to choose from; those that cannot run are skipped, with the reason in the table.
         holdout: Share of the rows (and of the classes) held out, in (0, 1).
         by: Hold out classes and rows, or rows alone; None takes classes where the pairs have two or more.
         k: Neighbours of the recall, >= 1.
@@ -72,7 +72,7 @@ class Auto:
         """Choose, and fit the winner on all pairs.
 
         Args:
-            pairs: What to learn from.
+            pairs: The training pairs.
             progress: Called after each epoch of candidates that have epochs, and of the winner.
 
         Returns:
@@ -104,7 +104,7 @@ class Auto:
         return self._trials(pairs, progress)[0].comparison
 
     def _trials(self, pairs: Pairs, progress: OnEpoch | None) -> tuple[Trials, Pairs]:
-        """All candidates, tried, and rows held out of classes that they were fitted on."""
+        """Try the candidates; return the trials, and held-out rows of classes that they were fitted on."""
         fitted, groups = self._split(pairs)
         metric = pairs.target_space.metric or "l2"
         test = RetrievalTest(fitted, groups, k=self.k, queries=self.queries, rows=ROWS, metric=metric, seed=self.seed)

@@ -27,7 +27,7 @@ BATCHES = (256, 1024)
 NOT_COMPARED = "Too few pairs to keep some apart and compare candidates on them."
 UNTRIED_SCALE = 4.0  # where nothing can be compared
 
-# A trial trains half the epochs on four fifths of this many pairs at most, and is asked by the rest.
+# A trial trains half the epochs on four fifths of this many pairs at most, and is tested with the rest as queries.
 ROWS, EPOCHS, HELD_OUT, GALLERY, K = 6000, 0.5, 0.2, 2000, 10
 
 Setting = Mapping[str, Any]
@@ -38,9 +38,9 @@ class Balanced:
     """A choice of settings.
 
     Args:
-        trainer: With nothing left to choose.
-        settings: What was chosen, JSON-able; empty where nothing was left to choose.
-        figures: The table of the candidates, as `Comparison.to_dict`; empty where none could be tried.
+        trainer: The trainer, complete in its settings.
+        settings: The chosen settings, JSON-able; empty if nothing was left to choose.
+        figures: The table of the candidates, as `Comparison.to_dict`; empty if none could be tried.
     """
 
     trainer: FastFill
@@ -52,9 +52,9 @@ def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -
     """Choose the settings of FastFill that are None.
 
     First the scale of ArcFace, or the weight of a cross-entropy, with batches of 256; then the batch, with the best of
-    these. Each candidate is trained on a part of the pairs, for half the epochs, and asked with the native vectors of
-    pairs that are kept apart, rows or whole classes as `holdout_by` says. The one is chosen that serves best while its
-    gallery is backfilled in the order of sigma^2: by the mean of the areas of CMC-1 and mAP where there are labels,
+    these. Each candidate is trained on a part of the pairs, for half the epochs, and tested with the native vectors of
+    held-out pairs as queries, rows or whole classes by `holdout_by`. The candidate is chosen that serves best while its
+    gallery is backfilled in the order of sigma^2: by the mean of the areas of CMC-1 and mAP with labels,
     otherwise by the area of the recall of the target's own neighbours.
 
     Where too few pairs are kept apart to compare anything, a scale of 4 (a weight of a tenth of the variance) and
@@ -115,7 +115,7 @@ def apart(trainer: FastFill, pairs: Pairs) -> tuple[Pairs, Pairs]:
 
 
 def _losses(trainer: FastFill, pairs: Pairs) -> list[Setting]:
-    """Candidates of the balance between the two losses; none where there is one loss, or the user's own balance."""
+    """Candidates of the balance between the two losses; none if there is one loss, or the user's own balance."""
     if trainer.loss == "l2" or pairs.labels is None:
         return []
     if trainer.disc_of(pairs) != "cross-entropy":

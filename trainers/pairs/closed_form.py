@@ -34,8 +34,8 @@ class Moments:
         inputs: (d_in, d_in), mean of x x^T, centred.
         cross: (d_in, d_out), mean of x y^T, centred.
         output_square: Mean squared length of y, centred.
-        factor: (n, d_in) with factor^T factor = inputs, where there are fewer rows than values; else None. What a
-            solution needs of n directions is found in n^2 d_in steps, and not in d_in^3.
+        factor: (n, d_in) with factor^T factor = inputs if there are fewer rows than values; else None. It
+            gives the n directions of a solution in n^2 d_in steps instead of d_in^3.
     """
 
     input_mean: Doubles
@@ -105,13 +105,13 @@ class Solution(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ClosedForm(ABC):
-    """Settings of all closed forms, whose output is scaled to unit length where the target space is.
+    """Settings of all closed forms, whose output is scaled to unit length if the target space is.
 
-    Affine ones are one dense layer; there side-information, where the pairs have it, stands behind the source vector.
+    Affine ones are one dense layer, whose input is the source vector and the side-information, if the pairs have it.
 
     Args:
-        uncertainty: Whether the length of a prediction says its sigma^2, where target vectors have unit length: least
-            squares predicts no more of a vector than follows from the source, so what is short is doubted.
+        uncertainty: True if sigma^2 is derived from the length of a prediction, for target vectors of unit length:
+            least squares predicts only the part of a vector that follows from the source, so short ones are uncertain.
         holdout: Share of the rows kept out of the solution to measure on, in [0, 1); 0 measures nothing.
         seed: Of the choice of rows held out.
 
@@ -136,7 +136,7 @@ class ClosedForm(ABC):
         """Solve on pairs.
 
         Args:
-            pairs: What to learn from; the artifact is bound to the fingerprints of the versions that the pairs name.
+            pairs: Training pairs; the artifact is bound to the fingerprints of the versions that the pairs name.
             progress: Not called: there are no epochs. Every trainer on pairs takes it.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Correction of a given transform by pairs that it has not learned from: a candidate of self-training."""
+"""Correction of a given transform by pairs that it was not trained on: a candidate of self-training."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Correction:
-    """h'(x) = z + B [z; x] + c, scaled to unit length where the target is; z is h's output before that scaling.
+    """h'(x) = z + B [z; x] + c, scaled to unit length if the target is; z is h's output before that scaling.
 
     B and c are the ridge solution for the errors of h on the pairs: the fewer pairs, the smaller the correction. It
     folds into h's layers, so that the result is as fast as h. A sigma head is fitted again, on the log of the remaining
-    error; where the length of a vector says sigma^2, that is kept.
+    error; sigma^2 by the length of a vector is kept.
 
     Args:
         current: The transform h. Pairs that it was trained on are left out.
@@ -43,7 +43,7 @@ class Correction:
         """Correct the transform.
 
         Args:
-            pairs: What to learn from.
+            pairs: Training pairs.
             progress: Not called: there are no epochs.
 
         Returns:
@@ -111,7 +111,7 @@ class _Layers:
         return _Layers(replace(layers, skip=True), {**self.tensors, **folded})
 
     def with_sigma_of(self, pairs: Pairs) -> _Layers:
-        """Fit the sigma head again, where there is one: ridge of the log of the squared error per dimension on z."""
+        """Fit the sigma head again, if there is one: ridge of the log of the squared error per dimension on z."""
         if self.architecture.uncertainty is not True:
             return self
         raw = self.raw(pairs)

@@ -45,13 +45,13 @@ class FastFill(HeadTraining):
     * the loss through the head, described in `HeadTraining`: `head`, `disc`, `label_smoothing`, `margin`, `scale`;
     * the loop, described in `TransformTraining`: `epochs`, `learning_rate`, `weight_decay`, `batch_size`,
       `warmup_epochs`, `seed`, `precision`, `device`;
-    * what is measured and stored, in `TransformTraining` too: `holdout`, `holdout_by`, `side_transform`.
+    * measurement and storage, in `TransformTraining` too: `holdout`, `holdout_by`, `side_transform`.
 
     Args:
         branch_width: Width of both layers of a branch, >= 1.
         mixer_width: Width of both hidden layers of the mixer, >= 1.
-        loss: "l2", "disc", or "l2+disc", their sum. Without labels "l2+disc" trains "l2" and a note says that.
-        uncertainty: Whether to learn sigma^2; without, the loss is the mean of the sum alone.
+        loss: "l2", "disc", or "l2+disc", their sum. Without labels "l2+disc" trains "l2", with a note.
+        uncertainty: True to learn sigma^2; else the loss is the mean of the sum alone.
         beta: From 0, the paper's objective, to 1. Rows with a large sigma^2 weigh little in that objective, and their
             vectors are learned little; at 1 all rows weigh alike, and sigma^2 is learned beside them.
         disc_weight: Weight of the loss through the head beside the squared distance, > 0. None takes 1 for ArcFace,
@@ -80,7 +80,7 @@ class FastFill(HeadTraining):
 
     @checked
     def fit(self, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:
-        """Choose what is None, and train on pairs; arguments, result and errors as in `TransformTraining.fit`."""
+        """Choose settings that are None, and train; arguments, result and errors as in `TransformTraining.fit`."""
         chosen = balanced(self, self.split(pairs)[0], progress)
         artifact = super(FastFill, chosen.trainer).fit(pairs, progress)
         if not chosen.settings:
@@ -100,7 +100,7 @@ class FastFill(HeadTraining):
         return TwoBranch(architecture, gain=math.sqrt(self.disc_weight or 1.0))
 
     def objective(self, pairs: Pairs) -> Objective:
-        """Return what to minimise on these pairs; errors as in `alignment`."""
+        """Return the loss on these pairs; errors as in `alignment`."""
         inverse_lambda = self.inverse_lambda if self.uncertainty else None
         return alignment(self, pairs, self.loss, inverse_lambda, self.disc_weight or 1.0, self.beta)
 

@@ -32,12 +32,12 @@ class FCT(TransformTraining):
     Args:
         branch_width: Width of both layers of a branch, >= 1.
         mixer_width: Width of both hidden layers of the mixer, >= 1.
-        bias: Whether layers before a batch normalisation have a bias.
+        bias: True if layers before a batch normalisation have a bias.
         loss: "l2", the squared distance summed over dimensions and averaged over the batch; "kl" or "reversed-kl"
             between the classes that the target's head gives, as ablations: they need `Pairs.head`.
-        uncertainty: Whether the output's length says sigma^2 (not in the paper): the squared distance to vectors of
-            unit length is least at their mean, which is the shorter the less the source says of them. Outputs are then
-            scaled to unit length in use alone, and sigma^2 = 1 / |output|^2.
+        uncertainty: True to derive sigma^2 from the output's length (not in the paper): the squared distance to vectors
+            of unit length is least at their mean, which is shorter the less the source determines them. Outputs are
+            then scaled to unit length in use alone, and sigma^2 = 1 / |output|^2.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -57,8 +57,8 @@ class FCT(TransformTraining):
     def network(self, architecture: Architecture, rows: Batch) -> TwoBranch:
         """Build the network, from random weights.
 
-        Where the length says sigma^2, its first output is the mean of the targets: after few steps it is nearer to them
-        than one that starts from random weights.
+        If sigma^2 is derived from the length, its first output is the mean of the targets: after few steps it is nearer
+        to them than one that starts from random weights.
         """
         network = TwoBranch(architecture, bias=self.bias)
         if architecture.uncertainty == "length":
@@ -68,7 +68,7 @@ class FCT(TransformTraining):
         return network
 
     def objective(self, pairs: Pairs) -> Objective:
-        """Return what to minimise.
+        """Return the loss.
 
         Raises:
             InvalidInput: A divergence through a head that the pairs lack, or sigma^2 without the squared distance to
@@ -81,8 +81,8 @@ class FCT(TransformTraining):
         if self.loss == "l2":
             return Objective()
         if pairs.head is None:
-            asked = f"train FCT with loss {self.loss}"
-            raise InvalidInput(asked, expected="pairs with the target's head", found="none")
+            operation = f"train FCT with loss {self.loss}"
+            raise InvalidInput(operation, expected="pairs with the target's head", found="none")
         head = tensor(pairs.head).to(self.torch_device)
         return Objective(error=head_divergence(head, reverse=self.loss == "reversed-kl"))
 
@@ -99,16 +99,16 @@ def head_divergence(head: torch.Tensor, *, reverse: bool) -> Loss:
 
     Args:
         head: (classes, target dim) float32.
-        reverse: Whether the prediction's distribution is the reference, KL(prediction | target).
+        reverse: True if the prediction's distribution is the reference, KL(prediction | target).
 
     Returns:
         The loss of each row.
     """
 
     def loss(prediction: Prediction, batch: Batch) -> torch.Tensor:
-        said = functional.log_softmax(prediction.vectors @ head.T, dim=1)
+        predicted = functional.log_softmax(prediction.vectors @ head.T, dim=1)
         true = functional.log_softmax(batch.target @ head.T, dim=1)
-        tested, reference = (true, said) if reverse else (said, true)
+        tested, reference = (true, predicted) if reverse else (predicted, true)
         return functional.kl_div(tested, reference, log_target=True, reduction="none").sum(dim=1)
 
     return loss

@@ -17,8 +17,8 @@ from compatstore.trainers.pairs.pairs import Pairs, unit_length
 from compatstore.trainers.settings import Count, OpenShare, above, each
 
 _BLOCK = 4_096  # rows of the kernel at one time: 64 MB with 2,048 centres
-_MEDIAN_OF = 1_000  # centres between which distances are looked at
-_JITTER = 1e-9  # of the kernel's diagonal, so that centres which lie together can be told apart
+_MEDIAN_OF = 1_000  # centres whose distances are measured
+_JITTER = 1e-9  # added to the kernel's diagonal, which would be singular for equal centres
 
 
 @checked_fields
@@ -46,7 +46,7 @@ class KernelRidge(ClosedForm):
         """Solve on all rows given.
 
         Raises:
-            InvalidInput: One row, where there is something to choose.
+            InvalidInput: One row, if there is something to choose.
         """
         sharpness, penalty = self._choose(pairs)
         kernel = self._kernel(pairs, sharpness)

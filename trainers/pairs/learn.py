@@ -1,4 +1,4 @@
-"""Learn: settings and candidates of a self-training upgrade, which fits transforms on what it embeds."""
+"""Learn: settings and candidates of a self-training upgrade, which fits transforms on the items it embeds."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from compatstore.trainers.settings import NOT_EMPTY, at_least
 from compatstore.trainers.training import one_thread
 from compatstore.upgrade.lesson import FEWEST_PAIRS, Lesson, Taught
 
-MOST_DOUBTED = 1_000  # pairs that measure what a sigma^2 lets expect of cosines: two seconds
-FOLDS = 5  # parts that the pairs are cut into to compare candidates
-FINER, FITTED = 20, 10_000  # of closed forms up to as many, while all folds have this many pairs
+MOST_SHRINKAGE_PAIRS = 1_000  # pairs that measure the shrinkage of cosines by sigma^2: two seconds
+FOLDS = 5  # folds of the cross-validation of candidates
+FINER, FITTED = 20, 10_000  # closed forms get up to 20 folds, while folds times pairs is 10,000 at most
 FIRST_SHARE, FEWEST_FIRST, MOST_FIRST = 0.02, 100, 2_000
 
 CLOSED_FORMS: tuple[PairTrainer, ...] = (
@@ -63,7 +63,7 @@ def networks(*, labelled: bool) -> tuple[PairTrainer, ...]:
     through_head = replace(by_distance, loss="l2+disc", scale=_SCALE)
     fastfill = FastFill(
         epochs=by_distance.epochs, mixer_width=_WIDTH, scale=_SCALE, disc_weight=1.0, batch_size=1024
-    )  # with nothing left to choose: each lesson fits it for each fold
+    )  # with nothing left to choose, because each round fits it for each fold
     return (by_distance, through_head, fastfill)
 
 
@@ -72,19 +72,19 @@ def networks(*, labelled: bool) -> tuple[PairTrainer, ...]:
 class Learn:
     """Settings of a self-training upgrade.
 
-    Each candidate is fitted once for each fold on the pairs of the other folds. The ones that come nearest to the
-    natives are judged by what would be served, and the winner is fitted again on all pairs. What is judged has learned
-    from fewer pairs than what is served; so closed forms, which take little time, are fitted in more folds: in 20 of up
-    to 500 pairs, and in 10 of 1,000.
-    Candidates that are trained to keep items in their class are judged as well, however near they come.
+    Candidates are compared by cross-validation: each is fitted once for each fold on the pairs of the other folds. The
+    ones with the least regression error are evaluated by retrieval, and the winner is refitted on all pairs. A fit of
+    the cross-validation has fewer pairs than the refit; so closed forms, which take little time, get more folds: 20 of
+    up to 500 pairs, and 10 of 1,000.
+    Classification-loss candidates are always evaluated, whatever their regression error.
 
     Args:
-        first: Items of the first wave, >= 40; by default 2 % of the gallery, 100 at least and 2,000 at the most.
+        first: Items of the first round, >= 40; by default 2 % of the gallery, 100 at least and 2,000 at the most.
         candidates: Trainers on pairs to choose from; those that cannot run on the pairs are skipped. None takes closed
-            forms and, where torch is installed, a residual network; where labels are named (`Gates.labels`) also such
+            forms and, if torch is installed, a residual network; with labels (`Gates.labels`) also such
             a network and FastFill, trained through a head.
-        improve: Also learn where an artifact leads to the target. It is the first transform of the upgrade, and a
-            linear correction of it is the first candidate of each lesson.
+        improve: Also learn if an artifact leads to the target. It is the first transform of the upgrade, and a
+            linear correction of it is the first candidate of each round.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -94,10 +94,10 @@ class Learn:
         500
     """
 
-    growth: ClassVar[float] = 2.0  # the next lesson begins where this many times as many items are native
-    judged: ClassVar[int] = 3  # candidates that are judged by retrieval for being near to the natives
-    # Embedding ends where all that the budget still allows is sure to gain no more than this in the figure that
-    # decides. A subclass with None embeds the whole budget.
+    growth: ClassVar[float] = 2.0  # the next round begins once this many times as many items are native
+    judged: ClassVar[int] = 3  # candidates with the least regression error that are evaluated by retrieval
+    # Embedding ends if the upper bound of the gain, in the deciding figure, of the rest of the budget is not above
+    # this. A subclass with None embeds the whole budget.
     least_gain: ClassVar[float | None] = 0.0
 
     first: Annotated[int, at_least(FEWEST_PAIRS)] | None = field(default=None, metadata={"unit": "ITEMS"})
@@ -105,22 +105,22 @@ class Learn:
     improve: bool = False
 
     def first_rows(self, items: int) -> int:
-        """Items of the first wave, by the number of the gallery's items."""
+        """Items of the first round, by the number of the gallery's items."""
         if self.first is not None:
             return self.first
         return min(max(round(FIRST_SHARE * items), FEWEST_FIRST), MOST_FIRST)
 
     @checked
     def teach(self, lesson: Lesson, tried: Callable[[int, int, float], None] | None = None) -> Sequence[Taught]:
-        """Learn from pairs.
+        """Fit candidates on the pairs of a round.
 
         Args:
             lesson: The pairs.
-            tried: Called after each fit with the fits that are done, their number as far as known, and the seconds that
-                the others take, about. What it raises ends the lesson.
+            tried: Called after each fit with the number of finished fits, the number of all as far as known, and the
+                approximate seconds that the others take. An exception of it ends the round.
 
         Returns:
-            Transforms, those nearest to the natives first; none where no candidate can run on the pairs.
+            Transforms, by regression error, the least first; none if no candidate can run on the pairs.
         """
         pairs = Pairs(
             lesson.source,
@@ -132,7 +132,7 @@ class Learn:
         )
         order = np.random.default_rng(seed_of("lesson folds", lesson.seed)).permutation(len(pairs))
         coarse, fine = (_folds(order, parts) for parts in (FOLDS, min(max(FITTED // len(pairs), FOLDS), FINER)))
-        # The cheapest candidates come first, so that the first fits of all tell how long all of them take.
+        # The cheapest candidates come first, so that the time of all is estimated early.
         crossed = [
             CrossFit(trainer, pairs, fine if isinstance(trainer, ClosedForm | Correction) else coarse)
             for trainer in self._candidates(lesson)
@@ -157,21 +157,21 @@ class Learn:
                     one.fastest = np.inf  # the first fit of a process also loads libraries and starts threads
                 count(self.judged)
         nearest = sorted((one for one in crossed if one.runs and np.isfinite(one.error)), key=lambda one: one.error)
-        # Candidates trained to keep items in their class are judged as well, however near they come.
+        # Classification-loss candidates are always evaluated, whatever their regression error.
         by_classes = [one for one in nearest if getattr(one.trainer, "reads_labels", False)]
         kept = [one for one in nearest if one not in by_classes][: self.judged] + by_classes
-        # Those that the gallery has until the next lesson.
+        # Native shares of the gallery until the next round.
         now = lesson.native_share
         shares = tuple(dict.fromkeys(share for share in (now, self.growth * now) if share < 1)) or SHARES
-        taught = []
+        fitted = []
         for number, one in enumerate(kept, 1):
             with suppress(CompatStoreError), _calm():
                 artifact = fit_labelled(one.trainer, pairs)
                 artifact, factors = _with_expected_cosines(artifact, one, pairs, shares)
                 name = describe(one.trainer)
-                taught.append(Taught(name=name, artifact=artifact, transformed=one.transformed, factors=factors))
+                fitted.append(Taught(name=name, artifact=artifact, transformed=one.transformed, factors=factors))
             count(len(kept) - number)
-        return taught
+        return fitted
 
     def _candidates(self, lesson: Lesson) -> Iterator[PairTrainer]:
         """Candidates, closed forms before torch is imported."""
@@ -193,27 +193,27 @@ def _calm() -> AbstractContextManager[None]:
 
 
 def _with_expected_cosines(
-    artifact: Artifact, judged: CrossFit, pairs: Pairs, shares: Sequence[float]
+    artifact: Artifact, crossed: CrossFit, pairs: Pairs, shares: Sequence[float]
 ) -> tuple[Artifact, Doubles | None]:
     """Add the shrinkage of cosines by sigma^2, if the artifact predicts it; return also the factors of all pairs.
 
     It is measured on pairs that the transform was not fitted on, and no pair has a part in its own factor.
     """
-    if judged.sigma2 is None:
+    if crossed.sigma2 is None:
         return artifact, None
     labels, rows = pairs.labels, np.arange(len(pairs))
     if labels is not None:
         labelled = np.flatnonzero(labels != NO_LABEL)
         labels, rows = (labels, labelled) if len(labelled) >= FEWEST_PAIRS else (None, rows)
-    rows = rows[:MOST_DOUBTED]
+    rows = rows[:MOST_SHRINKAGE_PAIRS]
     classes = None if labels is None else labels[rows]
-    measured = judged.sigma2[rows], judged.transformed[rows], pairs.target[rows]
+    measured = crossed.sigma2[rows], crossed.transformed[rows], pairs.target[rows]
     figure = shrinkage_figure(*measured, pairs.target_space.metric, classes, shares)
     figures = artifact.manifest.figures
     artifact = artifact.amended(figures={**figures, "h": {**figures.get("h", {}), **figure}})
     shrinkage, apart = Shrinkage.of(artifact.manifest.figures), cross_fitted_factors(*measured, classes, shares)
     if shrinkage is None or apart is None:
         return artifact, None
-    factors = shrinkage.at(judged.sigma2)
+    factors = shrinkage.at(crossed.sigma2)
     factors[rows] = apart
     return artifact, factors

@@ -39,7 +39,7 @@ class Batch:
 
     Args:
         source: (n, source dim) float32.
-        target: (n, target dim) float32, what is to be predicted.
+        target: (n, target dim) float32, to be predicted.
         side: (n, side dim) float32, or None.
         classes: (n,) int64, rows of the target's head, -1 for a class without a row; or None.
     """
@@ -148,7 +148,7 @@ def train_on_pairs(
         model: The network.
         pairs: All rows, at least 2.
         settings: Epochs, batch size, optimiser, learning rate and the other settings of the loop.
-        loss: What to minimise, of each row; a step takes the mean over its batch.
+        loss: Loss of each row; a step takes the mean over its batch.
         held_out: Rows on which `progress` gets the loss; they change no weight.
         network: Name for `progress`, "h" or "g".
         note: Message for `progress`.

@@ -59,7 +59,7 @@ class Pairs:
     source_version: EmbeddingVersion | None = None
     target_version: EmbeddingVersion | None = None
 
-    if TYPE_CHECKING:  # it takes whatever is a matrix, and keeps float32
+    if TYPE_CHECKING:  # it takes any matrix, and keeps float32
 
         def __init__(
             self,
@@ -77,16 +77,16 @@ class Pairs:
 
     def __post_init__(self) -> None:
         for name, version in (("source", self.source_version), ("target", self.target_version)):
-            asked, given = f"pair vectors, {name}", getattr(self, name)
+            operation, given = f"pair vectors, {name}", getattr(self, name)
             if given is None:
-                raise InvalidInput(asked, expected="a matrix", found="None")
-            vectors = as_matrix(asked, given, None if version is None else version.dim)
+                raise InvalidInput(operation, expected="a matrix", found="None")
+            vectors = as_matrix(operation, given, None if version is None else version.dim)
             self._set(name, vectors)
             if not len(vectors):
                 raise InvalidInput("pair vectors", expected="at least one row", found="none")
             if version is not None and version.normalised and not unit_length(vectors):
                 expected = f"unit vectors, as {version.name} declares"
-                raise InvalidInput(asked, expected=expected, found="other lengths")
+                raise InvalidInput(operation, expected=expected, found="other lengths")
         self._check_side("side", self.source_version)
         self._check_side("target_side", self.target_version)
         if self.head is None and self.target_version is not None:
@@ -95,10 +95,10 @@ class Pairs:
             self._set("head", as_matrix("pair vectors, head", self.head, self.target.shape[1]))
         for name in ("labels", "ids"):
             if getattr(self, name) is not None:
-                asked, values = f"pair vectors, {name}", getattr(self, name)
-                with foreign(asked, "an array"):
+                operation, values = f"pair vectors, {name}", getattr(self, name)
+                with foreign(operation, "an array"):
                     values = to_numpy(values)
-                self._set(name, array_of(values, asked, name, ndim=1))
+                self._set(name, array_of(values, operation, name, ndim=1))
         for name, rows in self._by_row().items():
             if len(rows) != len(self):
                 expected = f"{len(self)} rows, as in source"
@@ -133,7 +133,7 @@ class Pairs:
         Args:
             source: File of source vectors.
             target: File of target vectors.
-            missing: What to do about ids that only one file has.
+            missing: Handling of ids that only one file has.
             head: As in `Pairs`.
             source_version: As in `Pairs`.
             target_version: As in `Pairs`.
@@ -171,12 +171,12 @@ class Pairs:
             side: File of side-information of the source; by default that of the version or file.
             target_side: The same for the target.
             head: As in `Pairs`.
-            source_version: Version that the source vectors are of, where `source` is a column or a file.
+            source_version: Version of the source vectors, if `source` is a column or a file.
             target_version: The same for the target.
 
         Raises:
             NotFound: A name is neither a version, nor a column, nor a file. A version has no vectors in the gallery.
-            InvalidInput: No item is on both sides, or what was named holds no vectors, ids or labels.
+            InvalidInput: No item is on both sides, or a named source holds no vectors, ids or labels.
         """
         from compatstore.trainers.pairs import sources
 
@@ -264,11 +264,11 @@ class Pairs:
 
     def _check_side(self, name: str, version: EmbeddingVersion | None) -> None:
         """Take the values that the version stores: -1 and 1 for bits."""
-        asked, value = f"pair vectors, {name}", getattr(self, name)
+        operation, value = f"pair vectors, {name}", getattr(self, name)
         if value is not None and version is not None and version.side_dim is not None:
-            self._set(name, as_side(asked, value, version.side_dim, version.side_dtype))
+            self._set(name, as_side(operation, value, version.side_dim, version.side_dtype))
         elif value is not None:
-            self._set(name, as_matrix(asked, value))
+            self._set(name, as_matrix(operation, value))
 
 
 def unit(vectors: FloatArray) -> FloatArray:
@@ -282,7 +282,7 @@ def unit_length(vectors: FloatArray) -> bool:
     return bool(np.abs(np.linalg.norm(vectors, axis=1) - 1).max() < _UNIT)
 
 
-def require_unique(asked: str, ids: npt.NDArray[np.generic]) -> None:
+def require_unique(operation: str, ids: npt.NDArray[np.generic]) -> None:
     """Refuse ids that occur twice.
 
     Raises:
@@ -291,7 +291,9 @@ def require_unique(asked: str, ids: npt.NDArray[np.generic]) -> None:
     values, counts = np.unique(ids, return_counts=True)
     twice = values[counts > 1].tolist()
     if twice:
-        raise InvalidInput(asked, expected="each id once", found=f"twice: {first_offenders(twice)}", duplicates=twice)
+        raise InvalidInput(
+            operation, expected="each id once", found=f"twice: {first_offenders(twice)}", duplicates=twice
+        )
 
 
 def _space(vectors: FloatArray, version: EmbeddingVersion | None) -> Space:

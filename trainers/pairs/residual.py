@@ -1,4 +1,4 @@
-"""Residual networks: a linear map and a network that adds what it misses; for vectors, or for queries of the target."""
+"""Residual networks: a linear map plus a network for its residuals; for vectors, or for queries of the target."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from compatstore.trainers.training import OnEpoch
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
 class Residual(HeadTraining):
-    """h(x) = R x + f(x), scaled to unit length where the target is; x is the source vector and its side-information.
+    """h(x) = R x + f(x), scaled to unit length if the target is; x is the source vector and its side-information.
 
     R begins as the ridge solution on the pairs (`Ridge`) and is trained on; f is a network whose last layer begins at
     zero, so that h begins as the best linear map. Where pairs are few or classes are new, retrieval is better than by
@@ -36,8 +36,8 @@ class Residual(HeadTraining):
     on photographs of other classes (docs/results/pairs.md) and gained mAP on the same ones.
 
     Args:
-        loss: "l2", "disc", or "l2+disc", their sum. Without labels "l2+disc" trains "l2" and a note says that.
-        uncertainty: Whether to learn sigma^2; without, the loss is the mean of the sum alone.
+        loss: "l2", "disc", or "l2+disc", their sum. Without labels "l2+disc" trains "l2", with a note.
+        uncertainty: True to learn sigma^2; else the loss is the mean of the sum alone.
         width: Width of both hidden layers of f, >= 1.
         dropout: Share of the hidden values that a step drops, in [0, 1).
         noise: Deviation of the noise on the inputs in training, relative to their own deviation, >= 0.
@@ -60,7 +60,7 @@ class Residual(HeadTraining):
     noise: NotNegative = 0.1
 
     def objective(self, pairs: Pairs) -> Objective:
-        """Return what to minimise on these pairs; errors as in `alignment`."""
+        """Return the loss on these pairs; errors as in `alignment`."""
         return alignment(self, pairs, self.loss, FastFill.inverse_lambda if self.uncertainty else None)
 
     def architecture(self, linear: Architecture) -> Architecture:
@@ -89,7 +89,7 @@ class RBT(TransformTraining):
     """Wang et al., "Unified Representation Learning for Cross Model Compatibility" (BMVC 2020), as FCT measures it.
 
     h(x) = x + sum over paths of d -> bottleneck -> bottleneck -> d, by FCT's squared distance and schedule (its
-    appendix J); a learnt linear map takes the place of x where the dimensions differ. The paths are one network
+    appendix J); a learnt linear map takes the place of x if the dimensions differ. The paths are one network
     whose middle is block-diagonal. Side-information, where the pairs have it, enters the paths (and a linear map)
     beside x.
 
@@ -136,7 +136,7 @@ class _BlockDiagonal(nn.Module):
 class DriftAdapter(TransformTraining):
     """The residual network of "Drift-Adapter" (arXiv 2509.23471): h(x) = x + W2 relu(W1 x + b1) + b2.
 
-    A learnt linear map takes the place of x where the dimensions differ. Trained by squared distance. The paper's
+    A learnt linear map takes the place of x if the dimensions differ. Trained by squared distance. The paper's
     activation is a GELU; a ReLU keeps the network plain dense layers. Of all networks here it is the
     cheapest to apply to a query.
 
@@ -197,7 +197,7 @@ class QueryAdapter:
         """Learn from pairs in the direction of the upgrade, source to target; the map is trained from target to source.
 
         Args:
-            pairs: What to learn from; side-information is left out, as a query has none.
+            pairs: Training pairs; side-information is left out, as a query has none.
             progress: Called after each epoch, if there are any.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Retrieval in a transformed gallery, on pairs that nothing was fitted on: what candidates are compared by."""
+"""Retrieval in a transformed gallery, on held-out pairs: the test that compares candidates."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class _Truth(NamedTuple):
 class RetrievalTest:
     """Held-out target vectors as queries, against the held-out and some fitted rows, transformed, as gallery.
 
-    Correct are the rows of the query's class where there are labels, and for the recall the query's k nearest
-    held-out rows in the target's own space. A fitted row is never correct: where it would be, it is left out of that
+    With labels the rows of the query's class are correct, and for the recall the query's k nearest
+    held-out rows in the target's own space. A fitted row is never correct: if it would be, it is left out of that
     query's ranking, because a transform that overfits its training rows would win otherwise. The query's own item is
     left out too. Ties count against a query: a transform that maps all items to one point must not win.
 
     With a backfill, the gallery is also searched while native vectors take the place of transformed ones, those of the
-    largest sigma^2 first, at random where a transform predicts none. The held-out rows and the fitted rows are
+    largest sigma^2 first, at random if a transform predicts none. The held-out rows and the fitted rows are
     backfilled side by side, as fitted rows have the smaller sigma^2. The area is the mean of a figure over the shares
     from 0 to 1, by the trapezoid rule (FastFill, section 5.1); the mean of the areas of CMC-1 and mAP decides, or
     without labels that of the recall.
@@ -94,12 +94,12 @@ class RetrievalTest:
         self._parts = [part.subset(random.permutation(len(part))[:rows]) for part in everything]
         starts = [0, *accumulate(map(len, self._parts))]
         self._metric, self._k, self._backfill, self._held_out = metric, k, backfill, starts[-2]
-        asked = [np.arange(a, b)[:queries] for a, b in pairwise(starts[:-1])]
-        self._queries = np.concatenate(asked)
+        chosen = [np.arange(a, b)[:queries] for a, b in pairwise(starts[:-1])]
+        self._queries = np.concatenate(chosen)
         self._target = np.concatenate([part.target for part in self._parts])
         labels = [part.labels for part in self._parts if part.labels is not None]
         self._labels = np.concatenate(labels) if labels else None
-        ends = [0, *accumulate(map(len, asked))]
+        ends = [0, *accumulate(map(len, chosen))]
         self.groups = {name: slice(a, b) for name, (a, b) in zip(groups, pairwise(ends), strict=True)}
         self._recall = f"recall_at_{k}"
         self._nearest = [self._neighbours(distances) for _, distances in self._rows(self._target)]

@@ -37,7 +37,7 @@ class Ridge(ClosedForm):
         """Solve on all rows given.
 
         Raises:
-            InvalidInput: One row, where there is something to choose.
+            InvalidInput: One row, if there is something to choose.
         """
         penalty, rank = self._choose(pairs)
         moments = Moments.of(pairs)
@@ -199,10 +199,10 @@ class Procrustes(ClosedForm):
     R = U V^T of the singular value decomposition of the cross-covariance maximises the agreement
     (Schoenemann 1966); between different dimensions this equals filling the shorter vectors up with zeros.
 
-    Lengths say nothing of its errors, as a rotation keeps them.
+    Lengths do not predict its errors, because a rotation keeps them.
 
     Args:
-        scale: Whether to fit s by least squares; else s = 1 and distances within the gallery are kept.
+        scale: True to fit s by least squares; else s = 1 and distances within the gallery are kept.
     """
 
     scale: bool = True
@@ -224,8 +224,8 @@ class DiagonalScale(ClosedForm):
     """y = D R (x - mean of x) + mean of y, D diagonal by least squares (Drift-Adapter, arXiv 2509.23471).
 
     Args:
-        rotate: Whether R is the solution of Procrustes; else R = 1, the dimensions must be equal, and
-            side-information is not of use.
+        rotate: True if R is the solution of Procrustes; else R = 1, the dimensions must be equal, and
+            side-information is unused.
     """
 
     rotate: bool = True

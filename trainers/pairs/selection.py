@@ -29,7 +29,7 @@ class Candidate:
 
     Args:
         name: The trainer and the settings that are not its defaults.
-        score: What candidates are ordered by: the deciding figure, averaged over the groups; None if skipped.
+        score: Key that orders candidates: the deciding figure, averaged over the groups; None if skipped.
         groups: Group of queries ("seen", "unseen" classes, or "held_out" rows) -> figure -> mean over its queries.
         cosine: Mean cosine similarity of transformed to native held-out rows.
         seconds: To fit, wall time.
@@ -45,7 +45,7 @@ class Candidate:
 
     @property
     def figures(self) -> dict[str, float]:
-        """What was measured, each figure averaged over the groups."""
+        """Measurements, each figure averaged over the groups."""
         names = dict.fromkeys(name for group in self.groups.values() for name in group)
         means = {name: float(np.mean([g[name] for g in self.groups.values() if name in g])) for name in names}
         return means | ({} if self.cosine is None else {"cosine_similarity": self.cosine})
@@ -59,7 +59,7 @@ class Comparison:
         decided_by: The figure that decided: "map", or "recall_at_<k>" without labels; or "area", of a backfill.
         candidates: Best first, those skipped last.
         lead: Score of the best less that of the second, with a 95 % interval by bootstrap over queries, whole classes
-            at a time where there are labels; None where only one could run.
+            at a time if there are labels; None if only one could run.
     """
 
     decided_by: str
@@ -77,7 +77,7 @@ class Comparison:
 
 
 class Tried(NamedTuple):
-    """A trainer that ran: its row of the table, the figure that decides of each query, (q,) float64, and what it made.
+    """A trainer that ran: its row of the table, the deciding figure of each query, (q,) float64, and its artifact.
 
     Attributes:
         trainer: The trainer.
@@ -132,7 +132,7 @@ class Trials:
 
     @property
     def best(self) -> Tried:
-        """What has the highest score.
+        """The trial with the highest score.
 
         Raises:
             InvalidInput: None could run.

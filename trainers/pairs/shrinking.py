@@ -1,4 +1,4 @@
-"""Choose how much of its cosine a transformed vector keeps, on pairs that the transform has not learned from."""
+"""Choose the shrinkage of a transformed vector's cosines, on pairs that the transform was not trained on."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from compatstore.versions import Metric
 
 EXPONENTS = (0.2, 0.5, 1.0)
 LEVELS = (1.0, 0.5, 0.0)
-SHARES = (0.0, 0.25, 0.5, 0.75)  # of native rows; with all of them there is nothing to doubt
+SHARES = (0.0, 0.25, 0.5, 0.75)  # native shares; at 1 no transformed row is left
 _FEWEST = 40  # rows held out
-_PLACES = 33  # of sigma^2 that factors are kept at
-_MOST_ROWS = 2048  # that exponents are compared on: 32 MB of distances
-# Standard errors that are left of what is gained, by neighbours: without any of them factors were taken that put
-# natives first and by classes found less (`docs/results/learning_expected.md`). Classes judge as `evaluate` does.
-_SURE_BY_NEIGHBOURS = 3.0
+_PLACES = 33  # values of sigma^2 with a factor
+_MOST_ROWS = 2048  # rows that exponents are compared on: 32 MB of distances
+# Standard errors subtracted from a gain by neighbours: without them the factors chosen put natives first and lost
+# quality by classes (`docs/results/learning_expected.md`). Gains by classes are compared as `evaluate` does.
+_ERRORS_BY_NEIGHBOURS = 3.0
 
 
 def shrinkage_of(
@@ -35,27 +35,27 @@ def shrinkage_of(
     labels: npt.NDArray[np.generic] | None = None,
     shares: Sequence[float] = SHARES,
 ) -> Shrinkage | None:
-    """Measure E[cos(h, n) | sigma^2], and choose the power and the level of it that find most.
+    """Measure E[cos(h, n) | sigma^2], and choose the power and the level of it with the best retrieval.
 
-    Where the error of a transformed vector h does not depend on the query q, cos(q, n) of its native vector n is
+    If the error of a transformed vector h did not depend on the query q, cos(q, n) of its native vector n would be
     expected to be cos(q, h) E[cos(h, n) | sigma^2]. It does depend on it: a query of an item's class lies where its
     error points. So powers of E[cos(h, n) | sigma^2] / E[cos(h, n)]^level are tried: at level 0 transformed vectors
-    stand back behind native ones as far as they are expected to; at level 1 they do not on average, and what is doubted
-    least is found before them. Native vectors search a backfill of the transformed ones in the order of sigma^2, and
+    rank behind native ones by their expected loss; at level 1 they do not on average, and the least uncertain
+    ones rank first. Native vectors search a backfill of the transformed ones in the order of sigma^2, and
     the mean over it of CMC-1 and mAP decides. Without labels it is that of the recalls at 1 and 10 of native
-    neighbours, and what is surely gained over cosines as they are, three standard errors below what is measured, is
-    largest for what is taken. Where nothing is gained, or surely gained, cosines stay as they are.
+    neighbours, and the lower bound of the gain over unshrunk cosines, three standard errors below the mean, decides.
+    If no gain is above 0, cosines are not shrunk.
 
-    E[cos(h, n) | sigma^2] is a line in log sigma^2: means of parts of the rows, with as many rows each, would not tell
-    the few vectors that are doubted least from the tenth of the rows that they are in.
+    E[cos(h, n) | sigma^2] is a line in log sigma^2: means over quantiles of the rows would not resolve the few least
+    uncertain vectors within the tenth of the rows that they are in.
 
     Args:
         sigma2: (n,) float32, predicted, of rows held out from training.
         transformed: (n, d) float32.
         native: (n, d) float32, of the same items.
         labels: (n,) classes, or None.
-        shares: Native shares of the gallery that decide, in [0, 1): where few items are native, little is gained by
-            what puts them first.
+        shares: Native shares of the gallery that decide, in [0, 1): while few items are native, little is gained by
+            ranking them first.
 
     Returns:
         The factors between the first and the last hundredth of sigma^2, none above that of a smaller sigma^2; None of
@@ -84,7 +84,7 @@ def shrinkage_of(
     scores = np.stack([trial.found(one) for one in tried])
     gains = scores - scores[0]
     errors = gains.std(axis=1, ddof=1) / np.sqrt(gains.shape[1])
-    least = gains.mean(axis=1) - (_SURE_BY_NEIGHBOURS if trial.labels is None else 0.0) * errors
+    least = gains.mean(axis=1) - (_ERRORS_BY_NEIGHBOURS if trial.labels is None else 0.0) * errors
     return tried[int(np.argmax(least))]
 
 
@@ -95,7 +95,7 @@ def cross_fitted_factors(
     labels: npt.NDArray[np.generic] | None = None,
     shares: Sequence[float] = SHARES,
 ) -> Doubles | None:
-    """The factor of each row, as the other half of the rows has measured it: so the same rows can judge what it gives.
+    """Factor of each row, measured on the other half of the rows, so that the same rows can evaluate it.
 
     Args:
         sigma2: (n,) float32, as of `shrinkage_of`, with the vectors and the labels; in random order.
@@ -142,10 +142,10 @@ def shrinkage_figure(
 
 
 def _slope(logs: Doubles, cosines: Doubles) -> float:
-    """Slope of cosines by log sigma^2, (n,) float64 each, at most 0: nearer to 0 by what chance alone would make of it.
+    """Slope of cosines by log sigma^2, (n,) float64 each, at most 0, shrunk by its own standard error.
 
-    As of James and Stein: where sigma^2 says nothing of cosines, the square of the slope of least squares is that of
-    its own error, and nothing is left of that.
+    This is the estimate of James and Stein: if sigma^2 and cosines are independent, the squared slope of least squares
+    is about its own variance, and the result is about 0.
     """
     centred = logs - logs.mean()
     spread = float(centred @ centred)

@@ -48,7 +48,7 @@ class GalleryOfPairs(Protocol):
 
 
 def native_ids(gallery: GalleryOfPairs, *versions: str) -> list[Id]:
-    """Ids of the items with native vectors in all of some versions; of all items where none is named."""
+    """Ids of the items with native vectors in all of some versions; of all items if none is named."""
     key = gallery.columns.id
     return list(gallery.scan([key], native=versions).to_arrow()[key].to_pylist())
 
@@ -64,7 +64,7 @@ class PairSource:
         vectors: Reads the vectors of some rows: (m, d).
         side: Reads their side-information; gives None if there is none.
         labels: Reads their labels; gives None if there are none.
-        version: The version of the vectors, or None where that is not known.
+        version: The version of the vectors, or None if that is not known.
         in_gallery: True if it is read from a gallery.
     """
 
@@ -97,7 +97,7 @@ def match_pairs(
         side: File of side-information of the source, with `vector` and perhaps `id`; by default that of `left`.
         target_side: The same for the target.
         head: As in `Pairs`.
-        missing: What to do about ids that only one of two files has.
+        missing: Handling of ids that only one of two files has.
 
     Returns:
         The pairs, and a sentence on how many were matched.
@@ -127,7 +127,7 @@ def match_pairs(
 
 def _join(left: PairSource, right: PairSource, missing: str) -> tuple[Positions, Positions]:
     """Rows of both sides that belong together, in the order of the left one."""
-    asked, in_gallery = f"pair {left.what} with {right.what}", left.in_gallery or right.in_gallery
+    operation, in_gallery = f"pair {left.what} with {right.what}", left.in_gallery or right.in_gallery
     for one in (left, right):
         if one.ids is not None:
             require_unique(f"pair the vectors of {one.what}", one.ids)
@@ -140,38 +140,38 @@ def _join(left: PairSource, right: PairSource, missing: str) -> tuple[Positions,
         return np.arange(left.rows), np.arange(left.rows)
     if left.rows and right.rows and left.ids.dtype.kind != right.ids.dtype.kind:
         some, others = (first_offenders(ids.tolist(), 2) for ids in (left.ids, right.ids))
-        raise InvalidInput(asked, expected=f"ids of one type, as {some}", found=others)
+        raise InvalidInput(operation, expected=f"ids of one type, as {some}", found=others)
     if missing == "refuse" and not in_gallery:
         for one, known, needed in ((left, left.ids, right.ids), (right, right.ids, left.ids)):
             lacking = needed[~np.isin(needed, known)].tolist()
             if lacking:
                 fix = next_step.either(shell="--drop-missing", python='missing="drop"')
-                asked, found = f"pair rows by id with {one.what}", f"missing: {first_offenders(lacking)}"
+                operation, found = f"pair rows by id with {one.what}", f"missing: {first_offenders(lacking)}"
                 expected, fix = "every id of the other file", f"Pair the others: {fix}."
-                raise InvalidInput(asked, expected=expected, found=found, fix=fix)
+                raise InvalidInput(operation, expected=expected, found=found, fix=fix)
     _, rows, matches = np.intersect1d(left.ids, right.ids, assume_unique=True, return_indices=True)
     if not len(rows):
         found, fix = f"none among {left.rows} and {right.rows}", _elsewhere() if in_gallery else ""
-        raise InvalidInput(asked, expected="items that have both", found=found, fix=fix)
+        raise InvalidInput(operation, expected="items that have both", found=found, fix=fix)
     order = np.argsort(rows)
     return rows[order], matches[order]
 
 
 def _side(found: PairSource, path: FilePath | None, rows: Positions) -> AnyArray | None:
-    """Side-information: of the file that is named, or else what the source itself has."""
+    """Side-information of the named file, or else of the source itself."""
     if path is None:
         return found.side(rows)
-    beside, asked = from_file(path), f"read side-information from {fspath(path)}"
+    beside, operation = from_file(path), f"read side-information from {fspath(path)}"
     if beside.ids is None or found.ids is None:
         if beside.rows != found.rows or found.in_gallery:
             expected = f"ids, or {found.rows} rows as in {found.what}"
-            raise InvalidInput(asked, expected=expected, found=f"{beside.rows} rows without ids")
+            raise InvalidInput(operation, expected=expected, found=f"{beside.rows} rows without ids")
         return beside.vectors(rows)
-    require_unique(asked, beside.ids)
+    require_unique(operation, beside.ids)
     places, wanted = {item: row for row, item in enumerate(beside.ids.tolist())}, found.ids[rows].tolist()
     missing = [item for item in wanted if item not in places]
     if missing:
-        raise InvalidInput(asked, expected="all ids of the pairs", found=f"no {first_offenders(missing)}")
+        raise InvalidInput(operation, expected="all ids of the pairs", found=f"no {first_offenders(missing)}")
     return beside.vectors(np.array([places[item] for item in wanted]))
 
 
@@ -188,7 +188,7 @@ def from_gallery(gallery: GalleryOfPairs, name: FilePath, version: str | None = 
     Args:
         gallery: The gallery.
         name: Of the version or column, or a path.
-        version: Version that the vectors are of, where `name` is a column or a file.
+        version: Version of the vectors, if `name` is a column or a file.
 
     Raises:
         NotFound: There is none of these, or the version has no vectors in the gallery.
@@ -215,8 +215,8 @@ def labels_of(gallery: GalleryOfPairs, column: str) -> Callable[[AnyArray], AnyA
     def read(ids: AnyArray) -> AnyArray:
         values = gallery.get(ids.tolist(), [column]).column(column)
         if values.null_count:
-            asked = f"train with labels {column}"
-            raise InvalidInput(asked, expected="one for every pair", found=f"{values.null_count} nulls")
+            operation = f"train with labels {column}"
+            raise InvalidInput(operation, expected="one for every pair", found=f"{values.null_count} nulls")
         return np.asarray(values.to_pylist())
 
     return read
@@ -252,10 +252,10 @@ def _of_column(gallery: GalleryOfPairs, name: str, version: EmbeddingVersion | N
     ids = np.asarray(every)[gallery.get(every, [name]).column(name).is_valid().to_numpy()]
 
     def vectors(rows: Positions) -> FloatArray:
-        column, asked = gallery.get(ids[rows].tolist(), [name]).column(name), f"train on column {name}"
-        values = matrix_of(column.combine_chunks(), name, asked) if is_list(column.type) else None
+        column, operation = gallery.get(ids[rows].tolist(), [name]).column(name), f"train on column {name}"
+        values = matrix_of(column.combine_chunks(), name, operation) if is_list(column.type) else None
         if values is None or values.dtype.kind not in "fiu":
-            raise InvalidInput(asked, expected="a column of lists of numbers", found=str(column.type))
+            raise InvalidInput(operation, expected="a column of lists of numbers", found=str(column.type))
         return np.asarray(values, np.float32)
 
     return PairSource(what=f"column {name}", rows=len(ids), ids=ids, vectors=vectors, version=version, in_gallery=True)
@@ -276,7 +276,7 @@ def from_file(path: FilePath, version: EmbeddingVersion | None = None) -> PairSo
 
 
 def read_vectors(path: FilePath) -> dict[str, AnyArray]:
-    """Read `vector`, and where they are there `id`, `label` and `side`, from a file.
+    """Read `vector`, and if present `id`, `label` and `side`, from a file.
 
     Args:
         path: An .npy of one matrix; an .npz, .parquet, .arrow, .ipc or .feather with named columns.
@@ -284,17 +284,19 @@ def read_vectors(path: FilePath) -> dict[str, AnyArray]:
     Raises:
         InvalidInput: The file is missing, of an unknown type, damaged, or has no column of vectors.
     """
-    file, asked = Path(path), f"read vectors from {path}"
+    file, operation = Path(path), f"read vectors from {path}"
     if file.suffix not in SUFFIXES:
-        raise InvalidInput(asked, expected=f"one of {sorted(SUFFIXES)}", found=repr(file.suffix))
-    with readable(file, asked):
-        columns, names = read_columns(file, asked, COLUMNS)
+        raise InvalidInput(operation, expected=f"one of {sorted(SUFFIXES)}", found=repr(file.suffix))
+    with readable(file, operation):
+        columns, names = read_columns(file, operation, COLUMNS)
     arrays = {name: np.asarray(values) for name, values in columns.items()}
     for name, values in columns.items():
         if isinstance(values, list) and None in values:
-            raise InvalidInput(asked, expected=f"a value of {name!r} in each row", found=f"{values.count(None)} nulls")
+            raise InvalidInput(
+                operation, expected=f"a value of {name!r} in each row", found=f"{values.count(None)} nulls"
+            )
     if VECTOR not in arrays:
-        raise InvalidInput(asked, expected=f"a column {VECTOR!r}", found=f"{names}")
+        raise InvalidInput(operation, expected=f"a column {VECTOR!r}", found=f"{names}")
     return arrays
 
 

@@ -40,13 +40,13 @@ class HeadTraining(TransformTraining):
 
     Args:
         head: "given" takes the target model's own head, "fitted" fits one on the target vectors and labels of the
-            pairs; None takes the given one where the pairs have it.
+            pairs; None takes the given one if the pairs have it.
         disc: Loss through the head, "cross-entropy", "arcface" or "cosface". It should be the loss that the target
-            model was trained by: None takes that of the target's version, and where it says none "arcface" for vectors
+            model was trained by: None takes that of the target's version, and if it is unknown "arcface" for vectors
             of unit length, else "cross-entropy".
         label_smoothing: Of the cross-entropy, in [0, 1).
         margin: Of "arcface" in radians, of "cosface" as a cosine, in [0, pi/2]. Another than that of the target's own
-            training can spoil a hop: None takes that of the target's version, and where it says none 0.5 and 0.35, as
+            training can spoil a hop: None takes that of the target's version, and if it is unknown 0.5 and 0.35, as
             in the losses' papers.
         scale: Multiplies the cosines of both, > 0; None takes 64.
 

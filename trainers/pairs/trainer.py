@@ -63,7 +63,7 @@ def forward_transform(
     """Make a ForwardTransform of trained networks.
 
     Args:
-        trainer: Whose name and settings are recorded.
+        trainer: The trainer, whose name and settings are recorded.
         pairs: All of the trainer's pairs, those held out too.
         networks: h, and g where the target's side-information is transformed.
         figures: Held-out figures.
@@ -97,7 +97,7 @@ def held_out_figures(
         predicted: (n, target dim) float32, transformed.
         target: (n, target dim) float32, native.
         metric: Of the target space; None counts as "l2".
-        transformed: Which side of a search is transformed.
+        transformed: The transformed side of a search.
 
     Returns:
         `rows`; `mean_squared_error`, and that of always predicting the mean vector (`mean_squared_error_of_mean`);
@@ -155,5 +155,5 @@ def hop_figures(
 
 
 def agreement(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
-    """Kendall's tau-b of two scores of the same items, (n,) each; 0 where either score is the same for all items."""
+    """Kendall's tau-b of two scores of the same items, (n,) each; 0 if either score is the same for all items."""
     return kendall_tau(one, other) if np.ptp(np.asarray(one)) > 0 and np.ptp(np.asarray(other)) > 0 else 0.0

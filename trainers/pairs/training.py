@@ -45,7 +45,7 @@ class TransformTraining(ABC):
         warmup_epochs: Epochs of linear rise, before a cosine to 0; None is 1/16 of the epochs (5 of 80).
         seed: Of initial weights, order of rows and held-out rows. On the CPU, equal seeds give equal weights.
         precision: "float32", or "bfloat16" for the products of the hidden layers; weights and losses stay float32.
-        device: "cpu", "cuda" or "cuda:<n>"; None takes CUDA where there is one. All pairs are moved there at once.
+        device: "cpu", "cuda" or "cuda:<n>"; None takes CUDA if there is one. All pairs are moved there at once.
         holdout: Share of the rows kept out of training to measure on, in [0, 1); 0 measures nothing.
         holdout_by: Keep out rows, or whole classes, which measures the transform on classes that are not trained on
             and trains on fewer of them; None takes classes where that leaves out two or more, else rows.
@@ -91,7 +91,7 @@ class TransformTraining(ABC):
         """Train on pairs.
 
         Args:
-            pairs: What to learn from; the artifact is bound to the fingerprints of the versions that the pairs name.
+            pairs: Training pairs; the artifact is bound to the fingerprints of the versions that the pairs name.
             progress: Called after each epoch of each network.
 
         Returns:
@@ -101,8 +101,8 @@ class TransformTraining(ABC):
             InvalidInput: Too few rows, or the pairs lack the labels, head or side-information that the settings need.
         """
         if self.side_transform and pairs.target_side is None:
-            asked = f"train {type(self).__name__} with side_transform"
-            raise InvalidInput(asked, expected="pairs with target_side", found="none")
+            operation = f"train {type(self).__name__} with side_transform"
+            raise InvalidInput(operation, expected="pairs with target_side", found="none")
         kept, held_out = self.split(pairs)
         objective = self.objective(kept)
         objectives = {"h": objective, "g": Objective()} if self.side_transform else {"h": objective}
@@ -119,7 +119,7 @@ class TransformTraining(ABC):
         return TwoBranch(architecture)
 
     def objective(self, pairs: Pairs) -> Objective:
-        """Return what to minimise on these pairs."""
+        """Return the loss on these pairs."""
         return Objective()
 
     def split(self, pairs: Pairs) -> tuple[Pairs, Pairs | None]:

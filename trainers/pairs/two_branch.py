@@ -104,7 +104,7 @@ class TwoBranch(nn.Module):
         log_sigma2 = None if self.log_sigma2 is None else self.log_sigma2(vectors)[:, 0]
         vectors = self.gain * vectors
         if self.architecture.uncertainty == "length":
-            if self.training:  # the length is what is learned
+            if self.training:  # the length is learned
                 return Prediction(vectors, None)
             log_sigma2 = -2 * vectors.norm(dim=1).clamp_min(torch.finfo(torch.float32).tiny).log()
         if self.architecture.normalise:
@@ -230,7 +230,7 @@ def logistic_regression(pairs: Pairs, *, label_smoothing: float, seed: int, devi
         pairs: With labels.
         label_smoothing: Of the cross-entropy; above 0 it also keeps the rows finite where classes are separable.
         seed: Of the batches.
-        device: Where to fit.
+        device: Device of the fit.
 
     Raises:
         InvalidInput: The pairs have no labels, or fewer than two.
