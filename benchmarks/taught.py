@@ -19,7 +19,7 @@ from compatstore.evaluation import Judgements
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.ranking import rank_blocks
 from compatstore.evaluation.relevance import Relevance, relevance_from_judgements, relevance_from_labels
-from compatstore.storage.doubts import kept_cosines
+from compatstore.storage.shrinkage import kept_cosines
 from compatstore.storage.vector_form import to_floats
 from compatstore.upgrade.estimates.estimate import load_estimate
 from compatstore.upgrade.estimates.waves import WaveFigures

@@ -122,13 +122,13 @@ class SampledGallery:
         influence: (r, n) float64, for each of r figures n times the loss of its mean without an item, centred.
         places: (q,) intp, places of query items in the gallery, so that an item is drawn as both; None
             where queries are no items.
-        doubt: (r,) float64, deviation of further unknowns of the means, the same in all of them but for its size;
+        unexplained: (r,) float64, deviation of further unknowns of the means, the same in all of them but for its size;
             None for none.
     """
 
     influence: Doubles
     places: Positions | None = None
-    doubt: Doubles | None = None
+    unexplained: Doubles | None = None
 
 
 def resample(
@@ -159,8 +159,8 @@ def resample(
     else:
         draws = _draws(random, gallery.influence.shape[1], resamples)
         means = _joint_means(values, gallery.influence, gallery.places, draws)
-    if gallery is not None and gallery.doubt is not None:
-        means += random.normal(size=(len(means), 1)) * gallery.doubt
+    if gallery is not None and gallery.unexplained is not None:
+        means += random.normal(size=(len(means), 1)) * gallery.unexplained
     return [
         Resampled(values=row, means=drawn, confidence=confidence) for row, drawn in zip(values, means.T, strict=True)
     ]

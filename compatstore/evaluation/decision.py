@@ -263,7 +263,7 @@ def _resampled(
         gallery = SampledGallery(
             influence=influence,
             places=drawn_as_items(sample, np.flatnonzero(counted)),
-            doubt=np.repeat([strategy.found.doubt for strategy in strategies], len(settings.metrics)),
+            unexplained=np.repeat([strategy.found.unexplained for strategy in strategies], len(settings.metrics)),
         )
     drawn = resample(values, settings.resamples, settings.seed, settings.confidence, gallery)
     size = len(settings.metrics)

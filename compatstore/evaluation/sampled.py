@@ -60,12 +60,12 @@ class QueryFigures:
             precision; NaN for a query without a correct item.
         influence: (metrics, n) float64, how much the mean over queries would lose without each gallery item, times
             n; zero where the gallery is not a sample.
-        doubt: Deviation of further unknowns of the mean, beside the draw of queries and items.
+        unexplained: Deviation of further unknowns of the mean, beside the draw of queries and items.
     """
 
     values: Doubles
     influence: Doubles
-    doubt: float = 0.0
+    unexplained: float = 0.0
 
     @property
     def counted(self) -> npt.NDArray[np.bool_]:

@@ -303,6 +303,6 @@ def put_right(
         values[-1] = np.where(counted, mine + share @ errors, np.nan)
         influence[-1] = found.influence[-1] - share @ pulls
         left = float(influence[-1].std() / max(found.influence[-1].std(), 1e-12))
-        doubt = unexplained * min(2 * left, 1.0)
-        made.append(QueryFigures(values=values, influence=influence, doubt=doubt))
+        remaining = unexplained * min(2 * left, 1.0)
+        made.append(QueryFigures(values=values, influence=influence, unexplained=remaining))
     return made

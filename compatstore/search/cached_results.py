@@ -17,10 +17,10 @@ from compatstore.search.plan import SearchPlan
 from compatstore.search.scan import result_columns, whole_columns, with_fields
 from compatstore.search.shrinkage import added_by
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.doubts import kept_cosines
 from compatstore.storage.ids import rows_at
 from compatstore.storage.moves import addresses
 from compatstore.storage.registry import Registry
+from compatstore.storage.shrinkage import kept_cosines
 from compatstore.storage.snapshot import Snapshot
 
 _COMPUTED = pa.schema([("_distance", pa.float32()), ("_version", pa.string()), ("_origin", pa.string())])

@@ -25,11 +25,11 @@ from compatstore.search.plan import Part, SearchPlan, part_of, plan_search
 from compatstore.search.threshold import DEEPER, DEEPEST, NO_FACTORS, ListFactors, RankedLists, first_depth
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
-from compatstore.storage.doubts import ShrinkageBounds, kept_cosines
 from compatstore.storage.ids import ADDRESS, rows_at
 from compatstore.storage.indexes import NEIGHBOURS, SearchSettings, indexes_on
 from compatstore.storage.nearest import AT_ONCE, with_values
 from compatstore.storage.registry import Registry
+from compatstore.storage.shrinkage import ShrinkageBounds, kept_cosines
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm, to_floats, to_matrix, to_strings
 

@@ -18,9 +18,9 @@ from compatstore.errors import CorruptArtifact
 from compatstore.evaluation.distances import shrunk_distances
 from compatstore.search.plan import SearchPlan
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.doubts import has_shrinkage, kept_cosines
 from compatstore.storage.nearest import with_values
 from compatstore.storage.registry import Registry
+from compatstore.storage.shrinkage import has_shrinkage, kept_cosines
 from compatstore.storage.vector_form import to_floats
 
 FIRST = 100  # candidates of a query that are ranked

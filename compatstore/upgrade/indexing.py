@@ -27,8 +27,8 @@ from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.leases.lease import leases_in
 from compatstore.upgrade.progress import Progress
 
-Told = Callable[[Progress], None]
-Asked = Callable[[], bool]
+ReportProgress = Callable[[Progress], None]
+ShouldStop = Callable[[], bool]
 ROWS_A_CELL = 32  # vectors that cells are learned from, where no hop has filled the column
 BUILT = "indexed as the source is"
 
@@ -40,7 +40,11 @@ def index_lease(version: str) -> str:
 
 @contextmanager
 def hold_index(
-    catalog: Catalog, version: str, verb: str, progress: Told | None = None, should_stop: Asked | None = None
+    catalog: Catalog,
+    version: str,
+    verb: str,
+    progress: ReportProgress | None = None,
+    should_stop: ShouldStop | None = None,
 ) -> Iterator[tuple[Store, Report]]:
     """Hold the lease of a version's index for a block.
 
@@ -96,8 +100,8 @@ def as_the_source(context: UpgradeContext, target: VersionColumns) -> VectorInde
 
 def build_target(
     context: UpgradeContext,
-    progress: Told | None = None,
-    should_stop: Asked | None = None,
+    progress: ReportProgress | None = None,
+    should_stop: ShouldStop | None = None,
     *,
     at_least: int = indexes.MINIMUM_ROWS,
 ) -> str:
@@ -125,7 +129,9 @@ def build_target(
     return ""
 
 
-def refresh_target(context: UpgradeContext, progress: Told | None = None, should_stop: Asked | None = None) -> str:
+def refresh_target(
+    context: UpgradeContext, progress: ReportProgress | None = None, should_stop: ShouldStop | None = None
+) -> str:
     """Bring the index of an upgrade's target up to date.
 
     Returns:

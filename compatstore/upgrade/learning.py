@@ -24,10 +24,10 @@ from compatstore.evaluation.fusion_choice import ALONE, BOTH, FittedFusion, Tria
 from compatstore.evaluation.sample import EvaluationSample
 from compatstore.evaluation.sampled import QueryFigures
 from compatstore.evaluation.strategies import rank_strategies, trial_of_fusions
-from compatstore.storage.doubts import by_angle
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import ArtifactRecord, RunRecord, ServingRecord
 from compatstore.storage.registry import Registry, edit
+from compatstore.storage.shrinkage import by_angle
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.context import UpgradeContext

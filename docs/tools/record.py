@@ -4,7 +4,7 @@
     python docs/tools/record.py --images DIR --weights DIR
     python docs/tools/record.py --nouns data.noun --weights DIR
 
-The first one is an upgrade that teaches itself, on scikit-learn's digits; it takes a minute or two. The others upgrade
+The first one is an upgrade that trains itself, on scikit-learn's digits; it takes a minute or two. The others upgrade
 2,000 photographs and a dictionary between models whose weights come from a package index, and fill their part of the
 results page.
 """
@@ -67,7 +67,7 @@ SESSION = (
 INTRODUCTION = """\
 # A recording
 
-An upgrade that teaches itself, from nothing but an encoder and a budget ([guide](guides/self-teaching.md)): digits of
+An upgrade that trains itself, from nothing but an encoder and a budget ([guide](guides/self-teaching.md)): digits of
 scikit-learn, 8 principal components as the source and 9 discriminants as the target. Both models are in `models.py`:
 
 ```

@@ -7,7 +7,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.errors import GateFailed
-from compatstore.storage.doubts import has_shrinkage
+from compatstore.storage.shrinkage import has_shrinkage
 from compatstore.trainers import Pairs, Procrustes, Ridge
 from compatstore.upgrade.estimates.estimate import load_estimate
 from lazily import Lazy

@@ -136,13 +136,13 @@ def subgroups_of(context: UpgradeContext, measurement: Measurement, column: str)
     large = {name: own for name, own in rows.items() if len(own) >= FEWEST}
     if not large:
         return None
-    told = sorted(_groups(large, before, after, measurement.table.confidence), key=lambda group: group.gain.value)
+    shown = sorted(_groups(large, before, after, measurement.table.confidence), key=lambda group: group.gain.value)
     return Subgroups(
         column=column,
         criterion=measurement.table.criterion,
         gain=float(np.nanmean(after - before)),
-        groups=tuple(told[:MOST]),
-        others=max(len(told) - MOST, 0),
+        groups=tuple(shown[:MOST]),
+        others=max(len(shown) - MOST, 0),
         small=len(rows) - len(large),
     )
 

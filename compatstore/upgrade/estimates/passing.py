@@ -9,7 +9,7 @@ import numpy as np
 from compatstore.arrays import BoolArray, FloatArray
 from compatstore.evaluation.whole import Passing
 from compatstore.storage.columns import NATIVE, VersionValues
-from compatstore.storage.doubts import kept_cosines
+from compatstore.storage.shrinkage import kept_cosines
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.transform import transformer_of
 

@@ -21,7 +21,7 @@ from compatstore.evaluation.sample import ServedFusion
 from compatstore.evaluation.strategies import AS_FUSED, ServingStrategy, rank_strategies
 from compatstore.evaluation.whole import FusedWay, Passing, WholeFigures, WholeSearch
 from compatstore.storage.columns import NATIVE, VersionValues
-from compatstore.storage.doubts import has_shrinkage, kept_cosines
+from compatstore.storage.shrinkage import has_shrinkage, kept_cosines
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows, TableRows
 from compatstore.upgrade.context import UpgradeContext

@@ -8,7 +8,7 @@ import pytest
 import compatstore as cs
 from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.digests import seed_of
-from compatstore.storage.doubts import shrinkage_of as recorded
+from compatstore.storage.shrinkage import shrinkage_of as recorded
 from compatstore.trainers import Procrustes, Ridge
 from compatstore.trainers.pairs.learn import FINER
 from compatstore.trainers.pairs.selection import NO_LABEL
