@@ -259,12 +259,12 @@ for command in (create, status, refresh, drop):
 
 def _statuses(result: Sequence[IndexStatus]) -> Iterator[str | Table]:
     """Indexes of versions."""
-    columns = ("version", "kind", "cells", "deltas", "MB", "indexed", "not indexed", "compared", "recall", "measured")
+    columns = ("version", "kind", "cells", "deltas", "MB", "indexed", "late", "compared", "recall", "measured")
     rows = [
         (
             *(found.version, found.kind or "none", found.cells, found.deltas, f"{found.bytes / 1e6:,.1f}"),
             *(found.indexed_rows, found.unindexed_rows, _form(found.compared, ".1%"), _form(found.recall, ".3f")),
-            found.recall_at.partition(".")[0],
+            found.recall_at[:10],
         )
         for found in result
     ]

@@ -139,6 +139,11 @@ def adopting(place: str, *, again: bool = False) -> str:
     return call("adopt", version, at=place, vector=COLUMN, id=COLUMN, again=True if again else None)
 
 
+def encoder(version: str) -> str:
+    """The model of a version, given to a command or to `Gallery.open`."""
+    return either(shell=f"--encoder {version}=ENCODER", python=f"Gallery.open(..., encoders={{{version!r}: ...}})")
+
+
 def finishing(target: str) -> str:
     """Calls that finish an upgrade and cut over."""
     return either(

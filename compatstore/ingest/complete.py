@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, BoolArray
 from compatstore.digests import mix
 from compatstore.encoders import Encoder, encode_readable
@@ -184,7 +185,7 @@ def _embed(
             expected=f"a vector for each item, or sources and an encoder for {record.name}",
             found=f"{len(rows)} items without a vector"
             + (", and no encoder" if encoder is None else ", and no sources"),
-            fix='Give a column "vector", or open the gallery with encoders={...} and give a column "source".',
+            fix=f'Give a column "vector", or a column "source" and the model: {next_step.encoder(record.name)}.',
         )
     encoded = VectorForm.of(record).keep(encode_readable(encoder, [inputs[row] for row in rows]))
     good = rows[encoded.readable]

@@ -172,7 +172,7 @@ def plan_cascade(
             f"search by a cascade in {run.target}",
             expected=f"an encoder for {run.target}",
             found="none: its vectors come from outside",
-            fix=f"Hand one over: Gallery.open(..., encoders={{'{run.target}': ...}}); or search without a cascade.",
+            fix=f"Give its model: {next_step.encoder(run.target)}; or search without a cascade.",
         )
     return plan
 

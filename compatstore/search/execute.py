@@ -67,8 +67,7 @@ def as_queries(catalog: Catalog, registry: Registry, version: str, query: Any) -
             operation,
             expected=f"a vector of {dim} values, or an encoder for {version}",
             found=f"{type(query).__name__} and no encoder",
-            fix=f"Search with a vector or with an item{options}, or open the gallery with "
-            f"encoders={{'{version}': ...}}.",
+            fix=f"Search with a vector or with an item{options}, or give its model: {next_step.encoder(version)}.",
         )
     with metered(patience=PATIENCE):
         encoded = encode_queries(encoder, [query])

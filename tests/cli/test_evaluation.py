@@ -227,5 +227,5 @@ def test_no_sentence_of_a_refusal_ends_twice(run, tmp_path, digits, artifact):
     assert run("link", place, artifact, "--from", "v1", "--to", "v2").code == 0
     refused = run("evaluate", place, "v2", "--sample", 200)
     assert refused.code == 7
-    assert "There is no encoder. Open the gallery with" in refused.err
+    assert "There is no encoder. Give its model: --encoder v2=ENCODER" in refused.err
     assert ".." not in refused.err.replace("...", "")

@@ -176,13 +176,11 @@ def require_encoder(catalog: Catalog, target: str) -> Encoder:
     """
     encoder = catalog.encoder(target)
     if encoder is None:
-        opened = f"cs.Gallery.open(..., encoders={{{target!r}: ...}})"
-        given = next_step.either(shell=next_step.option("encoder", next_step.ENCODER), python=opened)
         raise UpgradeError(
             f"embed items in {target}",
             expected=f"an encoder for {target}",
             found="none: its vectors come from outside",
-            fix=f"Hand one over, a Precomputed one will do: {given}; or upgrade without a backfill.",
+            fix=f"Give its model, or Precomputed vectors: {next_step.encoder(target)}; or upgrade without a backfill.",
         )
     return encoder
 

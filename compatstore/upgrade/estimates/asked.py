@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compatstore import next_step
 from compatstore.arrays import ArrowArray, BoolArray, FloatArray, Positions
 from compatstore.digests import seed_of
 from compatstore.encoders import encode_queries
@@ -322,7 +323,7 @@ def _embed(context: UpgradeContext, queries: QuerySet, rows: Positions) -> tuple
                 "measure by queries that are to be embedded",
                 expected=f"encoders of {context.run.source} and {context.run.target}",
                 found=f"none of {name}",
-                fix=f"Open the gallery with encoders={{'{name}': ...}}, or name a file with vectors of both models.",
+                fix=f"Give its model: {next_step.encoder(name)}; or name a file with vectors of both models.",
             )
         values = queries.ids if encoder.reads == "id" else queries.sources
         found = encode_queries(encoder, [values[row] for row in rows])

@@ -104,8 +104,8 @@ def take_measurement(
             f"measure agreement with {run.target}",
             expected="an encoder that embeds the sample, labels or qrels",
             found=f"no encoder, and {int(fresh.embedded.sum())} of {len(fresh.embedded)} items native",
-            fix=f"Open the gallery with encoders={{'{run.target}': ...}}, name labels or qrels, or report without "
-            f"measuring: {next_step.call('report', measure=False)}",
+            fix=f"Give its model: {next_step.encoder(run.target)}; name labels or qrels; or report without measuring: "
+            f"{next_step.call('report', measure=False)}",
         )
     settings = SampleSettings(
         sample=size, labels=terms.labels, criterion=terms.criterion, seed=run.seed, fused_shares=()

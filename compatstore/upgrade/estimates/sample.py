@@ -283,7 +283,7 @@ def _sample(
             expected=f"{SMALLEST_SAMPLE} queries: items that the artifact was not trained on, with a native vector in "
             f"{run.target}, or an encoder and sources",
             found=provenance.removesuffix(".") + (". There is no encoder" if encoder is None else ""),
-            fix=f"Open the gallery with encoders={{'{run.target}': ...}}."
+            fix=f"Give its model: {next_step.encoder(run.target)}."
             if encoder is None
             else "Take a larger sample, or train on fewer of the gallery's items.",
         )
