@@ -73,6 +73,24 @@ def learned(path):
     return gallery
 
 
+def chained(path):
+    """A second upgrade, from what the first one made."""
+    gallery = wholly_native(path)
+    gallery.retire("v1")
+    gallery.register(cs.EmbeddingVersion("v3", dim=MIRRORED.shape[1], metric="l2", encoder=mirrored))
+    gallery.upgrade("v3", backfill=0.5, learn=cs.Learn(first=60))
+    return gallery
+
+
+def derived(path):
+    """A version of fewer values, which no encoder makes."""
+    gallery = cs.Gallery.create(str(path / "g.lance"), cs.EmbeddingVersion("v1", dim=GOOD.shape[1], metric="l2"))
+    gallery.add({"id": IDS[:ITEMS], "vector": GOOD, "digit": LABELS[:ITEMS]})
+    gallery.register("v3", of="v1", dim=40)
+    gallery.upgrade("v3")
+    return gallery
+
+
 def judged(path):
     """Blind comparisons in place of labels."""
     gallery = better(path)
@@ -101,6 +119,9 @@ CASES = {
     ),
     "midway": (midway, "good", True, "Cut over: mAP "),
     "self-training": (learned, "good", True, "Cut over: mAP "),
+    "few queries": (better, "good", True, "Cut over: mAP "),
+    "chained": (chained, "mirrored", True, "Look before you cut over: mAP "),
+    "derived": (derived, "", True, "Do not cut over, or roll back: mAP "),
     "judged": (judged, "good", False, UNKNOWN),
 }
 
@@ -117,11 +138,19 @@ def test_every_output_gives_the_same_verdict(tmp_path, name):
     make, model, labelled, beginning = CASES[name]
     gallery = make(tmp_path)
     labels = {"labels": "digit"} if labelled else {}
-    report = gallery.report("v2", sample=300, **labels)
+    sample, target = 50 if name == "few queries" else 300, "v3" if name in ("chained", "derived") else "v2"
+    report = gallery.report(target, sample=sample, **labels)
     assert report.advice.startswith(beginning)
-    words = ["report", gallery.status().gallery, "v2", "--sample", "300", *(("--labels", "digit") if labelled else ())]
-    words += ["--encoder", f"v2=python:{__name__}:{model}", "--trust-code"]
-    shown, document = (CliRunner().invoke(app, [*words, *more]) for more in ((), ("--json",)))
+    words = [
+        "report",
+        gallery.status().gallery,
+        target,
+        "--sample",
+        sample,
+        *(("--labels", "digit") if labelled else ()),
+    ]
+    words += ["--encoder", f"{target}=python:{__name__}:{model}", "--trust-code"] if model else []
+    shown, document = (CliRunner().invoke(app, [*map(str, words), *more]) for more in ((), ("--json",)))
     assert (shown.exit_code, document.exit_code) == (0, 0)
     assert json.loads(document.stdout)["advice"] == report.advice
     for text in (shown.stdout, str(report), to_markdown(report), to_page(report)):
