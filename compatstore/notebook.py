@@ -1,4 +1,4 @@
-"""Progress of an upgrade in a notebook: one table below the cell, which is drawn again as steps go on."""
+"""Progress of a call in a notebook, one table below the cell, and in an interactive interpreter, one line a step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ INTERVAL = 0.5  # seconds between two drawings
 class ShowProgress(Shown):
     """Progress display in a notebook, the `progress` argument of `upgrade`, `cutover` and other verbs.
 
-    Without a notebook it writes a line to stderr when a step begins and when it has ended.
+    Without a notebook it writes to stderr: on a terminal one line a step, drawn again as the step goes on, elsewhere a
+    line when a step begins and when it has ended. An interactive interpreter shows it by default.
 
     Args:
         interval: Seconds between two drawings.
@@ -32,6 +33,7 @@ class ShowProgress(Shown):
         self._steps: dict[str, Progress] = {}
         self._interval, self._drawn_at = interval, 0.0
         self._draw: Callable[[], None] | None = None
+        self._line = ""  # step whose line on a terminal is open
 
     @property
     def steps(self) -> tuple[Progress, ...]:
@@ -53,7 +55,15 @@ class ShowProgress(Shown):
 
     def _write(self) -> None:
         last = next(reversed(self._steps.values()))
-        sys.stderr.write(visible(f"{last.step}: {last.done:,} of {last.total:,}") + "\n")
+        said = visible(f"{last.step}: {last.done:,} of {last.total:,}")
+        if not sys.stderr.isatty():
+            sys.stderr.write(f"{said}\n")
+            return
+        begun = "\n" if self._line not in ("", last.step) else ""
+        ended = last.done >= last.total
+        self._line = "" if ended else last.step
+        sys.stderr.write(f"{begun}\r\x1b[K{said}" + "\n" * ended)
+        sys.stderr.flush()
 
 
 @view.register
@@ -67,6 +77,11 @@ def _(result: ShowProgress) -> Iterator[str | Table]:
         ],
     )
     yield from (step.found for step in result.steps[-1:] if step.found)
+
+
+def default_progress() -> ShowProgress | None:
+    """The default progress of a call: shown on the terminal of an interactive interpreter."""
+    return ShowProgress() if hasattr(sys, "ps1") and sys.stderr.isatty() else None
 
 
 def _display() -> Callable[..., Any] | None:

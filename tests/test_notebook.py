@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,6 +15,7 @@ import nbformat
 import numpy as np
 import pytest
 from digit_galleries import DIGITS, gallery_of
+from pseudo_terminal import read_to_the_end
 
 import compatstore as cs
 from compatstore.html import visible
@@ -146,6 +149,23 @@ def test_progress_is_drawn_at_turns_and_now_and_then(capsys):
     shown(Progress("backfill", 0, 0, 0.0, "a lesson <b>"))
     assert capsys.readouterr().err.splitlines() == ["hop: 1 of 100", "hop: 100 of 100", "backfill: 0 of 0"]
     assert Cells(shown._repr_html_()).rows[-1] == ["a lesson <b>"]
+
+
+@pytest.mark.full
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+def test_an_interactive_interpreter_shows_progress_on_its_terminal(tmp_path):
+    ours, theirs = os.openpty()
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    lines = [*NOTEBOOK.format(folder=str(tmp_path)).strip().splitlines(), "_ = gallery.upgrade('v2', backfill=0.2)"]
+    with subprocess.Popen(
+        [sys.executable, "-q"], stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "PYTHONPATH": path}
+    ) as interpreter:
+        os.write(ours, ("\n".join([*lines, "print('end', 3 * 14)", "exit()"]) + "\n").encode())
+        shown = read_to_the_end(ours, theirs).decode()
+    assert interpreter.returncode == 0
+    assert "end 42" in shown
+    assert re.search(r"\r\x1b\[Khop: 400 of 400\r?\n", shown)
+    assert "Traceback" not in shown
 
 
 NOTEBOOK = """

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 from compatstore.arrays import ArrowSchema
@@ -11,6 +13,7 @@ from compatstore.boundary import checked
 from compatstore.encoders import Encoder
 from compatstore.errors import CompatStoreWarning, first_offenders
 from compatstore.ingest.metadata import declared_fields
+from compatstore.notebook import default_progress
 from compatstore.storage.catalog import LEASE_TERM, Catalog
 from compatstore.storage.create import adopt_table, create_table
 from compatstore.storage.failures import answering, answers
@@ -30,6 +33,17 @@ Ids: TypeAlias = Sequence[Any] | str | int  # one id, or a list or array of them
 Missing = Literal["raise", "skip"]
 
 
+def _showing_progress(verb: Callable[..., Result]) -> Callable[..., Result]:
+    """A verb that shows its progress to a person at work, unless the call names another one."""
+
+    @wraps(verb)
+    def call(*args: Any, **options: Any) -> Result:
+        options["progress"] = options.get("progress") or default_progress()
+        return verb(*args, **options)
+
+    return call
+
+
 def verbs(path: str = "Gallery") -> Callable[[Part], Part]:
     """Make a class of verbs a part of the gallery.
 
@@ -41,10 +55,12 @@ def verbs(path: str = "Gallery") -> Callable[[Part], Part]:
     """
 
     def make(part: Part) -> Part:
-        for name, member in vars(part).items():
+        for name, member in list(vars(part).items()):
             function = getattr(member, "__func__", getattr(member, "fget", member))  # of class methods and properties
             if callable(function) and not isinstance(function, type):
                 function.__qualname__ = f"{path}.{name}"
+            if inspect.isfunction(member) and "progress" in inspect.signature(member).parameters:
+                setattr(part, name, _showing_progress(member))
         return checked(answers(part))
 
     return make
