@@ -153,7 +153,7 @@ def search(
     Give one of --image, --text, --vector and --id. --first and --in-all are those of --serving cascade.
     """
     from compatstore.storage.app_columns import OF_RESULTS
-    from compatstore.storage.indexes import SearchSettings
+    from compatstore.storage.records import SearchSettings
 
     forms = {"--image": image, "--text": text, "--vector": vector, "--id": id}
     given = [name for name, value in forms.items() if value is not None]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from compatstore.search.cached_reading import CacheSize as CacheSize
     from compatstore.search.cascade import Cascade as Cascade
     from compatstore.shards import Shards as Shards
-    from compatstore.storage.indexes import SearchSettings as SearchSettings
+    from compatstore.storage.records import SearchSettings as SearchSettings
     from compatstore.trainers.pairs.learn import Learn as Learn
     from compatstore.upgrade.requests.backfill import Backfill as Backfill
     from compatstore.upgrade.requests.details import Details as Details
@@ -56,7 +56,7 @@ _HOMES = {
     "Nearest": "compatstore.search.cache",
     "Queries": "compatstore.upgrade.requests.queries",
     "RunSettings": "compatstore.upgrade.requests.run_settings",
-    "SearchSettings": "compatstore.storage.indexes",
+    "SearchSettings": "compatstore.storage.records",
     "Shards": "compatstore.shards",
     "ShowProgress": "compatstore.notebook",
     "Transformed": "compatstore.artifacts",

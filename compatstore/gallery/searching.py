@@ -17,7 +17,7 @@ from compatstore.search.plan import SearchPlan
 from compatstore.search.scan import require_count, result_columns, whole_columns, with_fields
 from compatstore.search.serving import plan_serving, read_served, require_fingerprints, way_of
 from compatstore.storage.app_columns import refuse_distance
-from compatstore.storage.indexes import SearchSettings
+from compatstore.storage.records import SearchSettings
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import read_spent
 from compatstore.upgrade.estimates.below import warning_of

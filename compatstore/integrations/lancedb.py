@@ -20,8 +20,8 @@ from compatstore.boundary import shown
 from compatstore.encoders import Encoder
 from compatstore.errors import InvalidInput
 from compatstore.gallery import Gallery
-from compatstore.storage.indexes import SearchSettings
 from compatstore.storage.location import locate
+from compatstore.storage.records import SearchSettings
 from compatstore.storage.registry import KEY, read
 from compatstore.storage.store import Store
 

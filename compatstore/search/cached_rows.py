@@ -19,9 +19,9 @@ from compatstore.arrays import BoolArray, Digests, FloatArray, RowNumbers
 from compatstore.in_memory.graph import Chosen, Flat, Graph
 from compatstore.search.cached_reading import BESIDE, CachedIds, OriginCodes, Reader, Rows, as_ids
 from compatstore.storage.fragments import Fragment, list_fragments
-from compatstore.storage.indexes import NEIGHBOURS
 from compatstore.storage.moves import ChangedFragments, addresses
 from compatstore.storage.recall import GOAL, QUERIES
+from compatstore.storage.records import NEIGHBOURS
 from compatstore.storage.snapshot import Snapshot
 
 _AT_ONCE = 8192  # vectors that are copied at a time

@@ -28,8 +28,7 @@ from compatstore.search.plan import Part, SearchPlan, part_of
 from compatstore.search.serving import plan_serving, versions_of
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
-from compatstore.storage.indexes import SearchSettings
-from compatstore.storage.records import RunRecord
+from compatstore.storage.records import RunRecord, SearchSettings
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm, to_matrix, to_strings

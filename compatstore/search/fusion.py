@@ -26,8 +26,9 @@ from compatstore.search.threshold import DEEPER, DEEPEST, NO_FACTORS, ListFactor
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.ids import ADDRESS, rows_at
-from compatstore.storage.indexes import NEIGHBOURS, SearchSettings, indexes_on
+from compatstore.storage.indexes import indexes_on
 from compatstore.storage.nearest import AT_ONCE, with_values
+from compatstore.storage.records import NEIGHBOURS, SearchSettings
 from compatstore.storage.registry import Registry
 from compatstore.storage.shrinkage import ShrinkageBounds, kept_cosines
 from compatstore.storage.snapshot import Snapshot

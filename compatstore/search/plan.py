@@ -11,7 +11,7 @@ from compatstore.errors import NotFound
 from compatstore.evaluation.merging import Calibration, Merge
 from compatstore.search.condition import joined
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.indexes import SearchSettings
+from compatstore.storage.records import SearchSettings
 from compatstore.storage.registry import Registry, bridge_to, comparable
 from compatstore.versions import Metric
 

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from compatstore import next_step
 from compatstore.errors import CompatStoreError
 from compatstore.shown import Shown, Table, table, view, wrapped
-from compatstore.storage.ledger import Spent
+from compatstore.storage.records import Spent
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.run import UpgradeResult
 

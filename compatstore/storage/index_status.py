@@ -7,9 +7,10 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from compatstore.storage.indexes import SearchSettings, VectorIndex, fragments_outside, indexes_on
+from compatstore.storage.indexes import VectorIndex, fragments_outside, indexes_on
 from compatstore.storage.moves import addresses
 from compatstore.storage.nearest import HAMMING
+from compatstore.storage.records import SearchSettings
 from compatstore.storage.registry import read
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store

@@ -9,75 +9,24 @@ learned; only a build learns other ones.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.fragments import Fragment, list_fragments
 from compatstore.storage.nearest import HAMMING
+from compatstore.storage.records import MOST_CELLS
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 
 OF_BITS = "IVF_FLAT"  # on bytes Lance quantises nothing, and builds graphs that it cannot bring up to date
 KINDS = ("IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", "IVF_HNSW_SQ")
-NEIGHBOURS = 10  # that recall is measured by
 MINIMUM_ROWS = 256
-MOST_CELLS = 1_000_000
 # Each vector is compared with the centre of each cell: with the square root of n cells that is n^1.5 distances.
 MOST_CELLS_BY_DEFAULT = 4_096
 Report = Callable[[str], None]  # called with the name of a stage that begins; an exception of it ends the call
-
-
-@checked_fields
-@dataclass(frozen=True, kw_only=True)
-class SearchSettings:
-    """Settings of a search in an index: the more it reads, the more of the nearest it finds.
-
-    Args:
-        nprobes: Cells of the index whose rows are compared, >= 1; None for Lance's choice.
-        refine: Multiple of the results wanted that is compared by the vectors themselves instead of their codes,
-            >= 1; None for none.
-
-    Raises:
-        InvalidInput: A number is below 1.
-
-    Examples:
-        >>> cs.SearchSettings(nprobes=8, refine=10).options
-        {'nprobes': 8, 'refine_factor': 10}
-    """
-
-    nprobes: int | None = None
-    refine: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("nprobes", "refine"):
-            value = getattr(self, name)
-            if value is not None and not 1 <= value <= MOST_CELLS:
-                operation = f"search with {name}={value}"
-                raise InvalidInput(operation, expected=f"a number from 1 to {MOST_CELLS}", found=f"{value}")
-
-    @property
-    def options(self) -> dict[str, int]:
-        """Lance's options of a search."""
-        named = (("nprobes", self.nprobes), ("refine_factor", self.refine))
-        return {name: value for name, value in named if value is not None}
-
-    def fetching(self, k: int) -> SearchSettings:
-        """The same for candidates: as many rows are compared for k of them as for the 10 that recall is measured by.
-
-        Example: refine 50 compares 500 rows for 10 results; for 20 candidates refine 25 does.
-        """
-        if self.refine is None or k <= NEIGHBOURS:
-            return self
-        return replace(self, refine=math.ceil(self.refine * NEIGHBOURS / k))
-
-    def __str__(self) -> str:
-        parts = (f"{name} {value}" for name, value in (("nprobes", self.nprobes), ("refine", self.refine)) if value)
-        return ", ".join(parts) or "Lance's own settings"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,29 +26,12 @@ from compatstore.paths import refused
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.lease_table import LEDGER, LeaseFiles
 from compatstore.storage.location import Location
-from compatstore.storage.records import RunRecord
+from compatstore.storage.records import RunRecord, Spent
 from compatstore.storage.registry import Registry
 from compatstore.storage.store import Fence
 
 _SPENT, _RUN = b"spent", b"run"
 _SEAL = 32  # bytes of a SHA-256
-
-
-@dataclass(frozen=True)
-class Spent:
-    """The used part of a backfill's budget, over all calls.
-
-    Attributes:
-        rows: Items that were embedded.
-        seconds: Wall time.
-        cost: Money: the encoder's bill if it reports one, else at the prices of the time.
-        tokens: Tokens that the encoder was billed for, if it reports them.
-    """
-
-    rows: int = 0
-    seconds: float = 0.0
-    cost: float = 0.0
-    tokens: int = 0
 
 
 class Ledger:

@@ -30,9 +30,9 @@ from compatstore.errors import InvalidInput
 from compatstore.storage import indexes
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.index_status import IndexStatus, compared_share, index_status
-from compatstore.storage.indexes import NEIGHBOURS, Report, SearchSettings, VectorIndex, names_on, silent, update_index
+from compatstore.storage.indexes import Report, VectorIndex, names_on, silent, update_index
 from compatstore.storage.nearest import find_nearest
-from compatstore.storage.records import VersionRecord
+from compatstore.storage.records import NEIGHBOURS, SearchSettings, VersionRecord
 from compatstore.storage.registry import Registry, edit, edit_version, read
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store

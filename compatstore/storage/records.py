@@ -2,21 +2,90 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from compatstore.boundary import checked_fields
 from compatstore.derivation import Derivation
 from compatstore.encoders.protocol import Encoder
+from compatstore.errors import InvalidInput
 from compatstore.evaluation.fusion import Fusion, Serving
 from compatstore.evaluation.merging import Merge
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.indexes import SearchSettings
 from compatstore.versions import OUTSIDE, DType, EmbeddingVersion, HeadLoss, Metric, SideDType
 
 WriteMode = Literal["auto", "move_rows", "rewrite_columns"]
 
 AS_IN_VERSION = ("name", "dim", "metric", "normalised", "dtype", "side_dim", "side_dtype", "head_loss")  # fields
 STORED = "stored:"  # begins the spec of a model that is kept beside the table; its SHA-256 follows
+MOST_CELLS = 1_000_000
+NEIGHBOURS = 10  # that recall is measured by
+
+
+@checked_fields
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """Settings of a search in an index: the more it reads, the more of the nearest it finds.
+
+    Args:
+        nprobes: Cells of the index whose rows are compared, >= 1; None for Lance's choice.
+        refine: Multiple of the results wanted that is compared by the vectors themselves instead of their codes,
+            >= 1; None for none.
+
+    Raises:
+        InvalidInput: A number is below 1.
+
+    Examples:
+        >>> cs.SearchSettings(nprobes=8, refine=10).options
+        {'nprobes': 8, 'refine_factor': 10}
+    """
+
+    nprobes: int | None = None
+    refine: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("nprobes", "refine"):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= MOST_CELLS:
+                operation = f"search with {name}={value}"
+                raise InvalidInput(operation, expected=f"a number from 1 to {MOST_CELLS}", found=f"{value}")
+
+    @property
+    def options(self) -> dict[str, int]:
+        """Lance's options of a search."""
+        named = (("nprobes", self.nprobes), ("refine_factor", self.refine))
+        return {name: value for name, value in named if value is not None}
+
+    def fetching(self, k: int) -> SearchSettings:
+        """The same for candidates: as many rows are compared for k of them as for the 10 that recall is measured by.
+
+        Example: refine 50 compares 500 rows for 10 results; for 20 candidates refine 25 does.
+        """
+        if self.refine is None or k <= NEIGHBOURS:
+            return self
+        return replace(self, refine=math.ceil(self.refine * NEIGHBOURS / k))
+
+    def __str__(self) -> str:
+        parts = (f"{name} {value}" for name, value in (("nprobes", self.nprobes), ("refine", self.refine)) if value)
+        return ", ".join(parts) or "Lance's own settings"
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The used part of a backfill's budget, over all calls.
+
+    Attributes:
+        rows: Items that were embedded.
+        seconds: Wall time.
+        cost: Money: the encoder's bill if it reports one, else at the prices of the time.
+        tokens: Tokens that the encoder was billed for, if it reports them.
+    """
+
+    rows: int = 0
+    seconds: float = 0.0
+    cost: float = 0.0
+    tokens: int = 0
 
 
 @dataclass(frozen=True)

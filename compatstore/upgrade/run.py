@@ -14,8 +14,7 @@ from compatstore.errors import CompatStoreError
 from compatstore.evaluation.curve import native_count
 from compatstore.shown import Shown
 from compatstore.storage.history import HistoryEntry
-from compatstore.storage.ledger import Spent
-from compatstore.storage.records import CHOSEN, RunRecord
+from compatstore.storage.records import CHOSEN, RunRecord, Spent
 from compatstore.storage.registry import unsearchable
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.backfilling.backfill import Backfiller

@@ -10,8 +10,7 @@ from compatstore.shown import Shown
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import first_of
 from compatstore.storage.lease_table import LeaseTable
-from compatstore.storage.ledger import Spent
-from compatstore.storage.records import RunRecord, VersionRecord
+from compatstore.storage.records import RunRecord, Spent, VersionRecord
 from compatstore.storage.registry import Registry, bridge_to, unsearchable
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.staging import Staging

@@ -10,7 +10,7 @@ from compatstore.evaluation.advice import MORE
 from compatstore.evaluation.sample import AGREEMENT
 from compatstore.evaluation.views import truth_line
 from compatstore.shown import Table, figures, table, view, wrapped
-from compatstore.storage.ledger import Spent
+from compatstore.storage.records import Spent
 from compatstore.upgrade.estimates.details import QueryChange, QueryChanges, ReportDetails, Subgroups
 from compatstore.upgrade.estimates.estimate import Gate, UpgradeEstimate
 from compatstore.upgrade.estimates.measured import SERVED, as_served, what_matters

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import compatstore as cs
 from compatstore.shards.results import ShardStatus, SharedBudget
-from compatstore.storage.ledger import Spent
+from compatstore.storage.records import Spent
 
 sizes = st.lists(st.integers(0, 10_000), min_size=1, max_size=8)
 

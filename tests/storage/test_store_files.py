@@ -16,8 +16,9 @@ import compatstore as cs
 from compatstore.storage.files import FOLDER, Blobs
 from compatstore.storage.fragments import list_fragments, read_physical, write_columns
 from compatstore.storage.lease_table import last_number
-from compatstore.storage.ledger import Ledger, Spent
+from compatstore.storage.ledger import Ledger
 from compatstore.storage.location import Location, locate
+from compatstore.storage.records import Spent
 from compatstore.storage.registry import read
 from compatstore.storage.staging import Staging
 from compatstore.storage.store import Fence, Store

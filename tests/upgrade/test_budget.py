@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatstore.errors import InvalidInput
-from compatstore.storage.ledger import Spent
+from compatstore.storage.records import Spent
 from compatstore.upgrade.requests.backfill import Budget
 
 

@@ -28,9 +28,9 @@ from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.ids import find
 from compatstore.storage.lease_table import LeaseTable, Records
-from compatstore.storage.ledger import Ledger, Spent, without
+from compatstore.storage.ledger import Ledger, without
 from compatstore.storage.location import Location
-from compatstore.storage.records import RunRecord
+from compatstore.storage.records import RunRecord, Spent
 from compatstore.upgrade.backfilling.embeddable import count_embeddable, sourceless
 from compatstore.upgrade.backfilling.embedding import Embedded
 from compatstore.upgrade.context import UpgradeContext

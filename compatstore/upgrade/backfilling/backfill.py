@@ -18,7 +18,7 @@ import pyarrow as pa
 from compatstore.arrays import ArrowTable, Id
 from compatstore.encoders import Bill, Encoder, Metered, metered
 from compatstore.errors import EncoderFailed
-from compatstore.storage.ledger import Spent
+from compatstore.storage.records import Spent
 from compatstore.upgrade.backfilling.account import Account
 from compatstore.upgrade.backfilling.embeddable import expected_bill, knows_its_price, read_batch, without_source
 from compatstore.upgrade.backfilling.embedding import Embedded, ItemBatch, Paid, embedder_of, require_encoder

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from compatstore.arrays import ArrowArray, BoolArray, Id, RowNumbers
 from compatstore.encoders import Bill, Encoder, Metered
 from compatstore.storage.ids import ADDRESS, column, find, read_rows
-from compatstore.storage.ledger import Spent
+from compatstore.storage.records import Spent
 from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch, embedder_of
 from compatstore.upgrade.context import UpgradeContext

@@ -23,8 +23,7 @@ from compatstore.shown import Shown
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
-from compatstore.storage.ledger import Spent
-from compatstore.storage.records import RunRecord
+from compatstore.storage.records import RunRecord, Spent
 from compatstore.storage.registry import edit
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.embeddable import ask_embeddable

@@ -11,7 +11,7 @@ from compatstore.evaluation.decision import SAME_SHARE
 from compatstore.evaluation.fusion import Serving
 from compatstore.shown import Shown
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.ledger import Spent
+from compatstore.storage.records import Spent
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate, estimates_of
 
 

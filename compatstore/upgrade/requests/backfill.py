@@ -10,8 +10,7 @@ from compatstore import next_step
 from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.curve import native_count
-from compatstore.storage.ledger import Spent
-from compatstore.storage.records import RunRecord, WriteMode
+from compatstore.storage.records import RunRecord, Spent, WriteMode
 
 Limit = Literal["", "backfill", "max_rows", "max_seconds", "max_cost", "target_quality"]
 
