@@ -60,10 +60,13 @@ class Terminal:
         self.ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, 80, 0, 0))
         environment = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": "1"}
+        environment = {name: value for name, value in environment.items() if name not in ("LINES", "COLUMNS")}
         command = [sys.executable, "-c", PROGRAM, "judge", *map(str, words)]
+        before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a child inherits what is ignored, as under nohup
         self.process = subprocess.Popen(
             command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE, env=environment, text=True
         )
+        signal.signal(signal.SIGHUP, before)
         os.close(theirs)
         self.seen, self._closed = b"", threading.Event()
         self._reader = threading.Thread(target=self._read)
