@@ -6,7 +6,7 @@ worse: the sentence says how much of the new model's answers is served.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,6 +16,7 @@ from compatstore.evaluation.metrics import Flips
 from compatstore.evaluation.preference import Preference
 
 MORE = "Name labels or qrels, or compare about 100 queries, to measure whether that is better."
+MOST_OF_THE_GAIN = 0.9  # of a cheaper way that is named beside the best
 ENOUGH = 0.9  # agreement with the full backfill of the budget that is named without ground truth
 WHOLE_SAMPLE = "take a sample of the whole gallery, or decide by map"
 _NAMES = {"map": "mAP", "cmc": "CMC", "ndcg": "nDCG", "mrr": "MRR"}
@@ -112,7 +113,9 @@ def advise(status_quo: Option, options: Sequence[Option], metric: str, unmeasure
         text = f"Do not upgrade: the best way, {best.name}, has {change}: no significant gain."
         return Advice(verdict="do not upgrade", row=status_quo.name, share=0.0, text=text)
     text = f"Upgrade by {best.name}: {change}."
-    text += _worse_though_larger(best, options, metric) + _as_good_but_cheaper(best, better) + unknown
+    text += _worse_though_larger(best, options, metric)
+    text += _nearly_as_good(best, better, {option.name: gain for option, gain in zip(options, gains, strict=True)})
+    text += unknown
     return Advice(verdict="upgrade", row=best.name, share=best.share, text=text)
 
 
@@ -182,9 +185,17 @@ def _worse_though_larger(best: Option, options: Sequence[Option], metric: str) -
     return f" More is not better: {full.name} has {metric_name(metric)} {full.value:.1%}."
 
 
-def _as_good_but_cheaper(best: Option, better: Sequence[Option]) -> str:
-    cheaper = [o for o in better if o.share < best.share and best.figure.over(o.figure).low <= 0]
-    if not cheaper:
+def _nearly_as_good(best: Option, better: Sequence[Option], gains: Mapping[str, Estimate]) -> str:
+    """The cheapest option that has most of the best gain, or is not significantly worse."""
+    most = MOST_OF_THE_GAIN * gains[best.name].value
+    near = [
+        option
+        for option in better
+        if option.share < best.share and (gains[option.name].value >= most or best.figure.over(option.figure).low <= 0)
+    ]
+    if not near:
         return ""
-    least = min(cheaper, key=lambda option: (option.share, -option.value))
-    return f" {least.name[0].upper()}{least.name[1:]} costs less and is not significantly worse."
+    least = min(near, key=lambda option: (option.share, -option.value))
+    part = f"{100 * gains[least.name].value / gains[best.name].value:.0f} %"
+    cost = f"{100 * least.share:.0f} % of the items" if least.share else "none of the items"
+    return f" {least.name[0].upper()}{least.name[1:]} has {part} of the gain and embeds {cost}."

@@ -21,7 +21,7 @@ from compatstore.upgrade.estimates.details import QueryChange
 from compatstore.upgrade.estimates.measured import as_served, what_matters
 from compatstore.upgrade.estimates.reporting import UpgradeReport
 from compatstore.upgrade.estimates.waves import WaveFigures
-from compatstore.upgrade.views import changes_table, flips_line, groups_line, groups_table
+from compatstore.upgrade.views import flips_line, groups_line, groups_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,7 +291,6 @@ def _changes(report: UpgradeReport) -> Iterator[SectionPart]:
     yield flips_line(report.measured, changes, report.served)
     for which, shown in (("fell most", changes.worst), ("rose most", changes.best)):
         if shown:
-            yield changes_table(f"Queries whose {changes.criterion} {which}", shown, changes.criterion)
             yield ShownQueries(
                 heading=f"Results of the queries that {which}", changes=shown, criterion=changes.criterion
             )
