@@ -36,7 +36,7 @@ class DrawnBars:
 
     def __init__(self, progress: Progress, doing: str) -> None:
         self._progress = progress
-        self._before: TaskID | None = progress.add_task(doing, total=None, note="")
+        self._before: TaskID | None = progress.add_task(doing, total=None, note="", count="")
         self._tasks: dict[str, Task] = {}
 
     def update(self, step: str, done: int, total: int | None, note: str = "", cost: float | None = None) -> None:
@@ -45,12 +45,13 @@ class DrawnBars:
             self._progress.remove_task(self._before)
             self._before = None
         if step not in self._tasks:
-            self._progress.add_task(step, total=total, note="")
+            self._progress.add_task(step, total=total, note="", count="")
             self._tasks[step] = self._progress.tasks[-1]
         task = self._tasks[step]
         if done < task.completed:  # the next round has the name of the last
             self._progress.reset(task.id)
-        self._progress.update(task.id, completed=done, total=total)
+        known = f"{done or ''}" if total is None else f"{done:>{len(str(total))}}/{total}"  # never "0/?"
+        self._progress.update(task.id, completed=done, total=total, count=known)
         self._progress.update(task.id, note=note or (f"{task.speed:,.0f}/s" if task.speed else ""))
 
     def say(self, line: str) -> None:
@@ -184,12 +185,12 @@ def progress_bars(doing: str, interval: float = INTERVAL) -> Iterator[Bars]:
     drawn = console(stderr=True)
     log = None if output is None else output.log
     if log is None and drawn.is_terminal:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(),
-            MofNCompleteColumn(),
+            TextColumn("{task.fields[count]}", markup=False),
             TextColumn("{task.fields[note]}", markup=False),
             TimeRemainingColumn(),
         )

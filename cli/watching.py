@@ -117,10 +117,10 @@ def unbackfillable(output: Output, gallery: str, target: str) -> None:
 
 
 def _history(result: Sequence[HistoryEntry]) -> Iterator[str | Table]:
-    """Steps so far."""
+    """Steps so far; JSON has user, seconds and artifact of each, too."""
     yield table(
-        ("#", "at", "step", "version", "artifact", "rows", "seconds", "who", "note"),
-        [(h.number, h.at, h.step, h.version, h.artifact[:12], h.rows, h.seconds, h.who, h.note) for h in result],
+        ("#", "at (UTC)", "step", "version", "rows", "note"),
+        [(h.number, h.at[:16].replace("T", " "), h.step, h.version, h.rows, h.note) for h in result],
     )
 
 
