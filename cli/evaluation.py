@@ -69,8 +69,10 @@ def evaluate(
     before. Without a hop the merge of native items and the others is calibrated and measured instead.
     """
     from compatstore.upgrade.estimates.estimate import check_gates
+    from compatstore.upgrade.requests.gates import require_ground_truth
     from compatstore.upgrade.views import gate_lines
 
+    require_ground_truth(gates.figures, gates.labels)  # before anything is embedded
     opened = open_gallery(gallery, trust_code=trust_code, target=target)
     ways: dict[str, Any] = {"transform": transform, **({"shares": shares} if shares else {})}
     if weight is not None:

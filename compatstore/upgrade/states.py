@@ -16,7 +16,7 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import first_of, named
 from compatstore.storage.records import RunRecord
-from compatstore.storage.registry import Registry, edit, unsearchable
+from compatstore.storage.registry import Registry, edit, history, unsearchable
 
 EXPAND, HOP, BACKFILL, READY, CUTOVER = "expand", "hop", "backfill", "ready", "cutover"
 ROLLED_BACK, RETIRED, ABORTED = ENDED = "rolled-back", "retired", "aborted"
@@ -126,3 +126,10 @@ def refuse_rows(catalog: Catalog, condition: str, operation: str, *, expected: s
     if count:
         ids = named(first_of(snapshot, catalog.recorded(snapshot).id_column, condition), count)
         raise UpgradeError(operation, expected=expected, found=f"{count} items {found}: {ids}", fix=fix)
+
+
+def steps_since_the_last(catalog: Catalog, target: str, step: str) -> list[HistoryEntry]:
+    """Entries of a step in the history of the upgrade to a target, since the last one ended; oldest first."""
+    found = [entry for entry in history(catalog.store) if entry.version == target]
+    began = max((entry.number for entry in found if entry.step in ("retire", "abort")), default=0)
+    return [entry for entry in found if entry.step == step and entry.number > began]

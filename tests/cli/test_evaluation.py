@@ -229,3 +229,18 @@ def test_no_sentence_of_a_refusal_ends_twice(run, tmp_path, digits, artifact):
     assert refused.code == 7
     assert "There is no encoder. Give its model: --encoder v2=ENCODER" in refused.err
     assert ".." not in refused.err.replace("...", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        (("--require", "map>=0.5"), "expected labels or qrels that define relevance"),
+        (("--criterion", "cmc@1"), "expected labels or qrels that define relevance"),
+        (("--labels", "label", "--require", "agreement>=0.5"), "expected no ground truth; found labels or qrels"),
+    ],
+)
+def test_a_figure_that_is_not_measured_is_refused_before_anything_is_embedded(run, linked, words, refused):
+    ended = run("evaluate", linked, "v2", "--sample", 100, *words)
+    assert ended.code == 2
+    assert refused in " ".join(ended.err.split())
+    assert (ended.out, "sample: " in ended.err) == ("", False)

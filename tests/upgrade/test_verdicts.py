@@ -27,33 +27,23 @@ MODEL = {
 good, poor, random, mirrored = MODEL["good"], MODEL["poor"], MODEL["broken"], MODEL["mirrored"]  # for `--encoder`
 
 
-def better(path):
-    gallery = gallery_of(path, POOR, GOOD)
-    gallery.upgrade("v2", backfill=0.25)
-    return gallery
+def upgraded(source, target, share):
+    """A maker of a gallery whose upgrade embedded a share."""
+
+    def make(path):
+        gallery = gallery_of(path, source, target)
+        gallery.upgrade("v2", backfill=share)
+        return gallery
+
+    return make
 
 
-def worse(path):
-    gallery = gallery_of(path, GOOD, POOR)
-    gallery.upgrade("v2", backfill=1.0)
-    return gallery
-
-
-def level(path):
-    gallery = gallery_of(path, GOOD, MIRRORED)
-    gallery.upgrade("v2", backfill=0.5)
-    return gallery
-
-
-def broken(path):
-    gallery = gallery_of(path, GOOD, BROKEN)
-    gallery.upgrade("v2", backfill=0.5)
-    return gallery
+better, worse = upgraded(POOR, GOOD, 0.25), upgraded(GOOD, POOR, 1.0)
+level, broken = upgraded(GOOD, MIRRORED, 0.5), upgraded(GOOD, BROKEN, 0.5)
 
 
 def wholly_native(path):
-    gallery = gallery_of(path, POOR, GOOD)
-    gallery.upgrade("v2", backfill=1.0)
+    gallery = upgraded(POOR, GOOD, 1.0)(path)
     gallery.cutover("v2")
     return gallery
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from compatstore.evaluation.preference import Preference
-from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.estimates.side_by_side import SideBySide
-from compatstore.upgrade.states import require_open
+from compatstore.upgrade.states import require_open, steps_since_the_last
 
 STEP = "judge"
 Winner: TypeAlias = Literal["target", "source", "same"]
@@ -38,7 +37,8 @@ def save_answers(catalog: Catalog, found: SideBySide, queries: str, answers: Map
     run = found.context.run
     data = {"digest": queries, "lists": found.digest, "queries": len(found.queries), "differing": len(found.differing)}
     names = {winner: [name for name, own in answers.items() if own == winner] for winner in WINNERS}
-    entry, entries = HistoryEntry(STEP, run.target, source=run.source, data=data | names), _entries(catalog, run.target)
+    entry = HistoryEntry(STEP, run.target, source=run.source, data=data | names)
+    entries = steps_since_the_last(catalog, run.target, STEP)
     if entries and dict(entries[-1].data) == entry.data:
         return _preference(entries)
     preference = _preference([*entries, entry])
@@ -53,20 +53,14 @@ def save_answers(catalog: Catalog, found: SideBySide, queries: str, answers: Map
 
 def earlier_answers(catalog: Catalog, found: SideBySide, queries: str) -> dict[str, Winner]:
     """Answers to the same queries that were given when their lists were the same."""
-    entries = _entries(catalog, found.context.run.target)
+    entries = steps_since_the_last(catalog, found.context.run.target, STEP)
     return _answers([entry for entry in entries if entry.data["lists"] == found.digest], queries)
 
 
 def preference_of(catalog: Catalog, target: str) -> Preference | None:
     """The preference by all answers since the upgrade to a target began, to the queries of the latest; None without."""
-    entries = _entries(catalog, target)
+    entries = steps_since_the_last(catalog, target, STEP)
     return _preference(entries) if entries else None
-
-
-def _entries(catalog: Catalog, target: str) -> list[HistoryEntry]:
-    steps = [entry for entry in registry_module.history(catalog.store) if entry.version == target]
-    began = max((entry.number for entry in steps if entry.step in ("retire", "abort")), default=0)
-    return [entry for entry in steps if entry.step == STEP and entry.number > began]
 
 
 def _answers(entries: Sequence[HistoryEntry], queries: str) -> dict[str, Winner]:

@@ -20,7 +20,6 @@ from compatstore.evaluation.curve import native_count
 from compatstore.evaluation.fusion import Serving
 from compatstore.evaluation.sample import AGREEMENT
 from compatstore.shown import Shown
-from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import RunRecord, Spent
@@ -32,9 +31,9 @@ from compatstore.upgrade.estimates.fusing import SHARES
 from compatstore.upgrade.estimates.trial import FUSED_SHARES, SampleSettings, try_upgrade
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.backfill import Budget
-from compatstore.upgrade.requests.gates import Gates, read_requirement
-from compatstore.upgrade.requests.queries import Queries, has_ground_truth, named_files
-from compatstore.upgrade.states import run_of
+from compatstore.upgrade.requests.gates import Gates, read_requirement, require_ground_truth
+from compatstore.upgrade.requests.queries import Queries, has_ground_truth
+from compatstore.upgrade.states import run_of, steps_since_the_last
 
 STEP = "estimate"
 SAMPLE = 2000
@@ -163,27 +162,20 @@ def save_estimate(
         values["terms"]["labels"] = labels.record()
     data = _rounded(values)
     entry = HistoryEntry(STEP, target, note=estimate.promise, data=data, figures=figures or {})
-    known = _entries(catalog, target)
+    known = steps_since_the_last(catalog, target, STEP)
     if not known or dict(known[-1].data) != data:
         edit(catalog.store, lambda registry: registry, entry)
 
 
 def load_estimate(catalog: Catalog, target: str) -> UpgradeEstimate | None:
     """The last estimate of the upgrade to a target; None if there is none."""
-    known = _entries(catalog, target)
+    known = steps_since_the_last(catalog, target, STEP)
     return _read(known[-1].data) if known else None
 
 
 def estimates_of(catalog: Catalog, target: str) -> tuple[tuple[UpgradeEstimate, Mapping[str, float]], ...]:
     """All estimates of the upgrade to a target, oldest first, each with the figures that it was saved with."""
-    return tuple((_read(entry.data), entry.figures) for entry in _entries(catalog, target))
-
-
-def _entries(catalog: Catalog, target: str) -> list[HistoryEntry]:
-    steps = registry_module.history(catalog.store)
-    found = [entry for entry in steps if entry.version == target]
-    began = max((entry.number for entry in found if entry.step in ("retire", "abort")), default=0)
-    return [entry for entry in found if entry.step == STEP and entry.number > began]
+    return tuple((_read(entry.data), entry.figures) for entry in steps_since_the_last(catalog, target, STEP))
 
 
 def _read(data: Mapping[str, Any]) -> UpgradeEstimate:
@@ -287,20 +279,12 @@ def require_measurable(gates: Gates, share: float | None, *, complete: bool) -> 
     Raises:
         InvalidInput: A figure is required that the sample does not give.
     """
-    by_figure = {read_requirement(text)[0]: text for text in gates.require}
-    agreed, labelled = by_figure.pop(AGREEMENT[0], None), has_ground_truth(gates.labels)
-    if labelled:
-        by_figure.pop("map", None)
-    wanted = list(by_figure.values())
+    require_ground_truth(gates.figures, gates.labels)
+    if not has_ground_truth(gates.labels):
+        return
+    wanted = [text for text in gates.require if read_requirement(text)[0] != "map"]
     if gates.max_negative_flips is not None:
         wanted.append(f"negative flips<={gates.max_negative_flips:g}")
-    if not labelled:
-        for name in (*wanted, *([gates.criterion] if gates.criterion != "map" else [])):
-            raise _no_ground_truth(name)
-        return
-    if agreed is not None:
-        fix = "Require a figure of quality, such as map>=0.6, or leave labels and qrels out."
-        raise InvalidInput("estimate agreement", expected="no ground truth", found="labels or qrels", fix=fix)
     hop_alone = not share and not gates.fused
     if gates.criterion != "map" and gates.target_quality is not None:
         wanted, hop_alone = [f"the criterion {gates.criterion}"], False
@@ -320,17 +304,6 @@ def _not_measurable(wanted: str, found: str) -> InvalidInput:
     )
 
 
-def _no_ground_truth(wanted: str) -> InvalidInput:
-    named = f"{next_step.option('labels', within='Gates')} or {named_files()}"
-    agreed = next_step.either(shell="--require 'agreement>=0.8'", python='Gates(require=["agreement>=0.8"])')
-    return InvalidInput(
-        f"estimate {wanted}",
-        expected="labels or qrels that define relevance",
-        found="none",
-        fix=f"Name them: {named}; or require agreement with the new model: {agreed}.",
-    )
-
-
 def check_gates(row: DecisionRow, gates: Gates) -> tuple[Gate, ...]:
     """Check the gates of one strategy to serve the gallery by the worse ends of its intervals.
 
@@ -340,16 +313,12 @@ def check_gates(row: DecisionRow, gates: Gates) -> tuple[Gate, ...]:
     checked = []
     for text in gates.require:
         metric, bound = read_requirement(text)
-        if metric not in row.figures and AGREEMENT[0] in row.figures:
-            raise _no_ground_truth(metric)
         if metric not in row.figures:
             raise _not_measurable(f"{metric} of a {row.name}", f"a backfill of {row.share:g}")
         figure = row.figures[metric]
         checked.append(Gate(name=f"{metric}>={bound:g}", estimate=figure, passed=figure.low >= bound))
     most = gates.max_negative_flips
     if most is not None:
-        if row.broken is None and AGREEMENT[0] in row.figures:
-            raise _no_ground_truth("negative flips")
         if row.broken is None:
             raise _not_measurable(f"negative flips of a {row.name}", f"a backfill of {row.share:g}")
         checked.append(Gate(name=f"negative flips<={most:g}", estimate=row.broken, passed=row.broken.high <= most))

@@ -29,7 +29,7 @@ from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
 from compatstore.upgrade.estimates.passing import SOURCE_WAYS, TARGET_WAY, read_gallery
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
 from compatstore.upgrade.progress import Monitor, Progress
-from compatstore.upgrade.requests.gates import require_judged
+from compatstore.upgrade.requests.gates import require_ground_truth, require_judged
 from compatstore.upgrade.requests.queries import Queries
 from compatstore.upgrade.transform import transformer_of
 
@@ -69,6 +69,7 @@ class SampleSettings:
         if self.sample < SMALLEST_SAMPLE:
             raise InvalidInput("try an upgrade", expected=f"a sample >= {SMALLEST_SAMPLE}", found=f"{self.sample}")
         require_judged((self.criterion,), self.labels)
+        require_ground_truth(() if self.criterion == "map" else (self.criterion,), self.labels)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,7 +12,7 @@ from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.fusion import Serving
 from compatstore.evaluation.sample import AGREEMENT
-from compatstore.upgrade.requests.queries import Queries, named_files
+from compatstore.upgrade.requests.queries import Queries, has_ground_truth, named_files
 
 Criterion = Literal["map", "cmc@1", "cmc@5", "recall@10", "ndcg@10", "mrr@10"]
 JUDGED = ("recall@10", "ndcg@10", "mrr@10")  # need judgements
@@ -75,6 +75,12 @@ class Gates:
         return bool(self.require) or self.serving is not None or by_queries or any(gate is not None for gate in named)
 
     @property
+    def figures(self) -> tuple[str, ...]:
+        """The figures that must be measured, as they were written."""
+        flips = () if self.max_negative_flips is None else (f"negative flips<={self.max_negative_flips:g}",)
+        return (*self.require, *flips, *(() if self.criterion == "map" else (self.criterion,)))
+
+    @property
     def way(self) -> Serving:
         """Serving mode of an upgrade with an artifact."""
         return self.serving or "target"
@@ -83,6 +89,27 @@ class Gates:
     def fused(self) -> bool:
         """True if the upgrade is to be served by fused search."""
         return self.serving == "fused"
+
+
+def require_ground_truth(figures: Sequence[str], labels: str | Queries | None) -> None:
+    """Refuse figures of quality without ground truth, and agreement with it.
+
+    Raises:
+        InvalidInput: One of them is not measured.
+    """
+    known = has_ground_truth(labels)
+    for figure in figures:
+        if known and figure.startswith(AGREEMENT[0]):
+            fix = "Require a figure of quality, such as map>=0.6, or leave labels and qrels out."
+            raise InvalidInput(f"estimate {figure}", expected="no ground truth", found="labels or qrels", fix=fix)
+        if not known and not figure.startswith(AGREEMENT[0]):
+            agreed = next_step.either(shell="--require 'agreement>=0.8'", python='Gates(require=["agreement>=0.8"])')
+            raise InvalidInput(
+                f"estimate {figure}",
+                expected="labels or qrels that define relevance",
+                found="none",
+                fix=f"Name a column of labels, or {named_files()}; or require agreement with the new model: {agreed}.",
+            )
 
 
 def require_judged(figures: Sequence[str], labels: str | Queries | None) -> None:
