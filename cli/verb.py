@@ -77,6 +77,10 @@ class Verb(click.Command):
             with formatter.section(heading):
                 formatter.write_dl([record for each in own if (record := each.get_help_record(ctx)) is not None])
 
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """The same in every context: click keeps the option of the first one."""
+        return ["-h", "--help"]
+
     def get_short_help_str(self, limit: int = 45) -> str:
         """The first sentence of the help, whole: a list of commands wraps it on a narrow terminal."""
         return super().get_short_help_str(limit=1_000)
