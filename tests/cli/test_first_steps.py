@@ -75,10 +75,13 @@ def test_a_report_measures_where_labels_are_named_and_says_where_it_does_not(run
     run("upgrade", linked, "v2")
     bare = run("report", linked, "v2")
     assert f"nothing was estimated or measured; measure it: compatstore report {linked}" in bare.out
-    for words in (("--labels", "label"), ("--criterion", "cmc@1")):
+    for words, truth in ((("--labels", "label"), "labels"), (("--sample", 300), "")):
         measured = run("report", linked, "v2", *words, "--json").json["measured"]
-        assert measured["truth"] == ("labels" if "label" in words else measured["truth"])
+        assert measured["truth"] == truth
         assert measured["num_queries"] > 100
+    refused = run("report", linked, "v2", "--criterion", "cmc@1")
+    assert refused.code == 2
+    assert "estimate cmc@1; expected labels or qrels" in refused.err
 
 
 def test_computed_columns_can_be_asked_for(run, linked):
