@@ -24,6 +24,9 @@ from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 from compatstore.upkeep.optimize import tend
 
+MATCHED = "found matching row"  # of Lance's error where an id that is inserted is there
+SCANNED = 100  # times the rows of an insert that a scan of all ids compares in the time of as many look-ups
+
 
 @dataclass(frozen=True)
 class Added:
@@ -52,7 +55,6 @@ class _Prepared:
         table: Arrow table of them.
         failures: (id, reason) of the others.
         new_fields: Arrow fields of metadata that the gallery's table does not have yet.
-        without: Table version that had none of them; None if none was checked.
     """
 
     registry: Registry
@@ -61,7 +63,6 @@ class _Prepared:
     table: Any
     failures: tuple[tuple[Id, str], ...]
     new_fields: Sequence[Any] = ()
-    without: int | None = None
 
 
 def add(
@@ -101,7 +102,8 @@ def _prepare(
         return _Prepared(registry, version, items, None, ())
     schema = store.schema
     fields = new_fields(items.metadata, registry, schema, items.operation)
-    without = None if upsert else refuse_known(store, registry.id_column, items.ids, items.operation)
+    if not upsert and (fields or registry.stored.keys() - items.vectors.keys()):  # before columns are made, or vectors
+        refuse_known(store, registry.id_column, items.ids, items.operation)
     sources = _stored_sources(catalog, registry, items, upsert)
     values, failed = complete(items, catalog, registry, version, sources, unembedded, upsert=upsert)
     ids = items.ids.to_pylist()
@@ -112,7 +114,7 @@ def _prepare(
         keep = np.array([row not in failed for row in range(len(items))])
         items, values = items.keep(keep), {name: whole.take(keep) for name, whole in values.items()}
     table = to_table(items, values, registry, pa.schema([*schema, *fields]))
-    return _Prepared(registry, version, items, table, failures, fields, without)
+    return _Prepared(registry, version, items, table, failures, fields)
 
 
 def update(catalog: Catalog, data: Any) -> int:
@@ -197,9 +199,13 @@ def _commit(catalog: Catalog, prepared: _Prepared, upsert: bool) -> bool:
     if upsert:
         merge.when_matched_update_all().execute(_with_kept_columns(store, writer, registry, prepared.table))
         return True
-    if writer.version != prepared.without:
-        refuse_known(store, registry.id_column, items.ids, items.operation)
-    merge.execute(prepared.table)
+    by_index = SCANNED * len(items) < writer.count_rows()
+    try:
+        merge.when_matched_fail().use_index(by_index).execute(prepared.table)
+    except OSError as error:
+        if MATCHED in str(error):
+            refuse_known(store, registry.id_column, items.ids, items.operation, writer)
+        raise
     return True
 
 

@@ -145,16 +145,14 @@ def refuse_null_ids(ids: ArrowArray, operation: str) -> None:
         )
 
 
-def refuse_known(store: Store, id_column: str, ids: ArrowArray, operation: str) -> int:
-    """Refuse ids that the gallery has.
-
-    Returns:
-        The table version that has none of them.
+def refuse_known(
+    store: Store, id_column: str, ids: ArrowArray, operation: str, snapshot: Snapshot | None = None
+) -> None:
+    """Refuse ids that the gallery has, as of now or of an open snapshot.
 
     Raises:
         InvalidInput: Some are there; the first are named.
     """
-    snapshot = store.snapshot()
     known = find(store, id_column, ids.to_pylist(), [id_column], snapshot).column(id_column).to_pylist()
     if known:
         raise InvalidInput(
@@ -164,7 +162,6 @@ def refuse_known(store: Store, id_column: str, ids: ArrowArray, operation: str) 
             fix=f"Replace those items with {next_step.option('upsert', True)}, or leave them out.",
             duplicates=known,
         )
-    return int(snapshot.version)
 
 
 def refuse_unknown(store: Store, id_column: str, ids: ArrowArray, operation: str) -> None:

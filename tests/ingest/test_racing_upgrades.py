@@ -80,6 +80,30 @@ def test_ids_are_looked_up_once_where_nobody_else_writes(operator, monkeypatch):
     monkeypatch.setattr(write, "refuse_known", lambda *asked: looked_up.append(asked[2].to_pylist()) or refuse(*asked))
     operator.add({"id": ["new"], "source": ["new/0"]})
     assert looked_up == [["new"]]
+    operator.add({"id": ["given"], "vector": [source_vector("new/0")]})
+    assert looked_up == [["new"]], "with nothing to embed the write itself refuses ids that are there"
+
+
+@pytest.mark.parametrize(
+    "handle", ["before", "after"], ids="the handle that writes is taken {} the rival's commit".format
+)
+def test_an_id_whose_vector_is_given_is_refused_if_it_came_after_the_checks(path, operator, monkeypatch, handle):
+    rows, mine = len(operator), {"id": ["other", "new"], "vector": [source_vector("new/0")] * 2}
+    rivals = [lambda: cs.Gallery.open(path).add({"id": ["new"], "vector": [source_vector("new/1")]})]
+    writer = operator._catalog.store.writer
+
+    def beside_a_rival():
+        opened = writer() if handle == "before" else None
+        if rivals:
+            rivals.pop()()
+        return opened or writer()
+
+    monkeypatch.setattr(operator._catalog.store, "writer", beside_a_rival)
+    with pytest.raises(InvalidInput, match="already in the gallery: new"):
+        operator.add(mine)
+    assert not rivals
+    np.testing.assert_array_equal(operator.vectors(["new"], "v1"), source_vector("new/1")[None])
+    assert len(operator) == rows + 1
 
 
 def test_items_are_replaced_beside_an_abort_before_their_natives_are_looked_for(path, operator, monkeypatch):
