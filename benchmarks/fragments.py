@@ -25,9 +25,9 @@ from compatstore.artifacts import Architecture, Space
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import find
 from compatstore.storage.location import locate
+from compatstore.storage.staging import NativeBatch
 from compatstore.storage.store import Store
-from compatstore.upgrade.backfilling.natives import staging_of
-from compatstore.upgrade.backfilling.write_modes import NativeRows
+from compatstore.upgrade.backfilling.natives import NativeRows, staging_of
 from compatstore.upgrade.context import UpgradeContext
 
 BATCH, DIM, LARGE, LITTLE = 1_024, 16, 50_000, 64
@@ -81,8 +81,8 @@ def commits(fragments: int, rows: int, batches: int) -> tuple[int, float, float]
             ids = [f"{number:09d}" for number in order[start : start + BATCH]]
             found = find(context.store, "id", ids, names)
             hashes = context.source.input_hashes(found, context.registry.source_column).native
-            natives = found["id"].to_pylist(), np.ones((len(hashes), DIM), np.float32), hashes
-            took.append([cpu_ms(lambda: way.store(*natives)) for way in ways])  # noqa: B023
+            natives = NativeBatch.of(found["id"].to_pylist(), np.ones((len(hashes), DIM), np.float32), hashes)
+            took.append([cpu_ms(lambda: way.store(natives)) for way in ways])  # noqa: B023
         moved, staged = np.median(took, axis=0)
         return len(context.snapshot.get_fragments()), float(moved), float(staged)
 

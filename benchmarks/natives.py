@@ -32,11 +32,11 @@ from compatstore.storage.ids import ADDRESS, read_rows
 from compatstore.storage.indexes import UNINDEXED_ROWS, update_index
 from compatstore.storage.location import locate
 from compatstore.storage.moves import Move, commit_move, write_rows
+from compatstore.storage.staging import NativeBatch
 from compatstore.storage.store import Store
-from compatstore.upgrade.backfilling.natives import staging_of
+from compatstore.upgrade.backfilling.natives import NativeColumns, NativeRows, staging_of
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
-from compatstore.upgrade.backfilling.write_modes import NativeBatch, NativeColumns, NativeRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.indexing import take_in_late_rows
 from compatstore.upkeep.optimize import tend
@@ -91,7 +91,7 @@ def staged(case: Case, put: Callable[[NativeBatch], int], wave: int | None = Non
     for ids in case.batches:
         batch = case.natives(ids)
         started = time.perf_counter()
-        waiting += way.store(*batch)
+        waiting += way.store(NativeBatch.of(*batch))
         case.look()
         if wave is not None and waiting >= wave:
             put(way.read())
@@ -136,7 +136,7 @@ def by_rows(case: Case) -> float:
     for ids in case.batches:
         batch = case.natives(ids)
         started = time.perf_counter()
-        way.store(*batch)
+        way.store(NativeBatch.of(*batch))
         take_in_late_rows(case.context.catalog, more_than=UNINDEXED_ROWS)
         seconds += time.perf_counter() - started
         case.look()
@@ -196,7 +196,7 @@ def by_rewriting_columns(case: Case) -> float:
 
 def _rows(way: NativeRows, snapshot: Any, natives: tuple[Sequence[str], np.ndarray, np.ndarray]) -> Any:
     ids, vectors, input_hash = natives
-    return way._rows_of(snapshot, NativeBatch.of(pa.array(ids), input_hash, vectors), again=False)
+    return way._rows_of(snapshot, NativeBatch.of(ids, vectors, input_hash), again=False)
 
 
 def _together(moves: Sequence[Move]) -> Move:
@@ -237,7 +237,7 @@ def search_unindexed(case: Case, template: Store, queries: np.ndarray) -> str:
     """How much longer a search takes after rows have moved: before, and after the indexes have them."""
     way = NativeRows(case.context)
     for ids in case.batches:
-        way.store(*case.natives(ids))
+        way.store(NativeBatch.of(*case.natives(ids)))
     before, scanned = search_ms([template, case.store], queries)
     way.fold()
     again, indexed = search_ms([template, case.store], queries)

@@ -23,7 +23,7 @@ from benchmarks.crashes.script import DONE, LEASE_TERM, SCRIPT, Command
 from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, Model
 from compatstore import Gallery
 from compatstore.errors import LeaseHeld
-from compatstore.upgrade.backfilling import backfill, natives, write_modes
+from compatstore.upgrade.backfilling import backfill, natives
 
 PATIENCE_SECONDS = 60.0
 WAVES = "CRASHES_WAVES"  # environment variable: set to have rows move in waves
@@ -92,7 +92,7 @@ def run_when_free(command: Command, gallery: Gallery, announcer: Announcer, path
 def store_as_in_a_large_gallery() -> None:
     """Have a small gallery stage its natives and move them in waves, as one of many fragments and batches does."""
     backfill.BATCH_ROWS, natives.MARKED = 4, 0
-    write_modes.SMALL_ROWS, write_modes.LARGEST_ROWS = 24, 48
+    natives.SMALL_ROWS, natives.LARGEST_ROWS = 24, 48
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ Each lease has a staging table of its own. The holder of the present lease folds
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -60,20 +60,15 @@ class NativeBatch:
 
     @classmethod
     def of(
-        cls,
-        ids: ArrowArray,
-        input_hash: Digests,
-        vectors: FloatArray,
-        side: FloatArray | None = None,
-        addresses: RowNumbers | None = None,
+        cls, ids: Any, vectors: FloatArray, hashes: Digests, side: FloatArray | None = None, at: Any = None
     ) -> NativeBatch:
-        """Natives in memory."""
-        return cls(ids, input_hash, lambda rows: (vectors[rows], None if side is None else side[rows]), addresses)
+        """Natives in memory, by a list or Arrow array of ids; `at` are their addresses."""
+        return cls(pa.array(ids), hashes, lambda rows: (vectors[rows], None if side is None else side[rows]), at)
 
     def in_memory(self, positions: RowNumbers) -> NativeBatch:
         """Some of them, read at once."""
-        ids, input_hash = self.ids.take(pa.array(positions)), self.input_hash[positions]
-        return NativeBatch.of(ids, input_hash, *self.read(positions))
+        vectors, side = self.read(positions)
+        return NativeBatch.of(self.ids.take(pa.array(positions)), vectors, self.input_hash[positions], side)
 
     def slice(self, start: int, rows: int) -> NativeBatch:
         """Some of them, one after the other."""
@@ -163,22 +158,8 @@ class Staging:
         ids, fence = id_arrow_type(registry), store.fence_of(version)
         return cls(store.location, version, dim, ids, side_dim, fence, since)
 
-    def store(
-        self,
-        ids: Sequence[Id],
-        vectors: FloatArray,
-        input_hash: Digests,
-        side: FloatArray | None = None,
-        addresses: RowNumbers | None = None,
-    ) -> int:
-        """Make a batch durable, in one commit.
-
-        Args:
-            ids: n ids.
-            vectors: (n, dim) float32.
-            input_hash: (n,) uint64, of the rows that the vectors were made from.
-            side: (n, side_dim) float32, NaN if an item has none; None for none at all.
-            addresses: (n,) int64, row addresses at the read; None if unknown.
+    def store(self, batch: NativeBatch) -> int:
+        """Make n natives durable, in one commit.
 
         Returns:
             n.
@@ -187,19 +168,20 @@ class Staging:
             LeaseLost: The lease is lost; nothing was written.
             StorageError: They cannot be written.
         """
+        n, (vectors, side) = len(batch.ids), batch.read(np.arange(len(batch.ids)))
         columns = [
-            pa.array(list(ids), self._schema.field("id").type),
-            pa.array(input_hash, pa.uint64()),
-            pa.array(np.full(len(input_hash), UNKNOWN) if addresses is None else addresses, pa.int64()),
+            batch.ids.cast(self._schema.field("id").type),
+            pa.array(batch.input_hash, pa.uint64()),
+            pa.array(np.full(n, UNKNOWN) if batch.addresses is None else batch.addresses, pa.int64()),
             to_vectors(vectors, self._dims["vector"], "float32"),
         ]
         if (side_dim := self._dims.get("side")) is not None:
-            none = np.full((len(input_hash), side_dim), np.nan, np.float32)
+            none = np.full((n, side_dim), np.nan, np.float32)
             columns.append(to_vectors(none if side is None else side, side_dim, "float32"))
-        with storage_errors(f"stage {len(input_hash)} vectors beside {self._location.name}"):
+        with storage_errors(f"stage {n} vectors beside {self._location.name}"):
             rows = pa.table(columns, schema=self._schema)
             self._commit(rows.append_column(self._stored.field(CHECK), pa.array(_digests(rows), pa.uint64())))
-        return len(ids)
+        return n
 
     def _commit(self, table: ArrowTable) -> None:
         """Append rows, once they are on disk as a whole."""

@@ -20,7 +20,7 @@ from compatstore.storage.ledger import Ledger
 from compatstore.storage.location import Location, locate
 from compatstore.storage.records import Spent
 from compatstore.storage.registry import read
-from compatstore.storage.staging import Staging
+from compatstore.storage.staging import NativeBatch, Staging
 from compatstore.storage.store import Fence, Store
 
 
@@ -71,8 +71,8 @@ def test_the_version_that_was_active_is_pinned_against_clean_up(store):
 def test_staged_batches_are_durable_and_go_away(store):
     staging = Staging(store.location, "v2", 3, pa.string())
     assert len(staging) == len(staging.read().ids) == 0
-    staging.store(["a"], np.ones((1, 3), np.float32), np.array([7], np.uint64))
-    staging.store(["b"], np.zeros((1, 3), np.float32), np.array([2**64 - 1], np.uint64))
+    staging.store(NativeBatch.of(["a"], np.ones((1, 3), np.float32), np.array([7], np.uint64)))
+    staging.store(NativeBatch.of(["b"], np.zeros((1, 3), np.float32), np.array([2**64 - 1], np.uint64)))
     again = Staging(store.location, "v2", 3, pa.string())
     staged = again.read()
     assert staged.ids.to_pylist() == ["a", "b"]
@@ -85,10 +85,10 @@ def test_staged_batches_are_durable_and_go_away(store):
 
 def test_a_staging_whose_removal_was_killed_is_empty_and_can_be_used_again(store):
     staging = Staging(store.location, "v2", 3, pa.string())
-    staging.store(["a"], np.ones((1, 3), np.float32), np.array([7], np.uint64))
+    staging.store(NativeBatch.of(["a"], np.ones((1, 3), np.float32), np.array([7], np.uint64)))
     shutil.rmtree(Path(store.location.child(FOLDER, "staged-v2-0.lance", "_versions")))
     assert len(staging) == 0
-    staging.store(["b"], np.zeros((1, 3), np.float32), np.array([8], np.uint64))
+    staging.store(NativeBatch.of(["b"], np.zeros((1, 3), np.float32), np.array([8], np.uint64)))
     assert staging.read().ids.to_pylist() == ["b"]
     assert staging.read().read(np.array([0]))[0].tolist() == [[0, 0, 0]]
 
@@ -107,7 +107,7 @@ def test_each_lease_stages_in_a_table_of_its_own(store):
         return Staging(store.location, "v2", 2, pa.string(), 1, fence)
 
     def stage(into, item, **side):
-        into.store([item], np.full((1, 2), len(item), np.float32), np.array([1], np.uint64), **side)
+        into.store(NativeBatch.of([item], np.full((1, 2), len(item), np.float32), np.array([1], np.uint64), **side))
 
     stage(staging(8), "a")
     stage(staging(9), "bb")
@@ -194,7 +194,7 @@ def test_a_table_that_vanishes_is_reported_as_such(gallery, store):
 def test_staged_rows_that_another_process_moves_meanwhile_are_none(store, monkeypatch):
     """The rival removes a table between the look at the folder and the opening, as a fold or an abort does."""
     staging, rival = (Staging(store.location, "v2", 3, pa.string()) for _ in range(2))
-    staging.store(["a"], np.ones((1, 3), np.float32), np.ones(1, np.uint64))
+    staging.store(NativeBatch.of(["a"], np.ones((1, 3), np.float32), np.ones(1, np.uint64)))
     real = lance.dataset
 
     def after_the_rival(address, *args, **options):
@@ -205,5 +205,5 @@ def test_staged_rows_that_another_process_moves_meanwhile_are_none(store, monkey
     for look in (len, lambda staging: len(staging.read().ids)):
         monkeypatch.setattr(lance, "dataset", after_the_rival)
         assert look(staging) == 0
-        staging.store(["a"], np.ones((1, 3), np.float32), np.ones(1, np.uint64))
+        staging.store(NativeBatch.of(["a"], np.ones((1, 3), np.float32), np.ones(1, np.uint64)))
         assert look(staging) == 1

@@ -26,7 +26,6 @@ from compatstore.storage.location import locate
 from compatstore.storage.staging import NativeBatch
 from compatstore.storage.store import Store
 from compatstore.upgrade.backfilling import natives as natives_module
-from compatstore.upgrade.backfilling import write_modes
 from compatstore.upgrade.backfilling.natives import Natives
 from compatstore.upgrade.context import UpgradeContext
 from galleries import SOURCE, TARGET, artifact, items, make
@@ -95,7 +94,7 @@ def test_natives_reach_the_table_and_nothing_else_changes(gallery):
     natives = natives_of(gallery)
     for start in range(0, len(chosen), 16):
         batch = stored(natives, chosen[start : start + 16])
-        assert natives.store(*batch) == len(batch[0])
+        assert natives.store(NativeBatch.of(*batch)) == len(batch[0])
     assert natives.fold() == len([i for i in chosen if i in before])
     after = table_of(gallery)
     assert after.keys() == before.keys()
@@ -113,14 +112,18 @@ def test_natives_reach_the_table_and_nothing_else_changes(gallery):
 
 @pytest.mark.parametrize(
     ("at_once", "wave_rows", "reads"),
-    [(write_modes.MOST_NATIVES, 3 * ROWS, [9]), (write_modes.MOST_NATIVES, 2 * ROWS, [6, 3]), (8, 3 * ROWS, [3, 3, 3])],
+    [
+        (natives_module.MOST_NATIVES, 3 * ROWS, [9]),
+        (natives_module.MOST_NATIVES, 2 * ROWS, [6, 3]),
+        (8, 3 * ROWS, [3, 3, 3]),
+    ],
     ids=["one wave", "two waves", "too many for memory"],
 )
 def test_natives_of_several_fragments_are_read_at_once_where_memory_allows(
     tmp_path, monkeypatch, at_once, wave_rows, reads
 ):
-    monkeypatch.setattr(write_modes, "MOST_NATIVES", at_once)
-    monkeypatch.setattr(write_modes, "WAVE_ROWS", wave_rows)
+    monkeypatch.setattr(natives_module, "MOST_NATIVES", at_once)
+    monkeypatch.setattr(natives_module, "WAVE_ROWS", wave_rows)
     gallery = make(str(tmp_path / "items.lance"), fragments=3, rows=ROWS)
     gallery.upgrade("v2", backfill=cs.Backfill(write_mode="rewrite_columns"))
     natives = natives_of(gallery)
@@ -132,7 +135,7 @@ def test_natives_of_several_fragments_are_read_at_once_where_memory_allows(
         return vectors[positions], None
 
     batch = NativeBatch(pa.array(ids), input_hash, read)
-    assert write_modes.NativeColumns(natives.context).put(batch) == 9
+    assert natives_module.NativeColumns(natives.context).put(batch) == 9
     assert asked == reads
     rows = table_of(gallery)
     for key in ids:
@@ -142,7 +145,7 @@ def test_natives_of_several_fragments_are_read_at_once_where_memory_allows(
 
 def test_a_stored_batch_outlives_its_process(gallery):
     natives = natives_of(gallery)
-    natives.store(*stored(natives, IDS[1:5]))
+    natives.store(NativeBatch.of(*stored(natives, IDS[1:5])))
     successor = natives_of(gallery)
     present = {key for key, row in table_of(gallery).items() if row["v2__origin"] == "native"}
     assert present | set(successor.waiting().to_pylist()) == set(IDS[1:5]), "in the table, or waiting for a fold"
@@ -177,7 +180,7 @@ def test_what_changed_after_its_vector_was_made_is_dropped(gallery):
     app.update({"source": "'another picture'"}, where="id = 'item-000003'")
     app.update({"number": "777"}, where="id = 'item-000004'")
     gallery.add({**items(5000, 1), "id": [IDS[5]]}, version="v1", upsert=True)
-    natives.store(*batch)
+    natives.store(NativeBatch.of(*batch))
     natives.fold()
     rows = table_of(gallery)
     assert [key for key, row in rows.items() if row["v2__origin"] == "native"] == [IDS[n] for n in (4, 6, 7, 8)]
@@ -221,7 +224,7 @@ def test_an_app_that_writes_meanwhile_loses_nothing(gallery):
     thread.start()
     try:
         for start in range(0, 300, 20):
-            natives.store(*stored(natives, IDS[start : start + 20]))
+            natives.store(NativeBatch.of(*stored(natives, IDS[start : start + 20])))
         natives.fold()
     finally:
         done.set()
@@ -252,7 +255,7 @@ waiting = set(natives.waiting().to_pylist())
 left = [i for i in IDS if i not in waiting]
 print("working", flush=True)
 for start in range(0, len(left), 4):
-    natives.store(*stored(natives, left[start : start + 4]))
+    natives.store(NativeBatch.of(*stored(natives, left[start : start + 4])))
     if start % 40 == 0:
         natives.fold()
 natives.fold()
@@ -275,7 +278,7 @@ def test_a_killed_process_leaves_each_native_once_or_not_at_all(gallery):
     natives = natives_of(gallery)
     waiting = set(natives.waiting().to_pylist())
     left = [key for key in before if key not in waiting]
-    natives.store(*stored(natives, left))
+    natives.store(NativeBatch.of(*stored(natives, left)))
     natives.fold()
     for row in table_of(gallery).values():
         assert_native(row)
@@ -288,17 +291,17 @@ def test_many_batches_are_staged_and_move_a_wave_at_a_time(tmp_path):
     natives = natives_of(gallery)
     natives.context = natives.context.with_run(replace(natives.context.run, backfill=0.01))
     batch = stored(natives, IDS[1:5])
-    natives.store(*batch)
+    natives.store(NativeBatch.of(*batch))
     assert len(natives.waiting()) == 0, "one batch moves at once"
     natives = natives_of(gallery)
     for start in range(5, 53, 4):
-        natives.store(*stored(natives, IDS[start : start + 4]))
+        natives.store(NativeBatch.of(*stored(natives, IDS[start : start + 4])))
     assert len(natives.waiting()) == 48
     before = gallery.status().table_version
     assert natives.fold() == len([i for i in IDS[5:53] if i in table_of(gallery)])
     assert natives.wave_rows == 24
     assert gallery.status().table_version == before + 2 + 1, "two waves, and the index of ids"
-    natives.store(*batch)
+    natives.store(NativeBatch.of(*batch))
     assert natives.fold() == 0, "what is in the table already is not moved again"
 
 
@@ -339,7 +342,7 @@ def test_by_rows_the_indexes_hold_every_row_afterwards(tmp_path):
     indexes.build(store, "v1", indexes.VectorIndex("IVF_FLAT", "l2", 4))
     gallery.upgrade("v2", backfill=cs.Backfill(write_mode="move_rows"))
     natives = natives_of(gallery)
-    natives.store(*stored(natives, [f"item-{number:06d}" for number in range(100, 300)]))
+    natives.store(NativeBatch.of(*stored(natives, [f"item-{number:06d}" for number in range(100, 300)])))
     assert index_status(store, "v1").unindexed_rows == 198
     natives.fold()
     assert index_status(store, "v1").unindexed_rows == 0
@@ -389,7 +392,7 @@ def test_repeated_ids_that_an_app_wrote_are_each_given_their_own_vector(tmp_path
     rows = find(natives.context.catalog.store, "key", ["item-0", "item-1", "item-5"], ["key", "embedding"])
     assert rows.num_rows == 5
     vectors = rows["embedding"].combine_chunks().flatten().to_numpy().reshape(5, 24)[:, :1] + np.zeros((5, TARGET.dim))
-    natives.store(rows["key"].to_pylist(), vectors.astype(np.float32), hashes_of(natives, rows))
+    natives.store(NativeBatch.of(rows["key"].to_pylist(), vectors.astype(np.float32), hashes_of(natives, rows)))
     assert natives.fold() == 5
     table = lance.dataset(path_of(gallery)).to_table()
     assert table.num_rows == 303
@@ -407,7 +410,7 @@ def test_a_table_whose_rows_cannot_move_is_backfilled_by_columns(tmp_path):
     gallery.upgrade("v2")
     natives = natives_of(gallery)
     rows = find(natives.context.catalog.store, "key", ["item-7"], ["key", "embedding"])
-    natives.store(["item-7"], native_of(["item-7"]), hashes_of(natives, rows))
+    natives.store(NativeBatch.of(["item-7"], native_of(["item-7"]), hashes_of(natives, rows)))
     assert (natives.waiting().to_pylist(), natives.fold()) == (["item-7"], 1)
 
 

@@ -14,7 +14,7 @@ import pytest
 import compatstore as cs
 from compatstore.errors import LeaseHeld
 from compatstore.storage.files import Blobs
-from compatstore.storage.staging import Staging
+from compatstore.storage.staging import NativeBatch, Staging
 from compatstore.upgrade.leases.holding import hold_lease
 from lazily import Lazy
 
@@ -136,7 +136,7 @@ def test_what_killed_processes_left_goes_and_what_may_be_under_way_stays(worn):
         old(file)
     registry = catalog.registry()
     Staging(catalog.store.location, "v2", 6, catalog.store.schema.field("id").type).store(
-        ["a"], np.ones((1, 6), np.float32), np.ones(1, np.uint64)
+        NativeBatch.of(["a"], np.ones((1, 6), np.float32), np.ones(1, np.uint64))
     )
     assert registry.versions["v2"].columns is None, "an upgrade that was aborted leaves no natives"
     catalog.store.add_columns([field for field in _columns(registry, "v2").fields if field.name == "v2"])

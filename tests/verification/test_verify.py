@@ -18,7 +18,7 @@ import compatstore as cs
 from compatstore.cli.app import app
 from compatstore.storage.location import locate
 from compatstore.storage.registry import KEY
-from compatstore.storage.staging import Staging
+from compatstore.storage.staging import NativeBatch, Staging
 from compatstore.storage.store import Fence
 from galleries import SOURCE, artifact, items
 from states import open_with_encoder
@@ -236,7 +236,7 @@ class TestFiles:
         path = at("ready")
         staged = Path(path, "_compatstore", "staged-v2-9.lance")
         stage = Staging(locate(path), "v2", 40, pa.string(), fence=Fence("v2", 9, lambda: None))
-        stage.store(["item-000001"], np.zeros((1, 40), np.float32), np.array([1], np.uint64))
+        stage.store(NativeBatch.of(["item-000001"], np.zeros((1, 40), np.float32), np.array([1], np.uint64)))
         assert (the_finding(path, "staged natives").severity, verify(path).clean) == ("note", True)
         shutil.copytree(staged, tmp_path / "kept")
         cs.Gallery.open(path).retire("v2")

@@ -287,16 +287,12 @@ class _Call:
     def store(self, made: _Made) -> int:
         """Make a batch durable; its cost is written first, so that a kill between the two exceeds no budget."""
         self._account.save(made.spent, made.failed)
-        embedded, batch = made.embedded, made.embedded.batch
-        if not len(embedded.rows):
+        if not len(made.embedded.rows):
             return 0
-        rows = embedded.rows
-        ids, addresses = [batch.ids[row] for row in rows], None if batch.addresses is None else batch.addresses[rows]
-        hashes = batch.input_hash[rows]
-        self._waiting += self._natives.store(ids, embedded.vectors, hashes, embedded.side, addresses)
+        self._waiting += self._natives.store(made.embedded.natives)
         if self._waiting >= self._natives.wave_rows:
             self.folded, self._waiting = self.folded + self._natives.fold(), 0
-        return len(ids)
+        return len(made.embedded.rows)
 
 
 class _Made(NamedTuple):

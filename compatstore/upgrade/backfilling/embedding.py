@@ -18,6 +18,7 @@ from compatstore.encoders.protocol import NO_SOURCE, NOT_FINITE, require_same_mo
 from compatstore.encoders.specs import PortableEncoder
 from compatstore.errors import EncoderFailed, InvalidInput, UpgradeError, first_offenders
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.staging import NativeBatch
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.throttle import Hangs, backoff, may_pass, with_retries, within
 from compatstore.upgrade.context import UpgradeContext
@@ -76,6 +77,13 @@ class Embedded:
     failures: dict[int, str]
     seconds: float
     side: FloatArray | None = None
+
+    @property
+    def natives(self) -> NativeBatch:
+        """The embedded items, at least one, as they are stored."""
+        batch, rows = self.batch, self.rows
+        at = None if batch.addresses is None else batch.addresses[rows]
+        return NativeBatch.of([batch.ids[row] for row in rows], self.vectors, batch.input_hash[rows], self.side, at)
 
 
 class Paid(NamedTuple):

@@ -30,8 +30,7 @@ from compatstore.storage.store import Fence
 from compatstore.upgrade.backfilling.account import charge, settle
 from compatstore.upgrade.backfilling.embeddable import expected_bill, inputs_of
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch, embedder_of
-from compatstore.upgrade.backfilling.natives import staging_of
-from compatstore.upgrade.backfilling.write_modes import NativeRows
+from compatstore.upgrade.backfilling.natives import NativeRows, staging_of
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.leases.lease import Lease, lease_in
 from compatstore.upgrade.requests.run_settings import RunSettings
@@ -143,9 +142,8 @@ def _write(context: UpgradeContext, made: Embedded) -> None:
     mode = current.write_mode
     moves = mode == "move_rows" or (mode == "auto" and not fenced.registry.adopted)
     way = NativeRows(fenced) if moves and unmovable(fenced.snapshot) is None else staging_of(fenced)
-    ids = [made.batch.ids[row] for row in made.rows]
     try:
-        way.store(ids, made.vectors, made.batch.input_hash[made.rows], made.side)
+        way.store(made.natives)
     except (KeyError, CompatStoreError):
         if _current(context) is not None:  # else the target's columns were dropped meanwhile
             raise
