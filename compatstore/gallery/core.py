@@ -22,7 +22,7 @@ from compatstore.storage.recall import measure_index
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
-from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.progress import OnProgress
 from compatstore.upkeep.optimize import tend
 from compatstore.verification.two_models import foreign_items
 from compatstore.versions import EmbeddingVersion
@@ -177,7 +177,7 @@ class OpeningVerbs(GalleryCore):
         source: str | None = None,
         again: bool = False,
         storage_options: dict[str, str] | None = None,
-        progress: Callable[[Progress], None] | None = None,
+        progress: OnProgress = None,
     ) -> Self:
         """Take over an existing Lance or LanceDB table in place.
 

@@ -29,7 +29,7 @@ from compatstore.upgrade.estimates.fusing import choose_serving, serve_as_asked
 from compatstore.upgrade.estimates.trial import SampleSettings
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.plan import Plan, make_plan
-from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.progress import Observer, OnProgress
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
@@ -58,7 +58,7 @@ class UpgradeVerbs(VersionVerbs):
         learn: Learn | None = LEARN,
         run: RunSettings | None = None,
         dry_run: Literal[False] = False,
-        progress: Callable[[Progress], None] | None = None,
+        progress: OnProgress = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> UpgradeResult: ...
 
@@ -73,7 +73,7 @@ class UpgradeVerbs(VersionVerbs):
         learn: Learn | None = LEARN,
         run: RunSettings | None = None,
         dry_run: Literal[True],
-        progress: Callable[[Progress], None] | None = None,
+        progress: OnProgress = None,
     ) -> Plan: ...
 
     def upgrade(
@@ -86,7 +86,7 @@ class UpgradeVerbs(VersionVerbs):
         learn: Learn | None = LEARN,
         run: RunSettings | None = None,
         dry_run: bool = False,
-        progress: Callable[[Progress], None] | None = None,
+        progress: OnProgress = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> UpgradeResult | Plan:
         """Give every item a vector in the target version, without touching the source's.
@@ -162,10 +162,8 @@ class UpgradeVerbs(VersionVerbs):
         if estimate is not None and terms.target_quality is not None:
             require_within_reach(planned, estimate)
             request = replace(request, share=estimate.share)
-        with (
-            engine_of(settings) as engine,
-            hold_lease(self._catalog, target, "upgrade", progress, should_stop) as work,
-        ):
+        caller = Observer(progress, should_stop)
+        with engine_of(settings) as engine, hold_lease(self._catalog, target, "upgrade", caller) as work:
             controls = Controls(
                 work.progress, work.should_stop, settings=settings, engine=engine, learner=learn, gates=terms
             )
@@ -184,7 +182,7 @@ class UpgradeVerbs(VersionVerbs):
         serving: Literal["target", "fused"] | None = None,
         weight: float | None = None,
         dry_run: bool = False,
-        progress: Callable[[Progress], None] | None = None,
+        progress: OnProgress = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> VersionChange:
         """Make an upgrade's target the active version; atomic.
@@ -274,12 +272,7 @@ class UpgradeVerbs(VersionVerbs):
         return self._tended(retire(self._catalog, version, drop_adopted=drop_adopted, force=force))
 
 
-def _plan(
-    context: UpgradeContext,
-    terms: Gates,
-    precision: PrecisionRequest,
-    progress: Callable[[Progress], None] | None,
-) -> Plan:
+def _plan(context: UpgradeContext, terms: Gates, precision: PrecisionRequest, progress: OnProgress) -> Plan:
     """Steps and cost of an upgrade; read-only."""
     if not terms.asked or context.run.teaches:  # nothing is known before there is something to learn from
         return make_plan(context, precision, progress)

@@ -88,7 +88,7 @@ def cut_over(
         served = serving != "fused" and serve(catalog, target, serving)  # a fusion ended with its source
         change = VersionChange(target, target, missing, changed=served)
     else:
-        with hold_lease(catalog, target, "cutover", controls.progress, controls.should_stop) as work:
+        with hold_lease(catalog, target, "cutover", controls) as work:
             controls = replace(controls, progress=work.progress, should_stop=work.should_stop)
             change = _cut_over(work.catalog, target, force, serving, controls)
     return replace(change, serving=catalog.registry().answering, served_before=before)
@@ -116,7 +116,7 @@ def _cut_over(catalog: Catalog, target: str, force: bool, serving: Serving | Non
         return VersionChange(target, target, missing, changed=serve(catalog, target, serving))
     context = UpgradeContext.of(catalog, run)
     for index in (build_target, refresh_target):  # so that the first search is fast already
-        index(context, controls.progress, controls.should_stop)
+        index(context, controls)
     previous = registry.active
 
     def flip(state: Registry) -> Registry:

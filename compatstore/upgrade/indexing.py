@@ -8,7 +8,7 @@ a build that commits after them would be refused and begin again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from compatstore import next_step
@@ -25,10 +25,8 @@ from compatstore.storage.store import Store
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.leases.lease import leases_in
-from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.progress import UNOBSERVED, Observer, Progress
 
-ReportProgress = Callable[[Progress], None]
-ShouldStop = Callable[[], bool]
 ROWS_A_CELL = 32  # vectors that cells are learned from, where no hop has filled the column
 BUILT = "indexed as the source is"
 
@@ -40,11 +38,7 @@ def index_lease(version: str) -> str:
 
 @contextmanager
 def hold_index(
-    catalog: Catalog,
-    version: str,
-    verb: str,
-    progress: ReportProgress | None = None,
-    should_stop: ShouldStop | None = None,
+    catalog: Catalog, version: str, verb: str, caller: Observer = UNOBSERVED
 ) -> Iterator[tuple[Store, Report]]:
     """Hold the lease of a version's index for a block.
 
@@ -55,11 +49,11 @@ def hold_index(
     Raises:
         LeaseHeld: Another process works on it.
     """
-    with hold_lease(catalog, index_lease(version), verb, progress, should_stop) as work:
+    with hold_lease(catalog, index_lease(version), verb, caller) as work:
 
         def report(stage: str) -> None:
-            work.progress(Progress(f"index: {stage}", 0, 0, 0.0))
-            if work.should_stop():
+            work.report(Progress(f"index: {stage}", 0, 0, 0.0))
+            if work.stops():
                 raise Interrupted(
                     f"{verb} the index",
                     found=f"a stop was requested at {stage}",
@@ -99,18 +93,13 @@ def as_the_source(context: UpgradeContext, target: VersionColumns) -> VectorInde
 
 
 def build_target(
-    context: UpgradeContext,
-    progress: ReportProgress | None = None,
-    should_stop: ShouldStop | None = None,
-    *,
-    at_least: int = indexes.MINIMUM_ROWS,
+    context: UpgradeContext, caller: Observer = UNOBSERVED, *, at_least: int = indexes.MINIMUM_ROWS
 ) -> str:
     """Index an upgrade's target as the source is.
 
     Args:
         context: The upgrade as of now.
-        progress: Called as a stage begins.
-        should_stop: Called as a stage begins.
+        caller: Observes the stages.
         at_least: Minimum number of vectors for an index.
 
     Returns:
@@ -123,15 +112,13 @@ def build_target(
     wanted = None if names_on(store, target.vector) else as_the_source(context, target)
     if wanted is None or store.count(target.present) < at_least:
         return ""
-    with suppress(LeaseHeld), hold_index(context.catalog, run.target, "build", progress, should_stop) as held:
+    with suppress(LeaseHeld), hold_index(context.catalog, run.target, "build", caller) as held:
         build_index(held[0], run.target, wanted, held[1])
         return BUILT
     return ""
 
 
-def refresh_target(
-    context: UpgradeContext, progress: ReportProgress | None = None, should_stop: ShouldStop | None = None
-) -> str:
+def refresh_target(context: UpgradeContext, caller: Observer = UNOBSERVED) -> str:
     """Bring the index of an upgrade's target up to date.
 
     Returns:
@@ -145,7 +132,7 @@ def refresh_target(
     status = index_status(context.store, context.run.target)
     if not (status.unindexed_rows or status.changed > CHANGED):
         return ""
-    with suppress(LeaseHeld), hold_index(context.catalog, context.run.target, "refresh", progress, should_stop) as held:
+    with suppress(LeaseHeld), hold_index(context.catalog, context.run.target, "refresh", caller) as held:
         why = refresh_index(held[0], context.run.target, held[1], always=False).retrained
         return f"index trained again: {why}" if why else "index brought up to date"
     return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from compatstore.upgrade.estimates.estimate import UpgradeEstimate
 from compatstore.upgrade.full_backfill import reason_of
 from compatstore.upgrade.hop import Hop, columns_for
 from compatstore.upgrade.indexing import as_the_source
-from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.progress import OnProgress
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.transform import Transformer, choose_precision, sample_source, transformer_of
 
@@ -82,11 +82,7 @@ class Plan(Shown):
     estimate: UpgradeEstimate | None = None
 
 
-def make_plan(
-    context: UpgradeContext,
-    precision: PrecisionRequest = "float32",
-    progress: Callable[[Progress], None] | None = None,
-) -> Plan:
+def make_plan(context: UpgradeContext, precision: PrecisionRequest = "float32", progress: OnProgress = None) -> Plan:
     """Plan a resolved run: the steps that are left, with rows, bytes and seconds; read-only.
 
     Seconds of the hop and of the backfill are those of a sample of rows, timed on this machine.
@@ -185,9 +181,7 @@ def _seconds_to_look(context: UpgradeContext) -> float:
     return (time.perf_counter() - started) * context.count() / max(int(read.num_rows), 1)
 
 
-def _possible(
-    context: UpgradeContext, transformer: Transformer | None, progress: Callable[[Progress], None] | None
-) -> Embeddable | None:
+def _possible(context: UpgradeContext, transformer: Transformer | None, progress: OnProgress) -> Embeddable | None:
     """The number of embeddable items, by a sample; None if nothing is to be embedded, or all is derived of natives."""
     if not context.run.backfill:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from compatstore import next_step
 from compatstore.errors import Interrupted
@@ -45,6 +46,34 @@ class Progress:
         return (self.total - self.done) / self.rate if self.rate > 0 else float("inf")
 
 
+OnProgress: TypeAlias = Callable[[Progress], None] | None
+
+
+@dataclass(frozen=True)
+class Observer:
+    """The caller of a long operation.
+
+    Attributes:
+        progress: Called after each batch.
+        should_stop: Called before each batch; true ends the operation with `Interrupted`.
+    """
+
+    progress: OnProgress = None
+    should_stop: Callable[[], bool] | None = None
+
+    def report(self, at: Progress) -> None:
+        """Report progress."""
+        if self.progress is not None:
+            self.progress(at)
+
+    def stops(self) -> bool:
+        """True if the operation is to end."""
+        return self.should_stop is not None and self.should_stop()
+
+
+UNOBSERVED = Observer()
+
+
 class Monitor:
     """Reports the progress of one step and stops it between batches.
 
@@ -64,11 +93,11 @@ class Monitor:
         self,
         step: str,
         total: int,
-        report: Callable[[Progress], None] | None = None,
+        report: OnProgress = None,
         should_stop: Callable[[], bool] | None = None,
         found: str = "",
     ) -> None:
-        self._step, self._total, self._report, self._should_stop = step, total, report, should_stop
+        self._step, self._total, self._observer = step, total, Observer(report, should_stop)
         self._started, self._found = time.monotonic(), found
         self.done = 0
         self.cost: float | None = None
@@ -81,9 +110,8 @@ class Monitor:
     def advance(self, rows: int) -> None:
         """Count rows that are done and report."""
         self.done += rows
-        if self._report is not None:
-            total = max(self._total, self.done)
-            self._report(Progress(self._step, self.done, total, self.seconds, self._found, self.cost))
+        total = max(self._total, self.done)
+        self._observer.report(Progress(self._step, self.done, total, self.seconds, self._found, self.cost))
 
     def begin(self) -> None:
         """Report that a step begins which says nothing until it ends."""
@@ -120,7 +148,7 @@ class Monitor:
         Raises:
             Interrupted: It was; all finished batches are in the table.
         """
-        if self._should_stop is not None and self._should_stop():
+        if self._observer.stops():
             step, counted = _COUNTED.get(self._step, (self._step, "rows"))
             raise Interrupted(
                 f"run the {step}",

@@ -6,7 +6,6 @@ Each step is resumable; the same call again goes on or does nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from compatstore.artifacts.network import Precision
@@ -36,7 +35,7 @@ from compatstore.upgrade.indexing import build_target, refresh_target
 from compatstore.upgrade.learned_serving import has_no_gain, how_searched, serve_as_learned
 from compatstore.upgrade.learning import GAIN, learn, left_to_transform, reached, require_known, require_reached
 from compatstore.upgrade.lesson import LEAST_GROWTH, Learner, wave_of
-from compatstore.upgrade.progress import Monitor, Progress
+from compatstore.upgrade.progress import Monitor, Observer
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
@@ -47,12 +46,10 @@ CATCH_UP_PASSES = 10
 
 
 @dataclass(frozen=True)
-class Controls:
+class Controls(Observer):
     """Controls of the caller: progress, stop and settings of a run.
 
     Attributes:
-        progress: Called after each batch.
-        should_stop: Called before each batch; true ends the run with `Interrupted`.
         settings: Device, precision, batches, retries and pace. The precision "auto" is decided by `run_upgrade`;
             elsewhere it is float32.
         engine: Engine of the hop and of the backfill's encoders.
@@ -61,8 +58,6 @@ class Controls:
         found: Result of its last training round, reported with all progress.
     """
 
-    progress: Callable[[Progress], None] | None = None
-    should_stop: Callable[[], bool] | None = None
     settings: RunSettings = field(default_factory=RunSettings)
     engine: Engine = field(default_factory=Engine)
     learner: Learner | None = None
@@ -163,7 +158,7 @@ def _run_expanded(context: UpgradeContext, controls: Controls, started: float) -
     controls = replace(controls, settings=replace(settings, precision=precision))
     transformed = _hop(context, controls)
     if context.run.state not in (READY, CUTOVER):
-        build_target(context.later(), controls.progress, controls.should_stop)
+        build_target(context.later(), controls)
     if context.run.teaches and controls.learner is not None:
         run, backfilled, more, lessons = _teach_itself(context.later(), controls, controls.learner)
         transformed += more
@@ -357,8 +352,8 @@ def _ready(context: UpgradeContext, controls: Controls, *, busy: bool) -> RunRec
     """
     catalog, run = context.catalog, context.run
     before = run.state in (READY, CUTOVER)
-    note = "" if before and not busy else refresh_target(context, controls.progress, controls.should_stop)
+    note = "" if before and not busy else refresh_target(context, controls)
     if before:
         return run
-    note = note or build_target(context, controls.progress, controls.should_stop)
+    note = note or build_target(context, controls)
     return advance(catalog, run, READY, HistoryEntry("ready", run.target, note=note))

@@ -19,7 +19,7 @@ from compatstore.storage.recall import RefreshedIndex, build_index, refresh_inde
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import edit
 from compatstore.upgrade.indexing import hold_index
-from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.progress import Observer, OnProgress
 from compatstore.upkeep.optimize import tend
 
 
@@ -58,7 +58,7 @@ class ManagedIndex:
         kind: str = "IVF_PQ",
         num_partitions: int | None = None,
         num_sub_vectors: int | None = None,
-        progress: Callable[[Progress], None] | None = None,
+        progress: OnProgress = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> IndexStatus:
         """Build the index, or replace the present one.
@@ -92,7 +92,7 @@ class ManagedIndex:
         wanted = _settings(record, columns, store.count(columns.present), kind, num_partitions, num_sub_vectors)
         indexes.require_enough(store, columns.vector)  # before anything is written, a lease too
         tend(self._catalog)
-        with hold_index(self._catalog, record.name, "build", progress, should_stop) as (held, report):
+        with hold_index(self._catalog, record.name, "build", Observer(progress, should_stop)) as (held, report):
             build_index(held, record.name, wanted, report)
         return index_status(store, record.name)
 
@@ -111,7 +111,7 @@ class ManagedIndex:
     def refresh(
         self,
         *,
-        progress: Callable[[Progress], None] | None = None,
+        progress: OnProgress = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> RefreshedIndex:
         """Add new vectors, measure the recall, and train the index again if it is too low.
@@ -142,7 +142,8 @@ class ManagedIndex:
         store = self._catalog.store
         if not index_status(store, self._version).kind:  # before anything is written, a lease too
             return refresh_index(store, self._version)
-        with hold_index(self._catalog, self._version, "refresh", progress, should_stop) as (held, report):
+        caller = Observer(progress, should_stop)
+        with hold_index(self._catalog, self._version, "refresh", caller) as (held, report):
             return refresh_index(held, self._version, report)
 
     def drop(self, *, adopted: bool = False) -> DroppedIndex:

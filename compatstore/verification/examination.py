@@ -24,7 +24,7 @@ from compatstore.storage.location import Location, locate
 from compatstore.storage.probe import probe, require_conditional_writes
 from compatstore.storage.registry import Registry
 from compatstore.storage.store import Store
-from compatstore.upgrade.progress import Monitor, Progress
+from compatstore.upgrade.progress import Monitor, OnProgress
 from compatstore.upgrade.states import CUTOVER, READY, run_of
 from compatstore.verification.context import Diagnosis, Examination
 from compatstore.verification.plain_columns import open_plain
@@ -161,7 +161,7 @@ def doctor(
     id: str | None = None,
     source: str | None = None,
     storage_options: dict[str, str] | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: OnProgress = None,
 ) -> Examination:
     """Examine the environment of a gallery, and vectors before they become one.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from compatstore.storage.lancedb_functions import function_of
 from compatstore.storage.location import Location, locate
 from compatstore.storage.registry import KEY, id_type_of
 from compatstore.storage.store import Store, storage_errors
-from compatstore.upgrade.progress import Monitor, Progress
+from compatstore.upgrade.progress import Monitor, OnProgress
 from compatstore.verification.context import BATCH_ROWS
 
 FORMATS = {".parquet": "parquet", ".arrow": "ipc", ".feather": "ipc", ".npz": "", ".npy": ""}
@@ -53,7 +53,7 @@ class PlainColumns:
     def __len__(self) -> int:
         return int(self.rows.count_rows())
 
-    def read(self, columns: Sequence[str], progress: Callable[[Progress], None] | None = None) -> Iterator[ArrowBatch]:
+    def read(self, columns: Sequence[str], progress: OnProgress = None) -> Iterator[ArrowBatch]:
         """Read columns of all rows in order, a few thousand rows at a time.
 
         Raises:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,7 +22,7 @@ from compatstore.errors import CompatStoreError, InvalidInput
 from compatstore.storage.create import adoptable
 from compatstore.storage.lancedb_functions import function_of
 from compatstore.storage.vector_form import VectorForm
-from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.progress import OnProgress
 from compatstore.verification.context import Diagnosis, Level
 from compatstore.verification.plain_columns import PlainColumns, first_id, is_vectors
 from compatstore.verification.two_models import SAMPLE, SEPARATED, distinct, find_mixture
@@ -134,9 +134,7 @@ class VectorTally:
         return rows[kept], places[kept]
 
 
-def look_at_vectors(
-    plain: PlainColumns, named: Mapping[str, str | None], progress: Callable[[Progress], None] | None = None
-) -> Iterator[Diagnosis]:
+def look_at_vectors(plain: PlainColumns, named: Mapping[str, str | None], progress: OnProgress) -> Iterator[Diagnosis]:
     """Examine each column of vectors, ids and sources, and preview the adoption.
 
     Args:
@@ -160,7 +158,7 @@ def look_at_vectors(
         return
     yield Diagnosis("vectors", "ok", what + listed)
     for name in vectors:
-        yield from _column(plain, name, key, progress, several=len(vectors) > 1)
+        yield from _column(plain, name, f" of {name}" if len(vectors) > 1 else "", key, progress)
     if source is not None:
         yield _sources(plain, source, progress)
     for name in vectors:
@@ -178,15 +176,8 @@ def _require_named(plain: PlainColumns, named: Mapping[str, str | None]) -> None
         raise InvalidInput(f"examine {plain.name}", expected=expected, found=f"{vector!r} of type {kind}")
 
 
-def _column(
-    plain: PlainColumns,
-    name: str,
-    key: str | None,
-    progress: Callable[[Progress], None] | None,
-    *,
-    several: bool,
-) -> Iterator[Diagnosis]:
-    """Flaws of one column."""
+def _column(plain: PlainColumns, name: str, of: str, key: str | None, progress: OnProgress) -> Iterator[Diagnosis]:
+    """Flaws of one column; `of` names it behind each topic."""
     draw = np.random.default_rng(0).choice(len(plain), min(SAMPLE, len(plain)), replace=False)
     tally = VectorTally(sampled=np.sort(draw))
     keys = list[object]()
@@ -196,7 +187,6 @@ def _column(
         if key is not None:
             inside = tally.sampled[(tally.sampled >= start) & (tally.sampled < tally.rows)] - start
             keys += batch.column(key).take(pa.array(inside)).to_pylist()
-    of = f" of {name}" if several else ""
     yield from _flaws(tally, name, of)
     if tally.sound:
         yield _two_models(tally, name, of, key, keys, progress)
@@ -240,12 +230,7 @@ def _length(tally: VectorTally, of: str) -> Diagnosis:
 
 
 def _two_models(
-    tally: VectorTally,
-    name: str,
-    of: str,
-    key: str | None,
-    keys: list[object],
-    progress: Callable[[Progress], None] | None,
+    tally: VectorTally, name: str, of: str, key: str | None, keys: list[object], progress: OnProgress
 ) -> Diagnosis:
     rows, places = tally.sample()
     found = find_mixture(rows, progress=progress)
@@ -265,7 +250,7 @@ def _two_models(
     return Diagnosis(topic, "problem", what, fix)
 
 
-def _sources(plain: PlainColumns, source: str, progress: Callable[[Progress], None] | None) -> Diagnosis:
+def _sources(plain: PlainColumns, source: str, progress: OnProgress) -> Diagnosis:
     kind = plain.schema.field(source).type
     texts, missing = pa.types.is_string(kind) or pa.types.is_large_string(kind), 0
     for batch in plain.read([source], progress):

@@ -11,7 +11,6 @@ model's directions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +22,7 @@ from compatstore.digests import digest_half
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.store import Store
 from compatstore.storage.vector_form import to_matrix
-from compatstore.upgrade.progress import Monitor, Progress
+from compatstore.upgrade.progress import Monitor, OnProgress
 
 SAMPLE = 3_000  # rows of a column's sample
 FEWEST_ROWS = 600  # of a sample: ten for each neighbourhood
@@ -63,9 +62,7 @@ class Mixture:
         return float(self.part.mean())
 
 
-def find_mixture(
-    vectors: FloatArray, *, seed: int = 0, progress: Callable[[Progress], None] | None = None
-) -> Mixture | None:
+def find_mixture(vectors: FloatArray, *, seed: int = 0, progress: OnProgress = None) -> Mixture | None:
     """Look for a part that another model has made.
 
     Args:
@@ -99,7 +96,7 @@ def find_mixture(
 
 
 def foreign_items(
-    store: Store, columns: VersionColumns, key: str, progress: Callable[[Progress], None] | None = None
+    store: Store, columns: VersionColumns, key: str, progress: OnProgress
 ) -> tuple[float, list[Id]] | None:
     """Look for a part that another model has made in a sample of a table's vectors; read-only.
 

@@ -5,7 +5,7 @@ Items without a source are counted in the table and not listed beside it: there 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from compatstore.storage.records import Spent
 from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch, embedder_of
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.progress import Monitor, Progress
+from compatstore.upgrade.progress import Monitor, OnProgress
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.run_settings import RunSettings
 
@@ -122,9 +122,7 @@ def ask_embeddable(context: UpgradeContext, refused: ArrowArray) -> tuple[Embedd
     return counted, ids
 
 
-def probe_embeddable(
-    context: UpgradeContext, refused: ArrowArray, progress: Callable[[Progress], None] | None = None
-) -> Embeddable:
+def probe_embeddable(context: UpgradeContext, refused: ArrowArray, progress: OnProgress = None) -> Embeddable:
     """Count embeddable items as `ask_embeddable` does, and test a random sample by embedding it; nothing is kept.
 
     Nothing is embedded by an encoder that is paid for: it gives the cost of the sample. `progress` is called

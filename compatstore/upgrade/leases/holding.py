@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -34,7 +34,7 @@ from compatstore.upgrade.leases.lease import (
     lease_in,
     request_in,
 )
-from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.progress import UNOBSERVED, Observer, Progress
 from compatstore.upgrade.states import CUTOVER, READY, run_of
 
 
@@ -139,37 +139,26 @@ UPGRADE = "upgrade"
 LONGEST_NOTE = 300
 
 
-@dataclass(frozen=True)
-class Work:
-    """Tools of the holder of a lease.
+@dataclass(frozen=True, kw_only=True)
+class Work(Observer):
+    """Tools of the holder of a lease; `should_stop` raises `LeaseLost` if the lease was taken over.
 
     Attributes:
         catalog: The gallery; its commits are refused once the lease is lost.
-        progress: To be called after each batch.
-        should_stop: To be called before each batch; raises `LeaseLost` if the lease was taken over.
     """
 
     catalog: Catalog
-    progress: Callable[[Progress], None]
-    should_stop: Callable[[], bool]
 
 
 @contextmanager
-def hold_lease(
-    catalog: Catalog,
-    target: str,
-    verb: str,
-    progress: Callable[[Progress], None] | None = None,
-    should_stop: Callable[[], bool] | None = None,
-) -> Iterator[Work]:
+def hold_lease(catalog: Catalog, target: str, verb: str, caller: Observer = UNOBSERVED) -> Iterator[Work]:
     """Hold the lease of an upgrade for a block, and record how the block ended.
 
     Args:
         catalog: The gallery.
         target: The upgrade's target.
         verb: Operation: upgrade, cutover, retire, abort.
-        progress: The caller's own, called too.
-        should_stop: The caller's own, called too.
+        caller: Observes the block too.
 
     Raises:
         LeaseHeld: Another process works on it.
@@ -184,13 +173,12 @@ def hold_lease(
 
     def observe(at: Progress) -> None:
         renewer.observe(at)
-        if progress is not None:
-            progress(at)
+        caller.report(at)
 
     def stop() -> bool:
         if renewer.lost:
             renewer.require_held()
-        return renewer.asked is not None or (should_stop is not None and should_stop())
+        return renewer.asked is not None or caller.stops()
 
     outcome, error = FAILED, ""
     try:
@@ -198,7 +186,7 @@ def hold_lease(
             if not before.holder.is_gone():
                 edit(catalog.store, lambda state: state, always=True)  # it may be about to commit an edit
             _record(catalog, before, "interrupted", f"{before.holder} gave no sign of life")
-        yield Work(catalog, observe, stop)
+        yield Work(observe, stop, catalog=catalog)
         outcome = DONE
     except LeaseLost:
         raise
