@@ -126,8 +126,7 @@ def storage_failure(error: BaseException, operation: str, location: Location) ->
         return None
     found = text_of(error)
     if lost_race(error):
-        fix = "Nothing of this call was written; run it again."
-        return StorageError(operation, expected="a moment without other writers", found=found, fix=fix)
+        return lost_to_others(operation, found)
     denied = denied_at(error, location)
     if denied:
         fix = "Give this process access with chmod or chown, or run it as the owner."
@@ -138,6 +137,13 @@ def storage_failure(error: BaseException, operation: str, location: Location) ->
         found=found,
         fix=f"Find the damage: {next_step.call('verify', at=location.uri)}",
     )
+
+
+def lost_to_others(
+    operation: str, found: str, fix: str = "Nothing of this call was written; run it again."
+) -> StorageError:
+    """The error of an operation before which other writers committed again and again."""
+    return StorageError(operation, expected="a moment without other writers", found=found, fix=fix)
 
 
 def of_files(error: BaseException) -> bool:

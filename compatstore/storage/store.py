@@ -19,7 +19,7 @@ import pyarrow as pa
 from compatstore import next_step
 from compatstore.arrays import ArrowField, ArrowSchema
 from compatstore.errors import AlreadyExists, CompatStoreError, NotFound, StorageError, first_offenders
-from compatstore.storage.failures import WRITABLE, denied_at, is_panic, lost_race, text_of
+from compatstore.storage.failures import WRITABLE, denied_at, is_panic, lost_race, lost_to_others, text_of
 from compatstore.storage.files import Files
 from compatstore.storage.location import Location, locate
 from compatstore.storage.probe import require_conditional_writes
@@ -227,12 +227,7 @@ class Store:
                     return commit()
             except Conflict:
                 time.sleep(min(0.01 * 2**attempt, 0.5))
-        raise StorageError(
-            f"{operation} in {self.location.name}",
-            expected="a moment without other writers",
-            found=f"{ATTEMPTS} conflicts in a row",
-            fix="Nothing of this call was written; run it again.",
-        )
+        raise lost_to_others(f"{operation} in {self.location.name}", f"{ATTEMPTS} conflicts in a row")
 
     def tags(self) -> dict[str, int]:
         """Table versions that are pinned, by the names of their tags."""

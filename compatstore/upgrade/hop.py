@@ -19,9 +19,9 @@ import numpy as np
 
 from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowBatch, BoolArray
-from compatstore.errors import Interrupted, StorageError
+from compatstore.errors import Interrupted
 from compatstore.storage.columns import NATIVE, InputHashes, VersionColumns, VersionValues, widths
-from compatstore.storage.fragment_counts import FragmentCounts
+from compatstore.storage.failures import lost_to_others
 from compatstore.storage.fragments import (
     Fragment,
     WrittenColumns,
@@ -40,7 +40,7 @@ from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import ATTEMPTS, Conflict, Store, storage_errors
-from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.context import FragmentCounts, UpgradeContext
 from compatstore.upgrade.engines.engine import LOSSES, Advance, Engine, lost_again_and_again
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.states import HOP, set_run
@@ -431,12 +431,9 @@ class _Pass:
         self._conflicts[fragment.id] += 1
         tries = self._conflicts[fragment.id]
         if tries >= ATTEMPTS:
-            raise StorageError(
-                f"hop in {self._store.location.name}",
-                expected="a moment without other writers",
-                found=f"{tries} conflicts in a row about fragment {fragment.id}",
-                fix=f"Earlier commits are kept; {next_step.same()} goes on from here.",
-            )
+            fix = f"Earlier commits are kept; {next_step.same()} goes on from here."
+            found = f"{tries} conflicts in a row about fragment {fragment.id}"
+            raise lost_to_others(f"hop in {self._store.location.name}", found, fix)
         time.sleep(min(0.01 * 2**tries, 0.5))
         if self._stop is None:
             self._hand_out(fragment)

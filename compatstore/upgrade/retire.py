@@ -9,14 +9,13 @@ from compatstore import next_step
 from compatstore.errors import StorageError, UpgradeError
 from compatstore.evaluation.fusion import WeightChoice
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.fragment_counts import forget_counts
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.records import RunRecord, VersionRecord
 from compatstore.storage.registry import Registry, drop_unused, edit
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.backfilling.account import forget_account
-from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.context import UpgradeContext, forget_counts
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.leases.lease import ask_to_stop, wait_until_stopped
 from compatstore.upgrade.run import Controls, catch_up

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow.compute as pc
@@ -17,7 +16,6 @@ from compatstore.errors import Incompatible, InvalidInput, first_offenders
 from compatstore.storage import indexes
 from compatstore.storage.app_columns import overwritten_at, way_out
 from compatstore.storage.columns import NATIVE, VersionColumns, hash_values
-from compatstore.storage.ids import NAMED, named
 from compatstore.storage.index_status import index_status
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.records import VersionRecord
@@ -26,7 +24,7 @@ from compatstore.storage.same_model import compare
 from compatstore.storage.vector_form import to_matrix
 from compatstore.upgrade.leases.lease import leases_in
 from compatstore.upgrade.states import CUTOVER
-from compatstore.verification.context import CheckContext, Observation, Severity
+from compatstore.verification.context import CheckContext, Observation, Severity, Tally
 
 
 def check_columns(context: CheckContext) -> Iterator[Observation]:
@@ -175,23 +173,6 @@ def _lacks_index(context: CheckContext, version: str, columns: VersionColumns) -
 
 
 NORM_TOLERANCE = {"float32": 1e-3, "float16": 5e-3}
-
-
-@dataclass
-class Tally:
-    """Rows with one flaw: how many, and the ids of the first."""
-
-    rows: int = 0
-    first: list[Any] = field(default_factory=list)
-
-    def add(self, flawed: BoolArray, ids: ArrowArray) -> None:
-        """Count the flawed rows of a batch."""
-        self.rows += int(flawed.sum())
-        if len(self.first) < NAMED:
-            self.first += ids.take(np.flatnonzero(flawed)[: NAMED - len(self.first)]).to_pylist()
-
-    def __str__(self) -> str:
-        return f"{self.rows} items ({named(self.first, self.rows)})"
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
 
 from compatstore import next_step
-from compatstore.arrays import ArrowBatch
+from compatstore.arrays import ArrowArray, ArrowBatch, BoolArray, RowNumbers
 from compatstore.storage.app_columns import Misfit
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
+from compatstore.storage.ids import NAMED, named
 from compatstore.storage.records import RunRecord, VersionRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
@@ -81,6 +84,11 @@ class Diagnosis:
     what: str
     fix: str = ""
 
+    @classmethod
+    def of(cls, topic: str, holds: bool, what: str, fix: str, level: Level = "warning") -> Diagnosis:
+        """The diagnosis of a part that is as it should be, or of that level and with that fix."""
+        return cls(topic, "ok", what) if holds else cls(topic, level, what, fix)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Examination:
@@ -95,6 +103,29 @@ class Examination:
 
 
 BATCH_ROWS = 4096
+
+
+@dataclass
+class Tally:
+    """Rows with one flaw: how many, and the ids or positions of the first.
+
+    Attributes:
+        rows: Number of rows.
+        first: The first of them.
+    """
+
+    rows: int = 0
+    first: list[Any] = field(default_factory=list)
+
+    def add(self, flawed: BoolArray, names: ArrowArray | RowNumbers) -> None:
+        """Count the flawed rows of a batch, by the n ids or positions of all its rows."""
+        self.rows += int(flawed.sum())
+        if len(self.first) < NAMED:
+            chosen = names.take(np.flatnonzero(flawed)[: NAMED - len(self.first)])
+            self.first += chosen.tolist() if isinstance(chosen, np.ndarray) else chosen.to_pylist()
+
+    def __str__(self) -> str:
+        return f"{self.rows} items ({named(self.first, self.rows)})"
 
 
 @dataclass(frozen=True)

@@ -37,21 +37,16 @@ FOR_DEVELOPERS = "dev"
 def python_version() -> Iterator[Diagnosis]:
     """Python is one that the package supports."""
     found, wanted = platform.python_version(), metadata.metadata(PACKAGE)["Requires-Python"]
-    if found in SpecifierSet(wanted):
-        yield Diagnosis("Python", "ok", found)
-    else:
-        yield Diagnosis("Python", "problem", found, f"Use Python {wanted}.")
+    yield Diagnosis.of("Python", found in SpecifierSet(wanted), found, f"Use Python {wanted}.", "problem")
 
 
 def needed_libraries() -> Iterator[Diagnosis]:
     """Libraries that the package cannot work without."""
     for requirement in _requirements(""):
         found = _version(requirement.name)
-        if found is not None and found in requirement.specifier:
-            yield Diagnosis(requirement.name, "ok", found)
-            continue
-        what = f"{found or 'not installed'}, needed: {requirement.specifier}"
-        yield Diagnosis(requirement.name, "problem", what, f'Run: pip install "{requirement}"')
+        fits = found is not None and found in requirement.specifier
+        what = f"{found}" if fits else f"{found or 'not installed'}, needed: {requirement.specifier}"
+        yield Diagnosis.of(requirement.name, fits, what, f'Run: pip install "{requirement}"', "problem")
 
 
 def optional_libraries() -> Iterator[Diagnosis]:
@@ -65,10 +60,9 @@ def optional_libraries() -> Iterator[Diagnosis]:
         topic, fix = f"extra {extra}", f'Run: pip install "{PACKAGE}[{extra}]"'
         if missing:
             yield Diagnosis(topic, "ok", f"not installed: {', '.join(missing)}", fix)
-        elif other:
-            yield Diagnosis(topic, "warning", f"unsupported versions: {', '.join(other)}", fix)
         else:
-            yield Diagnosis(topic, "ok", "installed")
+            what = f"unsupported versions: {', '.join(other)}" if other else "installed"
+            yield Diagnosis.of(topic, not other, what, fix)
 
 
 def _requirements(extra: str) -> list[Requirement]:
@@ -120,12 +114,8 @@ def memory() -> Iterator[Diagnosis]:
     if available is None:
         yield Diagnosis("memory", "ok", "unknown on this system")
         return
-    what = f"{available / 2**30:.1f} GiB free"
-    if available < MEMORY_NEEDED:
-        fix = f"Free some: an upgrade may take up to {MEMORY_NEEDED / 2**30:.0f} GiB."
-        yield Diagnosis("memory", "warning", what, fix)
-    else:
-        yield Diagnosis("memory", "ok", what)
+    fix = f"Free some: an upgrade may take up to {MEMORY_NEEDED / 2**30:.0f} GiB."
+    yield Diagnosis.of("memory", available >= MEMORY_NEEDED, f"{available / 2**30:.1f} GiB free", fix)
 
 
 def _available_memory() -> int | None:
@@ -247,12 +237,11 @@ def _writing(location: Location) -> Iterator[Diagnosis]:
     if written is None:
         return
     apart = max(before - written, written - after)
-    if apart > CLOCKS_APART:
-        what = f"{apart:.0f} s between this machine's and that of the gallery's storage"
-        fix = "Synchronise them (NTP): times in the history and in leases are by this machine's."
-        yield Diagnosis("clocks", "warning", what, fix)
-    else:
-        yield Diagnosis("clocks", "ok", "this machine's and that of the gallery's storage agree")
+    agree = apart <= CLOCKS_APART
+    what = "this machine's and that of the gallery's storage"
+    what = f"{what} agree" if agree else f"{apart:.0f} s between {what}"
+    fix = "Synchronise them (NTP): times in the history and in leases are by this machine's."
+    yield Diagnosis.of("clocks", agree, what, fix)
 
 
 def _bytes_to_come(registry: Registry, rows: int) -> int:
@@ -274,6 +263,4 @@ def _room(location: Location, needed: int) -> Diagnosis:
         what += f", {needed / 2**30:.2f} GiB needed by the versions that are registered or under way"
     if free < needed:
         return Diagnosis("disk", "problem", what, "Free some, or move the gallery.")
-    if free < 2 * needed:
-        return Diagnosis("disk", "warning", what, "Free some: other writers need room, too.")
-    return Diagnosis("disk", "ok", what)
+    return Diagnosis.of("disk", free >= 2 * needed, what, "Free some: other writers need room, too.")

@@ -20,17 +20,17 @@ from compatstore.arrays import ArrowArray, ArrowSchema, BoolArray, Digests, Floa
 from compatstore.digests import digest_half
 from compatstore.errors import CompatStoreError, InvalidInput
 from compatstore.storage.create import adoptable
+from compatstore.storage.ids import NAMED
 from compatstore.storage.lancedb_functions import function_of
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.progress import OnProgress
-from compatstore.verification.context import Diagnosis, Level
+from compatstore.verification.context import Diagnosis, Level, Tally
 from compatstore.verification.plain_columns import PlainColumns, first_id, is_vectors
 from compatstore.verification.two_models import SAMPLE, SEPARATED, distinct, find_mixture
 from compatstore.versions import EmbeddingVersion
 
 MOST_DIGESTS = 4 << 20  # that are held; 32 MiB
 UNIT = 1e-3  # how far a length may be from 1
-NAMED = 5
 
 
 @dataclass
@@ -41,12 +41,11 @@ class VectorTally:
         rows: All rows.
         empty: Rows without a vector.
         lengths: Values of a row -> rows.
-        broken: Rows with NaN, infinite or missing values.
-        zero: Rows of zeros.
+        broken: Rows with NaN, infinite or missing values, by position.
+        zero: Rows of zeros, by position.
         unit: Rows of unit length.
         shortest: Smallest length (l2) of those that are not zero.
         longest: Largest length.
-        first: Flaw -> the first positions that have it.
         kept: One digest in `kept` is held: those that it divides.
         sampled: Positions of the sample, ascending.
     """
@@ -54,14 +53,13 @@ class VectorTally:
     sampled: RowNumbers
     rows: int = 0
     empty: int = 0
-    broken: int = 0
-    zero: int = 0
+    broken: Tally = field(default_factory=Tally)
+    zero: Tally = field(default_factory=Tally)
     unit: int = 0
     shortest: float = np.inf
     longest: float = 0.0
     kept: int = 1
     lengths: Counter[int] = field(default_factory=Counter)
-    first: dict[str, list[int]] = field(default_factory=dict)
     _digests: list[Digests] = field(default_factory=list)
     _sample: list[tuple[FloatArray, RowNumbers]] = field(default_factory=list)
 
@@ -86,13 +84,11 @@ class VectorTally:
 
     def _flaws(self, rows: FloatArray, nulls: BoolArray, places: RowNumbers) -> None:
         finite = np.isfinite(rows).all(axis=1) & ~nulls
-        self._note("broken", places[~finite])
-        self.broken += int((~finite).sum())
+        self.broken.add(~finite, places)
         rows, places = rows[finite], places[finite]
         sizes = np.linalg.norm(rows.astype(np.float64), axis=1)
         some = sizes > 0
-        self._note("zero", places[~some])
-        self.zero += int((~some).sum())
+        self.zero.add(~some, places)
         rows, places, sizes = rows[some], places[some], sizes[some]
         if not len(rows):
             return
@@ -106,10 +102,6 @@ class VectorTally:
         chosen = np.isin(places, self.sampled, assume_unique=True)
         self._sample.append((rows[chosen], places[chosen]))
 
-    def _note(self, flaw: str, places: RowNumbers) -> None:
-        known = self.first.setdefault(flaw, [])
-        known += places[: NAMED - len(known)].tolist()
-
     @property
     def dim(self) -> int:
         """Values of most rows."""
@@ -118,7 +110,7 @@ class VectorTally:
     @property
     def sound(self) -> int:
         """Rows that are of that length, finite and not zero."""
-        return self.lengths[self.dim] - self.broken - self.zero
+        return self.lengths[self.dim] - self.broken.rows - self.zero.rows
 
     @property
     def repeats(self) -> int:
@@ -193,28 +185,28 @@ def _column(plain: PlainColumns, name: str, of: str, key: str | None, progress: 
 
 
 def _flaws(tally: VectorTally, name: str, of: str) -> Iterator[Diagnosis]:
-    def diagnosis(topic: str, rows: int, what: str, fix: str, flaw: str = "") -> Diagnosis:
-        if not rows:
-            return Diagnosis(f"{topic}{of}", "ok", "none")
-        at = f", the first at row {', '.join(map(str, tally.first[flaw]))}" if flaw else ""
-        return Diagnosis(f"{topic}{of}", "warning", f"{rows} rows {what}{at}", fix)
+    def diagnosis(topic: str, flawed: Tally, what: str, fix: str) -> Diagnosis:
+        at = f", the first at row {', '.join(map(str, flawed.first))}" if flawed.first else ""
+        found = f"{flawed.rows} rows {what}{at}" if flawed.rows else "none"
+        return Diagnosis.of(f"{topic}{of}", not flawed.rows, found, fix)
 
     again = "Embed these rows again, or delete them: no transform and no search can use them."
-    yield diagnosis("missing vectors", tally.empty, "have none", "Embed them, or let an upgrade's backfill do it.")
+    embed = "Embed them, or let an upgrade's backfill do it."
+    yield diagnosis("missing vectors", Tally(tally.empty), "have none", embed)
     other = tally.rows - tally.empty - tally.lengths[tally.dim]
     if other:
         sizes = ", ".join(f"{rows} of {size} values" for size, rows in tally.lengths.most_common(NAMED))
         fix = "They are another model's, or cut off: give each length a column of its own."
         yield Diagnosis(f"lengths{of}", "problem", f"{name}: {sizes}", fix)
-    yield diagnosis("not finite", tally.broken, "hold NaN, infinite or missing values", again, "broken")
-    yield diagnosis("zero vectors", tally.zero, "are zero", again, "zero")
+    yield diagnosis("not finite", tally.broken, "hold NaN, infinite or missing values", again)
+    yield diagnosis("zero vectors", tally.zero, "are zero", again)
     if tally.sound:
         yield _length(tally, of)
         repeats, about = tally.repeats, "about " if tally.kept > 1 else ""
-        level: Level = "warning" if repeats > tally.sound // 100 else "ok"
         what = f"{about}{repeats} rows repeat the vector of another one" if repeats else "none"
         fix = "Harmless where items are the same; else the encoder has failed on some of them in one way."
-        yield Diagnosis(f"repeated vectors{of}", level, what, fix if repeats else "")
+        level: Level = "warning" if repeats > tally.sound // 100 else "ok"
+        yield Diagnosis.of(f"repeated vectors{of}", not repeats, what, fix, level)
 
 
 def _length(tally: VectorTally, of: str) -> Diagnosis:
@@ -257,10 +249,9 @@ def _sources(plain: PlainColumns, source: str, progress: OnProgress) -> Diagnosi
         column = batch.column(source)
         empty = pc.equal(pc.utf8_trim_whitespace(column), "").fill_null(True) if texts else column.is_null()
         missing += empty.true_count
-    if not missing:
-        return Diagnosis("sources", "ok", f"each row has its {source}")
+    what = f"{missing} of {len(plain)} rows have no {source}" if missing else f"each row has its {source}"
     fix = "An upgrade cannot embed these natively: they keep transformed vectors."
-    return Diagnosis("sources", "warning", f"{missing} of {len(plain)} rows have no {source}", fix)
+    return Diagnosis.of("sources", not missing, what, fix)
 
 
 def _adoption(plain: PlainColumns, vector: str, key: str | None, source: str | None) -> Diagnosis:

@@ -14,6 +14,7 @@ from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import read_head
 from compatstore.storage.failures import ends_whole, is_failure, text_of
 from compatstore.storage.files import FOLDER, Files, is_blob
+from compatstore.storage.ids import NAMED
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import ledger_of
 from compatstore.storage.records import ArtifactRecord, RunRecord
@@ -23,7 +24,6 @@ from compatstore.upgrade.leases.lease import lease_in, leases_in, requests_in
 from compatstore.upgrade.states import STATES, tag_of
 from compatstore.verification.context import CheckContext, Observation
 
-NAMED = 5
 RESTORE = "Restore an earlier table version."
 
 

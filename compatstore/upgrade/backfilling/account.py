@@ -26,6 +26,7 @@ from compatstore.encoders.protocol import NO_SOURCE, NOTHING_TO_EMBED
 from compatstore.errors import EncoderFailed, LeaseLost, StorageError, first_offenders
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import NATIVE
+from compatstore.storage.failures import lost_to_others
 from compatstore.storage.ids import find
 from compatstore.storage.lease_table import LeaseTable, Records
 from compatstore.storage.ledger import Ledger, without
@@ -384,11 +385,8 @@ def _change(
         charged = replace(after, rows=max(after.rows, 0), cost=max(after.cost, 0.0))
         if table.swap(records.version, _key(run.target), json.dumps(asdict(charged))):
             return rows
-    raise StorageError(
-        f"charge the vectors that a search embeds in {run.target}",
-        expected="a moment without other writers",
-        found=f"{ATTEMPTS} conflicts in a row",
-    )
+    operation = f"charge the vectors that a search embeds in {run.target}"
+    raise lost_to_others(operation, f"{ATTEMPTS} conflicts in a row", fix="")
 
 
 def _spent_in(records: Records, run: RunRecord) -> SpentBySearches:

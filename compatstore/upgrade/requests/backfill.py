@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from typing import Any, Literal
 
 from compatstore import next_step
 from compatstore.boundary import checked_fields
@@ -12,6 +12,7 @@ from compatstore.errors import InvalidInput
 from compatstore.evaluation.curve import native_count
 from compatstore.storage.records import RunRecord, Spent, WriteMode
 
+AS_IN_RUN = ("max_rows", "max_seconds", "max_cost", "price_per_item")  # fields
 Limit = Literal["", "backfill", "max_rows", "max_seconds", "max_cost", "target_quality"]
 
 
@@ -59,13 +60,7 @@ class Budget:
     @classmethod
     def of(cls, run: RunRecord) -> Budget:
         """The budget that a run records."""
-        return cls(
-            share=run.backfill,
-            max_rows=run.max_rows,
-            max_seconds=run.max_seconds,
-            max_cost=run.max_cost,
-            price_per_item=run.price_per_item,
-        )
+        return cls(share=run.backfill, **{name: getattr(run, name) for name in AS_IN_RUN})
 
     @property
     def names_a_limit(self) -> bool:
@@ -105,14 +100,8 @@ class Budget:
 
     def record(self, run: RunRecord) -> RunRecord:
         """The run with this budget."""
-        return replace(
-            run,
-            backfill=float(self.allowed_share),
-            max_rows=self.max_rows,
-            max_seconds=self.max_seconds,
-            max_cost=self.max_cost,
-            price_per_item=self.price_per_item,
-        )
+        limits: dict[str, Any] = {name: getattr(self, name) for name in AS_IN_RUN}
+        return replace(run, backfill=float(self.allowed_share), **limits)
 
     def share_left(self, items: int, native: int) -> int:
         """Items that the share still allows, of a gallery with `native` native ones among `items`."""

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from compatstore.storage.fragment_counts import FragmentCounts, forget_counts
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
+from compatstore.upgrade.context import FragmentCounts, forget_counts
 
 EVEN, NONE = "n % 2 = 0", "n < 0"
 
