@@ -6,6 +6,7 @@ the same commit.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -30,67 +31,133 @@ from compatstore.upgrade.transform import transformer_of
 Unembedded = Literal["refuse", "keep"]
 
 
-def complete(
-    items: Items,
-    catalog: Catalog,
-    registry: Registry,
-    version: str,
-    sources: ArrowArray | None,
-    unembedded: Unembedded = "refuse",
-    *,
-    upsert: bool = False,
-) -> tuple[dict[str, VersionValues], dict[int, str]]:
-    """Find a vector for every item in every live version.
+@dataclass(frozen=True)
+class Completion:
+    """Finds a vector for every item in every live version.
 
     Args:
-        items: Checked items.
+        items: n checked items.
         catalog: The gallery's versions.
         registry: Its state.
-        version: Version that must have a vector: given, or embedded from `sources`.
         sources: Arrow array of the n `source` values that the rows will have, or None.
-        unembedded: Handling of rows for which there is neither a vector nor a way to embed; "keep" leaves them
-            without a vector.
-        upsert: True if rows are replaced: a native vector of a version that the caller did not give stays if the
-            `source` value stays.
-
-    Returns:
-        values: By version, the values of n rows.
-        failures: Row -> the reason why it could not be embedded.
-
-    Raises:
-        InvalidInput: There are such rows, and `unembedded` is "refuse".
     """
-    failures: dict[int, str] = {}
-    primary = registry.record(version)
-    values = {record.name: _given_values(items, record) for record in registry.live}
-    missing = ~values[version].valid
-    if unembedded == "keep":
-        missing &= _embeddable(items, catalog, primary, sources)
-    if missing.any():
-        failures = _embed(values[version], missing, items, catalog, primary, sources)
-    for record in _bases_first(registry):
-        mine, transformed = values[record.name], np.zeros(len(items), bool)
-        if record.name != version:
-            if upsert and record.input_version is not None and sources is not None:
-                _keep_natives(mine, record, items, catalog, registry, sources)
-            transformed = _transform(values, record, catalog, registry)
-            todo = ~mine.valid
-            if todo.any() and sources is not None and catalog.encoder(record.name) is not None:
-                _embed(mine, todo, items, catalog, record, sources)
-        if record.input_version is not None:
-            base = values[record.input_version]
-            now = InputHashes.of(base.vectors, base.valid, sources)
-            mine.input_hash = np.where(transformed, now.transformed, now.native)
-    return values, failures
 
+    items: Items
+    catalog: Catalog
+    registry: Registry
+    sources: ArrowArray | None
 
-def _embeddable(items: Items, catalog: Catalog, record: VersionRecord, sources: ArrowArray | None) -> BoolArray:
-    """Mask of rows that an encoder can read, (n,) bool."""
-    encoder = catalog.encoder(record.name)
-    inputs = None if encoder is None else encoder_inputs(encoder, items.ids, sources)
-    if inputs is None:
-        return np.zeros(len(items), bool)
-    return np.array([value is not None for value in inputs], bool)
+    def complete(
+        self, version: str, unembedded: Unembedded, *, upsert: bool
+    ) -> tuple[dict[str, VersionValues], dict[int, str]]:
+        """Find the vectors.
+
+        Args:
+            version: Version that must have a vector: given, or embedded from the sources.
+            unembedded: Handling of rows for which there is neither a vector nor a way to embed; "keep" leaves them
+                without a vector.
+            upsert: True if rows are replaced: a native vector of a version that the caller did not give stays if the
+                `source` value stays.
+
+        Returns:
+            values: By version, the values of n rows.
+            failures: Row -> the reason why it could not be embedded.
+
+        Raises:
+            InvalidInput: There are such rows, and `unembedded` is "refuse".
+        """
+        failures: dict[int, str] = {}
+        primary = self.registry.record(version)
+        values = {record.name: _given_values(self.items, record) for record in self.registry.live}
+        missing = ~values[version].valid
+        if unembedded == "keep":
+            inputs = self._inputs(self.catalog.encoder(version)) or [None] * len(self.items)
+            missing &= np.array([value is not None for value in inputs], bool)
+        if missing.any():
+            failures = self._embed(values[version], missing, primary)
+        for record in _bases_first(self.registry):
+            mine, transformed = values[record.name], np.zeros(len(self.items), bool)
+            if record.name != version:
+                if upsert and record.input_version is not None and self.sources is not None:
+                    self._keep_natives(mine, record)
+                transformed = self._transform(values, record)
+                todo = ~mine.valid
+                if todo.any() and self.sources is not None and self.catalog.encoder(record.name) is not None:
+                    self._embed(mine, todo, record)
+            if record.input_version is not None:
+                base = values[record.input_version]
+                now = InputHashes.of(base.vectors, base.valid, self.sources)
+                mine.input_hash = np.where(transformed, now.transformed, now.native)
+        return values, failures
+
+    def _keep_natives(self, mine: VersionValues, record: VersionRecord) -> None:
+        """Fill in the native vectors that the replaced rows have, if the model would read the same `source` again."""
+        columns, key, store = record.columns, self.registry.id_column, self.catalog.store
+        if columns is None or columns.origin is None or columns.input_hash is None:
+            return
+        snapshot = store.snapshot()
+        if not set(columns.names) <= set(snapshot.schema.names):  # another process has dropped the version meanwhile
+            return
+        ids = self.items.ids.filter(pa.array(~mine.valid)).to_pylist()
+        former = find(store, key, ids, [key, columns.origin, columns.input_hash], snapshot).combine_chunks()
+        rows = pc.index_in(former[key].combine_chunks(), value_set=self.items.ids).to_numpy(zero_copy_only=False)
+        values = hash_values(self.sources)[rows]
+        native = pc.equal(former[columns.origin], NATIVE).fill_null(False).to_numpy(zero_copy_only=False)
+        stay = native & (values != 0) & (former[columns.input_hash].fill_null(0).to_numpy() == mix(values))
+        if not stay.any():
+            return
+        kept = find(store, key, former[key].filter(pa.array(stay)).to_pylist(), [key, *columns.names], snapshot)
+        rows = pc.index_in(kept[key].combine_chunks(), value_set=self.items.ids).to_numpy(zero_copy_only=False)
+        natives = columns.decode(kept)
+        if mine.side is not None:  # the caller's
+            natives.side, natives.side_valid = None, mine.side_valid[rows]
+        mine.put(rows, natives)
+
+    def _transform(self, values: dict[str, VersionValues], record: VersionRecord) -> BoolArray:
+        """Transform the vectors of an open upgrade that the caller did not give: (n,) bool, rows that were tried."""
+        mine = values[record.name]
+        run = self.registry.runs.get(record.name)
+        if run is None or not (run.open and run.path and run.source in values):
+            return np.zeros(len(mine.valid), bool)
+        base = values[run.source]
+        todo = base.valid & ~mine.valid
+        if todo.any():
+            transformer_of(self.catalog, run).fill(mine, base, todo)
+        return todo & mine.valid
+
+    def _embed(self, values: VersionValues, todo: BoolArray, record: VersionRecord) -> dict[int, str]:
+        """Embed rows natively, side-information with them; return the failures."""
+        encoder = self.catalog.encoder(record.name)
+        rows = np.flatnonzero(todo)
+        inputs = self._inputs(encoder)
+        if encoder is None or inputs is None:
+            raise InvalidInput(
+                f"{self.items.operation} with version {record.name}",
+                expected=f"a vector for each item, or sources and an encoder for {record.name}",
+                found=f"{len(rows)} items without a vector"
+                + (", and no encoder" if encoder is None else ", and no sources"),
+                fix=f'Give a column "vector", or a column "source" and the model: {next_step.encoder(record.name)}.',
+            )
+        encoded = VectorForm.of(record).keep(encode_readable(encoder, [inputs[row] for row in rows]))
+        good = rows[encoded.readable]
+        values.vectors[good] = encoded.vectors
+        values.valid[good] = True
+        values.origin[good] = NATIVE
+        side_encoder = self.catalog.side_encoder(record.name)
+        if side_encoder is not None and values.side is None and len(good):
+            inputs = self._inputs(side_encoder)
+            if inputs is not None:
+                side = encode_readable(side_encoder, [inputs[row] for row in good])
+                values.side = np.zeros((len(values.valid), side_encoder.dim), np.float32)
+                values.side[good[side.readable]] = side.vectors
+                values.side_valid[good[side.readable]] = True
+        return {int(rows[position]): reason for position, reason in encoded.failures.items()}
+
+    def _inputs(self, encoder: Encoder | None) -> list[Any] | None:
+        """Inputs of an encoder: ids, or sources; None if there are none, or there is no encoder."""
+        if encoder is not None and encoder.reads == "id":
+            return list(self.items.ids.to_pylist())
+        return None if encoder is None or self.sources is None else list(self.sources.to_pylist())
 
 
 def _bases_first(registry: Registry) -> list[VersionRecord]:
@@ -103,52 +170,6 @@ def _bases_first(registry: Registry) -> list[VersionRecord]:
         order += ready or waiting
         waiting = [record for record in waiting if record not in order]
     return order
-
-
-def _keep_natives(
-    mine: VersionValues,
-    record: VersionRecord,
-    items: Items,
-    catalog: Catalog,
-    registry: Registry,
-    sources: ArrowArray,
-) -> None:
-    """Fill in the native vectors that the replaced rows have, if the model would read the same `source` again."""
-    columns, key, store = record.columns, registry.id_column, catalog.store
-    if columns is None or columns.origin is None or columns.input_hash is None:
-        return
-    snapshot = store.snapshot()
-    if not set(columns.names) <= set(snapshot.schema.names):  # another process has dropped the version meanwhile
-        return
-    ids = items.ids.filter(pa.array(~mine.valid)).to_pylist()
-    former = find(store, key, ids, [key, columns.origin, columns.input_hash], snapshot).combine_chunks()
-    rows = pc.index_in(former[key].combine_chunks(), value_set=items.ids).to_numpy(zero_copy_only=False)
-    values = hash_values(sources)[rows]
-    native = pc.equal(former[columns.origin], NATIVE).fill_null(False).to_numpy(zero_copy_only=False)
-    stay = native & (values != 0) & (former[columns.input_hash].fill_null(0).to_numpy() == mix(values))
-    if not stay.any():
-        return
-    kept = find(store, key, former[key].filter(pa.array(stay)).to_pylist(), [key, *columns.names], snapshot)
-    rows = pc.index_in(kept[key].combine_chunks(), value_set=items.ids).to_numpy(zero_copy_only=False)
-    natives = columns.decode(kept)
-    if mine.side is not None:  # the caller's
-        natives.side, natives.side_valid = None, mine.side_valid[rows]
-    mine.put(rows, natives)
-
-
-def _transform(
-    values: dict[str, VersionValues], record: VersionRecord, catalog: Catalog, registry: Registry
-) -> BoolArray:
-    """Transform the vectors of an open upgrade that the caller did not give: (n,) bool, rows that were tried."""
-    mine = values[record.name]
-    run = registry.runs.get(record.name)
-    if run is None or not (run.open and run.path and run.source in values):
-        return np.zeros(len(mine.valid), bool)
-    base = values[run.source]
-    todo = base.valid & ~mine.valid
-    if todo.any():
-        transformer_of(catalog, run).fill(mine, base, todo)
-    return todo & mine.valid
 
 
 def _given_values(items: Items, record: VersionRecord) -> VersionValues:
@@ -165,49 +186,6 @@ def _given_values(items: Items, record: VersionRecord) -> VersionValues:
     if record.name in items.side:
         values.side, values.side_valid = items.side[record.name]
     return values
-
-
-def _embed(
-    values: VersionValues,
-    todo: BoolArray,
-    items: Items,
-    catalog: Catalog,
-    record: VersionRecord,
-    sources: ArrowArray | None,
-) -> dict[int, str]:
-    """Embed rows natively, side-information with them; return the failures."""
-    encoder = catalog.encoder(record.name)
-    rows = np.flatnonzero(todo)
-    inputs = None if encoder is None else encoder_inputs(encoder, items.ids, sources)
-    if encoder is None or inputs is None:
-        raise InvalidInput(
-            f"{items.operation} with version {record.name}",
-            expected=f"a vector for each item, or sources and an encoder for {record.name}",
-            found=f"{len(rows)} items without a vector"
-            + (", and no encoder" if encoder is None else ", and no sources"),
-            fix=f'Give a column "vector", or a column "source" and the model: {next_step.encoder(record.name)}.',
-        )
-    encoded = VectorForm.of(record).keep(encode_readable(encoder, [inputs[row] for row in rows]))
-    good = rows[encoded.readable]
-    values.vectors[good] = encoded.vectors
-    values.valid[good] = True
-    values.origin[good] = NATIVE
-    side_encoder = catalog.side_encoder(record.name)
-    if side_encoder is not None and values.side is None and len(good):
-        inputs = encoder_inputs(side_encoder, items.ids, sources)
-        if inputs is not None:
-            side = encode_readable(side_encoder, [inputs[row] for row in good])
-            values.side = np.zeros((len(values.valid), side_encoder.dim), np.float32)
-            values.side[good[side.readable]] = side.vectors
-            values.side_valid[good[side.readable]] = True
-    return {int(rows[position]): reason for position, reason in encoded.failures.items()}
-
-
-def encoder_inputs(encoder: Encoder, ids: ArrowArray, sources: ArrowArray | None) -> list[Any] | None:
-    """Inputs of an encoder for n rows: their ids, or their sources; None if it needs sources and there are none."""
-    if encoder.reads == "id":
-        return list(ids.to_pylist())
-    return None if sources is None else list(sources.to_pylist())
 
 
 def to_table(items: Items, values: dict[str, VersionValues], registry: Registry, schema: ArrowSchema) -> ArrowTable:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from compatstore.arrays import ArrowArray, ArrowTable, Id
 from compatstore.errors import InvalidInput, SourceError
 from compatstore.ingest.arrow import cast_columns
-from compatstore.ingest.complete import Unembedded, complete, to_table
+from compatstore.ingest.complete import Completion, Unembedded, to_table
 from compatstore.ingest.items import Items, Repeated, read_items
 from compatstore.ingest.metadata import new_columns, new_fields
 from compatstore.storage.catalog import Catalog, id_arrow_type
@@ -105,7 +105,7 @@ def _prepare(
     if not upsert and (fields or registry.stored.keys() - items.vectors.keys()):  # before columns are made, or vectors
         refuse_known(store, registry.id_column, items.ids, items.operation)
     sources = _stored_sources(catalog, registry, items, upsert)
-    values, failed = complete(items, catalog, registry, version, sources, unembedded, upsert=upsert)
+    values, failed = Completion(items, catalog, registry, sources).complete(version, unembedded, upsert=upsert)
     ids = items.ids.to_pylist()
     failures = tuple((ids[row], why) for row, why in sorted(failed.items()))
     if failed and unembedded != "keep":

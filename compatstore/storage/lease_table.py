@@ -11,13 +11,15 @@ writes to others, so neither takes anything from the other.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -161,13 +163,13 @@ class LeaseTable:
                 return Records()
             return Records(dataset.version, dataset.config(), self._uri)
 
-    def swap(self, seen: int, key: str, value: str) -> bool:
+    def swap(self, seen: int, key: str, record: Any) -> bool:
         """Write a record, unless it was written since a commit; atomic.
 
         Args:
             seen: Commit from which the new value was made.
             key: Name of the record.
-            value: Its text.
+            record: A dataclass, whose JSON is written.
 
         Returns:
             True if it was written.
@@ -177,7 +179,8 @@ class LeaseTable:
         """
         try:
             with storage_errors(f"note who works on {self._location.name}"):
-                update = lance.LanceOperation.UpdateMap({key: value}, replace=False)
+                text = json.dumps(asdict(record), separators=(",", ":"))
+                update = lance.LanceOperation.UpdateMap({key: text}, replace=False)
                 lance.LanceDataset.commit(
                     self._uri,
                     lance.LanceOperation.UpdateConfig(config_updates=update),

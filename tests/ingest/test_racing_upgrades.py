@@ -109,14 +109,14 @@ def test_an_id_whose_vector_is_given_is_refused_if_it_came_after_the_checks(path
 def test_items_are_replaced_beside_an_abort_before_their_natives_are_looked_for(path, operator, monkeypatch):
     """The registry names a version whose columns are gone by the time at which its natives are read."""
     operator.upgrade("v2", backfill=0.5)
-    keep, rivals = complete._keep_natives, [lambda: operator.abort("v2")]
+    keep, rivals = complete.Completion._keep_natives, [lambda: operator.abort("v2")]
 
-    def after_a_rival(mine, record, *rest):
+    def after_a_rival(completion, mine, record, *rest):
         if rivals and record.name == "v2":
             rivals.pop()()
-        keep(mine, record, *rest)
+        keep(completion, mine, record, *rest)
 
-    monkeypatch.setattr(complete, "_keep_natives", after_a_rival)
+    monkeypatch.setattr(complete.Completion, "_keep_natives", after_a_rival)
     app = cs.Gallery.open(path, encoders=ENCODERS)
     app.add({"id": [item_id(1), "new"], "source": ["changed", "new/0"]}, upsert=True)
     assert not rivals

@@ -92,7 +92,7 @@ def take_over(path, work):
     while True:
         records = table.read()
         held = lease_in(records, "v2")
-        table.swap(records.version, key_of("v2"), replace(held, renewed=0.0, term=0.001).dumps())
+        table.swap(records.version, key_of("v2"), replace(held, renewed=0.0, term=0.001))
         with contextlib.suppress(cs.errors.LeaseHeld):  # a renewal came first
             return work()
 

@@ -42,7 +42,7 @@ def held_elsewhere(table, renewed, term=30.0, beat=7):
 
 
 def write(table, lease):
-    while not table.swap(table.read().version, key_of(lease.target), lease.dumps()):
+    while not table.swap(table.read().version, key_of(lease.target), lease):
         pass  # a renewal came first
 
 

@@ -99,7 +99,7 @@ def test_a_manager_that_lost_its_lease_commits_nothing_more(path):
 
     def take_over(other):
         theirs = replace(lease_in(table.read(), "v2"), token="theirs", holder=Holder("ann", "another-host", 12))
-        while not table.swap(table.read().version, key_of("v2"), theirs.dumps()):
+        while not table.swap(table.read().version, key_of("v2"), theirs):
             pass  # a renewal came first
         versions.append(other.status().table_version)
 

@@ -12,6 +12,7 @@ from compatstore.errors import StorageError
 from compatstore.storage import compaction
 from compatstore.storage.compaction import FEWEST, Group, Piece
 from compatstore.storage.lease_table import LeaseTable
+from compatstore.storage.records import Spent
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upkeep import optimize as upkeep
 from lazily import Lazy
@@ -89,7 +90,7 @@ def test_nothing_is_merged_while_somebody_works(gallery, tmp_path, vectors):
 
 def test_a_lease_that_cannot_be_read_stops_the_upkeep_and_not_the_add(gallery, tmp_path, vectors):
     table = LeaseTable(gallery._catalog.store.location)
-    assert table.swap(0, "lease.v2", "{")
+    assert table.swap(0, "lease.v2", Spent())
     for n in range(FEWEST):
         gallery.add({"id": [f"m{n}"], "vector": vectors(1, seed=n)})
     assert len(lance.dataset(str(tmp_path / "gallery.lance")).get_fragments()) == 1 + FEWEST

@@ -7,12 +7,11 @@ search at the same time exceed no limit. A process that is killed in between has
 
 from __future__ import annotations
 
-import json
 import time
 from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -383,7 +382,7 @@ def _change(
         if after == before:
             return rows
         charged = replace(after, rows=max(after.rows, 0), cost=max(after.cost, 0.0))
-        if table.swap(records.version, _key(run.target), json.dumps(asdict(charged))):
+        if table.swap(records.version, _key(run.target), charged):
             return rows
     operation = f"charge the vectors that a search embeds in {run.target}"
     raise lost_to_others(operation, f"{ATTEMPTS} conflicts in a row", fix="")

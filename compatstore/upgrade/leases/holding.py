@@ -128,7 +128,7 @@ class LeaseRenewer:
         if found is None or self.lost:
             return True
         renewed = replace(lease, beat=found.beat + 1, renewed=time.time())
-        if not self._table.swap(records.version, key_of(lease.target), renewed.dumps()):
+        if not self._table.swap(records.version, key_of(lease.target), renewed):
             return False
         self._lease = renewed
         self.asked = self.asked or request_in(records, lease)

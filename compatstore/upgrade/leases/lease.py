@@ -14,8 +14,6 @@ Another process can request that the holder of a lease finishes its batch and st
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import socket
 import time
@@ -172,10 +170,6 @@ class Lease:
         holder, since, expires = str(self.holder), self.since, self.expires
         return LeaseHeld(operation, target=self.target, holder=holder, verb=self.verb, since=since, expires=expires)
 
-    def dumps(self) -> str:
-        """JSON text."""
-        return json.dumps(dataclasses.asdict(self), separators=(",", ":"))
-
 
 def key_of(target: str) -> str:
     """Name of the record of an upgrade's lease."""
@@ -242,7 +236,7 @@ def claim(
         error_at="" if found is None else found.error_at,
     )
     try:
-        written = table.swap(records.version, key_of(target), mine.dumps())
+        written = table.swap(records.version, key_of(target), mine)
     except StorageError:
         end_unwritten(mine)
         raise
@@ -312,7 +306,7 @@ def ask_to_stop(table: LeaseTable, target: str, verb: str) -> Lease | None:
         if lease is None or not lease.held or lease.holder.is_gone():
             return None
         request = StopRequest(lease.token, verb, str(Holder.here()), now())
-        if table.swap(records.version, _key(target), json.dumps(dataclasses.asdict(request))):
+        if table.swap(records.version, _key(target), request):
             return lease
     return lease
 
