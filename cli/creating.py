@@ -118,11 +118,12 @@ def adopt(
     lists the columns that were chosen by default.
     """
     from compatstore.gallery import Gallery
+    from compatstore.storage.create import AppColumns
     from compatstore.storage.location import locate
     from compatstore.verification.plain_columns import usual_columns
 
-    taken = usual_columns(locate(gallery), vector=vector, id=id, source=source, again=again)
-    described = settings.version(version, taken.dim)
+    taken, dim = usual_columns(locate(gallery), AppColumns(vector or "", id or "", source), again=again)
+    described = settings.version(version, dim)
     adopted = Gallery.adopt(gallery, described, vector=taken.vector, id=taken.id, source=taken.source, again=again)
     if None in (vector, id, source):
         sources = adopted.columns.source or "no column"

@@ -15,7 +15,7 @@ from compatstore.errors import CompatStoreWarning, first_offenders
 from compatstore.ingest.metadata import declared_fields
 from compatstore.notebook import default_progress
 from compatstore.storage.catalog import LEASE_TERM, Catalog
-from compatstore.storage.create import adopt_table, create_table
+from compatstore.storage.create import AppColumns, adopt_table, create_table
 from compatstore.storage.failures import answering, answers
 from compatstore.storage.location import locate
 from compatstore.storage.recall import measure_index
@@ -212,7 +212,7 @@ class OpeningVerbs(GalleryCore):
         """
         location = locate(gallery, storage_options)
         with answering("adopt", location):
-            store = adopt_table(location, version, vector=vector, id_column=id, source=source, again=again)
+            store = adopt_table(location, version, AppColumns(vector, id, source), again=again)
             opened = cls(Catalog(store))
             opened._catalog.keep_models(version)
             measure_index(store, version.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +27,20 @@ from compatstore.versions import DType, EmbeddingVersion, require_usable_name
 
 ID, SOURCE = "id", "source"
 LOOKED_AT = 4_096  # vectors whose lengths an adoption checks
+
+
+class AppColumns(NamedTuple):
+    """Columns of an app's table that a gallery takes; "" for one that is not named.
+
+    Attributes:
+        vector: Of the vectors.
+        id: Of the ids.
+        source: To embed items from, or None.
+    """
+
+    vector: str
+    id: str
+    source: str | None = None
 
 
 def create_table(
@@ -55,15 +69,7 @@ def create_table(
     return store
 
 
-def adopt_table(
-    location: Location,
-    version: EmbeddingVersion,
-    *,
-    vector: str,
-    id_column: str,
-    source: str | None,
-    again: bool = False,
-) -> Store:
+def adopt_table(location: Location, version: EmbeddingVersion, named: AppColumns, *, again: bool) -> Store:
     """Make an existing table a gallery: an entry in its metadata, nothing else.
 
     By default, the embedding function that LanceDB's metadata name for the column is the model, and the column that it
@@ -83,23 +89,16 @@ def adopt_table(
         StorageError: The table lies in an object store without conditional writes.
     """
     store = Store.open(location)
-    record, id_type, source = adoptable(store, version, vector=vector, id_column=id_column, source=source, again=again)
+    record, id_type, source = adoptable(store, version, named, again=again)
     require_conditional_writes(location, f"adopt {location.uri}")
-    registry = Registry(id_column, id_type, source, version.name, {version.name: record})
-    start(
-        store, registry, HistoryEntry("adopt", version.name, rows=store.count(), note=f"column {vector}"), again=again
-    )
+    registry = Registry(named.id, id_type, source, version.name, {version.name: record})
+    entry = HistoryEntry("adopt", version.name, rows=store.count(), note=f"column {named.vector}")
+    start(store, registry, entry, again=again)
     return store
 
 
 def adoptable(
-    store: Store,
-    version: EmbeddingVersion,
-    *,
-    vector: str,
-    id_column: str,
-    source: str | None,
-    again: bool = False,
+    store: Store, version: EmbeddingVersion, named: AppColumns, *, again: bool = False
 ) -> tuple[VersionRecord, str, str | None]:
     """Make all checks of an adoption; read-only. Errors as of `adopt_table`.
 
@@ -108,14 +107,14 @@ def adoptable(
         id_type: "string" or "int64".
         source: Column to re-embed from, or None.
     """
-    operation = f"adopt {store.location.uri}"
+    operation, (vector, id_column, source) = f"adopt {store.location.uri}", named
     if not again:
         require_new(store, operation)
     require_usable_name(version.name, operation)
     columns = _adopted_columns(store, version, vector, operation)
     _require_lengths(store, version, columns, operation)
     declared = function_of(store.schema, vector)
-    named, version = version, with_function(version, declared)
+    given, version = version, with_function(version, declared)
     if source is None and declared is not None and declared.source in store.schema.names:
         source = declared.source
     _require_names(store, version.name, vector, operation)
@@ -123,7 +122,7 @@ def adoptable(
     if source is not None:
         _require_column(store, source, operation)
     record = VersionRecord.of(version, columns=columns, adopted=True)
-    if version is not named:
+    if version is not given:
         record = replace(record, encoder=f"{LANCEDB}{vector}")
     return record, id_type, source
 

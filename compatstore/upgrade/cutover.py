@@ -60,12 +60,7 @@ def _missing(catalog: Catalog, target: str) -> int:
 
 
 def cut_over(
-    catalog: Catalog,
-    target: str,
-    *,
-    force: bool = False,
-    serving: Serving | None = None,
-    controls: Controls | None = None,
+    catalog: Catalog, target: str, *, force: bool, serving: Serving | None, controls: Controls
 ) -> VersionChange:
     """Make the target the active version, after catching up with new and changed rows.
 
@@ -81,7 +76,6 @@ def cut_over(
         LeaseHeld: Another process works on that upgrade.
         Interrupted: A stop was requested before anything was switched.
     """
-    controls = controls or Controls()
     missing = check_cutover(catalog, target)
     before = catalog.registry().answering
     if run_of(catalog.registry(), target) is None:  # it is active, and the version before it is retired

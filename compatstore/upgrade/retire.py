@@ -256,10 +256,7 @@ def _run_to_undo(registry: Registry, target: str | None) -> RunRecord:
     return chosen[0]
 
 
-WAIT_SECONDS = 60.0
-
-
-def abort(catalog: Catalog, target: str, *, wait: float = WAIT_SECONDS) -> VersionChange:
+def abort(catalog: Catalog, target: str, *, wait: float) -> VersionChange:
     """Stop an upgrade and drop the target's vectors, staged ones too; the version stays registered.
 
     The same call again finishes one that was killed. A new upgrade to the target starts from nothing.

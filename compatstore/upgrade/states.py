@@ -8,6 +8,7 @@ any of them before cutover -> aborted -> hop ...
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from compatstore import next_step
 from compatstore.errors import Interrupted, UpgradeError
@@ -99,20 +100,11 @@ class VersionChange:
     fusion_ended: WeightChoice | None = None
 
 
-def change_between(
-    catalog: Catalog,
-    before: Registry,
-    after: Registry,
-    *,
-    changed: bool = True,
-    dropped: tuple[str, ...] = (),
-    fusion_ended: WeightChoice | None = None,
-) -> VersionChange:
-    """The result of an operation between two states of the registry."""
+def change_between(catalog: Catalog, before: Registry, after: Registry, **more: Any) -> VersionChange:
+    """The result of an operation between two states of the registry; `more` sets further fields."""
     missing = catalog.store.count(unsearchable(after, after.active))
-    return VersionChange(
-        after.active, before.active, missing, changed, dropped, after.answering, before.answering, fusion_ended
-    )
+    answering = {"serving": after.answering, "served_before": before.answering}
+    return VersionChange(after.active, before.active, missing, **answering, **more)
 
 
 def refuse_rows(catalog: Catalog, condition: str, operation: str, *, expected: str, found: str, fix: str) -> None:

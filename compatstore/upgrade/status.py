@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from compatstore.evaluation.fusion import Serving, WeightChoice
 from compatstore.shown import Shown
@@ -65,21 +66,9 @@ def activity_of(run: RunRecord, lease: Lease | None) -> Activity:
     doing = _doing(run, lease)
     if lease is None:
         return Activity(doing)
-    pulse = lease.pulse
-    return Activity(
-        doing=doing,
-        verb=lease.verb,
-        holder=str(lease.holder),
-        since=lease.since,
-        expires=lease.expires if doing == RUNNING else "",
-        step=pulse.step,
-        done=pulse.done,
-        total=pulse.total,
-        rate=pulse.rate,
-        eta=pulse.eta if doing == RUNNING else None,
-        error=lease.error,
-        error_at=lease.error_at,
-    )
+    known: dict[str, Any] = {name: getattr(lease, name) for name in ("verb", "since", "error", "error_at")}
+    expires, eta = (lease.expires, lease.pulse.eta) if doing == RUNNING else ("", None)
+    return Activity(doing, holder=str(lease.holder), expires=expires, eta=eta, **known, **vars(lease.pulse))
 
 
 def _doing(run: RunRecord, lease: Lease | None) -> str:

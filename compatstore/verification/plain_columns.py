@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,7 @@ from compatstore.boundary import foreign
 from compatstore.data_files import is_list, read_columns, readable
 from compatstore.errors import CompatStoreError, InvalidInput
 from compatstore.paths import is_file
-from compatstore.storage.create import require_new
+from compatstore.storage.create import AppColumns, require_new
 from compatstore.storage.lancedb_functions import function_of
 from compatstore.storage.location import Location, locate
 from compatstore.storage.registry import KEY, id_type_of
@@ -125,33 +124,13 @@ IDS = ("id", "ids", "key", "_id", "uuid", "uri")
 SOURCES = ("source", "text", "content", "document", "body", "path", "image_path", "file", "image_uri", "url")
 
 
-class UsualColumns(NamedTuple):
-    """Columns for an adoption.
-
-    Attributes:
-        vector: Of the vectors.
-        dim: Their length.
-        id: Of the ids.
-        source: To embed items from, or None.
-    """
-
-    vector: str
-    dim: int
-    id: str
-    source: str | None
-
-
-def usual_columns(
-    location: Location,
-    *,
-    vector: str | None = None,
-    id: str | None = None,
-    source: str | None = None,
-    again: bool = False,
-) -> UsualColumns:
+def usual_columns(location: Location, named: AppColumns, *, again: bool) -> tuple[AppColumns, int]:
     """Choose the columns that are not named: the only column of vectors, and ids and sources of a usual name.
 
     Read-only. The adoption itself takes a source that LanceDB's metadata name.
+
+    Returns:
+        The columns, and the length of the vectors.
 
     Raises:
         NotFound: There is no table.
@@ -161,14 +140,14 @@ def usual_columns(
     if not again:
         require_new(store, operation)
     schema = store.schema
-    vector = vector or _only_vectors(schema, operation, location.name)
-    id = id or _usual_id(schema, operation, location.name)
+    vector = named.vector or _only_vectors(schema, operation, location.name)
+    id, source = named.id or _usual_id(schema, operation, location.name), named.source
     if source is None and function_of(schema, vector) is None:
         texts = [field.name for field in schema if id_type_of(field.type) == "string"]
         source = next((name for name in SOURCES if name in texts and name != id), None)
     # `adopt` refuses a column that is not there.
     dim = getattr(schema.field(vector).type, "list_size", 1) if vector in schema.names else 1
-    return UsualColumns(vector, dim, id, source)
+    return AppColumns(vector, id, source), dim
 
 
 def _only_vectors(schema: ArrowSchema, operation: str, table: str) -> str:

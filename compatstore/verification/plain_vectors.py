@@ -19,7 +19,7 @@ from compatstore import next_step
 from compatstore.arrays import ArrowArray, ArrowSchema, BoolArray, Digests, FloatArray, RowNumbers
 from compatstore.digests import digest_half
 from compatstore.errors import CompatStoreError, InvalidInput
-from compatstore.storage.create import adoptable
+from compatstore.storage.create import AppColumns, adoptable
 from compatstore.storage.ids import NAMED
 from compatstore.storage.lancedb_functions import function_of
 from compatstore.storage.vector_form import VectorForm
@@ -269,7 +269,7 @@ def _adoption(plain: PlainColumns, vector: str, key: str | None, source: str | N
     version = _free_version(schema)
     try:
         described = EmbeddingVersion(version, dim=dim)
-        record, _, sources = adoptable(plain.store, described, vector=vector, id_column=key, source=source)
+        record, _, sources = adoptable(plain.store, described, AppColumns(vector, key, source))
     except CompatStoreError as error:
         what = f"refused: {vector} as vectors and {key} as ids; expected {error.expected}; found {error.found}"
         return Diagnosis(topic, "problem", what, error.fix or "Name other columns.")
