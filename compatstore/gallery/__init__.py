@@ -49,16 +49,7 @@ FORMER = {
     "metadata_schema": "columns.metadata",
 } | {
     name: f"maintenance.{name}"
-    for name in (
-        "cache_size",
-        "drop_columns",
-        "history",
-        "index",
-        "optimize",
-        "unbackfillable",
-        "unregister",
-        "verify",
-    )
+    for name in ("cache_size", "drop_columns", "history", "index", "optimize", "unbackfillable", "unregister", "verify")
 }
 
 

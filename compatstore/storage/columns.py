@@ -22,16 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compatstore.arrays import (
-    ArrowArray,
-    ArrowBatch,
-    ArrowField,
-    ArrowTable,
-    BoolArray,
-    Digests,
-    FloatArray,
-    pack,
-)
+from compatstore.arrays import ArrowArray, ArrowBatch, ArrowField, ArrowTable, BoolArray, Digests, FloatArray, pack
 from compatstore.digests import hash_rows, mix
 from compatstore.documents import WIDEST
 from compatstore.errors import InvalidInput

@@ -59,11 +59,9 @@ class NativeBatch:
     addresses: RowNumbers | None = None
 
     @classmethod
-    def of(
-        cls, ids: Any, vectors: FloatArray, hashes: Digests, side: FloatArray | None = None, at: Any = None
-    ) -> NativeBatch:
-        """Natives in memory, by a list or Arrow array of ids; `at` are their addresses."""
-        return cls(pa.array(ids), hashes, lambda rows: (vectors[rows], None if side is None else side[rows]), at)
+    def of(cls, ids: ArrowArray, vectors: FloatArray, hashes: Digests, side: FloatArray | None = None) -> NativeBatch:
+        """Natives in memory, by a list or Arrow array of ids."""
+        return cls(pa.array(ids), hashes, lambda rows: (vectors[rows], None if side is None else side[rows]))
 
     def in_memory(self, positions: RowNumbers) -> NativeBatch:
         """Some of them, read at once."""

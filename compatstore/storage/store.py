@@ -205,10 +205,7 @@ class Store:
         """
         self._require_entitled()
         lance.LanceDataset.commit(
-            self.location.uri,
-            operation,
-            read_version=read_version,
-            storage_options=self.location.options,
+            self.location.uri, operation, read_version=read_version, storage_options=self.location.options
         )
 
     def _require_entitled(self) -> None:

@@ -16,15 +16,7 @@ from compatstore.upgrade.estimates.fusing import require_servable, serve, served
 from compatstore.upgrade.indexing import build_target, refresh_target
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.run import Controls, catch_up
-from compatstore.upgrade.states import (
-    CUTOVER,
-    READY,
-    VersionChange,
-    refuse_rows,
-    require_open,
-    run_of,
-    tag_of,
-)
+from compatstore.upgrade.states import CUTOVER, READY, VersionChange, refuse_rows, require_open, run_of, tag_of
 
 ATTEMPTS = 5
 

@@ -24,12 +24,7 @@ from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.engines.engine import Engine
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
-from compatstore.upgrade.full_backfill import (
-    LearningTakesLonger,
-    choose_full_backfill,
-    full_backfill_of,
-    reason_of,
-)
+from compatstore.upgrade.full_backfill import LearningTakesLonger, choose_full_backfill, full_backfill_of, reason_of
 from compatstore.upgrade.hop import Hop, expand
 from compatstore.upgrade.indexing import build_target, refresh_target
 from compatstore.upgrade.learned_serving import has_no_gain, how_searched, serve_as_learned

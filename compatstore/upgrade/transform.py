@@ -110,11 +110,7 @@ class Transformer:
 
 
 def transformer_of(
-    catalog: Catalog,
-    run: RunRecord,
-    *,
-    device: str | None = None,
-    precision: Precision = "float32",
+    catalog: Catalog, run: RunRecord, *, device: str | None = None, precision: Precision = "float32"
 ) -> Transformer:
     """The transformer of an upgrade; its artifacts are loaded and verified."""
     artifacts = tuple(catalog.artifact(artifact_id) for artifact_id in run.path)

@@ -108,12 +108,7 @@ class ManagedIndex:
         """
         return index_status(self._catalog.store, self._version)
 
-    def refresh(
-        self,
-        *,
-        progress: OnProgress = None,
-        should_stop: Callable[[], bool] | None = None,
-    ) -> RefreshedIndex:
+    def refresh(self, *, progress: OnProgress = None, should_stop: Callable[[], bool] | None = None) -> RefreshedIndex:
         """Add new vectors, measure the recall, and train the index again if it is too low.
 
         It is trained again if its recall on a sample, with the current settings, is below 0.95, if a search

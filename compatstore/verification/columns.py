@@ -339,8 +339,7 @@ def check_vectors(context: CheckContext) -> Iterator[Observation]:
         if found is None:
             what = f"{record.name} has no encoder here; its vectors were not compared with its model"
             model = next_step.either(
-                shell=f"--encoder {record.name}=ENCODER",
-                python=f"Gallery.open(..., encoders={{'{record.name}': ...}})",
+                shell=f"--encoder {record.name}=ENCODER", python=f"Gallery.open(..., encoders={{'{record.name}': ...}})"
             )
             yield "note", what, f"Name its model: {model}, and give {next_step.same()} again."
             continue

@@ -108,14 +108,7 @@ class Backfiller:
         natives: Storage of native vectors.
     """
 
-    def __init__(
-        self,
-        context: UpgradeContext,
-        settings: RunSettings,
-        *,
-        upto: int | None,
-        engine: Engine,
-    ) -> None:
+    def __init__(self, context: UpgradeContext, settings: RunSettings, *, upto: int | None, engine: Engine) -> None:
         self.context, self.settings, self._upto, self._engine = context, settings, upto, engine
         self.account = Account(context)
         self.natives = Natives(context, self.settings.batch_rows or BATCH_ROWS)
@@ -200,12 +193,7 @@ class _Call:
     """
 
     def __init__(
-        self,
-        backfill: Backfiller,
-        choice: Choice,
-        encoder: Encoder,
-        pool: Pool[ItemBatch, Paid],
-        monitor: Monitor,
+        self, backfill: Backfiller, choice: Choice, encoder: Encoder, pool: Pool[ItemBatch, Paid], monitor: Monitor
     ) -> None:
         self._account, self._natives = backfill.account, backfill.natives
         self._paid_for = isinstance(encoder, Metered)

@@ -82,8 +82,8 @@ class Embedded:
     def natives(self) -> NativeBatch:
         """The embedded items, at least one, as they are stored."""
         batch, rows = self.batch, self.rows
-        at = None if batch.addresses is None else batch.addresses[rows]
-        return NativeBatch.of([batch.ids[row] for row in rows], self.vectors, batch.input_hash[rows], self.side, at)
+        made = NativeBatch.of([batch.ids[row] for row in rows], self.vectors, batch.input_hash[rows], self.side)
+        return made if batch.addresses is None else replace(made, addresses=batch.addresses[rows])
 
 
 class Paid(NamedTuple):
