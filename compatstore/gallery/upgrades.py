@@ -292,11 +292,8 @@ def _requested(backfill: float | Backfill | None, gates: Gates | None) -> tuple[
     request = backfill if isinstance(backfill, Backfill) else Backfill(share=backfill)
     terms = gates or Gates()
     if terms.target_quality is not None and request.share is not None:
-        raise InvalidInput(
-            "choose a backfill",
-            expected="a share or a target quality",
-            found=f"backfill={request.share:g} and target_quality={terms.target_quality:g}",
-        )
+        found = f"backfill={request.share:g} and target_quality={terms.target_quality:g}"
+        raise InvalidInput("choose a backfill", expected="a share or a target quality", found=found)
     return request, terms
 
 

@@ -278,12 +278,8 @@ def derive_version(
     """
     operation = f"derive {name} of {source.name}"
     if dim is not None and dim > source.dim:
-        raise InvalidInput(
-            operation,
-            expected=f"{source.dim} values at most",
-            found=f"{dim}",
-            fix=f"Name fewer: {next_step.call('register', name, of=source.name, dim=max(source.dim // 2, 1))}",
-        )
+        fix = f"Name fewer: {next_step.call('register', name, of=source.name, dim=max(source.dim // 2, 1))}"
+        raise InvalidInput(operation, expected=f"{source.dim} values at most", found=f"{dim}", fix=fix)
     record = VersionRecord(
         name=name,
         dim=source.dim if dim is None else dim,

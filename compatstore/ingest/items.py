@@ -131,11 +131,8 @@ def _columns(data: Any, operation: str) -> dict[str, Any]:
             name for name, values in data.items() if isinstance(values, str | bytes) or not hasattr(values, "__len__")
         ]
         if single:
-            raise InvalidInput(
-                operation,
-                expected="a list or array of values in every column",
-                found=f"one value in {first_offenders([shown(name) for name in single])}",
-            )
+            found = f"one value in {first_offenders([shown(name) for name in single])}"
+            raise InvalidInput(operation, expected="a list or array of values in every column", found=found)
         return dict(data)
     if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         return {name: [row.get(name) for row in data] for name in dict.fromkeys(key for row in data for key in row)}
@@ -192,12 +189,9 @@ def _take_vectors(
         name = f"{version}__side"
         if name in columns:
             if kept.side_dim is None:
-                raise InvalidInput(
-                    operation,
-                    expected=f"no side-information: version {version} was made without",
-                    found="some",
-                    fix="Create or register the version with side_dim.",
-                )
+                expected = f"no side-information: version {version} was made without"
+                fix = "Create or register the version with side_dim."
+                raise InvalidInput(operation, expected=expected, found="some", fix=fix)
             side[version] = given_side(columns.pop(name), kept, f"{operation}, side-information of {version}")
     return vectors, side
 
@@ -208,12 +202,9 @@ def _read_ids(values: Any, registry: Registry, operation: str) -> ArrowArray:
         array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
     whole, text = pa.types.is_integer(array.type), _is_text(array.type)
     if not pa.types.is_null(array.type) and not (whole if registry.id_type == "int64" else text):
-        raise InvalidInput(
-            operation,
-            expected=f"ids of type {registry.id_type} in column {registry.id_column!r}",
-            found=str(array.type),
-            fix="Convert them, or create the gallery with id_type='int64'." if whole else "Convert them.",
-        )
+        expected = f"ids of type {registry.id_type} in column {registry.id_column!r}"
+        fix = "Convert them, or create the gallery with id_type='int64'." if whole else "Convert them."
+        raise InvalidInput(operation, expected=expected, found=str(array.type), fix=fix)
     return cast(array, id_arrow_type(registry), registry.id_column, operation)
 
 

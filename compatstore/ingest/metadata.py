@@ -46,12 +46,9 @@ def require_names(names: Iterable[str], registry: Registry, schema: ArrowSchema,
                 fix="Rename the column.",
             )
         if name in ("vector", "side") or name.rpartition("__")[0] in registry.versions or name in registry.versions:
-            raise InvalidInput(
-                operation,
-                expected="metadata columns that are not an embedding version's",
-                found=repr(name),
-                fix="Rename the column, or upgrade to that version first.",
-            )
+            expected = "metadata columns that are not an embedding version's"
+            fix = "Rename the column, or upgrade to that version first."
+            raise InvalidInput(operation, expected=expected, found=repr(name), fix=fix)
 
 
 TYPES: Mapping[str, ArrowType] = {
@@ -112,12 +109,9 @@ def new_fields(
     """
     unknown = [name for name in metadata if name not in schema.names]
     if unknown and registry.adopted:
-        raise InvalidInput(
-            operation,
-            expected=f"columns of the adopted table ({', '.join(n for n in schema.names if '__' not in n)})",
-            found=", ".join(unknown),
-            fix="Add the column to your table first.",
-        )
+        expected = f"columns of the adopted table ({', '.join(n for n in schema.names if '__' not in n)})"
+        found = ", ".join(unknown)
+        raise InvalidInput(operation, expected=expected, found=found, fix="Add the column to your table first.")
     kept = [name for name in unknown if not pa.types.is_null(metadata[name].type)]
     require_storable(pa.table([metadata[name] for name in kept], names=kept), operation)
     return [pa.field(name, metadata[name].type) for name in kept]
@@ -154,12 +148,9 @@ def drop(catalog: Catalog, names: Sequence[str]) -> list[str]:
     operation = f"drop {len(names)} columns of {store.location.name}"
     mine = own_columns(registry, store.schema.names)
     if registry.adopted:
-        raise InvalidInput(
-            operation,
-            expected="a gallery whose table is not an app's",
-            found="an adopted table",
-            fix="Drop it where the table is made, with LanceDB: table.drop_columns([...]).",
-        )
+        expected = "a gallery whose table is not an app's"
+        fix = "Drop it where the table is made, with LanceDB: table.drop_columns([...])."
+        raise InvalidInput(operation, expected=expected, found="an adopted table", fix=fix)
     foreign = [name for name in names if name not in mine]
     if foreign:
         raise InvalidInput(
@@ -172,12 +163,9 @@ def drop(catalog: Catalog, names: Sequence[str]) -> list[str]:
         column_of_order = run.policy.removeprefix("column:")
         if run.open and column_of_order in names:
             other = next_step.made("Backfill", order="random")
-            raise InvalidInput(
-                operation,
-                expected="columns that no upgrade needs",
-                found=f"{column_of_order!r}, which orders the backfill of the upgrade to {run.target}",
-                fix=f"Finish it, or give it another order: {next_step.call('upgrade', run.target, backfill=other)}",
-            )
+            found = f"{column_of_order!r}, which orders the backfill of the upgrade to {run.target}"
+            fix = f"Finish it, or give it another order: {next_step.call('upgrade', run.target, backfill=other)}"
+            raise InvalidInput(operation, expected="columns that no upgrade needs", found=found, fix=fix)
     if names:
         store.drop_columns(names)
         note = ", ".join(ascii(name) for name in names)

@@ -152,12 +152,8 @@ def _require_metadata_alone(items: Items, operation: str) -> None:
         if part
     ]
     if given:
-        raise InvalidInput(
-            operation,
-            expected="ids and metadata; a source or vector makes another item",
-            found=", ".join(given),
-            fix="Write these items with add(upsert=True).",
-        )
+        expected, found = "ids and metadata; a source or vector makes another item", ", ".join(given)
+        raise InvalidInput(operation, expected=expected, found=found, fix="Write these items with add(upsert=True).")
 
 
 def delete(catalog: Catalog, ids: Any) -> int:

@@ -130,12 +130,8 @@ def refuse(found: Sequence[Misfit], registry: Registry, snapshot: Snapshot, loca
     operation = f"use {location.name}"
     if len(found) > 1:
         operation += f", which lacks {len(found)} columns"
-    raise TableChanged(
-        operation,
-        expected="the columns that the gallery was made of",
-        found="; ".join(str(misfit) for misfit in found[:3]),
-        fix=way_out(found[0], found, registry, snapshot, location),
-    )
+    expected, fix = "the columns that the gallery was made of", way_out(found[0], found, registry, snapshot, location)
+    raise TableChanged(operation, expected=expected, found="; ".join(str(misfit) for misfit in found[:3]), fix=fix)
 
 
 def refuse_distance(names: Sequence[str], location: Location) -> None:
@@ -145,12 +141,9 @@ def refuse_distance(names: Sequence[str], location: Location) -> None:
         TableChanged: There is one.
     """
     if DISTANCE in names:
-        raise TableChanged(
-            f"search {location.name}",
-            expected=f"no column called {DISTANCE}, the name of the distances in search results",
-            found=f"the table's own column {DISTANCE}",
-            fix=renaming(DISTANCE, location),
-        )
+        expected = f"no column called {DISTANCE}, the name of the distances in search results"
+        found = f"the table's own column {DISTANCE}"
+        raise TableChanged(f"search {location.name}", expected=expected, found=found, fix=renaming(DISTANCE, location))
 
 
 def renaming(name: str, location: Location) -> str:

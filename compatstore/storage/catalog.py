@@ -191,12 +191,8 @@ class Catalog:
         require_unregistered(self.recorded(), name)
         taken = [column for column in self.store.schema.names if column.split("__")[0] == name]
         if taken:
-            raise InvalidInput(
-                f"register version {name}",
-                expected="a name that no column has",
-                found=f"the table's own column {first_offenders(taken)}",
-                fix="Choose another name.",
-            )
+            operation, found = f"register version {name}", f"the table's own column {first_offenders(taken)}"
+            raise InvalidInput(operation, expected="a name that no column has", found=found, fix="Choose another name.")
 
     def version_of(self, space: Space, role: str) -> str:
         """Name of the version whose space an artifact's source or target is.
@@ -425,9 +421,5 @@ def require_unregistered(registry: Registry, name: str) -> None:
         AlreadyExists: The gallery has a version of that name.
     """
     if name in registry.versions:
-        raise AlreadyExists(
-            f"register version {name}",
-            expected="a new name",
-            found=f"{name} with fingerprint {registry.versions[name].version().fingerprint}",
-            fix="Choose another name.",
-        )
+        found = f"{name} with fingerprint {registry.versions[name].version().fingerprint}"
+        raise AlreadyExists(f"register version {name}", expected="a new name", found=found, fix="Choose another name.")

@@ -150,22 +150,16 @@ class VersionColumns:
         whole = self.dtype != "bits" or (self.dim == self.width and not self.dim % 8)
         fits = all(1 <= dim <= width <= 2 * WIDEST for dim, width in lists)
         if self.dtype not in VECTOR_TYPES or not whole or not fits:
-            raise InvalidInput(
-                f"describe the columns of {self.vector}",
-                expected=f"dtype of {', '.join(VECTOR_TYPES)}, 1 <= dim <= width <= {2 * WIDEST}",
-                found=f"{self}",
-            )
+            expected = f"dtype of {', '.join(VECTOR_TYPES)}, 1 <= dim <= width <= {2 * WIDEST}"
+            raise InvalidInput(f"describe the columns of {self.vector}", expected=expected, found=f"{self}")
 
     @classmethod
     def of(cls, version: EmbeddingVersion, *, avoid: Set[int] = frozenset(), tensor: bool = False) -> VersionColumns:
         """Columns for a version that the gallery keeps; no vector has a length in `avoid`."""
         name, side_dim = version.name, version.side_dim
         if version.dtype == "bits" and version.dim // 8 in avoid:
-            raise InvalidInput(
-                f"store {name} as bits",
-                expected="a length in bytes that no column of the app has: LanceDB distinguishes vectors by it",
-                found=f"{version.dim // 8}",
-            )
+            expected = "a length in bytes that no column of the app has: LanceDB distinguishes vectors by it"
+            raise InvalidInput(f"store {name} as bits", expected=expected, found=f"{version.dim // 8}")
         side_width = clear_of(side_dim, avoid) if side_dim is not None and version.side_dtype == "float32" else None
         return cls(
             vector=name,

@@ -167,11 +167,9 @@ def _require_names(store: Store, version: str, vector: str, operation: str) -> N
         )
     taken = [name for name in names if name != vector and (name == version or name.startswith(f"{version}__"))]
     if taken:
+        expected = f"no column of the app's that is called as version {version}'s are"
         raise InvalidInput(
-            operation,
-            expected=f"no column of the app's that is called as version {version}'s are",
-            found=first_offenders(taken),
-            fix="Choose another name for the version.",
+            operation, expected=expected, found=first_offenders(taken), fix="Choose another name for the version."
         )
 
 
@@ -187,11 +185,8 @@ def _adopted_columns(store: Store, version: EmbeddingVersion, vector: str, opera
             f"'data_type': pa.list_(pa.float32(), {version.dim})}})",
         )
     if kind.list_size != version.dim:
-        raise InvalidInput(
-            operation,
-            expected=f"vectors of {version.dim} values in column {vector!r}",
-            found=f"{kind.list_size} values",
-        )
+        expected = f"vectors of {version.dim} values in column {vector!r}"
+        raise InvalidInput(operation, expected=expected, found=f"{kind.list_size} values")
     return VersionColumns(vector, version.dim, version.dim, floats[kind.value_type])
 
 
@@ -199,12 +194,8 @@ def _require_ids(store: Store, id_column: str, operation: str) -> str:
     kind = _require_column(store, id_column, operation)
     id_type = id_type_of(kind)
     if id_type is None:
-        raise InvalidInput(
-            operation,
-            expected=f"column {id_column!r} of text or whole numbers",
-            found=str(kind),
-            fix=_texts_of(id_column, kind),
-        )
+        found, fix = str(kind), _texts_of(id_column, kind)
+        raise InvalidInput(operation, expected=f"column {id_column!r} of text or whole numbers", found=found, fix=fix)
     ids = store.snapshot().to_table(columns=[id_column]).column(id_column)
     try:
         refuse_repeats(pc.cast(ids, ID_TYPES[id_type]), operation)

@@ -249,12 +249,9 @@ def require_whole(location: Location, path: str) -> None:
         StorageError: Its end is missing.
     """
     if location.is_local and not ends_whole(Files(location), path):
-        raise StorageError(
-            f"write a data file of {location.name}",
-            expected="all of it on disk",
-            found="a file that was cut short, as when the disk gets full",
-            fix=f"Nothing of it was committed. {_make_room()}",
-        )
+        found = "a file that was cut short, as when the disk gets full"
+        fix = f"Nothing of it was committed. {_make_room()}"
+        raise StorageError(f"write a data file of {location.name}", expected="all of it on disk", found=found, fix=fix)
 
 
 def ends_whole(files: Files, name: str, size: int | None = None) -> bool:

@@ -186,20 +186,12 @@ class Blobs:
         except PermissionError as error:
             raise refused(operation, self._files.address(digest), error) from error
         except OSError as error:
-            raise CorruptArtifact(
-                operation,
-                expected="the file",
-                found=str(error),
-                fix=f"Link the artifact again: {next_step.call('link', next_step.ARTIFACT)}",
-            ) from error
+            fix = f"Link the artifact again: {next_step.call('link', next_step.ARTIFACT)}"
+            raise CorruptArtifact(operation, expected="the file", found=str(error), fix=fix) from error
         found = hashlib.sha256(data).hexdigest()
         if found != digest:
-            raise CorruptArtifact(
-                operation,
-                expected=f"SHA-256 {digest}",
-                found=found,
-                fix=f"The file was changed. Link the artifact again: {next_step.call('link', next_step.ARTIFACT)}",
-            )
+            fix = f"The file was changed. Link the artifact again: {next_step.call('link', next_step.ARTIFACT)}"
+            raise CorruptArtifact(operation, expected=f"SHA-256 {digest}", found=found, fix=fix)
         return data
 
     def names(self) -> list[str]:

@@ -190,12 +190,9 @@ def write_columns(
             rows += len(arrays[columns.vector])
     require_whole(store.location, f"data/{name}")
     if rows != fragment.rows:
-        raise StorageError(
-            f"replace the columns of {columns.vector} in fragment {fragment.id}",
-            expected=f"{fragment.rows} rows",
-            found=f"{rows}",
-            fix=f"Nothing was committed; give {next_step.same()} again.",
-        )
+        operation = f"replace the columns of {columns.vector} in fragment {fragment.id}"
+        fix = f"Nothing was committed; give {next_step.same()} again."
+        raise StorageError(operation, expected=f"{fragment.rows} rows", found=f"{rows}", fix=fix)
     ids = field_ids(snapshot)
     major, minor = (int(part) for part in version.split("."))
     size = Files(store.location, "data").size(name)

@@ -100,12 +100,9 @@ def read_entries(blobs: Blobs, config: Mapping[str, str], last_page: str) -> lis
     try:
         return [read_record(HistoryEntry, parse(text), "a step") for text in texts]
     except Malformed as error:
-        raise CorruptArtifact(
-            "read the history",
-            expected="steps as they were written",
-            found=str(error),
-            fix="Restore an earlier table version; nothing that searches or upgrades need is lost.",
-        ) from error
+        expected = "steps as they were written"
+        fix = "Restore an earlier table version; nothing that searches or upgrades need is lost."
+        raise CorruptArtifact("read the history", expected=expected, found=str(error), fix=fix) from error
 
 
 def turn_page(blobs: Blobs, config: Mapping[str, str], last_page: str) -> tuple[str, dict[str, None]]:

@@ -62,11 +62,8 @@ def read_ids(ids: Any, kind: ArrowType, operation: str) -> list[Id]:
     whole = pa.types.is_integer(kind)
     wrong = [item for item in wanted if not (_is_int64(item) if whole else isinstance(item, str))]
     if wrong:
-        raise InvalidInput(
-            operation,
-            expected=f"ids that are {'whole numbers of 64 bits' if whole else 'text'}",
-            found=first_offenders([shown(item) for item in wrong]),
-        )
+        expected = f"ids that are {'whole numbers of 64 bits' if whole else 'text'}"
+        raise InvalidInput(operation, expected=expected, found=first_offenders([shown(item) for item in wrong]))
     return wanted
 
 
@@ -123,12 +120,9 @@ def refuse_repeats(ids: ArrowArray, operation: str) -> None:
     counts = pc.value_counts(ids)
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
     if repeated:
+        found = f"repeated ids {first_offenders(repeated)}"
         raise InvalidInput(
-            operation,
-            expected="each id once",
-            found=f"repeated ids {first_offenders(repeated)}",
-            fix="Remove the repeats.",
-            duplicates=repeated,
+            operation, expected="each id once", found=found, fix="Remove the repeats.", duplicates=repeated
         )
 
 
@@ -155,13 +149,9 @@ def refuse_known(
     """
     known = find(store, id_column, ids.to_pylist(), [id_column], snapshot).column(id_column).to_pylist()
     if known:
-        raise InvalidInput(
-            operation,
-            expected="new ids",
-            found=f"ids already in the gallery: {first_offenders(sorted(known))}",
-            fix=f"Replace those items with {next_step.option('upsert', True)}, or leave them out.",
-            duplicates=known,
-        )
+        found = f"ids already in the gallery: {first_offenders(sorted(known))}"
+        fix = f"Replace those items with {next_step.option('upsert', True)}, or leave them out."
+        raise InvalidInput(operation, expected="new ids", found=found, fix=fix, duplicates=known)
 
 
 def refuse_unknown(store: Store, id_column: str, ids: ArrowArray, operation: str) -> None:

@@ -63,12 +63,8 @@ def require_enough(store: Store, column: str) -> None:
     """
     rows = store.count(f"`{column}` IS NOT NULL")
     if rows < MINIMUM_ROWS:
-        raise InvalidInput(
-            f"index {column}",
-            expected=f"at least {MINIMUM_ROWS} vectors",
-            found=f"{rows}",
-            fix="Search without an index: it is exact and fast at that size.",
-        )
+        fix = "Search without an index: it is exact and fast at that size."
+        raise InvalidInput(f"index {column}", expected=f"at least {MINIMUM_ROWS} vectors", found=f"{rows}", fix=fix)
 
 
 def silent(stage: str) -> None:

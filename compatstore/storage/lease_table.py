@@ -131,12 +131,9 @@ class Records:
         try:
             return None if text is None else read_record(kind, parse(text), key)
         except Malformed as error:
-            raise StorageError(
-                "read who works on the gallery",
-                expected="records written by workers of upgrades",
-                found=str(error),
-                fix=f"Remove them when no worker is active: rm -r {shlex.quote(self.address)}",
-            ) from error
+            expected = "records written by workers of upgrades"
+            fix = f"Remove them when no worker is active: rm -r {shlex.quote(self.address)}"
+            raise StorageError("read who works on the gallery", expected=expected, found=str(error), fix=fix) from error
 
 
 class LeaseTable:

@@ -88,12 +88,9 @@ def _require_place(uri: str) -> None:
         return
     if scheme not in SCHEMES or not rest.partition("#")[0].strip("/") or rest.startswith("/"):
         bucket = "no bucket" if scheme in SCHEMES else f"{scheme}://"
-        raise InvalidInput(
-            f"open a gallery at {uri[:200]}",
-            expected=f"a path, or BUCKET/TABLE behind one of {', '.join(f'{known}://' for known in SCHEMES)}",
-            found=bucket,
-            fix="Name a bucket and a table: s3://BUCKET/photos.lance",
-        )
+        expected = f"a path, or BUCKET/TABLE behind one of {', '.join(f'{known}://' for known in SCHEMES)}"
+        fix = "Name a bucket and a table: s3://BUCKET/photos.lance"
+        raise InvalidInput(f"open a gallery at {uri[:200]}", expected=expected, found=bucket, fix=fix)
 
 
 def _local(uri: str) -> str:

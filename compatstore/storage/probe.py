@@ -60,12 +60,9 @@ def require_conditional_writes(location: Location, operation: str) -> None:
         finally:
             Files(location).delete_folder(name)
     except (OSError, ValueError, RuntimeError) as error:
-        raise StorageError(
-            operation,
-            expected="an object store in which a small table can be written beside the gallery and removed",
-            found=str(error),
-            fix="Check endpoint, credentials and their permissions to list, read, write and delete.",
-        ) from error
+        expected = "an object store in which a small table can be written beside the gallery and removed"
+        fix = "Check endpoint, credentials and their permissions to list, read, write and delete."
+        raise StorageError(operation, expected=expected, found=str(error), fix=fix) from error
     if twice:
         raise StorageError(
             operation,

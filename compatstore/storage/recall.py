@@ -94,12 +94,8 @@ def refresh_index(store: Store, version: str, report: Report = silent, *, always
     """
     before, registry = index_status(store, version), read(store.snapshot(), store.location.uri)
     if not before.kind:
-        raise InvalidInput(
-            f"refresh the index of {version}",
-            expected="a version with an index",
-            found="none",
-            fix=f"Build one: {next_step.call('index create', version)}",
-        )
+        fix = f"Build one: {next_step.call('index create', version)}"
+        raise InvalidInput(f"refresh the index of {version}", expected="a version with an index", found="none", fix=fix)
     record, column = registry.record(version), registry.columns(version).vector
     if before.unindexed_rows:
         report("add rows")

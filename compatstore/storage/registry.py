@@ -107,12 +107,10 @@ class Registry:
             NotFound: There is none.
         """
         if name not in self.versions:
+            expected = f"one of {', '.join(self.versions)}"
+            fix = f"{meant(name, self.versions)}Name one of these; or {_new_version(name)}"
             raise NotFound(
-                f"use embedding version {name!r}",
-                expected=f"one of {', '.join(self.versions)}",
-                found="no such version",
-                fix=f"{meant(name, self.versions)}Name one of these; or {_new_version(name)}",
-                kind="version",
+                f"use embedding version {name!r}", expected=expected, found="no such version", fix=fix, kind="version"
             )
         return self.versions[name]
 
@@ -237,20 +235,12 @@ class Registry:
         try:
             data = parse(text)
             if isinstance(data, dict) and isinstance(data.get("format"), int) and data["format"] > FORMAT:
-                raise CorruptArtifact(
-                    f"open {where}",
-                    expected=f"registry format <= {FORMAT}",
-                    found=str(data["format"]),
-                    fix="Upgrade the package: pip install --upgrade compatstore",
-                )
+                expected, fix = f"registry format <= {FORMAT}", "Upgrade the package: pip install --upgrade compatstore"
+                raise CorruptArtifact(f"open {where}", expected=expected, found=str(data["format"]), fix=fix)
             return read_record(cls, data, "registry")
         except Malformed as error:
-            raise CorruptArtifact(
-                f"open {where}",
-                expected="a readable registry",
-                found=str(error),
-                fix=f"Restore the last readable one, with the command of: {next_step.in_a_shell('verify', at=where)}",
-            ) from error
+            fix = f"Restore the last readable one, with the command of: {next_step.in_a_shell('verify', at=where)}"
+            raise CorruptArtifact(f"open {where}", expected="a readable registry", found=str(error), fix=fix) from error
 
 
 def _new_version(name: str) -> str:
@@ -274,12 +264,8 @@ def read(snapshot: Snapshot, where: str) -> Registry:
     """
     text = snapshot.config().get(KEY)
     if text is None:
-        raise StorageError(
-            f"open {where} as a gallery",
-            expected="a table made by create or taken over by adopt",
-            found="a plain Lance table",
-            fix=f"Adopt it: {next_step.adopting(where)}",
-        )
+        expected, fix = "a table made by create or taken over by adopt", f"Adopt it: {next_step.adopting(where)}"
+        raise StorageError(f"open {where} as a gallery", expected=expected, found="a plain Lance table", fix=fix)
     return Registry.loads(text, where)
 
 

@@ -310,12 +310,8 @@ def require_unchanged(rows: ArrowTable, address: str) -> ArrowTable:
     known = CHECK in rows.schema.names
     damaged = int((rows[CHECK].to_numpy() != _digests(rows)).sum()) if known else len(rows)
     if damaged:
-        raise StorageError(
-            f"read vectors staged in {address}",
-            expected="unchanged rows",
-            found=f"{damaged} rows of other content",
-            fix=removal(address),
-        )
+        operation, found = f"read vectors staged in {address}", f"{damaged} rows of other content"
+        raise StorageError(operation, expected="unchanged rows", found=found, fix=removal(address))
     return rows
 
 

@@ -99,13 +99,8 @@ class Store:
         operation = f"open a gallery at {location.uri}"
         with storage_errors(operation, location):
             if location.is_local and not Path(location.uri, "_versions").is_dir():
-                raise NotFound(
-                    operation,
-                    expected="a Lance table",
-                    found="a folder or file that is none" if Path(location.uri).exists() else "nothing there",
-                    fix=_instead(location),
-                    kind="gallery",
-                )
+                found = "a folder or file that is none" if Path(location.uri).exists() else "nothing there"
+                raise NotFound(operation, expected="a Lance table", found=found, fix=_instead(location), kind="gallery")
             return cls(location, lance.dataset(location.uri, storage_options=location.options))
 
     def fenced(self, fence: Fence) -> Store:

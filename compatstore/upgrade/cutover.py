@@ -32,12 +32,9 @@ def check_cutover(catalog: Catalog, target: str) -> int:
     registry.record(target)
     run = run_of(registry, target)
     if registry.active != target and (run is None or run.state not in (READY, CUTOVER)):
-        raise UpgradeError(
-            f"cut over to {target}",
-            expected="an upgrade that is ready",
-            found="none" if run is None else f"one in state {run.state}",
-            fix=f"Run it: {next_step.call('upgrade', target)}",
-        )
+        found = "none" if run is None else f"one in state {run.state}"
+        fix = f"Run it: {next_step.call('upgrade', target)}"
+        raise UpgradeError(f"cut over to {target}", expected="an upgrade that is ready", found=found, fix=fix)
     return _missing(catalog, target)
 
 

@@ -54,11 +54,8 @@ def hold_index(
         def report(stage: str) -> None:
             work.report(Progress(f"index: {stage}", 0, 0, 0.0))
             if work.stops():
-                raise Interrupted(
-                    f"{verb} the index",
-                    found=f"a stop was requested at {stage}",
-                    fix=f"Give {next_step.same()} again: it goes on.",
-                )
+                found = f"a stop was requested at {stage}"
+                raise Interrupted(f"{verb} the index", found=found, fix=f"Give {next_step.same()} again: it goes on.")
 
         yield work.catalog.store, report
 

@@ -150,8 +150,5 @@ class Monitor:
         """
         if self._observer.stops():
             step, counted = _COUNTED.get(self._step, (self._step, "rows"))
-            raise Interrupted(
-                f"run the {step}",
-                found=f"a stop was requested after {self.done} {counted}",
-                fix=f"All finished batches are kept; {next_step.same()} goes on from here.",
-            )
+            fix = f"All finished batches are kept; {next_step.same()} goes on from here."
+            raise Interrupted(f"run the {step}", found=f"a stop was requested after {self.done} {counted}", fix=fix)

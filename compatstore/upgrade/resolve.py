@@ -79,12 +79,8 @@ def _price(catalog: Catalog, run: RunRecord, settings: Backfill) -> float | None
 def _begin(catalog: Catalog, snapshot: Snapshot, target: str, via: str | None) -> RunRecord:
     registry = catalog.registry(snapshot)
     if registry.active == target:
-        raise InvalidInput(
-            f"upgrade to {target}",
-            expected="another version than the active one",
-            found=f"{target} is active",
-            fix=f"See: {next_step.call('status')}",
-        )
+        expected, fix = "another version than the active one", f"See: {next_step.call('status')}"
+        raise InvalidInput(f"upgrade to {target}", expected=expected, found=f"{target} is active", fix=fix)
     run = RunRecord(
         target=target,
         source=_source(catalog, snapshot, target, via),
@@ -184,12 +180,9 @@ def _path(context: UpgradeContext, via: str | None) -> tuple[str, ...]:
         raise
     path = tuple(record.id for record in records)
     if run.path and path != run.path:
-        raise UpgradeError(
-            f"upgrade to {run.target} via {via}",
-            expected=f"the artifact that the upgrade began with ({run.path[-1][:12]})",
-            found=f"{path[-1][:12]}",
-            fix=f"Finish it, or drop it first: {next_step.call('retire', run.target)}",
-        )
+        expected = f"the artifact that the upgrade began with ({run.path[-1][:12]})"
+        fix = f"Finish it, or drop it first: {next_step.call('retire', run.target)}"
+        raise UpgradeError(f"upgrade to {run.target} via {via}", expected=expected, found=f"{path[-1][:12]}", fix=fix)
     return path
 
 
@@ -197,11 +190,9 @@ def _require_bridge(registry: Registry, run: RunRecord, wanted: str) -> None:
     """Refuse an artifact that lets other queries search other vectors than this upgrade's."""
     artifact = registry.artifacts[wanted]
     if (artifact.source, artifact.target) != (run.source, run.target):
-        raise Incompatible(
-            f"upgrade to {run.target} via {wanted[:12]}",
-            expected=f"an artifact from {run.source} to {run.target}",
-            found=f"one from {artifact.source} to {artifact.target}",
-        )
+        operation = f"upgrade to {run.target} via {wanted[:12]}"
+        expected = f"an artifact from {run.source} to {run.target}"
+        raise Incompatible(operation, expected=expected, found=f"one from {artifact.source} to {artifact.target}")
 
 
 def forward_artifacts(registry: Registry) -> list[ArtifactRecord]:
@@ -229,11 +220,8 @@ def find_path(registry: Registry, source: str, target: str, via: str | None = No
     """
     artifacts = forward_artifacts(registry)
     if via is not None and registry.artifacts[via].target != target:
-        raise Incompatible(
-            f"upgrade to {target} via {via[:12]}",
-            expected=f"an artifact to {target}",
-            found=f"one to {registry.artifacts[via].target}",
-        )
+        found = f"one to {registry.artifacts[via].target}"
+        raise Incompatible(f"upgrade to {target} via {via[:12]}", expected=f"an artifact to {target}", found=found)
     last = {artifact.id for artifact in artifacts if artifact.target == target and via in (None, artifact.id)}
     path = _shortest(artifacts, source, last)
     if path is None:

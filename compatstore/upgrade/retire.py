@@ -180,20 +180,13 @@ def require_unused(registry: Registry, name: str, verb: str = "retire") -> None:
         UpgradeError: The version is active, or an upgrade that has not cut over reads it.
     """
     if registry.active == name:
-        raise UpgradeError(
-            f"{verb} {name}",
-            expected="a version that is not active",
-            found=f"searches use {name}",
-            fix=f"Cut over to another version first: {next_step.call('cutover', 'VERSION')}",
-        )
+        operation, fix = f"{verb} {name}", f"Cut over to another version first: {next_step.call('cutover', 'VERSION')}"
+        raise UpgradeError(operation, expected="a version that is not active", found=f"searches use {name}", fix=fix)
     readers = [run.target for run in registry.runs.values() if run.open and run.source == name and run.state != CUTOVER]
     if readers:
-        raise UpgradeError(
-            f"{verb} {name}",
-            expected="a version that no upgrade reads",
-            found=f"the upgrade to {', '.join(readers)} reads it",
-            fix=f"Finish that upgrade and cut over, or abort it: {next_step.call('abort', readers[0])}",
-        )
+        found = f"the upgrade to {', '.join(readers)} reads it"
+        fix = f"Finish that upgrade and cut over, or abort it: {next_step.call('abort', readers[0])}"
+        raise UpgradeError(f"{verb} {name}", expected="a version that no upgrade reads", found=found, fix=fix)
 
 
 def roll_back(catalog: Catalog, target: str | None = None) -> VersionChange:
@@ -231,12 +224,9 @@ def _return_to(registry: Registry, run: RunRecord) -> str:
     """The version that is active after a rollback; a run that was never cut over leaves it as it is."""
     previous = run.previous if registry.active == run.target else registry.active
     if registry.record(previous).columns is None:
-        raise UpgradeError(
-            f"roll {run.target} back",
-            expected=f"version {previous} in the table",
-            found="it was retired",
-            fix=f"Upgrade back to it: {next_step.call('upgrade', previous, backfill=1.0)}",
-        )
+        operation = f"roll {run.target} back"
+        fix = f"Upgrade back to it: {next_step.call('upgrade', previous, backfill=1.0)}"
+        raise UpgradeError(operation, expected=f"version {previous} in the table", found="it was retired", fix=fix)
     return previous
 
 
@@ -301,12 +291,8 @@ def _require_abortable(catalog: Catalog, registry: Registry, target: str) -> Non
     run = registry.runs.get(target)
     if registry.active == target:
         undo = f"Go back first: {next_step.call('rollback', target)}"
-        raise UpgradeError(
-            operation,
-            expected="one that has not cut over",
-            found=f"searches use {target}",
-            fix=undo if run is not None and run.open else f"See: {next_step.call('status')}",
-        )
+        fix = undo if run is not None and run.open else f"See: {next_step.call('status')}"
+        raise UpgradeError(operation, expected="one that has not cut over", found=f"searches use {target}", fix=fix)
     if run is None or run.state == RETIRED:
         raise UpgradeError(
             operation, expected="one that was begun", found="none", fix=f"Begin it: {next_step.call('upgrade', target)}"

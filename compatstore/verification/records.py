@@ -227,11 +227,8 @@ def _load(context: CheckContext, record: ArtifactRecord) -> None:
     blobs, registry = context.catalog.blobs, context.registry
     artifact = Artifact.from_bytes(blobs.get(record.manifest), blobs.get(record.weights))
     if (artifact.id, artifact.kind) != (record.id, record.kind):
-        raise CorruptArtifact(
-            f"load artifact {record.id[:12]}",
-            expected=f"a {record.kind} of that id",
-            found=f"a {artifact.kind} with id {artifact.short_id}",
-        )
+        found = f"a {artifact.kind} with id {artifact.short_id}"
+        raise CorruptArtifact(f"load artifact {record.id[:12]}", expected=f"a {record.kind} of that id", found=found)
     artifact.check(registry.record(record.source).version(), registry.record(record.target).version())
 
 

@@ -158,12 +158,8 @@ def require_column(
     found = schema.field(column).type if column in schema.names else None
     if found is None or not holds(found):
         columns = [field.name for field in schema if holds(field.type) and "__" not in field.name]
-        raise InvalidInput(
-            operation,
-            expected=f"a column of {values} ({', '.join(columns) or 'there is none'})",
-            found=f"{column}: {found or 'no such column'}",
-            fix=meant(column, columns),
-        )
+        expected, fix = f"a column of {values} ({', '.join(columns) or 'there is none'})", meant(column, columns)
+        raise InvalidInput(operation, expected=expected, found=f"{column}: {found or 'no such column'}", fix=fix)
 
 
 def require_classes(operation: str, schema: ArrowSchema, column: str) -> None:

@@ -184,12 +184,9 @@ def require_encoder(catalog: Catalog, target: str) -> Encoder:
     """
     encoder = catalog.encoder(target)
     if encoder is None:
-        raise UpgradeError(
-            f"embed items in {target}",
-            expected=f"an encoder for {target}",
-            found="none: its vectors come from outside",
-            fix=f"Give its model, or Precomputed vectors: {next_step.encoder(target)}; or upgrade without a backfill.",
-        )
+        found = "none: its vectors come from outside"
+        fix = f"Give its model, or Precomputed vectors: {next_step.encoder(target)}; or upgrade without a backfill."
+        raise UpgradeError(f"embed items in {target}", expected=f"an encoder for {target}", found=found, fix=fix)
     return encoder
 
 
@@ -293,11 +290,9 @@ class _Attempt:
                     raise
                 barren += 1
                 if barren >= BARREN_PARTS and not self._parts:
+                    found = f"{_reason(failure)}, for the batch and for {BARREN_PARTS} parts of it"
                     raise EncoderFailed(
-                        self._operation(whole),
-                        expected="an encoder that embeds some of them",
-                        found=f"{_reason(failure)}, for the batch and for {BARREN_PARTS} parts of it",
-                        fix=_mend(),
+                        self._operation(whole), expected="an encoder that embeds some of them", found=found, fix=_mend()
                     ) from failure
                 if len(part) == 1:
                     self._failures[part[0]] = _reason(failure)

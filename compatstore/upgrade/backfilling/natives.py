@@ -307,12 +307,8 @@ def plan_natives(context: UpgradeContext, target: VersionColumns, natives: int) 
     rows = 0 if obstacle else _bytes_by_rows(snapshot, target, natives)
     columns = _bytes_by_columns(snapshot, target, natives)
     if setting == "move_rows" and obstacle:
-        raise InvalidInput(
-            "store natives by rows",
-            expected="a table whose rows can move",
-            found=obstacle,
-            fix=f"Rewrite columns instead: {next_step.option('write_mode', 'rewrite_columns', within='Backfill')}.",
-        )
+        fix = f"Rewrite columns instead: {next_step.option('write_mode', 'rewrite_columns', within='Backfill')}."
+        raise InvalidInput("store natives by rows", expected="a table whose rows can move", found=obstacle, fix=fix)
     mode: ChosenMode = "rewrite_columns"
     if setting != "auto":
         mode, why = setting, "as requested"

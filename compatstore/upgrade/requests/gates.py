@@ -120,12 +120,8 @@ def require_judged(figures: Sequence[str], labels: str | Queries | None) -> None
     """
     needed = [figure for figure in figures if figure in JUDGED]
     if needed and not (isinstance(labels, Queries) and labels.judged):
-        raise InvalidInput(
-            f"measure {needed[0]}",
-            expected="queries, and judgements of their correct items",
-            found="none",
-            fix=f"Name them: {named_files()}.",
-        )
+        expected = "queries, and judgements of their correct items"
+        raise InvalidInput(f"measure {needed[0]}", expected=expected, found="none", fix=f"Name them: {named_files()}.")
 
 
 def read_requirement(text: str) -> tuple[str, float]:

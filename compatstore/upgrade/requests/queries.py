@@ -54,12 +54,8 @@ class Queries:
     def __post_init__(self) -> None:
         if self.queries is None:
             found = "none" if self.qrels is None else f"qrels alone: {self.name_of(self.qrels) or 'in memory'}"
-            raise InvalidInput(
-                "measure by queries",
-                expected="queries",
-                found=found,
-                fix=f"Name them: {next_step.option('queries', next_step.FILE)}",
-            )
+            fix = f"Name them: {next_step.option('queries', next_step.FILE)}"
+            raise InvalidInput("measure by queries", expected="queries", found=found, fix=fix)
         if not self.digest:
             object.__setattr__(self, "digest", self._digest())
 

@@ -76,18 +76,13 @@ class RunSettings:
             raise InvalidInput("set up a backfill", expected="retries >= 0", found=f"{self.retries}")
         given = [source for source in (self.latency, self.latency_file) if source is not None]
         if len(given) != (self.latency_bound is not None):
-            raise InvalidInput(
-                "slow a backfill down by latency",
-                expected="latency_bound with one of latency and latency_file",
-                found=f"{'a' if self.latency_bound else 'no'} bound and {len(given)} sources of the latency",
-            )
+            expected = "latency_bound with one of latency and latency_file"
+            found = f"{'a' if self.latency_bound else 'no'} bound and {len(given)} sources of the latency"
+            raise InvalidInput("slow a backfill down by latency", expected=expected, found=found)
         if self.latency_file is not None and read_latency(self.latency_file) is None:
-            raise InvalidInput(
-                "slow a backfill down by latency",
-                expected="a file that holds a number of milliseconds",
-                found=self.latency_file,
-                fix="Let the app write one before the upgrade starts.",
-            )
+            expected = "a file that holds a number of milliseconds"
+            fix = "Let the app write one before the upgrade starts."
+            raise InvalidInput("slow a backfill down by latency", expected=expected, found=self.latency_file, fix=fix)
 
     def _require_engine(self) -> None:
         """Refuse settings that the engine has no use for."""
