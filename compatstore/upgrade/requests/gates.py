@@ -104,12 +104,9 @@ def require_ground_truth(figures: Sequence[str], labels: str | Queries | None) -
             raise InvalidInput(f"estimate {figure}", expected="no ground truth", found="labels or qrels", fix=fix)
         if not known and not figure.startswith(AGREEMENT[0]):
             agreed = next_step.either(shell="--require 'agreement>=0.8'", python='Gates(require=["agreement>=0.8"])')
-            raise InvalidInput(
-                f"estimate {figure}",
-                expected="labels or qrels that define relevance",
-                found="none",
-                fix=f"Name a column of labels, or {named_files()}; or require agreement with the new model: {agreed}.",
-            )
+            operation = f"estimate {figure}"
+            fix = f"Name a column of labels, or {named_files()}; or require agreement with the new model: {agreed}."
+            raise InvalidInput(operation, expected="labels or qrels that define relevance", found="none", fix=fix)
 
 
 def require_judged(figures: Sequence[str], labels: str | Queries | None) -> None:
