@@ -131,12 +131,8 @@ def storage_failure(error: BaseException, operation: str, location: Location) ->
     if denied:
         fix = "Give this process access with chmod or chown, or run it as the owner."
         return StorageError(operation, expected="files that this process may touch", found=found + denied, fix=fix)
-    return StorageError(
-        operation,
-        expected="a table whose files are all there and whole",
-        found=found,
-        fix=f"Find the damage: {next_step.call('verify', at=location.uri)}",
-    )
+    fix = f"Find the damage: {next_step.call('verify', at=location.uri)}"
+    return StorageError(operation, expected="a table whose files are all there and whole", found=found, fix=fix)
 
 
 def lost_to_others(
