@@ -128,12 +128,10 @@ class VersionVerbs(GalleryCore):
             self._register_derived(origin, record)
             return
         if any(step is not None for step in (of, dim, metric, normalised, dtype)):
-            raise InvalidInput(
-                f"register {version.name}",
-                expected="a version alone, or a name with the arguments of a derivation",
-                found="a version with further arguments",
-                fix="Give these to the version itself: EmbeddingVersion(...).",
-            )
+            operation = f"register {version.name}"
+            expected = "a version alone, or a name with the arguments of a derivation"
+            fix = "Give these to the version itself: EmbeddingVersion(...)."
+            raise InvalidInput(operation, expected=expected, found="a version with further arguments", fix=fix)
         known = self._catalog.recorded().versions.get(version.name)
         if known is not None and known.is_nameless and known.columns is not None and version.encoder is not None:
             self._catalog.give_encoder(version.name, version.encoder)
@@ -294,12 +292,10 @@ def derive_version(
         raise InvalidInput(operation, expected=expected, found=f"no difference from {source.name}")
     spaces = Space.of(source.version()), Space.of(record.version())
     if needs_unit(*spaces) and record.dim < source.dim:
-        raise InvalidInput(
-            operation,
-            expected=f"unit vectors, where {record.metric} takes the place of {source.metric}",
-            found=f"the first {record.dim} of {source.dim} values, which are not scaled",
-            fix=f"Scale them: {next_step.option('normalised', True)}.",
-        )
+        expected = f"unit vectors, where {record.metric} takes the place of {source.metric}"
+        found = f"the first {record.dim} of {source.dim} values, which are not scaled"
+        fix = f"Scale them: {next_step.option('normalised', True)}."
+        raise InvalidInput(operation, expected=expected, found=found, fix=fix)
     step = _step(source, record)
     steps = (*source.derivation, *([step] if step.changes(source.dim) else []))
     base = (source.base_model or source.model) if steps else ""
@@ -326,12 +322,10 @@ def require_derived(source: VersionRecord, target: VersionRecord) -> None:
         Incompatible: The target is another model.
     """
     if _model(source, target) != target.model:
-        raise Incompatible(
-            f"derive {target.name} of {source.name}",
-            expected=f"a version that was derived of {source.name}",
-            found=f"another model ({target.model})",
-            fix=f"Derive one: {next_step.call('register', 'NAME', of=source.name, dim=target.dim)}",
-        )
+        operation = f"derive {target.name} of {source.name}"
+        expected = f"a version that was derived of {source.name}"
+        fix = f"Derive one: {next_step.call('register', 'NAME', of=source.name, dim=target.dim)}"
+        raise Incompatible(operation, expected=expected, found=f"another model ({target.model})", fix=fix)
 
 
 def require_unit(snapshot: Snapshot, source: VersionRecord, target: VersionRecord) -> None:
@@ -348,12 +342,10 @@ def require_unit(snapshot: Snapshot, source: VersionRecord, target: VersionRecor
         vectors, valid = to_matrix(batch[columns.vector], columns.dim)
         off, rows = off + int((not_unit(vectors) & valid).sum()), rows + int(valid.sum())
     if off:
-        raise InvalidInput(
-            f"compare the vectors of {source.name} by {target.metric} in place of {source.metric}",
-            expected=f"unit vectors, to {UNIT_TOLERANCE:g} of their length",
-            found=f"{off} of {rows} that are not",
-            fix=f"Scale them: {next_step.option('normalised', True)}.",
-        )
+        operation = f"compare the vectors of {source.name} by {target.metric} in place of {source.metric}"
+        expected = f"unit vectors, to {UNIT_TOLERANCE:g} of their length"
+        fix = f"Scale them: {next_step.option('normalised', True)}."
+        raise InvalidInput(operation, expected=expected, found=f"{off} of {rows} that are not", fix=fix)
 
 
 def _space(record: VersionRecord) -> tuple[int, Metric, bool, DType]:

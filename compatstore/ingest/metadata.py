@@ -153,12 +153,10 @@ def drop(catalog: Catalog, names: Sequence[str]) -> list[str]:
         raise InvalidInput(operation, expected=expected, found="an adopted table", fix=fix)
     foreign = [name for name in names if name not in mine]
     if foreign:
-        raise InvalidInput(
-            operation,
-            expected=f"metadata columns ({', '.join(mine) or 'there is none'})",
-            found=first_offenders([ascii(name) for name in foreign]),
-            fix=f"A version's columns go with it: {next_step.call('retire', 'VERSION')}. Ids and sources stay.",
-        )
+        expected = f"metadata columns ({', '.join(mine) or 'there is none'})"
+        found = first_offenders([ascii(name) for name in foreign])
+        fix = f"A version's columns go with it: {next_step.call('retire', 'VERSION')}. Ids and sources stay."
+        raise InvalidInput(operation, expected=expected, found=found, fix=fix)
     for run in registry.runs.values():
         column_of_order = run.policy.removeprefix("column:")
         if run.open and column_of_order in names:

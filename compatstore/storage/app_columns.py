@@ -65,12 +65,10 @@ def require_storable(columns: ArrowTable, operation: str) -> None:
         except BaseException as error:
             if not is_failure(error):
                 raise
-            raise InvalidInput(
-                operation,
-                expected="metadata of types that Lance can keep",
-                found=f"column {name!r} of type {one.schema[0].type}: {text_of(error)}",
-                fix="Convert the column, to text for one, or leave it out.",
-            ) from error
+            expected = "metadata of types that Lance can keep"
+            found = f"column {name!r} of type {one.schema[0].type}: {text_of(error)}"
+            fix = "Convert the column, to text for one, or leave it out."
+            raise InvalidInput(operation, expected=expected, found=found, fix=fix) from error
 
 
 DISTANCE = "_distance"

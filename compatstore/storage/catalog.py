@@ -117,12 +117,10 @@ class Catalog:
         snapshot = self.store.snapshot() if snapshot is None else snapshot
         registry, found = self._look(snapshot)
         if registry.contradictions:
-            raise CorruptArtifact(
-                f"use {self.store.location.name}",
-                expected="a registry whose records fit together",
-                found=first_offenders(registry.contradictions),
-                fix=f"See how to put it back: {next_step.call('verify', at=self.store.location.uri)}",
-            )
+            operation = f"use {self.store.location.name}"
+            expected = "a registry whose records fit together"
+            fix = f"See how to put it back: {next_step.call('verify', at=self.store.location.uri)}"
+            raise CorruptArtifact(operation, expected=expected, found=first_offenders(registry.contradictions), fix=fix)
         found = tuple(misfit for misfit in found if misfit.version is None or misfit.version != self._given_up)
         refuse(found, registry, snapshot, self.store.location)
         return registry
@@ -206,12 +204,10 @@ class Catalog:
                 return record.name
         if space.fingerprint is None and space.name in registry.versions:
             return str(space.name)
-        raise InvalidInput(
-            f"link an artifact without naming its {role}",
-            expected=f"the {role} version's name, or an artifact that carries its fingerprint",
-            found=f"fingerprint {space.fingerprint}, and versions {', '.join(registry.versions)}",
-            fix=f"Name both: {next_step.either(shell='--from SOURCE --to TARGET', python='source=..., target=...')}.",
-        )
+        expected = f"the {role} version's name, or an artifact that carries its fingerprint"
+        found = f"fingerprint {space.fingerprint}, and versions {', '.join(registry.versions)}"
+        fix = f"Name both: {next_step.either(shell='--from SOURCE --to TARGET', python='source=..., target=...')}."
+        raise InvalidInput(f"link an artifact without naming its {role}", expected=expected, found=found, fix=fix)
 
     def version(self, name: str) -> EmbeddingVersion:
         """The version without its encoders; see `encoder`."""
@@ -282,13 +278,10 @@ class Catalog:
         records = self.recorded().artifacts
         found = [record for full, record in records.items() if artifact_id and full.startswith(artifact_id)]
         if len(found) != 1:
-            raise NotFound(
-                f"use artifact {artifact_id!r}",
-                expected=f"one of {first_offenders([full[:12] for full in records]) or 'none: no artifact is linked'}",
-                found=f"{len(found)} of that id",
-                fix=f"Name one of these, or link it first: {next_step.call('link', next_step.ARTIFACT)}",
-                kind="artifact",
-            )
+            operation = f"use artifact {artifact_id!r}"
+            expected = f"one of {first_offenders([full[:12] for full in records]) or 'none: no artifact is linked'}"
+            fix = f"Name one of these, or link it first: {next_step.call('link', next_step.ARTIFACT)}"
+            raise NotFound(operation, expected=expected, found=f"{len(found)} of that id", fix=fix, kind="artifact")
         return found[0]
 
     def _keep(self, encoder: Encoder) -> str:

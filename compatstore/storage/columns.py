@@ -290,15 +290,14 @@ class VersionColumns:
         side, side_valid = (None, np.zeros(n, bool))
         if self.side and self.side_dim:
             side, side_valid = to_matrix(table[self.side], self.side_dim)
-        return VersionValues(
-            vectors=vectors,
-            valid=valid,
-            origin=to_strings(table[self.origin]) if self.origin else np.full(n, NATIVE, object),
-            uncertainty=to_floats(table[self.uncertainty]) if self.uncertainty else np.full(n, np.nan, np.float32),
-            input_hash=to_digests(table[self.input_hash]) if self.input_hash else np.zeros(n, np.uint64),
-            side=side,
-            side_valid=side_valid,
-        )
+        found = VersionValues.of(vectors, valid, side=side, side_valid=side_valid)
+        if self.origin:
+            found.origin = to_strings(table[self.origin])
+        if self.uncertainty:
+            found.uncertainty = to_floats(table[self.uncertainty])
+        if self.input_hash:
+            found.input_hash = to_digests(table[self.input_hash])
+        return found
 
 
 @dataclass
@@ -324,17 +323,21 @@ class VersionValues:
     side_valid: BoolArray
 
     @classmethod
+    def of(cls, vectors: FloatArray, valid: BoolArray, **known: Any) -> VersionValues:
+        """N rows of which all but the `known` fields is as of native vectors without side-information."""
+        origin, hashes, n = np.full(len(valid), NATIVE, object), np.zeros(len(valid), np.uint64), len(valid)
+        none: dict[str, Any] = {
+            "origin": origin,
+            "uncertainty": np.full(n, np.nan, np.float32),
+            "input_hash": hashes,
+            "side": None,
+        }
+        return cls(vectors, valid, **none | {"side_valid": np.zeros(n, bool)} | known)
+
+    @classmethod
     def absent(cls, n: int, dim: int) -> VersionValues:
         """N rows without a vector."""
-        return cls(
-            vectors=np.zeros((n, dim), np.float32),
-            valid=np.zeros(n, bool),
-            origin=np.full(n, "", object),
-            uncertainty=np.full(n, np.nan, np.float32),
-            input_hash=np.zeros(n, np.uint64),
-            side=None,
-            side_valid=np.zeros(n, bool),
-        )
+        return cls.of(np.zeros((n, dim), np.float32), np.zeros(n, bool), origin=np.full(n, "", object))
 
     def side_matrix(self, side_dim: int) -> FloatArray:
         """The side-information, zeros if there is none: (n, side_dim) float32."""

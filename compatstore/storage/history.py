@@ -143,11 +143,9 @@ def _pages(blobs: Blobs, digest: str) -> Iterator[tuple[str, Page]]:
         try:
             page = read_record(Page, parse(blobs.get(digest)), "a page")
         except (CorruptArtifact, Malformed) as error:
-            raise CorruptArtifact(
-                "read the history",
-                expected=f"the page {digest[:12]} beside the table, as it was written",
-                found=error.found if isinstance(error, CorruptArtifact) else str(error),
-                fix="Restore that file from a backup; nothing that searches or upgrades need is lost.",
-            ) from error
+            expected = f"the page {digest[:12]} beside the table, as it was written"
+            found = error.found if isinstance(error, CorruptArtifact) else str(error)
+            fix = "Restore that file from a backup; nothing that searches or upgrades need is lost."
+            raise CorruptArtifact("read the history", expected=expected, found=found, fix=fix) from error
         yield digest, page
         digest = page.previous

@@ -80,9 +80,7 @@ def build_function(schema: ArrowSchema, vector: str) -> Encoder:
     try:
         return LanceDBFunction(kind.create(**declared.arguments), spec=f"{LANCEDB}{vector}")
     except Exception as error:  # the message is not shown: pydantic's hold the arguments, some of which are secrets
-        raise Incompatible(
-            operation,
-            expected=f"arguments, variables and libraries with which {declared.name} can be made",
-            found=type(error).__name__ + (f": {error.name}" if isinstance(error, ImportError) and error.name else ""),
-            fix="Make it by yourself to see why: lancedb.embeddings.get_registry().get(NAME).create(...).",
-        ) from None
+        expected = f"arguments, variables and libraries with which {declared.name} can be made"
+        found = type(error).__name__ + (f": {error.name}" if isinstance(error, ImportError) and error.name else "")
+        fix = "Make it by yourself to see why: lancedb.embeddings.get_registry().get(NAME).create(...)."
+        raise Incompatible(operation, expected=expected, found=found, fix=fix) from None

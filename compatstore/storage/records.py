@@ -191,13 +191,8 @@ class VersionRecord:
 
     def version(self, encoder: Encoder | None = None, side_encoder: Encoder | None = None) -> EmbeddingVersion:
         """Make the version again."""
-        return EmbeddingVersion(
-            **{name: getattr(self, name) for name in AS_IN_VERSION},
-            model=self.model,
-            encoder=encoder,
-            side_model=self.side_model,
-            side_encoder=side_encoder,
-        )
+        fields = {name: getattr(self, name) for name in (*AS_IN_VERSION, "model", "side_model")}
+        return EmbeddingVersion(**fields, encoder=encoder, side_encoder=side_encoder)
 
 
 @dataclass(frozen=True)

@@ -60,12 +60,10 @@ def compare(snapshot: Snapshot, registry: Registry, columns: VersionColumns, enc
         sources = [value for table in rows for value in table[read].to_pylist()]
     encoded = encode_readable(encoder, sources) if sources else None
     if encoded is None or not len(encoded.readable):
-        raise InvalidInput(
-            f"compare vectors of {columns.vector} with those of a model",
-            expected="an item that the encoder can embed again, and a column of sources if it reads them",
-            found="none",
-            fix=f"An adopted table names that column: {next_step.option('source', next_step.COLUMN)}.",
-        )
+        operation = f"compare vectors of {columns.vector} with those of a model"
+        expected = "an item that the encoder can embed again, and a column of sources if it reads them"
+        fix = f"An adopted table names that column: {next_step.option('source', next_step.COLUMN)}."
+        raise InvalidInput(operation, expected=expected, found="none", fix=fix)
     stored = np.concatenate([to_matrix(table[columns.vector], columns.dim)[0] for table in rows])[encoded.readable]
     lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(encoded.vectors, axis=1)
     alike = np.einsum("ij,ij->i", stored, encoded.vectors) >= SAME * lengths

@@ -120,12 +120,10 @@ class VectorForm:
             return
         infinite = [row for row in flawed if not np.isfinite(vectors[row]).all()]
         first = infinite or list(flawed)
-        raise InvalidInput(
-            operation,
-            expected=f"finite values that {self.dtype} can hold" if infinite else "vectors of a length above 0",
-            found=f"{self.flaw(vectors[first[0]])}, for {first_offenders([names[int(row)] for row in first])}",
-            fix="" if infinite else "Cosine compares directions. Leave these out, or give the version another metric.",
-        )
+        expected = f"finite values that {self.dtype} can hold" if infinite else "vectors of a length above 0"
+        found = f"{self.flaw(vectors[first[0]])}, for {first_offenders([names[int(row)] for row in first])}"
+        fix = "" if infinite else "Cosine compares directions. Leave these out, or give the version another metric."
+        raise InvalidInput(operation, expected=expected, found=found, fix=fix)
 
 
 VECTOR_TYPES = {"float32": pa.float32, "float16": pa.float16, "bits": pa.uint8}  # eight bits to a byte

@@ -237,12 +237,10 @@ def _run_to_undo(registry: Registry, target: str | None) -> RunRecord:
     else:
         chosen = [run for run in runs if run.target == registry.active] or runs
     if len(chosen) != 1:
-        raise UpgradeError(
-            "roll back" + (f" {target}" if target else ""),
-            expected="one upgrade that is under way or cut over",
-            found=f"{len(chosen)}: {', '.join(run.target for run in chosen)}" if chosen else "none",
-            fix=f"Name it: {next_step.call('rollback', 'VERSION')}" if chosen else f"See: {next_step.call('status')}",
-        )
+        operation = "roll back" + (f" {target}" if target else "")
+        found = f"{len(chosen)}: {', '.join(run.target for run in chosen)}" if chosen else "none"
+        fix = f"Name it: {next_step.call('rollback', 'VERSION')}" if chosen else f"See: {next_step.call('status')}"
+        raise UpgradeError(operation, expected="one upgrade that is under way or cut over", found=found, fix=fix)
     return chosen[0]
 
 

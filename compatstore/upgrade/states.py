@@ -52,12 +52,10 @@ def require_open(registry: Registry, target: str) -> RunRecord:
     """
     run = run_of(registry, target)
     if run is None:
-        raise Interrupted(
-            f"go on with the upgrade to {target}",
-            expected="that it is still under way",
-            found=f"it was {registry.runs[target].state} meanwhile" if target in registry.runs else "none",
-            fix=f"Begin it again: {next_step.call('upgrade', target)}",
-        )
+        operation = f"go on with the upgrade to {target}"
+        found = f"it was {registry.runs[target].state} meanwhile" if target in registry.runs else "none"
+        fix = f"Begin it again: {next_step.call('upgrade', target)}"
+        raise Interrupted(operation, expected="that it is still under way", found=found, fix=fix)
     return run
 
 

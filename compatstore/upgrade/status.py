@@ -250,17 +250,13 @@ def _version(
             source if record.columns is None else f"({record.columns.missing}) AND ({source})"
         )
     return VersionStatus(
-        name=record.name,
+        **{name: getattr(record, name) for name in ("name", "dim", "metric", "encoder", "recall")},
         state=_state(registry, record),
-        dim=record.dim,
-        metric=record.metric,
         fingerprint=record.version().fingerprint,
-        encoder=record.encoder,
         native=native,
         transformed=transformed,
         bridged=bridged,
         missing=absent - bridged,
-        recall=record.recall,
     )
 
 

@@ -92,14 +92,9 @@ class Transformer:
         if self.form is not None:
             vectors = self.form.stored(vectors)
             valid = valid & self.form.searchable(vectors)
-        return VersionValues(
-            vectors=vectors,
-            valid=valid,
-            origin=self.origins(source),
-            uncertainty=_known(uncertainty, n),
-            input_hash=np.zeros(n, np.uint64),
-            side=side,
-            side_valid=side_valid & valid,
+        sides = {"side": side, "side_valid": side_valid & valid}
+        return VersionValues.of(
+            vectors, valid, origin=self.origins(source), uncertainty=_known(uncertainty, n), **sides
         )
 
     def fill(self, target: VersionValues, source: VersionValues, todo: BoolArray) -> None:

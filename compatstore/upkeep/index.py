@@ -159,12 +159,10 @@ class ManagedIndex:
         record, columns = self._found()
         there = bool(indexes.indexes_on(self._catalog.store.snapshot(), columns.vector))
         if there and record.adopted and not adopted:
-            raise UpgradeError(
-                f"drop the index of {record.name}",
-                expected="an index of this gallery",
-                found=f"one on the column {columns.vector} of the app that owns the table",
-                fix=f"Drop it nevertheless: {next_step.call('index drop', record.name, adopted=True)}",
-            )
+            operation = f"drop the index of {record.name}"
+            found = f"one on the column {columns.vector} of the app that owns the table"
+            fix = f"Drop it nevertheless: {next_step.call('index drop', record.name, adopted=True)}"
+            raise UpgradeError(operation, expected="an index of this gallery", found=found, fix=fix)
         if not there and record == record.without_index():
             return DroppedIndex(version=record.name, dropped=())
         with hold_index(self._catalog, record.name, "drop") as (store, _):

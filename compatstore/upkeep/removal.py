@@ -68,24 +68,18 @@ def unlink(catalog: Catalog, artifact: str) -> str:
 def _uses_of_version(registry: Registry, name: str) -> Iterator[tuple[str, str]]:
     """Uses of a version, each with the command that ends it."""
     if registry.active == name:
-        yield (
-            f"{name} is the active version of searches",
-            f"Cut over to another version first: {next_step.call('cutover', 'VERSION')}",
-        )
+        fix = f"Cut over to another version first: {next_step.call('cutover', 'VERSION')}"
+        yield f"{name} is the active version of searches", fix
     for run in registry.runs.values():
         if run.open and name in (run.target, run.source, run.previous):
-            yield (
-                f"the upgrade from {run.source} to {run.target} is under way",
-                f"End it first: {next_step.call('abort', run.target)}",
-            )
+            fix = f"End it first: {next_step.call('abort', run.target)}"
+            yield f"the upgrade from {run.source} to {run.target} is under way", fix
     if registry.versions[name].columns is not None:
         yield f"the gallery keeps vectors of {name}", f"Drop them first: {next_step.call('retire', name)}"
     for artifact in registry.artifacts.values():
         if name in (artifact.source, artifact.target):
-            yield (
-                f"artifact {artifact.id[:12]} leads from {artifact.source} to {artifact.target}",
-                f"Unlink it first: {next_step.call('unlink', artifact.id[:12])}",
-            )
+            fix = f"Unlink it first: {next_step.call('unlink', artifact.id[:12])}"
+            yield f"artifact {artifact.id[:12]} leads from {artifact.source} to {artifact.target}", fix
 
 
 def _uses_of_artifact(catalog: Catalog, registry: Registry, record: ArtifactRecord) -> Iterator[tuple[str, str]]:
@@ -104,7 +98,5 @@ def _uses_of_artifact(catalog: Catalog, registry: Registry, record: ArtifactReco
             )
     bridge = bridge_to(registry, record.target)
     if bridge is not None and bridge.id == record.id:
-        yield (
-            f"queries of {record.target} search the vectors of {record.source} through it",
-            f"Drop these first: {next_step.call('retire', record.source)}",
-        )
+        fix = f"Drop these first: {next_step.call('retire', record.source)}"
+        yield f"queries of {record.target} search the vectors of {record.source} through it", fix

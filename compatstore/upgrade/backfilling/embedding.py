@@ -49,13 +49,7 @@ class ItemBatch:
 
     def first(self, rows: int) -> ItemBatch:
         """Its first items."""
-        return ItemBatch(
-            ids=self.ids[:rows],
-            inputs=self.inputs[:rows],
-            input_hash=self.input_hash[:rows],
-            side_inputs=self.side_inputs[:rows],
-            addresses=None if self.addresses is None else self.addresses[:rows],
-        )
+        return replace(self, **{name: values[:rows] for name, values in vars(self).items() if values is not None})
 
 
 @dataclass(frozen=True, kw_only=True)

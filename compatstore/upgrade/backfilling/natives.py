@@ -74,16 +74,8 @@ def put_natives(target: VersionValues, rows: RowNumbers, natives: NativeBatch, p
         known = np.asarray(np.isfinite(brought).all(axis=1))
         side = np.where(known[:, None], brought, np.float32(0) if side is None else side)
         side_valid = side_valid | known
-    native = VersionValues(
-        vectors=vectors,
-        valid=np.ones(k, bool),
-        origin=np.full(k, NATIVE, object),
-        uncertainty=np.full(k, np.nan, np.float32),
-        input_hash=natives.input_hash[positions],
-        side=side,
-        side_valid=side_valid,
-    )
-    target.put(rows, native)
+    hashes = natives.input_hash[positions]
+    target.put(rows, VersionValues.of(vectors, np.ones(k, bool), input_hash=hashes, side=side, side_valid=side_valid))
 
 
 class NativeRows:

@@ -177,12 +177,10 @@ class TableRows:
         """
         path = self.context.run.path
         if not self.predicts_uncertainty:
-            raise InvalidInput(
-                "order the backfill by sigma",
-                expected="an artifact that predicts its uncertainty",
-                found=f"{path[-1][:12]}, which does not" if path else "no artifact",
-                fix=f"Train FastFill ({next_step.training('fastfill')}), or choose another order, such as spread.",
-            )
+            expected = "an artifact that predicts its uncertainty"
+            found = f"{path[-1][:12]}, which does not" if path else "no artifact"
+            fix = f"Train FastFill ({next_step.training('fastfill')}), or choose another order, such as spread."
+            raise InvalidInput("order the backfill by sigma", expected=expected, found=found, fix=fix)
 
     def _read(self, column: str) -> Any:
         return self._scan([column]).to_table().column(0).combine_chunks()
