@@ -101,8 +101,8 @@ class VersionChange:
 def change_between(catalog: Catalog, before: Registry, after: Registry, **more: Any) -> VersionChange:
     """The result of an operation between two states of the registry; `more` sets further fields."""
     missing = catalog.store.count(unsearchable(after, after.active))
-    answering = {"serving": after.answering, "served_before": before.answering}
-    return VersionChange(after.active, before.active, missing, **answering, **more)
+    more |= {"serving": after.answering, "served_before": before.answering}
+    return VersionChange(after.active, before.active, missing, **more)
 
 
 def refuse_rows(catalog: Catalog, condition: str, operation: str, *, expected: str, found: str, fix: str) -> None:
