@@ -24,7 +24,7 @@ from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.boundary import checked_fields
 from compatstore.documents import read_record
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.bootstrap import Estimate
+from compatstore.evaluation.bootstrap import Estimate, MeasuredGain
 from compatstore.evaluation.distances import Distances, shrunk_distances
 from compatstore.evaluation.relevance import Relevance
 from compatstore.shown import Shown
@@ -37,18 +37,15 @@ SAME_SHARE = 0.02  # items that cannot be embedded keep a gallery a little below
 
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
-class WeightChoice:
-    """A weight and the sample on which it was chosen.
+class WeightChoice(MeasuredGain):
+    """A weight, and its gain on the sample on which it was chosen.
 
     Args:
         weight: Weight of the target's distance, in [0, 1].
         per_origin: Whether native and transformed vectors of the target are standardised apart.
-        native_share: Share of the gallery that was native in the target, from 0 to 1.
-        criterion: Figure that decided, such as "map"; "agreement" for the weight of the rule without ground truth.
-        truth: Ground truth, "labels" or "qrels"; "" for none.
-        num_queries: Queries that decided.
-        gain: Difference of the criterion to the status quo, from -1 to 1; None without ground truth.
-        low: Lower end of its interval, which is simultaneous for all weights that were compared; None as above.
+        gain, criterion, truth, num_queries, native_share: Gain over the status quo, and its measurement; "agreement" is
+            the criterion of the rule without ground truth. The interval is simultaneous for all weights that were
+            compared.
         over_target: Difference of the criterion to the target alone, each query by the weight that other queries chose:
             the loss when the source is retired. If queries evaluate a self-training upgrade, the upper end of the
             interval is that of the served weight. None if it was not measured.
@@ -59,13 +56,7 @@ class WeightChoice:
     """
 
     weight: float
-    per_origin: bool
-    native_share: float
-    criterion: str
-    truth: str
-    num_queries: int
-    gain: float | None = None
-    low: float | None = None
+    per_origin: bool = False
     over_target: Estimate | None = None
     target_gain: Estimate | None = None
 
@@ -74,13 +65,7 @@ class WeightChoice:
         require_share("choose the weight of a fusion", "a native share", self.native_share)
 
     def __str__(self) -> str:
-        if self.gain is None or self.low is None:
-            return f"{self.weight:.4g} for a native share of {self.native_share:.4g}, not measured: no ground truth"
-        return (
-            f"{self.weight:.4g} by {self.criterion} of {self.num_queries} queries, correct by {self.truth}, for "
-            f"a native share of {self.native_share:.4g}: {100 * self.gain:+.1f} points to the status quo, "
-            f"{100 * self.low:+.1f} at least"
-        )
+        return f"{self.weight:.4g}: {super().__str__()}"
 
     @property
     def loss(self) -> str:

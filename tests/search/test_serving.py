@@ -134,7 +134,7 @@ def test_the_weight_grows_with_the_native_share(world, hopped):
     assert hopped.explain(world.both(), serving="fused").version == "v2"
     notes = [entry.note for entry in hopped.maintenance.history() if entry.step == "fuse"]
     assert len(notes) == 3
-    assert "for a native share of 0.5" in notes[1]
+    assert "at a native share of 0.5" in notes[1]
 
 
 @pytest.mark.full
@@ -164,7 +164,7 @@ def test_a_hopeless_target_is_not_served(tmp_path):
     gallery = world.gallery(tmp_path / "gallery.lance")
     gallery.upgrade("v2")
     fusion = gallery.evaluate("v2", labels="label", sample=ITEMS, weight="best")
-    assert (fusion.weight, fusion.choice.gain) == (0.0, 0.0)
+    assert (fusion.weight, fusion.choice.gain.value) == (0.0, 0.0)
     both = world.both()
     assert gallery.search(both, 5).equals(gallery.search(both["v1"], 5))
     assert gallery.search(both, 5, serving="fused").equals(gallery.search(both["v1"], 5, "v1"))
@@ -187,7 +187,7 @@ def test_a_weight_that_the_caller_names_stays(world, hopped):
     assert (fusion.weight, [choice.weight for choice in fusion.choices]) == (0.3, [0.3])
     hopped.upgrade("v2", backfill=0.5)
     assert hopped.explain().fusion.weight == 0.3
-    assert "weight 0.3 for a native share of " in str(hopped.explain())
+    assert "weight 0.3: " in str(hopped.explain())
 
 
 def test_explain_says_strategy_weight_constants_candidates_and_price(fused):
