@@ -6,7 +6,13 @@ A query carries both of its embeddings. With d_s and d_t its distances to an ite
 
 with the mean and the deviation of distances of that version. Native and transformed vectors of the target have other
 means and deviations. Either each kind is standardised by its own, or both together, which leaves their distances as
-they are to each other; which is better depends on the transform and is chosen with the weight.
+they are to each other; which is better depends on the transform and is chosen with the weight. Where 10 and 50 % of
+1,500 items were native (`benchmarks.fusion`), a choice between the two found up to 3.0 of mAP more than together alone
+on photographs and 0.9 on glosses, and up to 1.5 more than apart alone on photographs of other classes and on fonts.
+
+An item with one of the two vectors gets the expected distance for the other: the known one times their correlation. If
+a tenth of the items lacked the target's vector, a correlation of 0 lost 0.7 to 3.4 of mAP on photographs and glosses,
+one of 1 up to 1.4 there and 4.4 on fonts.
 
 Distances are those of `measure`: |x|^2 - 2 q . x (l2), -cos (cosine) and -q . x (dot), so the contribution of a query
 to its distance to every item counts nowhere.

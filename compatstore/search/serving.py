@@ -55,18 +55,38 @@ def plan_serving(
     names = versions_of(registry, query, version)
     if serving in ("source", "target"):
         plan = plan_search(registry, _version_of(registry, names, version, serving), k, where)
-    elif len(names) == 2:
-        plan = _plan_pair(catalog, registry, names, k, where, fused=serving == "fused")
+        return with_shrinkage(catalog, registry, plan)
+    name = names[0] if names else version or registry.active
+    if len(names) == 2:
+        run = _last_run(registry, names)
+        if run is None:
+            raise InvalidInput(
+                f"search the fusion of {' and '.join(names)}",
+                expected="the source and the target of an upgrade",
+                found="no upgrade between the two",
+            )
+        name, has_both = registry.active if registry.active in names else run.target, True
+        retired = registry.record(run.source).columns is None
+        fused = not retired and (serving == "fused" or _fused_by_default(registry, run))
     else:
-        name, value = (names[0], query[names[0]]) if names else (version or registry.active, query)
-        run = _fused_run(registry, name)
-        is_source = value is None or not is_vectors(value, registry.record(name).dim)
-        if serving == "fused":
-            run = _required(catalog, registry, run, name, has_both=is_source and not names)
-        elif names or version is not None or not is_source or not _answers_both(catalog, registry, run, name, value):
-            run = None
-        plan = plan_search(registry, name, k, where) if run is None else _plan_run(registry, run, k, where)
-    return with_shrinkage(catalog, registry, plan)
+        run, value = _last_run(registry, (name,), chosen=True), query[name] if names else query
+        has_both = not names and (value is None or not is_vectors(value, registry.record(name).dim))
+        by_default = serving is None and has_both and version is None
+        fused = serving == "fused" or (by_default and _answers_both(catalog, registry, run, name, value))
+    if not fused:
+        return with_shrinkage(catalog, registry, plan_search(registry, name, k, where))
+    how = None if run is None else _chosen(registry, run)
+    if run is None or how is None:
+        last = run or _last_run(registry, (name,))
+        raise without_fusion(catalog, name if last is None else last.target)
+    if not has_both:
+        raise InvalidInput(
+            f"search the fusion of {run.source} and {run.target}",
+            expected="a query of each version, or a source that both embed",
+            found=f"a query of {name}",
+            fix=f"Hand both over: search({{'{run.source}': ..., '{run.target}': ...}}).",
+        )
+    return with_shrinkage(catalog, registry, plan_both(registry, run.source, run.target, how, k, where))
 
 
 def search_planned(
@@ -156,52 +176,6 @@ def versions_of(registry: Registry, query: Any, version: str | None) -> tuple[st
     return names
 
 
-def _plan_pair(
-    catalog: Catalog,
-    registry: Registry,
-    names: tuple[str, ...],
-    k: int,
-    where: str | Sequence[str] | None,
-    *,
-    fused: bool,
-) -> SearchPlan:
-    """Plan a search with queries of two versions."""
-    runs = [run for run in registry.runs.values() if {run.source, run.target} == set(names)]
-    run = max(runs, key=lambda run: run.started_at, default=None)
-    if run is None:
-        raise InvalidInput(
-            f"search the fusion of {' and '.join(names)}",
-            expected="the source and the target of an upgrade",
-            found="no upgrade between the two",
-        )
-    retired = registry.record(run.source).columns is None
-    if fused and _chosen(registry, run) is None and not retired:
-        raise without_fusion(catalog, run.target)
-    if not retired and (fused or _fused_by_default(registry, run)):
-        return _plan_run(registry, run, k, where)
-    return plan_search(registry, registry.active if registry.active in names else run.target, k, where)
-
-
-def _required(catalog: Catalog, registry: Registry, run: RunRecord | None, name: str, *, has_both: bool) -> RunRecord:
-    """The upgrade for a fused search that the caller requests.
-
-    Raises:
-        UpgradeError: No fusion was chosen for an upgrade of the version.
-        InvalidInput: The query is one of the version alone.
-    """
-    if run is None:
-        runs = [run for run in registry.runs.values() if name in (run.source, run.target)]
-        raise without_fusion(catalog, max(runs, key=lambda run: run.started_at).target if runs else name)
-    if not has_both:
-        raise InvalidInput(
-            f"search the fusion of {run.source} and {run.target}",
-            expected="a query of each version, or a source that both embed",
-            found=f"a query of {name}",
-            fix=f"Hand both over: search({{'{run.source}': ..., '{run.target}': ...}}).",
-        )
-    return run
-
-
 def _answers_both(catalog: Catalog, registry: Registry, run: RunRecord | None, name: str, value: Any) -> bool:
     """True if both versions of an upgrade answer a source by default; warns if an encoder is missing for that."""
     if run is None or not _fused_by_default(registry, run):
@@ -221,17 +195,14 @@ def _answers_both(catalog: Catalog, registry: Registry, run: RunRecord | None, n
     return False
 
 
-def _plan_run(registry: Registry, run: RunRecord, k: int, where: str | Sequence[str] | None) -> SearchPlan:
-    chosen = _chosen(registry, run)
-    assert chosen is not None
-    return plan_both(registry, run.source, run.target, chosen, k, where)
-
-
-def _fused_run(registry: Registry, name: str) -> RunRecord | None:
-    """The last upgrade from or to a version that is searched with queries of both of its versions."""
-    runs = [run for run in registry.runs.values() if name in (run.source, run.target)]
-    fused = [run for run in runs if _chosen(registry, run) is not None]
-    return max(fused, key=lambda run: run.started_at, default=None)
+def _last_run(registry: Registry, versions: Sequence[str], *, chosen: bool = False) -> RunRecord | None:
+    """The last upgrade from or to all of some versions; if `chosen`, among those with a fusion or a merge."""
+    runs = [run for run in registry.runs.values() if set(versions) <= {run.source, run.target}]
+    return max(
+        (run for run in runs if not chosen or _chosen(registry, run) is not None),
+        key=lambda run: run.started_at,
+        default=None,
+    )
 
 
 def _chosen(registry: Registry, run: RunRecord) -> Fusion | Merge | None:
