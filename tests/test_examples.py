@@ -49,7 +49,7 @@ def teach_itself(text):
     items, embedded, cost = (float(found) for found in re.findall(r"\d[\d.]*", text.splitlines()[0]))
     assert embedded == 300 < items
     assert cost == 0.03
-    assert len(re.findall(r"weight [\d.]+ for a native share of", text)) == 3
+    assert len(re.findall(r"weight [\d.]+: .* at a native share of", text)) == 3
     assert "irectory" in text.splitlines()[-1]
 
 

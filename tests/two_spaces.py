@@ -35,8 +35,8 @@ class World:
             for name, vectors in (("v1", self.v1), ("v2", self.v2))
         }
 
-    def gallery(self, path):
-        encoders = self.encoders()
+    def gallery(self, path, *, models=True):
+        encoders = self.encoders() if models else {"v1": None, "v2": None}
         v1 = cs.EmbeddingVersion("v1", dim=10, metric="l2", encoder=encoders["v1"])
         v2 = cs.EmbeddingVersion("v2", dim=16, metric="cosine", encoder=encoders["v2"])
         gallery = cs.Gallery.create(str(path), v1)

@@ -193,7 +193,7 @@ class DecisionTable(Shown):
 def decide(sample: EvaluationSample, settings: DecisionSettings | None = None) -> DecisionTable:
     """Measure every strategy to serve the gallery and say which one to take.
 
-    The rows: status quo (s/s), naive swap of the model (t/s), merge without a transform, hop alone (t/h), the
+    The rows: status quo (s/s), naive swap of the model (t/s), hop alone (t/h), the
     backfill at some budgets, full backfill (t/t). Intervals are bootstraps over queries, and over the gallery's items
     where these are a sample; all rows see the same draws, so that differences to the status quo are paired.
 

@@ -6,7 +6,13 @@ A query carries both of its embeddings. With d_s and d_t its distances to an ite
 
 with the mean and the deviation of distances of that version. Native and transformed vectors of the target have other
 means and deviations. Either each kind is standardised by its own, or both together, which leaves their distances as
-they are to each other; which is better depends on the transform and is chosen with the weight.
+they are to each other; which is better depends on the transform and is chosen with the weight. Where 10 and 50 % of
+1,500 items were native (`benchmarks.fusion`), a choice between the two found up to 3.0 of mAP more than together alone
+on photographs and 0.9 on glosses, and up to 1.5 more than apart alone on photographs of other classes and on fonts.
+
+An item with one of the two vectors gets the expected distance for the other: the known one times their correlation. If
+a tenth of the items lacked the target's vector, a correlation of 0 lost 0.7 to 3.4 of mAP on photographs and glosses,
+one of 1 up to 1.4 there and 4.4 on fonts.
 
 Distances are those of `measure`: |x|^2 - 2 q . x (l2), -cos (cosine) and -q . x (dot), so the contribution of a query
 to its distance to every item counts nowhere.
@@ -24,7 +30,7 @@ from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.boundary import checked_fields
 from compatstore.documents import read_record
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.bootstrap import Estimate
+from compatstore.evaluation.bootstrap import Estimate, MeasuredGain
 from compatstore.evaluation.distances import Distances, shrunk_distances
 from compatstore.evaluation.relevance import Relevance
 from compatstore.shown import Shown
@@ -37,18 +43,15 @@ SAME_SHARE = 0.02  # items that cannot be embedded keep a gallery a little below
 
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
-class WeightChoice:
-    """A weight and the sample on which it was chosen.
+class WeightChoice(MeasuredGain):
+    """A weight, and its gain on the sample on which it was chosen.
 
     Args:
         weight: Weight of the target's distance, in [0, 1].
         per_origin: Whether native and transformed vectors of the target are standardised apart.
-        native_share: Share of the gallery that was native in the target, from 0 to 1.
-        criterion: Figure that decided, such as "map"; "agreement" for the weight of the rule without ground truth.
-        truth: Ground truth, "labels" or "qrels"; "" for none.
-        num_queries: Queries that decided.
-        gain: Difference of the criterion to the status quo, from -1 to 1; None without ground truth.
-        low: Lower end of its interval, which is simultaneous for all weights that were compared; None as above.
+        gain, criterion, truth, num_queries, native_share: Gain over the status quo, and its measurement; "agreement" is
+            the criterion of the rule without ground truth. The interval is simultaneous for all weights that were
+            compared.
         over_target: Difference of the criterion to the target alone, each query by the weight that other queries chose:
             the loss when the source is retired. If queries evaluate a self-training upgrade, the upper end of the
             interval is that of the served weight. None if it was not measured.
@@ -59,13 +62,7 @@ class WeightChoice:
     """
 
     weight: float
-    per_origin: bool
-    native_share: float
-    criterion: str
-    truth: str
-    num_queries: int
-    gain: float | None = None
-    low: float | None = None
+    per_origin: bool = False
     over_target: Estimate | None = None
     target_gain: Estimate | None = None
 
@@ -74,13 +71,7 @@ class WeightChoice:
         require_share("choose the weight of a fusion", "a native share", self.native_share)
 
     def __str__(self) -> str:
-        if self.gain is None or self.low is None:
-            return f"{self.weight:.4g} for a native share of {self.native_share:.4g}, not measured: no ground truth"
-        return (
-            f"{self.weight:.4g} by {self.criterion} of {self.num_queries} queries, correct by {self.truth}, for "
-            f"a native share of {self.native_share:.4g}: {100 * self.gain:+.1f} points to the status quo, "
-            f"{100 * self.low:+.1f} at least"
-        )
+        return f"{self.weight:.4g}: {super().__str__()}"
 
     @property
     def loss(self) -> str:

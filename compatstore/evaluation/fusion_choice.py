@@ -14,12 +14,12 @@ CMC@1 for the source. So no weight is chosen by which CMC at the smallest k, or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
+from compatstore.arrays import BoolArray, Doubles, Positions
 from compatstore.digests import seed_of
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.bootstrap import Estimate, SampledGallery, gains_together, resample
@@ -35,6 +35,7 @@ WEIGHTS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 BOTH = WEIGHTS[:-1]  # rank by both versions, if not by the source alone
 ALONE = (0.0, 1.0)  # the source alone, or the target
 CHOOSING = 400  # resamples to compare candidates; reported figures have all
+NO_GAIN = Estimate(value=0.0, low=0.0, high=0.0)
 _BLOCK_CELLS = 2**21  # distances of a block, over all weights
 
 
@@ -217,31 +218,18 @@ class Trial:
         places = [self._surest(values[:allowed, :, rows]) for rows in (every, *others)]
         alone = [place for place, fusion in enumerate(fusions) if against_target and fusion.weight == 1]
         tried = self._tried(folds, native, fusions, values, sorted({0, *places, *alone}))
-        best = self._confirmed(places[0], every, folds, tried, self.settings.resamples)
+        best, gain = self._confirmed(places[0], every, folds, tried, self.settings.resamples)
         few = min(self.settings.resamples, CHOOSING)
         taken = [
-            self._confirmed(place, rows, folds, tried, few) for place, rows in zip(places[1:], others, strict=True)
+            self._confirmed(place, rows, folds, tried, few)[0] for place, rows in zip(places[1:], others, strict=True)
         ]
-        found = self.joined(folds, [tried[chosen.place][fold] for fold, chosen in enumerate(taken)])
-        fusion = fusions[best.place]
-        choice = WeightChoice(
-            weight=fusion.weight,
-            per_origin=fusion.per_origin,
-            native_share=fusion.native_share,
-            criterion=self.settings.criterion,
-            truth=self.truth,
-            num_queries=int(np.isfinite(values[0, -1]).sum()),
-            gain=best.gain,
-            low=best.low,
-        )
+        found = self.joined(folds, [tried[place][fold] for fold, place in enumerate(taken)])
+        choice = self._choice(fusions[best], int(np.isfinite(values[0, -1]).sum()), gain)
         if alone:
             before, target = (self.joined(folds, tried[place]) for place in (0, *alone))
             choice = self._beside_target(choice, found, before, target)
-        return FittedFusion(
-            fusion=replace(fusion, choices=(choice,)),
-            found=found,
-            served=self.joined(folds, tried[best.place]),
-        )
+        served = self.joined(folds, tried[best])
+        return FittedFusion(fusion=replace(fusions[best], choices=(choice,)), found=found, served=served)
 
     def _by_rule(self, native: BoolArray, constants: Fusion) -> FittedFusion:
         """The weight of the rule without ground truth, and the agreement of its searches."""
@@ -250,18 +238,19 @@ class Trial:
         agreement = float(target.values[0].mean())
         weight = float(agreement == 1.0) if self.weights == ALONE else weight_by_rule(agreement)
         fusion = replace(there, weight=weight)
-        found = self.find(native, fusion)
-        return FittedFusion(fusion=replace(fusion, choices=(self._unmeasured(fusion),)), found=found, served=found)
+        found, choice = self.find(native, fusion), self._choice(fusion, len(self.sample.source_queries))
+        return FittedFusion(fusion=replace(fusion, choices=(choice,)), found=found, served=found)
 
-    def _unmeasured(self, fusion: Fusion) -> WeightChoice:
-        """A weight whose gain is not known."""
+    def _choice(self, fusion: Fusion, num_queries: int, gain: Estimate | None = None) -> WeightChoice:
+        """A weight and its gain; None where that is not known."""
         return WeightChoice(
             weight=fusion.weight,
             per_origin=fusion.per_origin,
-            native_share=fusion.native_share,
+            gain=gain,
             criterion=self.settings.criterion,
             truth=self.truth,
-            num_queries=len(self.sample.source_queries),
+            num_queries=num_queries,
+            native_share=fusion.native_share,
         )
 
     def most_gained(self, native: BoolArray, constants: Fusion, found: QueryFigures, *, alone: bool = False) -> float:
@@ -292,35 +281,16 @@ class Trial:
             native: (n,) bool, rows with a native vector.
             fusion: With its weight.
         """
-        queries, items = len(self.sample.source_queries), len(self.sample.source)
-        every = np.arange(queries)
-
-        def find(relevance: Relevance) -> list[QueryFigures]:
-            _, blocks = self._blocks(every, native, [fusion])
-            return find_in_blocks(
-                blocks, queries, relevance, [np.arange(items)], self.settings.ks, self.sampling, progress=self.progress
-            )
-
-        return self.figures(self.relevance, find)[0]
+        return self.figures(self.relevance, lambda correct: self._search(native, [fusion], correct))[0]
 
     def measure(self, native: BoolArray, fusion: Fusion) -> WeightChoice:
         """Figures of a weight that the caller names; arguments as of `find`."""
         if self.before is not None:
-            return self._unmeasured(fusion)
+            return self._choice(fusion, len(self.sample.source_queries))
         before, found, target = (
             self.find(native, replace(fusion, weight=weight)) for weight in (0.0, fusion.weight, 1.0)
         )
-        gain = self.over(found, before) or Estimate(value=0.0, low=0.0, high=0.0)
-        choice = WeightChoice(
-            weight=fusion.weight,
-            per_origin=fusion.per_origin,
-            native_share=fusion.native_share,
-            criterion=self.settings.criterion,
-            truth=self.truth,
-            num_queries=int(before.counted.sum()),
-            gain=gain.value,
-            low=gain.low,
-        )
+        choice = self._choice(fusion, int(before.counted.sum()), self.over(found, before) or NO_GAIN)
         return self._beside_target(choice, found, before, target)
 
     def _beside_target(
@@ -353,38 +323,44 @@ class Trial:
             return together
         return [*together, *(replace(fusion, per_origin=True) for fusion in together if not fusion.single)]
 
-    def _target(self, native: BoolArray) -> FloatArray:
-        """(n, target dim) float32, the sample's vectors in the target where some rows are native."""
-        return np.where(native[:, None], self.sample.native, self.sample.transformed)
+    def _search(
+        self,
+        native: BoolArray,
+        fusions: Sequence[Fusion],
+        correct: Relevance | None = None,
+        rows: Positions | None = None,
+        *,
+        influence: bool = True,
+    ) -> list[QueryFigures]:
+        """Results of queries by each fusion, compared with the correct items.
 
-    def _blocks(
-        self, rows: Positions, native: BoolArray, fusions: Sequence[Fusion]
-    ) -> tuple[Relevance, Iterator[tuple[int, Doubles]]]:
-        """Correct items of some queries, and their fused distances, block by block."""
-        sample, settings, correct = self.sample, self.settings, self.relevance
-        target = self._target(native)
-        block = max(_BLOCK_CELLS // (len(target) * len(fusions)), 1)
-        left = measure(sample.source_queries[rows], sample.source, settings.source_metric, block=block)
-        right = measure(sample.target_queries[rows], target, settings.target_metric, block=block)
-        relevance, factors = of_queries(correct, rows), sample.factors_of(native)
-        return relevance, fused_blocks(left, right, native, relevance, fusions, factors, settings.target_metric)
+        Args:
+            native: (n,) bool, rows with a native vector.
+            fusions: With their weights.
+            correct: The correct items of all queries; those of the trial by default.
+            rows: (q,) intp, indices of the queries that search; None for all.
+            influence: As for `find_in_blocks`.
+        """
+        sample, settings, sampling = self.sample, self.settings, self.sampling
+        correct, every = correct or self.relevance, np.arange(len(sample.source_queries))
+        if rows is not None:
+            correct = of_queries(correct, rows)
+            sampling = replace(sampling, asked=None if sampling.asked is None else sampling.asked[rows])
+        asking, items = every if rows is None else rows, len(sample.source)
+        block = max(_BLOCK_CELLS // (items * len(fusions)), 1)
+        target = np.where(native[:, None], sample.native, sample.transformed)
+        left = measure(sample.source_queries[asking], sample.source, settings.source_metric, block=block)
+        right = measure(sample.target_queries[asking], target, settings.target_metric, block=block)
+        blocks = fused_blocks(left, right, native, correct, fusions, sample.factors_of(native), settings.target_metric)
+        columns = [np.arange(items) + items * number for number in range(len(fusions))]
+        progress = self.progress if rows is None else None
+        return find_in_blocks(
+            blocks, len(asking), correct, columns, settings.ks, sampling, influence=influence, progress=progress
+        )
 
     def _values(self, native: BoolArray, fusions: Sequence[Fusion]) -> Doubles:
         """Results of each query by each fusion, as returned by `find_in_blocks`: (fusions, metrics, q) float64."""
-        queries, items = len(self.sample.source_queries), len(self.sample.source)
-        relevance, blocks = self._blocks(np.arange(queries), native, fusions)
-        columns = [np.arange(items) + items * number for number in range(len(fusions))]
-        found = find_in_blocks(
-            blocks,
-            queries,
-            relevance,
-            columns,
-            self.settings.ks,
-            self.sampling,
-            influence=False,
-            progress=self.progress,
-        )
-        return np.array([figures.values for figures in found])
+        return np.array([figures.values for figures in self._search(native, fusions, influence=False)])
 
     def _surest(self, values: Doubles) -> int:
         """Index of the candidate with the highest lower confidence bound by some queries; 0 = status quo.
@@ -416,18 +392,9 @@ class Trial:
         if self.sample.complete:  # nothing was drawn, so no item contributes to the interval of a figure
             none = np.zeros((metrics, items))
             return {p: [QueryFigures(values=values[p][:, fold], influence=none) for fold in folds] for p in places}
-        query_weights, columns = (
-            self.sampling.asked,
-            [np.arange(items) + items * number for number in range(len(places))],
-        )
-        tried: dict[int, list[QueryFigures]] = {place: [] for place in places}
-        for fold in folds:
-            relevance, blocks = self._blocks(fold, native, [fusions[place] for place in places])
-            sampling = replace(self.sampling, asked=None if query_weights is None else query_weights[fold])
-            found = find_in_blocks(blocks, len(fold), relevance, columns, self.settings.ks, sampling)
-            for place, figures in zip(places, found, strict=True):
-                tried[place].append(figures)
-        return tried
+        chosen = [fusions[place] for place in places]
+        found = zip(*(self._search(native, chosen, rows=fold) for fold in folds), strict=True)
+        return {place: list(figures) for place, figures in zip(places, found, strict=True)}
 
     def _confirmed(
         self,
@@ -436,25 +403,16 @@ class Trial:
         folds: Sequence[Positions],
         tried: Mapping[int, Sequence[QueryFigures]],
         resamples: int,
-    ) -> _Chosen:
-        """A candidate whose gain is significant also for a sample of items; otherwise the status quo."""
+    ) -> tuple[int, Estimate]:
+        """A candidate whose gain is significant also for a sample of items, with its gain; otherwise the status quo."""
         using = [number for number, fold in enumerate(folds) if np.isin(fold, rows).all()]
         pair = [self.joined([folds[n] for n in using], [tried[p][n] for n in using]) for p in (0, place)]
         counted = pair[0].counted
         if not place or not counted.any():
-            return _Chosen(place=0, gain=0.0, low=0.0)
+            return 0, NO_GAIN
         values = np.array([found.values[:, counted] for found in pair])
         (gain,) = self.gains(values, pair, rows[counted], resamples)
-        return _Chosen(place=place, gain=gain.value, low=gain.low) if gain.low > 0 else _Chosen(0, 0.0, 0.0)
-
-
-@dataclass(frozen=True)
-class _Chosen:
-    """Place of a candidate among those compared, and its gain to the status quo with the lower end of its interval."""
-
-    place: int
-    gain: float
-    low: float
+        return (place, gain) if gain.low > 0 else (0, NO_GAIN)
 
 
 def weight_by_rule(agreement: float) -> float:

@@ -10,7 +10,6 @@ import numpy as np
 from compatstore.arrays import Doubles, Positions
 from compatstore.evaluation.distances import Distances, fit_length, measure
 from compatstore.evaluation.fusion_choice import WEIGHTS, Trial
-from compatstore.evaluation.merging import find_merged
 from compatstore.evaluation.relevance import (
     Relevance,
     relevance_from_judgements,
@@ -22,9 +21,7 @@ from compatstore.evaluation.sampled import WHOLE, QueryFigures, Sampling
 from compatstore.evaluation.whole import WholeFigures
 
 FEWEST_NEIGHBOURS = 5
-MERGE_SHARE = 0.25  # of the gallery, that is native in a merge of both versions
 PRICE = "two embeddings and two searches for a query, the source's vectors are kept"
-MERGED = "s/s+t/t"  # each item is searched in one space; in a fusion every item in both
 FUSED, FUSED_PARTLY = {0.0: "s/s & t/h", 1.0: "s/s & t/t"}, "s/s & t/h+t"
 AS_FUSED = "s/s & t"  # the target's current vectors, by the fusion that is served
 
@@ -56,7 +53,7 @@ def rank_strategies(
     trial: Trial | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[ServingStrategy]:
-    """Rank by the status quo, naive swap, a merge, hop alone, budgets, other ways to search these, and full backfill.
+    """Rank by the status quo, naive swap, hop alone, budgets, other ways to search these, and full backfill.
 
     Args:
         sample: Queries and items.
@@ -76,7 +73,7 @@ def rank_strategies(
         return strategies
     founds = [strategy.found for strategy in strategies]
     if sample.whole is None:
-        known = [map_alone(strategy.found, merged=strategy.notation == MERGED) for strategy in strategies]
+        known = [map_alone(strategy.found) for strategy in strategies]
     else:
         query_weights = np.ones(len(sample.source_queries)) if trial.sampling.asked is None else trial.sampling.asked
         known = put_right([strategy.notation for strategy in strategies], founds, sample.whole, query_weights)
@@ -107,7 +104,7 @@ class _Count:
 
 def _num_searches(sample: EvaluationSample, settings: DecisionSettings, trial: Trial) -> int:
     """Number of rankings that `rank_strategies` makes for a query."""
-    plain = (3 + len(settings.shares) + 2) * (1 if sample.has_ground_truth else 2)
+    plain = (2 + len(settings.shares) + 2) * (1 if sample.has_ground_truth else 2)
     fused = sum(trial.num_candidates(sample.share_of(sample.filled(share))) for share in settings.fused_shares)
     return plain + fused + (sample.served is not None)
 
@@ -175,21 +172,18 @@ def _sampling(sample: EvaluationSample) -> Sampling:
 
 
 def _without_transform(trial: Trial) -> list[ServingStrategy]:
-    """Strategies with the source's vectors: as they are, with the wrong queries, and beside native ones."""
+    """Strategies with the source's vectors: as they are, and with the wrong queries."""
     sample, metric = trial.sample, trial.settings.source_metric
     source = measure(sample.source_queries, sample.source, metric)
-    native = measure(sample.target_queries, sample.native, trial.settings.target_metric)
     swapped = fit_length(sample.target_queries, sample.source.shape[1])
     naive = measure(swapped, sample.source, metric, undirected="lose")
     rows = np.arange(len(sample.source))
     status_quo, swap = (trial.galleries(distances, [rows])[0] for distances in (source, naive))
-    merged = find_merged(trial, source, native, sample.filled(MERGE_SHARE), calibrated=True)
     lost = 0 if naive.lost is None else int(naive.lost.sum())
     note = _swap_note(sample.target_queries.shape[1], sample.source.shape[1], lost)
     return [
         ServingStrategy(name="status quo", notation="s/s", share=0.0, found=status_quo),
         ServingStrategy(name="naive swap", notation="t/s", share=0.0, found=swap, note=note),
-        ServingStrategy(name=f"merge {MERGE_SHARE:.0%}", notation=MERGED, share=MERGE_SHARE, found=merged),
     ]
 
 
@@ -252,16 +246,10 @@ def chance_of_correct(correct: Positions, items: int, population: int) -> Double
     return np.where(correct > 0, np.maximum(chance, 1e-12), 1.0)
 
 
-def map_alone(found: QueryFigures, *, merged: bool = False) -> QueryFigures:
-    """Keep mAP, the only figure that a sample gives without figures of the whole gallery.
-
-    Args:
-        found: The figures of one strategy in the sample.
-        merged: Whether the strategy is a merge of two parts, of which no figure is kept: its intervals held less often
-            than their confidence.
-    """
+def map_alone(found: QueryFigures) -> QueryFigures:
+    """Keep mAP, the only figure that a sample gives without figures of the whole gallery."""
     values = found.values.copy()
-    values[: None if merged else -1] = np.nan
+    values[:-1] = np.nan
     return replace(found, values=values)
 
 

@@ -80,9 +80,7 @@ def _(result: Fusion) -> Iterator[str | Table]:
             f"{choice.native_share:.4g}",
             f"{choice.weight:.4g}",
             "apart" if choice.per_origin else "together",
-            "-"
-            if choice.gain is None or choice.low is None
-            else f"{100 * choice.gain:+.1f} (>= {100 * choice.low:+.1f})",
+            "-" if choice.gain is None else f"{100 * choice.gain.value:+.1f} (>= {100 * choice.gain.low:+.1f})",
         )
         for choice in result.choices
     ]

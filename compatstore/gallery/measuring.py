@@ -78,7 +78,7 @@ class MeasuringVerbs(SearchVerbs):
     ) -> DecisionTable | Fusion | Merge:
         """Measure the gain of an upgrade on a sample, with intervals; read-only unless a weight is named.
 
-        The measured ways to serve: status quo, naive swap, merge, hop alone, backfills, fused search, full backfill.
+        The measured ways to serve: status quo, naive swap, hop alone, backfills, fused search, full backfill.
 
         Args:
             target: A registered version.

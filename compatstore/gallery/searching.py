@@ -11,18 +11,14 @@ from compatstore.evaluation.fusion import Serving
 from compatstore.gallery.core import GalleryCore, verbs
 from compatstore.search.cache import Cache
 from compatstore.search.cascade import Cascade, CascadePlan, QueryPlan, plan_cascade, search_cascade
-from compatstore.search.execute import execute
-from compatstore.search.fusion import FusionPlan, search_fused
 from compatstore.search.plan import SearchPlan
 from compatstore.search.scan import require_count, result_columns, whole_columns, with_fields
-from compatstore.search.serving import plan_serving, read_served, require_fingerprints, way_of
+from compatstore.search.serving import plan_serving, read_served, require_fingerprints, search_planned
 from compatstore.storage.app_columns import refuse_distance
 from compatstore.storage.records import SearchSettings
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import read_spent
 from compatstore.upgrade.estimates.below import warning_of
-
-_Served = SearchPlan | FusionPlan
 
 
 @verbs()
@@ -51,7 +47,7 @@ class SearchVerbs(GalleryCore):
             where: Condition on the gallery's columns, in SQL, or several that must all hold. Each is checked to be one
                 expression, so that a tenant's condition holds whatever the next one, from outside, says. A name with
                 blanks or capitals stands in backticks; single and double quotes make a text.
-            columns: Columns to return, fields of structs as "meta.lang" too; id, source and metadata by default. What
+            columns: Columns to return, fields of structs as "meta.lang" too; id, source and metadata by default.
                 Computed columns are always included.
             fingerprint: Fingerprint of the model that made the query, or of both models by their versions' names;
                 refused unless it is the version's.
@@ -95,10 +91,8 @@ class SearchVerbs(GalleryCore):
         wanted = whole_columns(named)
         if isinstance(plan, CascadePlan):
             found = search_cascade(self._catalog, snapshot, plan, queries, wanted)
-        elif isinstance(plan, FusionPlan):
-            found = search_fused(self._catalog, snapshot, plan, queries, wanted)
         else:
-            found = execute(self._catalog, snapshot, plan, queries, wanted)
+            found = search_planned(self._catalog, snapshot, plan, queries, wanted)
         return with_fields(found, named)
 
     def explain(
@@ -158,9 +152,9 @@ class SearchVerbs(GalleryCore):
         name = version or self._catalog.recorded().active
         return Cache(self._catalog, name, max_bytes)
 
-    def _warned(self, registry: Registry, plan: _Served) -> _Served:
+    def _warned(self, registry: Registry, plan: SearchPlan) -> SearchPlan:
         """The same plan, with strategies that were measured to be below the status quo."""
-        return replace(plan, warning=warning_of(self._catalog, registry, plan.version, way_of(plan)))
+        return replace(plan, warning=warning_of(self._catalog, registry, plan.version, plan.way))
 
     def _plan_search(
         self,
@@ -173,9 +167,6 @@ class SearchVerbs(GalleryCore):
         settings: SearchSettings | None,
     ) -> QueryPlan:
         require_count(k)
-        plan: QueryPlan
-        if isinstance(serving, Cascade):
-            plan = plan_cascade(self._catalog, registry, query, k, version, where, serving)
-        else:
-            plan = plan_serving(self._catalog, registry, query, k, version, where, serving)
+        asked = self._catalog, registry, query, k, version, where
+        plan = plan_cascade(*asked, serving) if isinstance(serving, Cascade) else plan_serving(*asked, serving)
         return plan if settings is None else plan.using(settings)

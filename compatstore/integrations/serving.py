@@ -22,7 +22,7 @@ from compatstore.errors import AlreadyExists, Incompatible, InvalidInput, NotFou
 from compatstore.gallery import Gallery
 from compatstore.integrations.documents import JSON_COLUMN, Documents
 from compatstore.integrations.models import FrameworkModel
-from compatstore.search.fusion import FusionPlan
+from compatstore.search.plan import SearchPlan
 from compatstore.versions import EmbeddingVersion, Metric
 
 log = logging.getLogger("compatstore.integrations")
@@ -107,7 +107,8 @@ class ServedGallery:
     def metric_of(self, query: str | FloatArray, version: str | None) -> str:
         """Metric of the distances in a result; "fused" for a mean of standardised distances to both versions."""
         gallery = self.now()
-        fused = isinstance(gallery.explain(query, version=version), FusionPlan)
+        plan = gallery.explain(query, version=version)
+        fused = isinstance(plan, SearchPlan) and plan.fusion is not None
         return "fused" if fused else gallery.version(version, encoders=False).metric
 
     def query_vector(self, query: str | npt.ArrayLike, version: str) -> list[float]:

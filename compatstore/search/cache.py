@@ -243,7 +243,7 @@ class Cache:
         """Put the tail of a part into its graph, some rows at a time, while there is memory for it."""
         state = self._open()
         rows = state.held[number]
-        if len(rows.ids) > 2 * rows.count:
+        if len(rows.rows) > 2 * rows.count:
             self._put(number, rows.rebuilt())
         while len(self._open().held[number].tail):
             state = self._open()

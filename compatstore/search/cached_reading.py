@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray, BoolArray, Digests, FloatArray
+from compatstore.arrays import ArrowArray, BoolArray, Digests, FloatArray, RowNumbers
 from compatstore.in_memory.graph import graph_bytes
 from compatstore.in_memory.nearest import as_compared
 from compatstore.search.execute import query_of_part
@@ -26,6 +26,7 @@ CachedIds = npt.NDArray[Any]  # (n,) int64 or NumPy's texts of variable length
 OriginCodes = npt.NDArray[np.uint16]
 # Bytes of a row: address (8), sigma^2 (4), origin (2), validity (1), and a bit that FAISS reads.
 BESIDE = 16
+_ARRAYS = ("ids", "addresses", "origins", "sigma2")
 _TINY = float(np.finfo(np.float32).tiny)
 TEXT, INLINE = 16, 15  # bytes of a text in NumPy's array, and the longest that fits into them
 
@@ -39,7 +40,6 @@ class Rows:
         addresses: (n,) uint64, their row addresses in the table.
         origins: (n,) uint16, numbers of their vectors' origins.
         sigma2: (n,) float32, sigma^2 of transformed vectors, NaN of the others.
-        vectors: (n, dim) float32, as they are compared.
         id_bytes: Memory of the ids.
     """
 
@@ -47,14 +47,26 @@ class Rows:
     addresses: Digests
     origins: OriginCodes
     sigma2: FloatArray
-    vectors: FloatArray
     id_bytes: int
 
-    def take(self, rows: BoolArray) -> Rows:
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def bytes(self) -> int:
+        """Memory that they take."""
+        return len(self) * BESIDE + self.id_bytes
+
+    def take(self, rows: BoolArray | RowNumbers) -> Rows:
         """Some of them."""
-        share = self.id_bytes * int(np.count_nonzero(rows)) // max(len(rows), 1)
-        arrays = {name: values[rows] for name, values in vars(self).items() if name != "id_bytes"}
-        return Rows(**arrays, id_bytes=share)
+        arrays = {name: getattr(self, name)[rows] for name in _ARRAYS}
+        return Rows(**arrays, id_bytes=self.id_bytes * len(arrays["ids"]) // max(len(self), 1))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Rows]) -> Rows:
+        """Several, one after the other."""
+        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS}
+        return cls(**arrays, id_bytes=sum(part.id_bytes for part in parts))
 
 
 @dataclass(frozen=True)
@@ -87,8 +99,8 @@ class Reader:
         """Key of the read rows: they serve every plan with an equal key."""
         return replace(self.part, settings=type(self.part.settings)(), calibration=None), self.id_column
 
-    def read(self, snapshot: Snapshot, fragments: Sequence[int]) -> Iterator[Rows]:
-        """The rows of some fragments that a search can find, a batch at a time."""
+    def read(self, snapshot: Snapshot, fragments: Sequence[int]) -> Iterator[tuple[Rows, FloatArray]]:
+        """The rows of some fragments that a search can find, and their vectors as compared, a batch at a time."""
         columns, uncertainty = self.part.columns, self.part.columns.uncertainty
         form = VectorForm(columns.dtype, self.part.metric)
         wanted = [name for name in self.columns if name != self.part.excluded_column]
@@ -100,10 +112,10 @@ class Reader:
                 addresses=batch[ADDRESS].to_numpy(),
                 origins=self._codes(columns.origins(batch)),
                 sigma2=to_floats(batch[uncertainty]) if uncertainty else np.full(batch.num_rows, np.nan, np.float32),
-                vectors=as_compared(vectors, self.part.metric),
                 id_bytes=id_bytes(batch[self.id_column]),
             )
-            yield rows if found.all() else rows.take(found)
+            whole, compared = found.all(), as_compared(vectors, self.part.metric)
+            yield (rows, compared) if whole else (rows.take(found), compared[found])
 
     def _codes(self, origins: ArrowArray) -> OriginCodes:
         encoded = origins.dictionary_encode()

@@ -70,10 +70,10 @@ class FoundRows(NamedTuple):
     distances: FloatArray
 
     def take(self, state: CacheState, name: str) -> Any:
-        """An array of `CachedRows`, of the rows that were found: (q, k)."""
+        """An array of `Rows`, of the rows that were found: (q, k)."""
         if len(state.held) == 1:
-            return getattr(state.held[0], name)[self.places]
-        arrays = [getattr(rows, name) for rows in state.held]
+            return getattr(state.held[0].rows, name)[self.places]
+        arrays = [getattr(held.rows, name) for held in state.held]
         taken = np.empty(self.places.shape, arrays[0].dtype)
         for number, array in enumerate(arrays):
             chosen = self.parts == number
@@ -102,8 +102,8 @@ def merge_parts(found: Sequence[tuple[FloatArray, RowNumbers]], plan: SearchPlan
 def by_shrunk_distance(catalog: Catalog, state: CacheState, found: FoundRows, queries: FloatArray, k: int) -> FoundRows:
     """Rank candidates by their shrunk distances, as `rank_shrunk` does, and keep k of each query."""
     (rows,), places = state.held, found.places
-    origins, metric = np.array(rows.reader.names, object)[rows.origins[places]], rows.reader.part.metric
-    factors = kept_cosines(catalog, origins.ravel(), rows.sigma2[places].ravel()).reshape(places.shape)
+    origins, metric = np.array(rows.reader.names, object)[rows.rows.origins[places]], rows.reader.part.metric
+    factors = kept_cosines(catalog, origins.ravel(), rows.rows.sigma2[places].ravel()).reshape(places.shape)
     added = added_by(queries, metric)[:, None]
     distances = (shrunk_distances(found.distances - added, factors, metric) + added).astype(np.float32)
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from compatstore.arrays import BoolArray, Digests, FloatArray, RowNumbers
 from compatstore.in_memory.graph import Chosen, Flat, Graph
-from compatstore.search.cached_reading import BESIDE, CachedIds, OriginCodes, Reader, Rows, as_ids
+from compatstore.search.cached_reading import Reader, Rows, as_ids
 from compatstore.storage.fragments import Fragment, list_fragments
 from compatstore.storage.moves import ChangedFragments, addresses
 from compatstore.storage.recall import GOAL, QUERIES
@@ -25,6 +24,7 @@ from compatstore.storage.records import NEIGHBOURS
 from compatstore.storage.snapshot import Snapshot
 
 _AT_ONCE = 8192  # vectors that are copied at a time
+_MOVING = ("addresses", "origins", "sigma2")  # new of a row that was moved
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,26 +42,18 @@ class CachedRows:
     Attributes:
         reader: Reads them.
         fragments: State of each fragment when it was read.
-        ids: (n,) ids.
-        addresses: (n,) uint64, row addresses in the table, the former ones of invalid rows.
-        origins: (n,) uint16, numbers of origins.
-        sigma2: (n,) float32, sigma^2 of transformed vectors, NaN of the others.
+        rows: All n, with the former address of those that are invalid.
         live: (n,) bool, True for valid rows.
         graph: The first g vectors.
         tail: The other n - g vectors, all of valid rows.
-        id_bytes: Memory of the ids.
     """
 
     reader: Reader
     fragments: Sequence[Fragment]
-    ids: CachedIds
-    addresses: Digests
-    origins: OriginCodes
-    sigma2: FloatArray
+    rows: Rows
     live: BoolArray
     graph: Graph
     tail: Flat
-    id_bytes: int
 
     @classmethod
     def read(cls, reader: Reader, snapshot: Snapshot, rows: int) -> CachedRows:
@@ -75,26 +67,19 @@ class CachedRows:
         dim, metric = reader.part.columns.dim, reader.part.metric
         fragments, graph = list_fragments(snapshot, reader.columns), Graph(dim, metric, rows)
         none = pa.array([], snapshot.schema.field(reader.id_column).type)
-        empty = np.zeros(0, np.uint64), np.zeros(0, np.uint16), np.zeros(0, np.float32), np.zeros((0, dim), np.float32)
+        empty = np.zeros(0, np.uint64), np.zeros(0, np.uint16), np.zeros(0, np.float32)
         read = [Rows(as_ids(none), *empty, id_bytes=0)]
-        for part in reader.read(snapshot, [fragment.id for fragment in fragments]):
-            graph.add(part.vectors)
-            read.append(replace(part, vectors=part.vectors[:0].copy()))
+        for part, vectors in reader.read(snapshot, [fragment.id for fragment in fragments]):
+            graph.add(vectors)
+            read.append(part)
         graph.measure(min(QUERIES, len(graph)), NEIGHBOURS, GOAL)
-        return cls(
-            reader=reader,
-            fragments=fragments,
-            live=np.ones(sum(len(part.ids) for part in read), bool),
-            graph=graph,
-            tail=Flat(read[0].vectors, metric),
-            id_bytes=sum(part.id_bytes for part in read),
-            **_joined(read),
-        )
+        everything, tail = Rows.joined(read), Flat(np.zeros((0, dim), np.float32), metric)
+        return cls(reader, fragments, everything, np.ones(len(everything), bool), graph, tail)
 
     @property
     def bytes(self) -> int:
         """Memory that is taken."""
-        return self.graph.bytes + self.tail.bytes + len(self.ids) * BESIDE + self.id_bytes
+        return self.graph.bytes + self.tail.bytes + self.rows.bytes
 
     @property
     def count(self) -> int:
@@ -113,12 +98,12 @@ class CachedRows:
 
     def at(self, wanted: Digests) -> Among:
         """The rows at some addresses that count."""
-        return self.among(self.live & np.isin(self.addresses, wanted))
+        return self.among(self.live & np.isin(self.rows.addresses, wanted))
 
     def among(self, mask: BoolArray) -> Among:
         """The rows of a mask."""
-        g = len(self.graph)
-        return Among(Chosen(mask[:g], self.addresses[:g]), Chosen(mask[g:], self.addresses[g:]))
+        g, addresses = len(self.graph), self.rows.addresses
+        return Among(Chosen(mask[:g], addresses[:g]), Chosen(mask[g:], addresses[g:]))
 
     def search(
         self, queries: FloatArray, k: int, among: Among, *, exact: bool = False
@@ -144,7 +129,7 @@ class CachedRows:
             places = np.concatenate([places, behind + len(self.graph)], axis=1)
         elif not exact:
             return distances, places
-        order = np.lexsort((self.addresses[places], distances), axis=-1)[:, :k]
+        order = np.lexsort((self.rows.addresses[places], distances), axis=-1)[:, :k]
         return np.take_along_axis(distances, order, axis=1), np.take_along_axis(places, order, axis=1)
 
     def following(self, snapshot: Snapshot, require: Callable[[int], None]) -> CachedRows:
@@ -160,47 +145,38 @@ class CachedRows:
             return replace(self, fragments=now)
         live = self.live & ~self._gone(snapshot, changed)
         gone = np.flatnonzero(self.live & ~live)
-        moved = dict(zip(self.ids[gone].tolist(), gone.tolist(), strict=True))
-        addresses, origins, sigma2 = self.addresses.copy(), self.origins.copy(), self.sigma2.copy()
-        fresh: list[Rows] = []
-        needed = self.bytes
-        for rows in self.reader.read(snapshot, changed.fresh):
-            places = np.array([moved.pop(item, -1) for item in rows.ids.tolist()], np.int64)
+        moved = dict(zip(self.rows.ids[gone].tolist(), gone.tolist(), strict=True))
+        rows = replace(self.rows, **{name: getattr(self.rows, name).copy() for name in _MOVING})
+        fresh, needed = list[tuple[Rows, FloatArray]](), self.bytes
+        for read, vectors in self.reader.read(snapshot, changed.fresh):
+            places = np.array([moved.pop(item, -1) for item in read.ids.tolist()], np.int64)
             kept = places >= 0
-            kept[kept] = (self._vectors(places[kept]) == rows.vectors[kept]).all(axis=1)
+            kept[kept] = (self._vectors(places[kept]) == vectors[kept]).all(axis=1)
             live[places[kept]] = True
-            addresses[places[kept]], origins[places[kept]] = rows.addresses[kept], rows.origins[kept]
-            sigma2[places[kept]] = rows.sigma2[kept]
-            new = rows.take(~kept)
-            needed += new.vectors.nbytes + len(new.ids) * BESIDE + new.id_bytes
+            for name in _MOVING:
+                getattr(rows, name)[places[kept]] = getattr(read, name)[kept]
+            fresh.append((read.take(~kept), vectors[~kept]))
+            needed += fresh[-1][1].nbytes + fresh[-1][0].bytes
             require(needed)
-            fresh.append(new)
-        moved_rows = replace(self, addresses=addresses, origins=origins, sigma2=sigma2)
-        return moved_rows._with(now, live, fresh)
+        stays = live.copy()
+        stays[: len(self.graph)] = True
+        tail = self._vectors(np.flatnonzero(stays[len(self.graph) :]) + len(self.graph))
+        return replace(
+            self,
+            fragments=now,
+            rows=Rows.joined([rows.take(stays), *(new for new, _ in fresh)]),
+            live=np.concatenate([live[stays], *(np.ones(len(new), bool) for new, _ in fresh)]),
+            tail=Flat(np.concatenate([tail, *(vectors for _, vectors in fresh)]), self.reader.part.metric),
+        )
 
     def _gone(self, snapshot: Snapshot, changed: ChangedFragments) -> BoolArray:
         """Mask of rows that have left their address, or whose fragment has to be read again."""
-        fragments = self.addresses >> np.uint64(32)
+        fragments = self.rows.addresses >> np.uint64(32)
         gone = np.isin(fragments, np.array(changed.left, np.uint64))
         if changed.shrunk:
             there = addresses(snapshot, numbers=changed.shrunk)
-            gone |= np.isin(fragments, np.array(changed.shrunk, np.uint64)) & ~np.isin(self.addresses, there)
+            gone |= np.isin(fragments, np.array(changed.shrunk, np.uint64)) & ~np.isin(self.rows.addresses, there)
         return gone
-
-    def _with(self, fragments: Sequence[Fragment], live: BoolArray, fresh: Sequence[Rows]) -> CachedRows:
-        """The same with other rows that count, and new ones behind them."""
-        g = len(self.graph)
-        stays = live.copy()
-        stays[:g] = True
-        tail = [self._vectors(np.flatnonzero(stays[g:]) + g), *(rows.vectors for rows in fresh)]
-        return replace(
-            self,
-            fragments=fragments,
-            live=np.concatenate([live[stays], *(np.ones(len(rows.ids), bool) for rows in fresh)]),
-            tail=Flat(np.concatenate(tail), self.reader.part.metric),
-            id_bytes=self.id_bytes + sum(rows.id_bytes for rows in fresh),
-            **_joined([self, *fresh], stays),
-        )
 
     def _vectors(self, places: RowNumbers) -> FloatArray:
         """Vectors at places: (n, dim) float32."""
@@ -226,18 +202,8 @@ class CachedRows:
             graph.add(self._vectors(places[start : start + _AT_ONCE]))
         return replace(
             self,
+            rows=self.rows.take(places),
             live=self.live[places],
             graph=graph,
             tail=Flat(self.tail.vectors(slice(0)).copy(), self.reader.part.metric),
-            id_bytes=self.id_bytes * len(places) // max(len(self.ids), 1),
-            **_joined([self], places),
         )
-
-
-def _joined(parts: Sequence[CachedRows | Rows], chosen: BoolArray | RowNumbers | slice = slice(None)) -> dict[str, Any]:
-    """The fields with a value for each row, of several parts one after the other; of the first its chosen rows."""
-    first, *others = parts
-    return {
-        name: np.concatenate([getattr(first, name)[chosen], *(getattr(part, name) for part in others)])
-        for name in ("ids", "addresses", "origins", "sigma2")
-    }

@@ -22,10 +22,9 @@ from compatstore.arrays import ArrowTable, Doubles, FloatArray
 from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation.fusion import distances_to
-from compatstore.search.execute import execute, is_vectors, query_of_part, require_as_many
-from compatstore.search.fusion import FusionPlan, search_fused
+from compatstore.search.execute import is_vectors, query_of_part, require_as_many
 from compatstore.search.plan import Part, SearchPlan, part_of
-from compatstore.search.serving import plan_serving, versions_of
+from compatstore.search.serving import plan_serving, search_planned, versions_of
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.records import RunRecord, SearchSettings
@@ -79,7 +78,7 @@ class CascadePlan:
 
     k: int
     run: RunRecord
-    candidates: SearchPlan | FusionPlan
+    candidates: SearchPlan
     target: Part
     source: Part
     cascade: Cascade
@@ -115,7 +114,7 @@ class CascadePlan:
         )
 
 
-QueryPlan: TypeAlias = SearchPlan | FusionPlan | CascadePlan
+QueryPlan: TypeAlias = SearchPlan | CascadePlan
 
 
 def plan_cascade(
@@ -228,7 +227,7 @@ def search_cascade(
     native_queries = query_of_part(catalog, target, queries[target.version])[:, : target.columns.dim]
     read = [registry.id_column, *plan.source.columns.hashed_names(registry.source_column), target.columns.vector]
     read += [target.columns.origin] if target.columns.origin else []
-    rows = _candidates(catalog, snapshot, plan, queries, list(dict.fromkeys([*columns, *read])))
+    rows = search_planned(catalog, snapshot, plan.candidates, queries, list(dict.fromkeys([*columns, *read])))
     n = rows.num_rows
     numbers = rows["_query"].to_numpy().astype(np.int64) if "_query" in rows.column_names else np.zeros(n, np.int64)
     ranks = np.arange(n) - np.searchsorted(numbers, numbers)  # of each row for its query, from 0
@@ -244,15 +243,6 @@ def search_cascade(
     order[known] = known[np.lexsort((ranks[known], distances[known], numbers[known]))]
     order = order[ranks < plan.k]
     return _results(rows.take(pa.array(order)), target.version, columns, distances[order])
-
-
-def _candidates(
-    catalog: Catalog, snapshot: Snapshot, plan: CascadePlan, queries: Mapping[str, FloatArray], columns: Sequence[str]
-) -> ArrowTable:
-    """The candidates of all queries, each query's nearest first."""
-    if isinstance(plan.candidates, FusionPlan):
-        return search_fused(catalog, snapshot, plan.candidates, queries, columns)
-    return execute(catalog, snapshot, plan.candidates, queries, columns)
 
 
 def _native_vectors(catalog: Catalog, snapshot: Snapshot, plan: CascadePlan, rows: ArrowTable) -> FloatArray:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from compatstore import next_step
 from compatstore.errors import NotFound
+from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.merging import Calibration, Merge
 from compatstore.search.condition import joined
 from compatstore.storage.columns import VersionColumns
@@ -15,7 +16,7 @@ from compatstore.storage.records import SearchSettings
 from compatstore.storage.registry import Registry, bridge_to, comparable
 from compatstore.versions import Metric
 
-PartMerge = Literal["none", "distance", "calibrated", "reciprocal rank"]
+PartMerge = Literal["none", "distance", "calibrated", "reciprocal rank", "fused"]
 
 _FORMS = {
     "Identity": "unchanged",
@@ -64,15 +65,16 @@ class Part:
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """The plan of a search with a query in one version's space.
+    """The plan of a search.
 
     Attributes:
-        version: Version that the query belongs to.
+        version: Version that the query belongs to, and the target's of a fused search.
         k: Results wanted.
-        parts: One Lance search each.
+        parts: One Lance search each; the source's and the target's of a fused search.
         merge: Rule that merges the parts' results into one list.
         where: The caller's own condition, or all of them joined, or None.
         chosen: Measurement of the merge, or None if it follows from the two spaces.
+        fusion: Weight and constants of a fused search, else None.
         warning: Message if its measured quality is below the baseline, or "".
         shrinkage: True if the first candidates are ranked by shrunk distances.
     """
@@ -83,8 +85,14 @@ class SearchPlan:
     merge: PartMerge
     where: str | None
     chosen: Merge | None = None
+    fusion: Fusion | None = None
     warning: str = ""
     shrinkage: bool = False
+
+    @property
+    def way(self) -> Literal["fused", "merged", "target"]:
+        """The way in which an upgrade to the version is searched."""
+        return "fused" if self.fusion is not None else "merged" if len(self.parts) > 1 else "target"
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -97,15 +105,18 @@ class SearchPlan:
 
     def __str__(self) -> str:
         versions = " and ".join(self.versions)
-        lines = [f"query in {versions}, {self.k} nearest, {len(self.parts)} part(s), merge: {self.merge}"]
+        merge = self.merge if self.fusion is None else f"{self.merge}, {_weights(self.fusion, *self.versions)}"
+        lines = [f"query in {versions}, {self.k} nearest, {len(self.parts)} part(s), merge: {merge}"]
         for part in self.parts:
-            own = f"of {part.query}" if part.query else "as it is"
+            own = f"of {part.query or self.version}" if len(self.versions) > 1 else "as it is"
             form = own if part.artifact is None else f"through {part.artifact[:12]} ({part.form})"
             rows = " and ".join(c for c in (part.condition, self.where) if c) or "all rows"
             lines.append(f"  {part.metric} on column {part.columns.vector} with the query {form}; {rows}{part.index}")
             if part.calibration is not None:
                 lines.append(f"    distances mapped into those of {self.version}: {part.calibration}")
-        if self.chosen is not None:
+        if self.fusion is not None:
+            lines += _explained(self.fusion, *self.parts)
+        elif self.chosen is not None:
             lines.append(f"  merge {self.chosen}")
         elif len(self.parts) > 1:
             lines.append("  merge by rule, without a measurement")
@@ -114,6 +125,23 @@ class SearchPlan:
         if self.warning:
             lines.append(f"  warning: {self.warning}")
         return "\n".join(lines)
+
+
+def _weights(fusion: Fusion, source: str, target: str) -> str:
+    return f"{1 - fusion.weight:.4g} {source} + {fusion.weight:.4g} {target}"
+
+
+def _explained(fusion: Fusion, source: Part, target: Part) -> Iterator[str]:
+    """A fused search, line by line."""
+    apart = ((f"native {target.version}", fusion.native), (f"transformed {target.version}", fusion.transformed))
+    kinds = ((source.version, fusion.source), *(apart if fusion.per_origin else ((target.version, fusion.mixture),)))
+    shrunk = " shrunk" if fusion.shrinkage and target.columns.uncertainty else ""
+    constants = "; ".join(f"{name} (d - {kind.mean:.4g}) / {kind.deviation:.4g}" for name, kind in kinds)
+    yield "  candidates: threshold algorithm, exact; with an index, the rows that it compares"
+    yield f"  standardised{shrunk} distances: {constants}"
+    yield f"  an item without one of the two vectors has {fusion.correlation:.4g} of its other distance"
+    yield f"  weight {fusion.choice or f'{fusion.weight:.4g}'}"
+    yield f"  price: two embeddings and two searches for a query, and the column of {source.version} is kept"
 
 
 def plan_search(registry: Registry, version: str, k: int, where: str | Sequence[str] | None) -> SearchPlan:
@@ -154,23 +182,30 @@ def plan_search(registry: Registry, version: str, k: int, where: str | Sequence[
     return SearchPlan(version, k, tuple(parts), rule, condition)
 
 
-def plan_merged(
-    registry: Registry, source: str, target: str, merge: Merge, k: int, where: str | Sequence[str] | None
+def plan_both(
+    registry: Registry, source: str, target: str, how: Fusion | Merge, k: int, where: str | Sequence[str] | None
 ) -> SearchPlan:
-    """Plan a search with queries of both versions: native rows by the target's query, the others by the source's.
+    """Plan a search with queries of both versions of an upgrade; read-only.
 
-    It is the search of one version if the other has no vectors in the table.
+    A fusion ranks all rows by both queries. A merge ranks native rows by the target's query, the others by the
+    source's. It is the search of one version if a fusion has the weight 0 or 1, or if the other version has no vectors
+    in the table: the target before its upgrade has begun, the source after it is retired.
 
     Raises:
         NotFound: Neither version has vectors.
         InvalidInput: A condition is not one SQL expression.
     """
-    left, right = registry.record(source), registry.record(target)
-    if left.columns is None or right.columns is None:
-        return plan_search(registry, source if right.columns is None else target, k, where)
-    others = replace(part_of(registry, source), query=source, excluded_column=right.columns.presence_column)
+    left, right = registry.record(source).columns, registry.record(target).columns
+    weight = how.weight if isinstance(how, Fusion) else None
+    if right is None or weight == 0:
+        return plan_search(registry, source, k, where)
+    if left is None or weight == 1:
+        return plan_search(registry, target, k, where)
     condition = joined(where, f"search {source} and {target}")
-    return _merged(target, k, part_of(registry, target), others, merge, condition)
+    own, other = part_of(registry, target), replace(part_of(registry, source), query=source)
+    if isinstance(how, Fusion):
+        return SearchPlan(target, k, (other, own), "fused", condition, fusion=how)
+    return _merged(target, k, own, replace(other, excluded_column=right.presence_column), how, condition)
 
 
 def _merged(version: str, k: int, native: Part, others: Part, merge: Merge, where: str | None) -> SearchPlan:

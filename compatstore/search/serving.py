@@ -5,22 +5,24 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any
 
 from compatstore import next_step
-from compatstore.arrays import FloatArray
+from compatstore.arrays import ArrowTable, FloatArray
 from compatstore.digests import require_fingerprint
 from compatstore.errors import CompatStoreWarning, Incompatible, InvalidInput, UpgradeError
 from compatstore.evaluation.fusion import Fusion, Serving
 from compatstore.evaluation.merging import Merge
-from compatstore.search.execute import as_queries, is_vectors
-from compatstore.search.fusion import FusionPlan, plan_fused
-from compatstore.search.plan import SearchPlan, plan_merged, plan_search
+from compatstore.search.execute import as_queries, execute, is_vectors
+from compatstore.search.fusion import search_fused
+from compatstore.search.plan import SearchPlan, plan_both, plan_search
 from compatstore.search.shrinkage import with_shrinkage
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.same_model import of_fingerprint
+from compatstore.storage.snapshot import Snapshot
+from compatstore.upgrade.estimates.fusing import without_fusion
 
 
 def plan_serving(
@@ -31,7 +33,7 @@ def plan_serving(
     version: str | None,
     where: str | Sequence[str] | None,
     serving: Serving | None,
-) -> SearchPlan | FusionPlan:
+) -> SearchPlan:
     """Plan a search by one version or by two; read-only.
 
     Args:
@@ -51,21 +53,47 @@ def plan_serving(
         UpgradeError: There is no upgrade, or no fusion was chosen for it.
     """
     names = versions_of(registry, query, version)
-    plan: SearchPlan | FusionPlan
     if serving in ("source", "target"):
         plan = plan_search(registry, _version_of(registry, names, version, serving), k, where)
-    elif len(names) == 2:
-        plan = _plan_pair(registry, names, k, where, fused=serving == "fused")
+        return with_shrinkage(catalog, registry, plan)
+    name = names[0] if names else version or registry.active
+    if len(names) == 2:
+        run = _last_run(registry, names)
+        if run is None:
+            raise InvalidInput(
+                f"search the fusion of {' and '.join(names)}",
+                expected="the source and the target of an upgrade",
+                found="no upgrade between the two",
+            )
+        name, has_both = registry.active if registry.active in names else run.target, True
+        retired = registry.record(run.source).columns is None
+        fused = not retired and (serving == "fused" or _fused_by_default(registry, run))
     else:
-        name, value = (names[0], query[names[0]]) if names else (version or registry.active, query)
-        run = _fused_run(registry, name)
-        is_source = value is None or not is_vectors(value, registry.record(name).dim)
-        if serving == "fused":
-            run = _required(run, name, has_both=is_source and not names)
-        elif names or version is not None or not is_source or not _answers_both(catalog, registry, run, name, value):
-            run = None
-        plan = plan_search(registry, name, k, where) if run is None else _plan_run(registry, run, k, where)
-    return with_shrinkage(catalog, registry, plan) if isinstance(plan, SearchPlan) else plan
+        run, value = _last_run(registry, (name,), chosen=True), query[name] if names else query
+        has_both = not names and (value is None or not is_vectors(value, registry.record(name).dim))
+        by_default = serving is None and has_both and version is None
+        fused = serving == "fused" or (by_default and _answers_both(catalog, registry, run, name, value))
+    if not fused:
+        return with_shrinkage(catalog, registry, plan_search(registry, name, k, where))
+    how = None if run is None else _chosen(registry, run)
+    if run is None or how is None:
+        last = run or _last_run(registry, (name,))
+        raise without_fusion(catalog, name if last is None else last.target)
+    if not has_both:
+        raise InvalidInput(
+            f"search the fusion of {run.source} and {run.target}",
+            expected="a query of each version, or a source that both embed",
+            found=f"a query of {name}",
+            fix=f"Hand both over: search({{'{run.source}': ..., '{run.target}': ...}}).",
+        )
+    return with_shrinkage(catalog, registry, plan_both(registry, run.source, run.target, how, k, where))
+
+
+def search_planned(
+    catalog: Catalog, snapshot: Snapshot, plan: SearchPlan, queries: Mapping[str, FloatArray], columns: Sequence[str]
+) -> ArrowTable:
+    """Search by a plan of `plan_serving`; arguments and result as of `execute`."""
+    return (execute if plan.fusion is None else search_fused)(catalog, snapshot, plan, queries, columns)
 
 
 def _version_of(registry: Registry, names: Sequence[str], version: str | None, serving: Serving) -> str:
@@ -132,13 +160,6 @@ def require_fingerprints(
             require_fingerprint(f"search with a query of {name}", wanted, given[name], fix)
 
 
-def way_of(plan: SearchPlan | FusionPlan) -> Literal["fused", "merged", "target"]:
-    """The way in which a plan searches the upgrade to its version."""
-    if isinstance(plan, FusionPlan):
-        return "fused"
-    return "merged" if len(plan.parts) > 1 else "target"
-
-
 def versions_of(registry: Registry, query: Any, version: str | None) -> tuple[str, ...]:
     """Versions that a mapping has queries for; none for any other query."""
     if not isinstance(query, Mapping):
@@ -153,45 +174,6 @@ def versions_of(registry: Registry, query: Any, version: str | None) -> tuple[st
     for name in names:
         registry.record(name)
     return names
-
-
-def _plan_pair(
-    registry: Registry, names: tuple[str, ...], k: int, where: str | Sequence[str] | None, *, fused: bool
-) -> SearchPlan | FusionPlan:
-    """Plan a search with queries of two versions."""
-    runs = [run for run in registry.runs.values() if {run.source, run.target} == set(names)]
-    run = max(runs, key=lambda run: run.started_at, default=None)
-    if run is None:
-        raise InvalidInput(
-            f"search the fusion of {' and '.join(names)}",
-            expected="the source and the target of an upgrade",
-            found="no upgrade between the two",
-        )
-    retired = registry.record(run.source).columns is None
-    if fused and _chosen(registry, run) is None and not retired:
-        raise _unfused(run.target)
-    if not retired and (fused or _fused_by_default(registry, run)):
-        return _plan_run(registry, run, k, where)
-    return plan_search(registry, registry.active if registry.active in names else run.target, k, where)
-
-
-def _required(run: RunRecord | None, name: str, *, has_both: bool) -> RunRecord:
-    """The upgrade for a fused search that the caller requests.
-
-    Raises:
-        UpgradeError: No fusion was chosen for an upgrade of the version.
-        InvalidInput: The query is one of the version alone.
-    """
-    if run is None:
-        raise _unfused(name)
-    if not has_both:
-        raise InvalidInput(
-            f"search the fusion of {run.source} and {run.target}",
-            expected="a query of each version, or a source that both embed",
-            found=f"a query of {name}",
-            fix=f"Hand both over: search({{'{run.source}': ..., '{run.target}': ...}}).",
-        )
-    return run
 
 
 def _answers_both(catalog: Catalog, registry: Registry, run: RunRecord | None, name: str, value: Any) -> bool:
@@ -213,19 +195,14 @@ def _answers_both(catalog: Catalog, registry: Registry, run: RunRecord | None, n
     return False
 
 
-def _plan_run(registry: Registry, run: RunRecord, k: int, where: str | Sequence[str] | None) -> SearchPlan | FusionPlan:
-    chosen = _chosen(registry, run)
-    assert chosen is not None
-    if isinstance(chosen, Merge):
-        return plan_merged(registry, run.source, run.target, chosen, k, where)
-    return plan_fused(registry, run.source, run.target, chosen, k, where)
-
-
-def _fused_run(registry: Registry, name: str) -> RunRecord | None:
-    """The last upgrade from or to a version that is searched with queries of both of its versions."""
-    runs = [run for run in registry.runs.values() if name in (run.source, run.target)]
-    fused = [run for run in runs if _chosen(registry, run) is not None]
-    return max(fused, key=lambda run: run.started_at, default=None)
+def _last_run(registry: Registry, versions: Sequence[str], *, chosen: bool = False) -> RunRecord | None:
+    """The last upgrade from or to all of some versions; if `chosen`, among those with a fusion or a merge."""
+    runs = [run for run in registry.runs.values() if set(versions) <= {run.source, run.target}]
+    return max(
+        (run for run in runs if not chosen or _chosen(registry, run) is not None),
+        key=lambda run: run.started_at,
+        default=None,
+    )
 
 
 def _chosen(registry: Registry, run: RunRecord) -> Fusion | Merge | None:
@@ -245,12 +222,3 @@ def _both_embed(catalog: Catalog, run: RunRecord) -> bool:
     with suppress(Incompatible):
         return all(catalog.encoder(name) is not None for name in (run.source, run.target))
     return False
-
-
-def _unfused(name: str) -> UpgradeError:
-    return UpgradeError(
-        f"search the fusion of {name} and the other version of its upgrade",
-        expected="an upgrade under way that a fusion was chosen for",
-        found="none",
-        fix=f"Choose one: {next_step.call('evaluate', name, weight='best')}",
-    )

@@ -32,9 +32,9 @@ class ListFactors(NamedTuple):
 
     Attributes:
         metric: Of the target's distances.
-        least: (m,) float64, the least factor of each row of the list, by the data in the list.
-        most: (m,) float64, the largest.
-        rest: The least and the largest factor of a row that it does not hold.
+        least: (n,) float64, the least factor of each row, by the data in the target's list.
+        most: (n,) float64, the largest.
+        rest: The least and the largest factor of a row that this list does not hold.
     """
 
     metric: str
@@ -59,9 +59,7 @@ class RankedLists:
         errors: Largest difference between the distances of each list and those of the vectors themselves.
         first: (n,) bool, rows that are always candidates. An index may miss rows that are nearer than the end of its
             list, so the first rows of a list may be nearer in the other one than the bounds.
-        factors: (2, n) float64, the least and the largest factor of each row's product in the target.
-        rest: The same of a row that neither list holds.
-        metric: Of the target's distances.
+        factors: The least and the largest factor of each row's product in the target.
     """
 
     fusion: Fusion
@@ -71,9 +69,7 @@ class RankedLists:
     ends: tuple[float, float]
     errors: tuple[float, float]
     first: BoolArray
-    factors: Doubles
-    rest: tuple[float, float] = (1.0, 1.0)
-    metric: str = "dot"
+    factors: ListFactors
 
     @classmethod
     def of(
@@ -93,7 +89,7 @@ class RankedLists:
             ends: As of the class.
             errors: As of the class.
             first: Rows of each list that are always candidates.
-            factors: Of the fusion by shrunk distances.
+            factors: Of the rows of the target's list.
         """
         rows, places = np.unique(np.concatenate([held for held, _ in lists]), return_inverse=True)
         distances, near = np.full((2, len(rows)), np.nan), np.zeros(len(rows), bool)
@@ -102,26 +98,25 @@ class RankedLists:
             near[part[:first]] = True
         known = np.repeat(np.array(factors.rest)[:, None], len(rows), axis=1)
         known[:, places[len(lists[0][0]) :]] = factors.least, factors.most
-        return cls(fusion, rows, distances[0], distances[1], ends, errors, near, known, factors.rest, factors.metric)
+        factors = factors._replace(least=known[0], most=known[1])
+        return cls(fusion, rows, distances[0], distances[1], ends, errors, near, factors)
 
     def near(self, k: int) -> BoolArray:
         """(n,) bool, rows that may be among the k nearest of those that the lists hold."""
         if len(self.rows) <= k:
             return np.ones(len(self.rows), bool)
-        bar = np.partition(self._most(), k - 1)[k - 1]
-        near: BoolArray = (self._least() <= bar + self._slack) | self.first
+        least, most = self._bounds()
+        near: BoolArray = (least <= np.partition(most, k - 1)[k - 1] + self._slack) | self.first
         return near
 
     def unseen(self) -> float:
         """The least fused distance that a row which neither list holds can have."""
         near, far = self.ends
-        cases = []
-        if np.isfinite(self.ends).all():
-            cases.append(self._both(np.array([near]), np.array([far]), self._rest).min())
+        cases = [self._fused(np.array([near]), np.array([far])).min()] if np.isfinite(self.ends).all() else []
         for end, in_source in ((near, True), (far, False)):
             if np.isfinite(end):  # rows without a vector in the other version; the next step shows if they increase
                 ahead = np.array([end, end + 1.0])
-                alone = self._alone(ahead, self._rest, in_source=in_source)
+                alone = self._fused(ahead, ahead, in_source=in_source, in_target=not in_source)
                 cases.append(alone[:, 0].min() if (alone[:, 1] >= alone[:, 0]).all() else -np.inf)
         return float(min(cases, default=np.inf)) - self._slack
 
@@ -129,67 +124,48 @@ class RankedLists:
     def _slack(self) -> float:
         """The largest error of a fused distance, which is linear in both distances."""
         near, far = (np.array([0.0, error]) for error in self.errors)
-        made = (
-            self._both(near, far, self._rest),
-            self._alone(near, self._rest, in_source=True),
-            self._alone(far, self._rest, in_source=False),
-        )
+        made = self._fused(near, far), self._fused(near, near, in_target=False), self._fused(far, far, in_source=False)
         return float(max(np.abs(np.diff(one, axis=1)).max() for one in made))
 
-    def _least(self) -> Doubles:
-        """(n,) the least that the fused distance of each row can be."""
+    def _bounds(self) -> tuple[Doubles, Doubles]:
+        """(n,) the least and the most that the fused distance of each row can be.
+
+        The most is infinite for a row that one list alone holds.
+        """
         here, there = ~np.isnan(self.source), ~np.isnan(self.target)
         near, far = np.where(here, self.source, self.ends[0]), np.where(there, self.target, self.ends[1])
         least = np.where(np.minimum(near, far) == -np.inf, -np.inf, np.inf)
-        finite = np.isfinite(near) & np.isfinite(far)
-        least[finite] = self._both(near[finite], far[finite], self.factors[:, finite]).min(axis=0)
-        for known, distances, in_source in ((here & ~there, near, True), (there & ~here, far, False)):
-            alone = self._alone(distances[known], self.factors[:, known], in_source=in_source).min(axis=0)
-            least[known] = np.minimum(least[known], alone)
-        return least
+        most, rows = np.full(len(self.rows), np.inf), np.isfinite(near) & np.isfinite(far)
+        both = self._fused(near[rows], far[rows], rows)
+        least[rows], most[rows] = both.min(axis=0), np.where((here & there)[rows], both.max(axis=0), np.inf)
+        for rows, known, in_source in ((here & ~there, near, True), (there & ~here, far, False)):
+            alone = self._fused(known[rows], known[rows], rows, in_source=in_source, in_target=not in_source)
+            least[rows] = np.minimum(least[rows], alone.min(axis=0))
+        return least, most
 
-    def _most(self) -> Doubles:
-        """(n,) the most that it can be; infinite for a row that one list alone holds."""
-        known = ~np.isnan(self.source) & ~np.isnan(self.target)
-        most = np.full(len(self.rows), np.inf)
-        most[known] = self._both(self.source[known], self.target[known], self.factors[:, known]).max(axis=0)
-        return most
-
-    @property
-    def _rest(self) -> Doubles:
-        """(2, 1) float64, `rest` as `factors` are given."""
-        return np.array(self.rest)[:, None]
-
-    def _both(self, source: Doubles, target: Doubles, factors: Doubles) -> Doubles:
-        """(kinds, n) fused distances of rows with both vectors, by their factors, (2, n) or (2, 1)."""
-        return np.stack(
-            [
-                self.fusion.distances(source, self._expected(target, factor), np.full(len(source), native))
-                for native, factor in self._kinds(factors)
-            ]
-        )
-
-    def _alone(self, distances: Doubles, factors: Doubles, *, in_source: bool) -> Doubles:
-        """(kinds, n) the same of rows with a vector in one version only."""
-        here, there = (np.full(len(distances), held) for held in (in_source, not in_source))
-        return np.stack(
-            [
-                self.fusion.distances(
-                    distances, self._expected(distances, factor), np.full(len(distances), native), here, there
-                )
-                for native, factor in self._kinds(factors)
-            ]
-        )
-
-    def _kinds(self, factors: Doubles) -> list[tuple[bool, Doubles | float]]:
-        """Kinds of a row's target vector, native or not, with their factors; one kind if there is no difference.
+    def _fused(
+        self,
+        source: Doubles,
+        target: Doubles,
+        rows: BoolArray | None = None,
+        *,
+        in_source: bool = True,
+        in_target: bool = True,
+    ) -> Doubles:
+        """Fused distances by the kind of the target's vector, native or not, and its factor: (kinds, n) float64.
 
         A fused distance is linear in the factor: of all factors the least and the largest are enough.
-        """
-        made: list[tuple[bool, Doubles | float]] = [(False, factor) for factor in factors]
-        if (factors[0] == factors[1]).all():
-            made = made[:1]
-        return [(True, 1.0), *made] if self.fusion.per_origin else made
 
-    def _expected(self, distances: Doubles, factor: Doubles | float) -> Doubles:
-        return self.fusion.shrunk(distances, factor, self.metric)
+        Args:
+            source: (n,) float64, distances to source vectors.
+            target: (n,) float64, distances to target vectors, as they are.
+            rows: (all,) bool, the rows that these are; None for rows that no list holds.
+            in_source: True if they have a source vector.
+            in_target: True if they have a target vector.
+        """
+        factors, fusion, count = self.factors, self.fusion, len(source)
+        ends = factors.rest if rows is None else (factors.least[rows], factors.most[rows])
+        made = (fusion.shrunk(target, factor, factors.metric) for factor in (ends if fusion.shrinkage else ends[:1]))
+        kinds = [*([(True, target)] if fusion.per_origin else []), *((False, one) for one in made)]
+        held = np.full(count, in_source), np.full(count, in_target)
+        return np.stack([fusion.distances(source, one, np.full(count, native), *held) for native, one in kinds])

@@ -79,7 +79,7 @@ def cut_over(
 
 def _cut_over(catalog: Catalog, target: str, force: bool, serving: Serving | None, controls: Controls) -> VersionChange:
     registry = catalog.registry()
-    require_servable(registry, target, serving)
+    require_servable(catalog, target, serving)
     run = require_open(registry, target)
     missing = _catch_up_fully(catalog, run, controls)
     if missing and not force:

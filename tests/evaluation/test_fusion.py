@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import DecisionSettings, EvaluationSample
+from compatstore.evaluation.bootstrap import Estimate
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import (
     Fusion,
@@ -59,6 +60,7 @@ def test_a_weight_of_one_version_alone_leaves_its_distances_as_they_are(weight):
 
 
 numbers = st.floats(-1e6, 1e6)
+shares = st.floats(-1, 1)
 standardisations = st.builds(Standardisation, mean=numbers, deviation=st.floats(1e-6, 1e6))
 
 
@@ -82,8 +84,7 @@ standardisations = st.builds(Standardisation, mean=numbers, deviation=st.floats(
                 criterion=st.sampled_from(["map", "cmc@1"]),
                 truth=st.text(max_size=20),
                 num_queries=st.integers(0, 1000),
-                gain=st.floats(-1, 1),
-                low=st.floats(-1, 1),
+                gain=st.none() | st.builds(Estimate, value=shares, low=shares, high=shares),
             ),
             max_size=3,
         ).map(tuple),
@@ -116,7 +117,8 @@ def test_a_standardisation_needs_finite_numbers_and_a_deviation(wrong):
 
 
 def chosen(weight, native_share, per_origin=False):
-    seen = {"criterion": "map", "truth": "labels", "num_queries": 9, "gain": 0.1, "low": 0.01}
+    gain = Estimate(value=0.1, low=0.01, high=0.2)
+    seen = {"criterion": "map", "truth": "labels", "num_queries": 9, "gain": gain}
     return WeightChoice(weight=weight, native_share=native_share, per_origin=per_origin, **seen)
 
 
@@ -125,7 +127,7 @@ def test_the_weight_follows_the_choice_for_no_more_natives_than_there_are():
     shares = [0.0, 0.1, 0.3, 0.49, 0.75, 0.99, 1.0]
     assert [fusion.at(share).weight for share in shares] == [0.3, 0.3, 0.3, 0.6, 0.6, 1.0, 1.0]
     assert [fusion.at(share).per_origin for share in (0.1, 0.5, 1.0)] == [False, True, False]
-    assert "0.6 by map of 9 queries" in str(fusion.at(0.7).choice)
+    assert "0.6: +10.0 points of map (+1.0 to +20.0) by 9 queries" in str(fusion.at(0.7).choice)
     named = fusion.named(0.2)
     assert (named.choice, named.at(1.0).weight) == (None, 0.2)
 
@@ -213,7 +215,7 @@ def test_two_spaces_with_errors_of_their_own_are_better_together():
     alone, together = (brute_force(drawn, fitted.fusion, weight) for weight in (0.0, fitted.fusion.weight))
     assert 0.2 <= fitted.fusion.weight <= 0.8
     assert np.nanmean(together) > np.nanmean(alone) + 0.02
-    assert fitted.fusion.choice.low > 0
+    assert fitted.fusion.choice.gain.low > 0
     assert np.nanmean(fitted.found.values[-1]) == pytest.approx(np.nanmean(together), abs=0.01)
 
 
@@ -259,7 +261,7 @@ def test_figures_of_every_weight_are_those_of_the_definition():
 def test_nothing_is_served_that_is_not_surely_better():
     fitted = fit(sample(1.0, 40.0, 0.0))
     assert fitted.fusion.weight == 0
-    assert (fitted.fusion.choice.gain, fitted.fusion.choice.low) == (0.0, 0.0)
+    assert fitted.fusion.choice.gain == Estimate(value=0.0, low=0.0, high=0.0)
 
 
 def test_the_target_alone_is_a_candidate():
@@ -346,7 +348,7 @@ def test_a_sampled_gallery_widens_the_interval():
     drawn = sample(1.5, 1.5, 1.0, population=20_000)
     tried = replace(trial(drawn), sampling=Sampling(weight=drawn.weight))
     part = tried.fit(np.zeros(len(drawn.source), bool), tried.constants()).fusion.choice
-    assert part.gain - part.low > 1.2 * (whole.gain - whole.low)
+    assert part.gain.value - part.gain.low > 1.2 * (whole.gain.value - whole.gain.low)
 
 
 @pytest.mark.parametrize("told", [True, False])

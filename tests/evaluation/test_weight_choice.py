@@ -17,7 +17,12 @@ metrics = Lazy("sklearn.metrics")
 
 ITEMS, QUERIES, CLASSES = 120, 40, 8
 CHOICE = WeightChoice(
-    weight=0.5, per_origin=False, native_share=0.25, criterion="map", truth="labels", num_queries=40, gain=0.1, low=0.02
+    weight=0.5,
+    native_share=0.25,
+    criterion="map",
+    truth="labels",
+    num_queries=40,
+    gain=Estimate(value=0.1, low=0.02, high=0.18),
 )
 
 

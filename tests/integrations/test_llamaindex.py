@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import compatstore as cs
 from compatstore.errors import Incompatible, InvalidInput
-from compatstore.search.fusion import FusionPlan
 from compatstore.trainers import Pairs, Procrustes
 from lazily import Lazy
 from properties import examples
@@ -477,7 +476,7 @@ def test_it_goes_on_through_a_whole_upgrade(path, caplog):
         assert [one.node.text for one in found] == TEXTS[::5], name
         assert all(0 <= one.score <= 1.0001 for one in found)
         plan = store.client.explain("x", 1)
-        state[name] = "fused" if isinstance(plan, FusionPlan) else plan.version
+        state[name] = "fused" if plan.merge == "fused" else plan.version
 
     ask("before")
     gallery = upgradable(path)

@@ -16,7 +16,8 @@ from compatstore.errors import CorruptArtifact
 from compatstore.evaluation.fusion import Fusion, Standardisation
 from compatstore.evaluation.whole import FusedWay, WholeSearch
 from compatstore.search import fusion as fusion_module
-from compatstore.search.fusion import FusionPlan, plan_fused, search_fused
+from compatstore.search.fusion import search_fused
+from compatstore.search.plan import plan_both
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.passing import read_gallery
 from lazily import Lazy
@@ -65,8 +66,8 @@ def fused(world, fusion, row, condition=None):
 def search_as_one(world, fusion, rows, k, where=None):
     catalog = world.gallery._catalog
     snapshot = catalog.store.snapshot()
-    plan = plan_fused(catalog.recorded(snapshot), "v1", "v2", fusion, k, where)
-    assert isinstance(plan, FusionPlan)
+    plan = plan_both(catalog.recorded(snapshot), "v1", "v2", fusion, k, where)
+    assert plan.merge == "fused"
     queries = {"v1": world.source[rows], "v2": world.queries[rows]}
     return search_fused(catalog, snapshot, plan, queries, ["id"])
 

@@ -18,7 +18,8 @@ from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.evaluation.fusion import Fusion, Standardisation
 from compatstore.search import fusion as module
 from compatstore.search.execute import execute
-from compatstore.search.fusion import FEWEST_OF_INDEX, FusionPlan, plan_fused, search_fused
+from compatstore.search.fusion import FEWEST_OF_INDEX, depth_of, search_fused
+from compatstore.search.plan import plan_both
 from compatstore.search.threshold import first_depth
 from properties import examples
 from tiers import few
@@ -191,8 +192,8 @@ def reference(gallery, fusion, queries, row, *, among):
 def search(gallery, fusion, queries, k, where=None, columns=("id",)):
     catalog = gallery._catalog
     snapshot = catalog.store.snapshot()
-    plan = plan_fused(catalog.recorded(snapshot), "v1", "v2", fusion, k, where)
-    if isinstance(plan, FusionPlan):
+    plan = plan_both(catalog.recorded(snapshot), "v1", "v2", fusion, k, where)
+    if plan.fusion is not None:
         return search_fused(catalog, snapshot, plan, queries, list(columns))
     return execute(catalog, snapshot, plan, queries, list(columns))
 
@@ -329,11 +330,11 @@ def test_versions_of_bits_are_searched_to_the_end_too(tmp_path, monkeypatch):
 def test_of_an_index_no_more_is_listed_than_it_compares(tmp_path, numbers):
     gallery = begun(tmp_path, numbers)
     hopped(gallery, tmp_path, numbers)
-    plan = plan_fused(gallery._catalog.registry(), "v1", "v2", FUSION, 10, None)
-    assert plan.depth(10**6, exact=True) == first_depth(10**6, 10) > 700
-    assert plan.depth(10**6, exact=False) == FEWEST_OF_INDEX
-    assert plan.using(cs.SearchSettings(refine=100)).depth(10**6, exact=False) == 250
-    assert replace(plan, k=90).depth(10**6, exact=False) == 180
+    plan = plan_both(gallery._catalog.registry(), "v1", "v2", FUSION, 10, None)
+    assert depth_of(plan, 10**6, exact=True) == first_depth(10**6, 10) > 700
+    assert depth_of(plan, 10**6, exact=False) == FEWEST_OF_INDEX
+    assert depth_of(plan.using(cs.SearchSettings(refine=100)), 10**6, exact=False) == 250
+    assert depth_of(replace(plan, k=90), 10**6, exact=False) == 180
 
 
 # ---- single facts
@@ -448,7 +449,7 @@ def test_after_the_source_is_retired_the_target_is_searched(tmp_path, numbers):
 def test_a_plan_says_what_is_searched_and_what_it_costs(tmp_path, numbers):
     gallery = begun(tmp_path, numbers)
     hopped(gallery, tmp_path, numbers)
-    plan = plan_fused(gallery._catalog.registry(), "v1", "v2", replace(FUSION, candidates=20), 15, EVEN)
+    plan = plan_both(gallery._catalog.registry(), "v1", "v2", replace(FUSION, candidates=20), 15, EVEN)
     said = str(plan)
     assert plan.version == "v2"
     assert "merge: fused, 0.6 v1 + 0.4 v2" in said

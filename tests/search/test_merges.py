@@ -15,7 +15,7 @@ import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.evaluation import Calibration, Estimate, Merge
 from compatstore.search.execute import execute
-from compatstore.search.plan import plan_merged, plan_search
+from compatstore.search.plan import plan_both, plan_search
 from compatstore.storage.records import MergeRecord
 from lazily import Lazy
 from properties import examples
@@ -200,7 +200,7 @@ def test_every_merge_ranks_as_the_reference_does(worlds, state, seed, merge, cal
     if merge != "reciprocal rank":  # the merge of adapted queries that nothing was measured of
         registry = registry.with_merging(MergeRecord("v2", registry.runs["v2"].identity, chosen))
     of_one = plan_search(registry, "v2", k, where)
-    plan = of_one if world.kind else plan_merged(registry, "v1", "v2", chosen, k, where)
+    plan = of_one if world.kind else plan_both(registry, "v1", "v2", chosen, k, where)
     if merge == "reciprocal rank":
         plan = replace(plan, merge=merge)
     assert plan.merge == merge

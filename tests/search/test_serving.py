@@ -11,8 +11,6 @@ from two_spaces import ASKING, ITEMS, OUTSIDE, World
 
 import compatstore as cs
 from compatstore.evaluation import retrieval_metrics
-from compatstore.search.fusion import FusionPlan
-from compatstore.search.plan import SearchPlan
 from compatstore.storage.registry import KEY, Registry
 from compatstore.upgrade import resolve
 from compatstore.upgrade.estimates.fusing import save_fusion
@@ -67,7 +65,7 @@ def test_before_anything_was_chosen_nothing_is_fused(world, hopped):
         hopped.search(both, 5, serving="fused")
     with pytest.raises(cs.errors.UpgradeError, match=r"gallery\.evaluate"):
         hopped.search(ASKING[0], 5, serving="fused")
-    assert isinstance(hopped.explain(), SearchPlan)
+    assert hopped.explain().merge == "none"
 
 
 def test_a_source_is_embedded_by_both_versions(world, fused):
@@ -94,8 +92,8 @@ def test_a_program_without_one_of_the_encoders_is_served_by_one_version(world, f
     with pytest.warns(cs.errors.CompatStoreWarning, match="v2 has no encoder here: this search is answered by v1"):
         assert alone.search(ASKING[3], 7).equals(fused.search(world.both(3)["v1"], 7))
     with pytest.warns(cs.errors.CompatStoreWarning):
-        assert isinstance(alone.explain(ASKING[3]), SearchPlan)
-    assert isinstance(fused.explain(ASKING[3]), FusionPlan)
+        assert alone.explain(ASKING[3]).merge == "none"
+    assert fused.explain(ASKING[3]).merge == "fused"
     with pytest.raises(cs.errors.InvalidInput, match="no encoder"):
         alone.search(ASKING[3], 7, serving="fused")
 
@@ -136,7 +134,7 @@ def test_the_weight_grows_with_the_native_share(world, hopped):
     assert hopped.explain(world.both(), serving="fused").version == "v2"
     notes = [entry.note for entry in hopped.maintenance.history() if entry.step == "fuse"]
     assert len(notes) == 3
-    assert "for a native share of 0.5" in notes[1]
+    assert "at a native share of 0.5" in notes[1]
 
 
 @pytest.mark.full
@@ -166,11 +164,11 @@ def test_a_hopeless_target_is_not_served(tmp_path):
     gallery = world.gallery(tmp_path / "gallery.lance")
     gallery.upgrade("v2")
     fusion = gallery.evaluate("v2", labels="label", sample=ITEMS, weight="best")
-    assert (fusion.weight, fusion.choice.gain) == (0.0, 0.0)
+    assert (fusion.weight, fusion.choice.gain.value) == (0.0, 0.0)
     both = world.both()
     assert gallery.search(both, 5).equals(gallery.search(both["v1"], 5))
     assert gallery.search(both, 5, serving="fused").equals(gallery.search(both["v1"], 5, "v1"))
-    assert isinstance(gallery.explain(), SearchPlan)
+    assert gallery.explain().merge == "none"
 
 
 @pytest.mark.full
@@ -189,7 +187,7 @@ def test_a_weight_that_the_caller_names_stays(world, hopped):
     assert (fusion.weight, [choice.weight for choice in fusion.choices]) == (0.3, [0.3])
     hopped.upgrade("v2", backfill=0.5)
     assert hopped.explain().fusion.weight == 0.3
-    assert "weight 0.3 for a native share of " in str(hopped.explain())
+    assert "weight 0.3: " in str(hopped.explain())
 
 
 def test_explain_says_strategy_weight_constants_candidates_and_price(fused):

@@ -8,7 +8,6 @@ from two_spaces import ITEMS, World
 
 import compatstore as cs
 from compatstore.evaluation import retrieval_metrics
-from compatstore.search.fusion import FusionPlan
 
 ASKED = {"labels": "label", "sample": ITEMS}
 
@@ -30,6 +29,26 @@ def fused(gallery):
     return gallery
 
 
+def test_a_gallery_without_a_model_is_fused_by_a_weight_that_is_named(world, tmp_path):
+    """Its vectors come from outside and nothing is native in the target: items stand in for queries."""
+    gallery = world.gallery(tmp_path / "gallery.lance", models=False)
+    gallery.upgrade("v2")
+    both = world.both()
+    with pytest.raises(cs.errors.UpgradeError) as error:
+        gallery.search(both, serving="fused")
+    assert error.value.fix == 'Name its weight: gallery.cutover("v2", serving="fused", weight=0.5)'
+    with pytest.raises(cs.errors.UpgradeError, match="Name its weight"):
+        gallery.cutover("v2", serving="fused")
+    with pytest.raises(cs.errors.UpgradeError, match="no encoder"):
+        gallery.evaluate("v2", weight="best")
+    assert gallery.cutover("v2", serving="fused", weight=0.5).serving == "the fusion of v1 and v2"
+    plan = gallery.explain(both)
+    assert (plan.merge, plan.fusion.weight, plan.fusion.choice.gain) == ("fused", 0.5, None)
+    found = {how: gallery.search(both, 10, serving=how)["id"].to_pylist() for how in (None, "fused")}
+    assert found[None] == found["fused"]
+    assert found[None] != gallery.search(both["v2"], 10)["id"].to_pylist()
+
+
 @pytest.mark.full
 def test_gates_are_checked_of_both_versions_as_one_and_the_upgrade_is_served_so(gallery, world):
     alone = gallery.upgrade("v2", gates=cs.Gates(require=("map>=0",), **ASKED), dry_run=True).estimate
@@ -42,7 +61,7 @@ def test_gates_are_checked_of_both_versions_as_one_and_the_upgrade_is_served_so(
         gallery.upgrade("v2", gates=gates)
     assert gallery.status().upgrades == ()
     gallery.upgrade("v2", gates=cs.Gates(require=gates.require, serving="fused", **ASKED))
-    assert isinstance(gallery.explain(), FusionPlan)
+    assert gallery.explain().merge == "fused"
     (run,) = gallery.status().upgrades
     assert (run.serving, run.weight) == ("fused", gallery.explain().fusion.weight)
     assert run.choice.criterion == "map"
@@ -84,11 +103,11 @@ def test_a_cutover_may_say_how_the_gallery_is_served(fused, world):
     both = world.both()
     fused.cutover("v2", serving="target")
     assert fused.search(both, 5).equals(fused.search(both["v2"], 5))
-    assert isinstance(fused.explain(serving="fused"), FusionPlan)
+    assert fused.explain(serving="fused").merge == "fused"
     assert fused.status().upgrades[0].serving == "target"
     again = fused.cutover("v2", serving="fused")
     assert again.changed
-    assert isinstance(fused.explain(), FusionPlan)
+    assert fused.explain().merge == "fused"
     assert not fused.cutover("v2", serving="fused").changed
     assert not fused.cutover("v2").changed
 

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 import compatstore as cs
 from compatstore.cli.app import app
 from compatstore.errors import CompatStoreWarning, Incompatible
-from compatstore.search.fusion import FusionPlan
 from compatstore.storage.registry import edit
 
 WORDS = [f"w{number}" for number in range(40)]
@@ -77,7 +76,7 @@ def test_a_search_that_both_should_answer_says_that_one_does(path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fused = opened(path, v1=OLD).explain("w1 w2")
-        assert isinstance(fused, FusionPlan)
+        assert fused.merge == "fused"
         gallery.search({"v1": OLD.encode(["w1 w2"])[0], "v2": NEW.encode(["w1 w2"])[0]}, k=1)
 
 
@@ -91,7 +90,7 @@ def test_a_model_is_given_later_and_known_by_its_vectors(path):
         gallery.register(cs.EmbeddingVersion("v1", dim=16, encoder=model(3, 16)))
     gallery.register(cs.EmbeddingVersion("v1", dim=16, metric="cosine", encoder=OLD))
     gallery.evaluate("v2", weight=0.5, sample=100)
-    assert isinstance(gallery.explain("w1 w2"), FusionPlan)
+    assert gallery.explain("w1 w2").merge == "fused"
     assert gallery.maintenance.verify().clean
     with pytest.raises(cs.errors.AlreadyExists):
         gallery.register(cs.EmbeddingVersion("v2", dim=24, encoder=NEW))

@@ -6,9 +6,10 @@ of `evaluate(weight="best")`, and of the gates that an upgrade began with. Witho
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
-from compatstore.evaluation.bootstrap import Estimate, MeasuredGain
+from compatstore.evaluation.bootstrap import MeasuredGain
 from compatstore.evaluation.decision import SAME_SHARE
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.registry import Registry
@@ -30,7 +31,9 @@ def warning_of(catalog: Catalog, registry: Registry, target: str, way: Way) -> s
         "merged": f"{run.target} merged with {run.source}",
         "target": f"{run.target} alone",
     }
-    return f"{names[way]} is below the status quo: {kept}" if kept.gain is not None and kept.gain.high < 0 else ""
+    if kept.gain is None or kept.gain.high >= 0:
+        return ""
+    return f"{names[way]} is below the status quo: {MeasuredGain.__str__(kept)}"
 
 
 def warnings_of_run(context: UpgradeContext) -> tuple[str, ...]:
@@ -58,20 +61,9 @@ def _of_fusion(registry: Registry, target: str, way: Way) -> MeasuredGain | None
     """The measurement with which it was chosen."""
     fusion = registry.fusion_of(target)
     weighed = None if fusion is None else fusion.choice
-    if weighed is None or weighed.gain is None or weighed.low is None:
-        return None
-    # The intervals are as wide on both sides.
-    gain = Estimate(value=weighed.gain, low=weighed.low, high=2 * weighed.gain - weighed.low)
-    served = weighed.target_gain if way == "target" else gain
-    if served is None:
-        return None
-    return MeasuredGain(
-        gain=served,
-        criterion=weighed.criterion,
-        truth=weighed.truth,
-        num_queries=weighed.num_queries,
-        native_share=weighed.native_share,
-    )
+    if weighed is None or way == "fused":
+        return weighed if weighed is not None and weighed.gain is not None else None
+    return None if weighed.target_gain is None else replace(weighed, gain=weighed.target_gain)
 
 
 def _of_gates(catalog: Catalog, target: str, way: Literal["fused", "target"]) -> MeasuredGain | None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from compatstore import next_step
+from compatstore.digests import seed_of
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation import Estimate
 from compatstore.evaluation.distances import measure
@@ -20,9 +21,11 @@ from compatstore.evaluation.strategies import trial_of_fusions
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.history import HistoryEntry
+from compatstore.storage.ids import rows_at
+from compatstore.storage.moves import addresses
 from compatstore.storage.records import ArtifactRecord, MergeRecord, RunRecord, ServingRecord
 from compatstore.storage.registry import Registry, bridge_to, comparable, edit
-from compatstore.storage.vector_form import VectorForm
+from compatstore.storage.vector_form import VectorForm, to_matrix
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
 from compatstore.upgrade.estimates.trial import (
@@ -35,7 +38,7 @@ from compatstore.upgrade.estimates.trial import (
 )
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.requests.gates import Gates
-from compatstore.upgrade.requests.queries import column_of
+from compatstore.upgrade.requests.queries import Queries, column_of
 from compatstore.upgrade.states import require_open, run_of
 
 STEP = "fuse"
@@ -63,7 +66,13 @@ def choose_fusion(
         UpgradeError: Too few items can be embedded natively.
         InvalidInput: There is no such column of labels, or the criterion is CMC and the sample not the whole gallery.
     """
-    sample = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed, progress=progress)
+    try:
+        sample = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed, progress=progress)
+    except UpgradeError:
+        if weight is None or settings.labels is not None or context.catalog.can_embed(context.run.target):
+            raise
+        queries = _items_as_queries(context, settings)
+        sample = draw_sample(context, settings.sample, labels=queries, seed=settings.seed, embed=False)
     native = sample.served.valid & (sample.served.origin == NATIVE)
     made = made_of(context, sample)
     urgent = order_of_sample(context, sample, made) if context.run.path else np.arange(len(sample.places))
@@ -88,6 +97,23 @@ def choose_fusion(
         for choice in fusion.choices
     )
     return replace(constants, choices=choices).at(share)
+
+
+def _items_as_queries(context: UpgradeContext, settings: SampleSettings) -> Queries:
+    """Items of the gallery as queries, by their vectors in both versions as the table has them.
+
+    They give the constants of a fusion if the target's model is not here and few items are native. A named weight needs
+    no more; the gain of one cannot be measured so.
+    """
+    columns, present = (context.source, context.target), context.source.present
+    there = addresses(context.snapshot, f"({present}) AND ({context.target.present})")
+    drawn = np.random.default_rng(seed_of(STEP, settings.seed)).permutation(there)[: settings.sample]
+    rows = rows_at(context.snapshot, drawn, [own.vector for own in columns])
+    vectors = {
+        name: to_matrix(rows[own.vector], own.dim)[0]
+        for name, own in zip((context.run.source, context.run.target), columns, strict=True)
+    }
+    return Queries(queries={"id": [f"{number}" for number in range(len(drawn))], **vectors})
 
 
 def native_share(context: UpgradeContext) -> float:
@@ -151,19 +177,31 @@ def follow_natives(catalog: Catalog, target: str) -> None:
     save_fusion(catalog, run, now, known.labels, known.serving)
 
 
-def require_servable(registry: Registry, target: str, serving: Serving | None) -> None:
+def require_servable(catalog: Catalog, target: str, serving: Serving | None) -> None:
     """Refuse fused search over both versions of an upgrade if no fusion was chosen for it.
 
     Raises:
         UpgradeError: None was.
     """
-    if serving == "fused" and registry.fusion_of(target) is None:
-        raise UpgradeError(
-            f"serve the upgrade to {target} by both of its versions",
-            expected="a fusion that was chosen for it",
-            found="none",
-            fix=f"Choose one: {next_step.call('evaluate', target, weight='best')}",
-        )
+    if serving == "fused" and catalog.registry().fusion_of(target) is None:
+        raise without_fusion(catalog, target)
+
+
+def without_fusion(catalog: Catalog, target: str) -> UpgradeError:
+    """The error of a fused search over an upgrade that no weight was chosen for.
+
+    A weight is chosen by native vectors. If nothing makes them, the caller names one.
+    """
+    if catalog.can_embed(target):
+        fix = f"Choose its weight: {next_step.call('evaluate', target, weight='best')}"
+    else:
+        fix = f"Name its weight: {next_step.call('cutover', target, serving='fused', weight=0.5)}"
+    return UpgradeError(
+        f"search the fusion of {target} and the other version of its upgrade",
+        expected="an upgrade under way that a fusion was chosen for",
+        found="none",
+        fix=fix,
+    )
 
 
 def served_as(registry: Registry, target: str, serving: Serving | None) -> Registry:
@@ -186,8 +224,8 @@ def serve(catalog: Catalog, target: str, serving: Serving | None, run: RunRecord
         UpgradeError: It is to be fused, and no fusion was chosen for it.
         Interrupted: The fusion ended meanwhile.
     """
+    require_servable(catalog, target, serving)
     registry = catalog.registry()
-    require_servable(registry, target, serving)
     changed = served_as(registry, target, serving) != registry
     if not changed and run is None:
         return False
