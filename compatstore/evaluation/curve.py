@@ -15,7 +15,7 @@ from compatstore.errors import InvalidInput
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.metrics import Flips, flips, require_ranks, summarise
 from compatstore.evaluation.ranking import Ranking, rank_galleries
-from compatstore.evaluation.relevance import relevance_from_labels, require_length
+from compatstore.evaluation.relevance import relevance_from_labels
 from compatstore.versions import Metric
 
 MOST_ALPHAS = 10_001
@@ -132,11 +132,8 @@ def backfill_curve(
             "measure a backfill", expected=f"native vectors of shape {before.shape}", found=f"{after.shape}"
         )
     distances = measure(queries, np.concatenate([before, after]), metric, block=block)
-    for values, name in ((query_labels, "query labels"), (query_ids, "query ids")):
-        require_length(values, len(distances.left), name)
-    for values, name in ((gallery_labels, "gallery labels"), (gallery_ids, "gallery ids")):
-        require_length(values, len(before), name)
-    relevance = relevance_from_labels(query_labels, gallery_labels, query_ids, gallery_ids)
+    counts = len(distances.left), len(before)
+    relevance = relevance_from_labels(query_labels, gallery_labels, query_ids, gallery_ids, counts)
     rankings = rank_galleries(distances, relevance, mixed_galleries(as_permutation(order, len(before)), shares))
     return _curve(shares, rankings, ks)
 

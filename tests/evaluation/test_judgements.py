@@ -98,20 +98,16 @@ def test_a_gallery_that_passes_by_is_searched_as_one_that_is_held(seed, batch, w
             vectors = {"a": gallery[rows], "b": other[rows]}
             yield Passing(places=rows, vectors=vectors, there={"a": there, "b": there}, native=native[rows])
 
+    relevance = relevance_from_judgements(judged, len(asked), len(gallery), depth=DEPTH)
     found = WholeSearch(
         queries={"a": asked, "b": asked},
         metrics={"a": "l2", "b": "l2"},
-        query_classes=np.full(len(asked), -1),
-        classes=np.full(len(gallery), -1),
-        itself=np.full(len(asked), -1),
-        judged=judged,
-        depth=DEPTH,
+        relevance=relevance,
         fused={"as one": FusedWay(source="a", target="b", fusion=fusion)},
     ).run(batches, KS)
     np.testing.assert_array_equal(found.correct, judged.counts(len(asked)))
     np.testing.assert_allclose(found.values["a"], figures(gallery, asked, judged))
     left, right = (next(iter(measure(asked, space).blocks()))[1].copy() for space in (gallery, other))
-    relevance = relevance_from_judgements(judged, len(asked), len(gallery), depth=DEPTH)
     fused = fusion.distances(left, right, native)
     (expected,) = find_in_blocks([(0, fused)], len(asked), relevance, [np.arange(len(gallery))], KS)
     np.testing.assert_allclose(found.values["as one"], expected.values)
@@ -170,12 +166,9 @@ def whole_of(world):
         vectors = {"s/s": world.source, "t/s": world.source, "t/h": world.transformed}
         yield Passing(places=np.arange(len(there)), vectors=vectors, there=dict.fromkeys(WAYS, there))
 
-    nothing = np.full(len(world.asked[0]), -1)
+    relevance = relevance_from_judgements(world.judged, len(world.asked[0]), len(there), depth=DEPTH)
     queries = {"s/s": world.asked[0], "t/s": world.asked[1], "t/h": world.asked[1]}
-    search = WholeSearch(
-        queries=queries, metrics=dict.fromkeys(WAYS, "l2"), query_classes=nothing,
-        classes=np.full(len(there), -1), itself=nothing, judged=world.judged, depth=DEPTH,
-    )  # fmt: skip
+    search = WholeSearch(queries=queries, metrics=dict.fromkeys(WAYS, "l2"), relevance=relevance)
     return search.run(batches, KS)
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import rank_queries, whole
+from compatstore.evaluation.relevance import relevance_from_labels
 from compatstore.evaluation.whole import Passing, WholeSearch
 from properties import examples
 
@@ -24,9 +25,8 @@ def search(queries, gallery, query_classes, classes, itself, *, batch=37, there=
             places = np.arange(start, min(start + batch, len(gallery)))
             yield Passing(places=places, vectors={"w": gallery[places]}, there={"w": there[places]})
 
-    return WholeSearch(
-        queries={"w": queries}, metrics={"w": "l2"}, query_classes=query_classes, classes=classes, itself=itself
-    ).run(batches, KS)
+    relevance = relevance_from_labels(query_classes, classes, itself, np.arange(len(gallery)))
+    return WholeSearch(queries={"w": queries}, metrics={"w": "l2"}, relevance=relevance).run(batches, KS)
 
 
 @pytest.mark.full
@@ -82,13 +82,8 @@ def test_a_gallery_that_changes_between_the_passes_is_refused():
         places = np.arange(next(passes))
         yield Passing(places=places, vectors={"w": gallery[places]}, there={"w": places >= 0})
 
-    searching = WholeSearch(
-        queries={"w": gallery[:1]},
-        metrics={"w": "l2"},
-        query_classes=np.zeros(1, int),
-        classes=np.zeros(4, int),
-        itself=np.zeros(1, int),
-    )
+    relevance = relevance_from_labels([0], [0] * 4, [0], np.arange(4))
+    searching = WholeSearch(queries={"w": gallery[:1]}, metrics={"w": "l2"}, relevance=relevance)
     with pytest.raises(InvalidInput, match="4 items in both passes"):
         searching.run(batches, KS)
 
@@ -100,10 +95,8 @@ def test_queries_of_another_model_without_a_direction_find_nothing():
     classes, everything = np.arange(60) % 3, np.ones(60, bool)
 
     def found(**options):
-        search = WholeSearch(
-            queries={"w": queries}, metrics={"w": "cosine"}, query_classes=classes[:12], classes=classes,
-            itself=np.full(12, -1), **options,
-        )  # fmt: skip
+        relevance = relevance_from_labels(classes[:12], classes)
+        search = WholeSearch(queries={"w": queries}, metrics={"w": "cosine"}, relevance=relevance, **options)
         batch = Passing(places=np.arange(60), vectors={"w": gallery}, there={"w": everything})
         return search.run(lambda: iter([batch]), KS).values["w"]
 

@@ -14,6 +14,7 @@ from doubted_galleries import ROWS, SHORT, SHRINKAGE, World, transform
 import compatstore as cs
 from compatstore.errors import CorruptArtifact
 from compatstore.evaluation.fusion import Fusion, Standardisation
+from compatstore.evaluation.relevance import relevance_from_labels
 from compatstore.evaluation.whole import FusedWay, WholeSearch
 from compatstore.search import fusion as fusion_module
 from compatstore.search.fusion import FusionPlan, plan_fused, search_fused
@@ -160,9 +161,7 @@ def test_a_whole_gallery_is_measured_as_it_is_searched(tmp_path):
     search = WholeSearch(
         queries={"s/s": world.source, "t/h": world.native},
         metrics=dict.fromkeys(("s/s", "t/h"), "cosine"),
-        query_classes=classes,
-        classes=classes[stored],
-        itself=np.argsort(stored),
+        relevance=relevance_from_labels(classes, classes[stored], np.argsort(stored), np.arange(ROWS)),
         fused={"s/s & t": FusedWay(source="s/s", target="t/h", fusion=chosen)},
     )
     batches = partial(read_gallery, context, search.batch_rows, served=True, shrinkage=True)

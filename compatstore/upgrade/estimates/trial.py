@@ -17,6 +17,7 @@ from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.distances import fit_length
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.judgements import places_among
+from compatstore.evaluation.relevance import relevance_from_judgements, relevance_from_labels
 from compatstore.evaluation.sample import ServedFusion
 from compatstore.evaluation.strategies import AS_FUSED, ServingStrategy, rank_strategies
 from compatstore.evaluation.whole import FusedWay, Passing, WholeFigures, WholeSearch
@@ -200,17 +201,21 @@ def _search_whole(
     progress: Callable[[Progress], None] | None,
 ) -> WholeFigures:
     """Let the queries of a sample search all items that have a vector in the source; the table is read twice."""
-    queries, nothing = sample.target_queries, np.full(sample.population, -1)
-    classes = nothing if sample.classes is None else sample.classes
+    queries, every = sample.target_queries, np.arange(sample.population)
+    if sample.queries is not None and sample.queries.judged is not None:
+        relevance = relevance_from_judgements(
+            sample.queries.judged, len(queries), len(every), sample.query_places, every, decided.depth
+        )
+    else:
+        assert sample.classes is not None
+        relevance = relevance_from_labels(
+            sample.classes[sample.query_places], sample.classes, sample.query_places, every
+        )
     search = WholeSearch(
         queries={"s/s": sample.source_queries, "t/s": fit_length(queries, context.source.dim), TARGET_WAY: queries},
         metrics={**dict.fromkeys(SOURCE_WAYS, decided.source_metric), TARGET_WAY: decided.target_metric},
-        query_classes=classes[sample.query_places],
-        classes=classes,
-        itself=sample.query_places,
+        relevance=relevance,
         seed=decided.seed,
-        judged=None if sample.queries is None else sample.queries.judged,
-        depth=decided.depth,
         swapped={"t/s"},
         fused={} if fusion is None else {AS_FUSED: FusedWay(source="s/s", target=TARGET_WAY, fusion=fusion)},
     )
