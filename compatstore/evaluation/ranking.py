@@ -25,7 +25,7 @@ from compatstore.evaluation.relevance import Relevance, leave_out, relevance_fro
 from compatstore.versions import Metric
 
 UNFOUND = np.iinfo(np.int64).max  # the rank of items that a query does not find
-_PART = 32  # queries that a thread ranks at a time
+_PART = 8  # queries that a thread ranks at a time
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.arrays import BoolArray, Doubles, FloatArray
+from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.boundary import array_of, checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.curve import as_permutation, native_count
@@ -33,6 +35,54 @@ class ServedFusion:
 
     fusion: Fusion
     native: BoolArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SampleQueries:
+    """q queries, each with a vector in both versions: items of a sample, or application queries.
+
+    Args:
+        source: (q, source dim) float32.
+        target: (q, target dim) float32.
+        itself: (q,) intp, the place in the gallery of a query that is an item; -1 for one that is none.
+        judged: Correct items by their place in the gallery; None without judgements.
+        left_out: Reasons for which queries were left out -> their number.
+        lacking: Number of items judged correct that are not in the gallery.
+        names: q ids of application queries; () if the queries are items of the sample.
+        texts: q texts, paths or URIs that they were embedded from; () where they are none.
+    """
+
+    source: FloatArray
+    target: FloatArray
+    itself: Positions
+    judged: Judgements | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    lacking: int = 0
+    names: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.itself)
+
+    def only(self, chosen: BoolArray) -> SampleQueries:
+        """Some of the queries, (q,) bool."""
+        names, texts = (tuple(compress(values, chosen)) for values in (self.names, self.texts))
+        return replace(
+            self,
+            source=self.source[chosen],
+            target=self.target[chosen],
+            itself=self.itself[chosen],
+            judged=None if self.judged is None else self.judged.of_queries(np.flatnonzero(chosen)),
+            names=names,
+            texts=texts,
+        )
+
+    @property
+    def provenance(self) -> str:
+        """Reasons why queries were left out, as the end of a sentence."""
+        reasons = ", ".join(f"{count} {why}" for why, count in self.left_out.items() if count)
+        lacking = f" {self.lacking} items that were judged correct are not in the gallery." if self.lacking else ""
+        return (f" ({reasons})." if reasons else ".") + lacking
 
 
 @checked_fields

@@ -16,11 +16,10 @@ from compatstore.evaluation.merging import Merge
 from compatstore.gallery.core import verbs
 from compatstore.gallery.judging import Judging
 from compatstore.gallery.searching import SearchVerbs
-from compatstore.upgrade.estimates.answers import preference_of
 from compatstore.upgrade.estimates.details import details_of, require_columns
 from compatstore.upgrade.estimates.fusing import choose_serving
 from compatstore.upgrade.estimates.reporting import UpgradeReport, report_upgrade
-from compatstore.upgrade.estimates.side_by_side import search_side_by_side
+from compatstore.upgrade.estimates.side_by_side import preference_of, search_side_by_side
 from compatstore.upgrade.estimates.trial import SampleSettings, try_upgrade
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.backfill import Backfill
@@ -219,6 +218,5 @@ class MeasuringVerbs(SearchVerbs):
         """
         if num < 1:
             raise InvalidInput(f"judge the upgrade to {target}", expected="num >= 1", found=f"{num}")
-        query_set = Queries(queries=queries)
-        found = search_side_by_side(self._catalog, target, query_set, seed, self.search)
-        return Judging(self._catalog, found, query_set, num, seed)
+        found = search_side_by_side(self._catalog, target, Queries(queries=queries), seed, self.search)
+        return Judging(found, num, seed)

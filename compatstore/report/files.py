@@ -20,7 +20,6 @@ from compatstore.report.content import Section, SectionPart, ShownQueries, facts
 from compatstore.shown import Table, html_table
 from compatstore.upgrade.estimates.details import QueryChange, ShownItem
 from compatstore.upgrade.estimates.reporting import UpgradeReport
-from compatstore.upgrade.views import changes_table
 
 MARKDOWN, JSON = "report.md", "report.json"
 # Section whose curves are drawn -> file, text
@@ -105,7 +104,7 @@ def _shown(part: SectionPart) -> Iterator[str]:
     if isinstance(part, str):
         yield markdown(part)
     elif isinstance(part, ShownQueries):
-        yield from _shown(changes_table(part.heading, part.changes, part.criterion))
+        yield from _shown(part.table)
     elif isinstance(part, Table):
         lines = [part.headings, ["---"] * len(part.headings), *part.rows]
         yield "\n".join("| " + " | ".join(markdown(cell) for cell in line) + " |" for line in lines)

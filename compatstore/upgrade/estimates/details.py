@@ -13,7 +13,7 @@ from compatstore.errors import InvalidInput
 from compatstore.evaluation import Estimate
 from compatstore.evaluation.bootstrap import figures_together, resample
 from compatstore.evaluation.fusion import Serving
-from compatstore.evaluation.judgements import Qrels
+from compatstore.evaluation.judgements import Qrels, places_among
 from compatstore.storage.ids import find
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.measured import before_and_after
@@ -124,10 +124,10 @@ class Subgroups:
 def subgroups_of(context: UpgradeContext, measurement: Measurement, column: str) -> Subgroups | None:
     """Compare groups of the query items; None if queries are no items, or no group is large enough."""
     key, sample = context.registry.id_column, measurement.sample
-    if sample.queries is not None:
+    if sample.queries.names:
         return None
     before, after = before_and_after(measurement)
-    ids = sample.ids.take(np.flatnonzero(sample.asks)).to_pylist()
+    ids = sample.ids.take(places_among(sample.queries.itself, sample.places)).to_pylist()
     found = find(context.store, key, ids, list(dict.fromkeys([key, column])), context.snapshot)
     values: dict[Any, str] = {item[key]: text_of(item[column]) for item in found.to_pylist()}
     rows: dict[str, list[int]] = {}
@@ -303,14 +303,14 @@ class _Asking:
     def ids(self, rows: Positions) -> list[Any]:
         """Ids of some queries; those of an app's own are no ids of items."""
         sample = self.measurement.sample
-        if sample.queries is not None:
+        if sample.queries.names:
             return [sample.queries.names[row] for row in rows]
-        return list(sample.ids.take(np.flatnonzero(sample.asks)[rows]).to_pylist())
+        return list(sample.ids.take(places_among(sample.queries.itself[rows], sample.places)).to_pylist())
 
     def shown(self, rows: Positions) -> list[ShownItem]:
         """Some queries."""
         queries, ids = self.measurement.sample.queries, self.ids(rows)
-        if queries is not None:
+        if queries.names:
             texts = [queries.texts[row] for row in rows] if queries.texts else [""] * len(rows)
             return [ShownItem(id=name, source=text) for name, text in zip(ids, texts, strict=True)]
         table = find(self.context.store, self.key, ids, self._read, self.context.snapshot)
@@ -319,8 +319,8 @@ class _Asking:
 
     def searched(self, rows: Positions, search: Search) -> list[tuple[tuple[ShownItem, ...], tuple[ShownItem, ...]]]:
         """Results of some queries by the status quo, and as the gallery is served."""
-        sample, shown = self.measurement.sample, self.shown(rows)
-        vectors, limit = (sample.source_queries[rows], sample.target_queries[rows]), self.neighbours
+        queries, shown = self.measurement.sample.queries, self.shown(rows)
+        vectors, limit = (queries.source[rows], queries.target[rows]), self.neighbours
         found = search_versions(self.context, *vectors, self._own(rows), limit, search, self._read)
         was, served = (
             [tuple(self._judged(item, asking) for item in near) for near, asking in zip(lists, shown, strict=True)]
@@ -330,7 +330,7 @@ class _Asking:
 
     def _own(self, rows: Positions) -> list[Any]:
         """The query items, which do not find themselves."""
-        return [None] * len(rows) if self.measurement.sample.queries is not None else self.ids(rows)
+        return [None] * len(rows) if self.measurement.sample.queries.names else self.ids(rows)
 
     def _judged(self, item: Mapping[str, Any], asking: ShownItem) -> ShownItem:
         shown = shown_item(item, self.key, self.columns)

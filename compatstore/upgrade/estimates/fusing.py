@@ -18,7 +18,6 @@ from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Serving
 from compatstore.evaluation.merging import Merge, calibrate, find_merged
 from compatstore.evaluation.strategies import trial_of_fusions
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import NATIVE
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import ArtifactRecord, MergeRecord, RunRecord, ServingRecord
 from compatstore.storage.registry import Registry, bridge_to, comparable, edit
@@ -30,7 +29,6 @@ from compatstore.upgrade.estimates.trial import (
     as_evaluation_sample,
     decision_settings,
     factors_of,
-    made_of,
     order_of_sample,
 )
 from compatstore.upgrade.progress import Monitor, Progress
@@ -64,9 +62,7 @@ def choose_fusion(
         InvalidInput: There is no such column of labels, or the criterion is CMC and the sample not the whole gallery.
     """
     sample = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed, progress=progress)
-    native = sample.served.valid & (sample.served.origin == NATIVE)
-    made = made_of(context, sample)
-    urgent = order_of_sample(context, sample, made) if context.run.path else np.arange(len(sample.places))
+    native, made, urgent = sample.is_native, sample.made, order_of_sample(context, sample)
     stored = sample.served.valid & ~native
     made.put(stored, sample.served.take(stored))
     transformed = replace(as_evaluation_sample(sample, made.vectors, urgent), factors=factors_of(context, made))
@@ -274,21 +270,21 @@ def measure_merge(
     bridge = _bridge(context)
     drawn = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed, progress=progress)
     sample = _usable(context, drawn)
-    part_queries = sample.source_queries
+    part_queries = sample.queries.source
     if bridge is not None:
-        part_queries = context.catalog.artifact(bridge.id).apply(sample.target_queries).vectors
+        part_queries = context.catalog.artifact(bridge.id).apply(sample.queries.target).vectors
     found = VectorForm.of(context.registry.record(context.run.source)).searchable(part_queries)
-    sample, part_queries = sample.asking(found), part_queries[found]  # a search refuses the others
+    # A search refuses the others.
+    sample, part_queries = replace(sample, queries=sample.queries.only(found)), part_queries[found]
     every = np.arange(len(sample.places))
     chosen = decision_settings(context, settings)
     # Nothing is transformed, and no merge looks at it.
     trial = trial_of_fusions(as_evaluation_sample(sample, sample.native, every), chosen)
-    source = measure(sample.source_queries, sample.source.vectors, chosen.source_metric)
+    source = measure(sample.queries.source, sample.source.vectors, chosen.source_metric)
     others = measure(part_queries, sample.source.vectors, chosen.source_metric)
-    target = measure(sample.target_queries, sample.native, chosen.target_metric)
+    target = measure(sample.queries.target, sample.native, chosen.target_metric)
     calibrated = bridge is None or not comparable(context.registry, bridge)
-    native = sample.served.valid & (sample.served.origin == NATIVE)
-    merged = find_merged(trial, others, target, native, calibrated=calibrated)
+    merged = find_merged(trial, others, target, sample.is_native, calibrated=calibrated)
     (before,) = trial.galleries(source, [every])
     queries = np.arange(len(part_queries))
     return Merge(

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from compatstore import next_step
 from compatstore.arrays import Doubles
 from compatstore.errors import UpgradeError
@@ -112,8 +110,7 @@ def take_measurement(
     )
     if promised is not None:
         settings = replace(settings, neighbours=promised.neighbours)
-    order = np.arange(len(fresh.native))
-    return rank_on_sample(context, fresh, fresh.served, order, settings, served=True, progress=progress)
+    return rank_on_sample(context, fresh, settings, served=True, progress=progress)
 
 
 def compare(estimate: UpgradeEstimate, measured: DecisionTable, called: str = SERVED) -> tuple[Compared, ...]:

@@ -17,7 +17,6 @@ from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.answers import preference_of
 from compatstore.upgrade.estimates.details import ReportDetails
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, load_estimate
 from compatstore.upgrade.estimates.measured import (
@@ -27,6 +26,7 @@ from compatstore.upgrade.estimates.measured import (
     compare,
     take_measurement,
 )
+from compatstore.upgrade.estimates.side_by_side import preference_of
 from compatstore.upgrade.estimates.trial import Measurement
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
 from compatstore.upgrade.progress import Progress

@@ -1,27 +1,35 @@
-"""Search results of an upgrade's two versions side by side, for application queries without labels; read-only."""
+"""Search results of an upgrade's two versions side by side, without labels, and the answers in a gallery's history."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from hashlib import sha256
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from compatstore import next_step
 from compatstore.arrays import Id
 from compatstore.errors import UpgradeError
+from compatstore.evaluation.preference import Preference
+from compatstore.evaluation.sample import SampleQueries
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import find
+from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.asked import AskedQueries, ask
+from compatstore.upgrade.estimates.asked import ask
 from compatstore.upgrade.estimates.details import Search, ShownItem, search_versions, shown_item
 from compatstore.upgrade.estimates.sample import query_items
 from compatstore.upgrade.requests.queries import Queries
-from compatstore.upgrade.states import run_of
+from compatstore.upgrade.states import require_open, run_of, steps_since_the_last
 
+STEP = "judge"
+Winner: TypeAlias = Literal["target", "source", "same"]
+WINNERS: tuple[Winner, ...] = ("target", "source", "same")
 DEPTH = 10
 ROUND = 10  # cases that are shown by decreasing disagreement; every round is a random draw
 BATCH = 200  # queries of one search
@@ -48,6 +56,7 @@ class SideBySide:
 
     Args:
         context: The upgrade.
+        request: Digest of the application's queries.
         queries: q queries, embedded in both versions.
         own: Ids of the queries that are items; None for others.
         source: For each query ids of the nearest items in the source.
@@ -55,7 +64,8 @@ class SideBySide:
     """
 
     context: UpgradeContext
-    queries: AskedQueries
+    request: str
+    queries: SampleQueries
     own: Sequence[Id | None]
     source: list[list[Id]]
     target: list[list[Id]]
@@ -104,6 +114,71 @@ class SideBySide:
 
         return tuple(case(name, row, swap=swap) for name, row, swap in zip(names, rows, swapped, strict=True))
 
+    def earlier(self) -> dict[str, Winner]:
+        """Answers to the same queries that were given when their lists were the same."""
+        entries = steps_since_the_last(self.context.catalog, self.context.run.target, STEP)
+        return _answers([entry for entry in entries if entry.data["lists"] == self.digest], self.request)
+
+    def save(self, answers: Mapping[str, Winner]) -> Preference:
+        """Add answers to the history, unless they are the last ones there.
+
+        Args:
+            answers: Name of a query -> version that is better for it.
+
+        Returns:
+            The preference by all answers to these queries so far.
+
+        Raises:
+            InvalidInput: There is no answer.
+            Interrupted: The upgrade has ended meanwhile.
+        """
+        run, catalog = self.context.run, self.context.catalog
+        data = {
+            "digest": self.request,
+            "lists": self.digest,
+            "queries": len(self.own),
+            "differing": len(self.differing),
+        }
+        names = {winner: [name for name, own in answers.items() if own == winner] for winner in WINNERS}
+        entry = HistoryEntry(STEP, run.target, source=run.source, data=data | names)
+        entries = steps_since_the_last(catalog, run.target, STEP)
+        if entries and dict(entries[-1].data) == entry.data:
+            return _preference(entries)
+        preference = _preference([*entries, entry])
+
+        def require(registry: Registry) -> Registry:
+            require_open(registry, run.target)
+            return registry
+
+        edit(catalog.store, require, replace(entry, note=str(preference)))
+        return preference
+
+
+def preference_of(catalog: Catalog, target: str) -> Preference | None:
+    """The preference by all answers since the upgrade to a target began, to the queries of the latest; None without."""
+    entries = steps_since_the_last(catalog, target, STEP)
+    return _preference(entries) if entries else None
+
+
+def _answers(entries: Sequence[HistoryEntry], queries: str) -> dict[str, Winner]:
+    """The latest answer to each of some queries."""
+    data = [entry.data for entry in entries if entry.data["digest"] == queries]
+    return {name: winner for answers in data for winner in WINNERS for name in answers[winner]}
+
+
+def _preference(entries: Sequence[HistoryEntry]) -> Preference:
+    last = entries[-1]
+    answers = list(_answers(entries, last.data["digest"]).values())
+    return Preference(
+        source=last.source,
+        target=last.version,
+        queries=last.data["queries"],
+        differing=last.data["differing"],
+        target_wins=answers.count("target"),
+        source_wins=answers.count("source"),
+        same=answers.count("same"),
+    )
+
 
 def search_side_by_side(catalog: Catalog, target: str, queries: Queries, seed: int, search: Search) -> SideBySide:
     """Search both versions of the upgrade to a target.
@@ -131,7 +206,9 @@ def search_side_by_side(catalog: Catalog, target: str, queries: Queries, seed: i
         found = search_versions(context, *vectors, own[batch], DEPTH, search, [key])
         for ranked, rows in zip(lists, found, strict=True):
             ranked += [[item[key] for item in row] for row in rows]
-    result = SideBySide(context=context, queries=embedded, own=own, source=lists[0], target=lists[1])
+    result = SideBySide(
+        context=context, request=queries.digest, queries=embedded, own=own, source=lists[0], target=lists[1]
+    )
     if not result.differing:
         raise UpgradeError(
             f"judge the upgrade to {target}",
