@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -67,8 +68,8 @@ class DecisionRow:
     figures: dict[str, Estimate]
     gains: dict[str, Estimate]
     kept: dict[str, Estimate]
-    flips: Flips | None
-    broken: Estimate | None
+    flips: Flips | None = None
+    broken: Estimate | None = None
     note: str = ""
 
     def percent_of(self, metric: str) -> str:
@@ -217,27 +218,41 @@ def decide_between(
     require_counted(counted)
     figures = _resampled(sample, strategies, settings)
     require_measured(figures, settings.criterion)
-    rows = [_Intervals() for _ in strategies]
+    rows: list[dict[str, dict[str, Estimate]]] = [{"figures": {}, "gains": {}, "kept": {}} for _ in strategies]
     for name in settings.metrics:
         having = [place for place, own in enumerate(figures) if name in own]
-        drawn = [figures[place][name] for place in having]
-        shares = kept_shares(drawn, figures[-1][name]) if name in figures[-1] else []
-        for place, figure in zip(having, figures_together(drawn) if drawn else [], strict=True):
-            if name.startswith(
-                "cmc@"
-            ):  # a share of queries, of which few may be right: the bootstrap of none is certain of none
-                few = share_of_queries(figures[place][name].values > 0, _of_many(settings.confidence, len(having)))
-                figure = Estimate(value=figure.value, low=min(figure.low, few.low), high=max(figure.high, few.high))
-            rows[place].figures[name] = figure.within(0.0, 1.0)
-        compared = bool(drawn) and sample.has_ground_truth
-        for place, gain in zip(having, gains_together(drawn, figures[0][name]) if compared else [], strict=compared):
-            rows[place].gains[name] = gain.within(-1.0, 1.0)
-        for place, share in zip(having, shares, strict=bool(shares)):
-            rows[place].kept[name] = share.within(0.0, 1.0)
-    flips = sum(_nearest(settings) in own for own in figures)
+        drawn, full = [figures[place][name] for place in having], figures[-1].get(name)
+        intervals = (
+            {
+                "figures": [
+                    _with_wilson(name, figure, own, _of_many(settings.confidence, len(having)))
+                    for figure, own in zip(figures_together(drawn), drawn, strict=True)
+                ],
+                "gains": gains_together(drawn, figures[0][name]) if sample.has_ground_truth else [],
+                "kept": [] if full is None else kept_shares(drawn, full),
+            }
+            if drawn
+            else {}
+        )
+        for what, estimates in intervals.items():
+            for place, estimate in zip(having, estimates, strict=bool(estimates)):
+                rows[place][what][name] = estimate.within(-1.0 if what == "gains" else 0.0, 1.0)
+    nearest = _nearest(settings)
+    many = _of_many(settings.confidence, sum(nearest in own for own in figures))
     made = tuple(
-        _row(strategy, strategies[0], intervals, settings, of=flips)
-        for strategy, intervals in zip(strategies, rows, strict=True)
+        DecisionRow(
+            name=strategy.name,
+            notation=strategy.notation,
+            share=strategy.share,
+            note=strategy.note,
+            **own,
+            **(
+                _flips(strategy, strategies[0], settings.metrics.index(nearest), many)
+                if nearest in own["figures"]
+                else {}
+            ),
+        )
+        for strategy, own in zip(strategies, rows, strict=True)
     )
     return DecisionTable(
         rows=made,
@@ -286,13 +301,12 @@ def require_measured(figures: Sequence[Mapping[str, Resampled]], criterion: str)
         )
 
 
-@dataclass(frozen=True)
-class _Intervals:
-    """Figures of one strategy."""
-
-    figures: dict[str, Estimate] = field(default_factory=dict)
-    gains: dict[str, Estimate] = field(default_factory=dict)
-    kept: dict[str, Estimate] = field(default_factory=dict)
+def _with_wilson(name: str, figure: Estimate, drawn: Resampled, confidence: float) -> Estimate:
+    """A figure; CMC is a share of queries, of which few may be right: the bootstrap of none is certain of none."""
+    if not name.startswith("cmc@"):
+        return figure
+    few = share_of_queries(drawn.values > 0, confidence)
+    return Estimate(value=figure.value, low=min(figure.low, few.low), high=max(figure.high, few.high))
 
 
 def _of_many(confidence: float, intervals: int) -> float:
@@ -300,32 +314,11 @@ def _of_many(confidence: float, intervals: int) -> float:
     return 1.0 - (1.0 - confidence) / max(intervals, 1)
 
 
-def _row(
-    strategy: ServingStrategy,
-    status_quo: ServingStrategy,
-    intervals: _Intervals,
-    settings: DecisionSettings,
-    *,
-    of: int,
-) -> DecisionRow:
-    """A row; the interval of broken queries holds together with those of the other rows (Bonferroni)."""
-    flips, broken, nearest = None, None, _nearest(settings)
-    if nearest in intervals.figures:
-        counted, place = status_quo.found.counted, settings.metrics.index(nearest)
-        was, now = (found.values[place, counted] > 0 for found in (status_quo.found, strategy.found))
-        flips = Flips(positive=float(np.mean(~was & now)), negative=float(np.mean(was & ~now)))
-        broken = share_of_queries(was & ~now, _of_many(settings.confidence, of))
-    return DecisionRow(
-        name=strategy.name,
-        notation=strategy.notation,
-        share=strategy.share,
-        figures=intervals.figures,
-        gains=intervals.gains,
-        kept=intervals.kept,
-        flips=flips,
-        broken=broken,
-        note=strategy.note,
-    )
+def _flips(strategy: ServingStrategy, status_quo: ServingStrategy, metric: int, confidence: float) -> dict[str, Any]:
+    """Queries mended and broken, with an interval of those that holds together with those of the other rows."""
+    was, now = (found.values[metric, status_quo.found.counted] > 0 for found in (status_quo.found, strategy.found))
+    flips = Flips(positive=float(np.mean(~was & now)), negative=float(np.mean(was & ~now)))
+    return {"flips": flips, "broken": share_of_queries(was & ~now, confidence)}
 
 
 def _nearest(settings: DecisionSettings) -> str:

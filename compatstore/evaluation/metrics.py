@@ -136,36 +136,6 @@ def summarise(ranking: Ranking, ks: Sequence[int] = (1, 5)) -> RetrievalMetrics:
 
 
 @checked
-def flips(before: Ranking, after: Ranking, k: int = 1) -> Flips:
-    """Compare two rankings of the same queries: right means a correct item among the k nearest.
-
-    Queries without a correct item are left out.
-
-    Raises:
-        InvalidInput: The rankings are of different numbers of queries. No query has a correct item in both, or k is
-            below 1.
-
-    Examples:
-        >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
-        >>> queries = np.array([[0.4], [5.4], [2.9]])
-        >>> before = cs.evaluation.rank_queries(queries[:2], stored, [1, 0], [0, 0, 1, 1])
-        >>> after = cs.evaluation.rank_queries(queries[:2], stored, [0, 1], [0, 0, 1, 1])
-        >>> cs.evaluation.flips(before, after)
-        Flips(positive=1.0, negative=0.0)
-    """
-    require_ranks([k])
-    if len(before.first_match) != len(after.first_match):
-        raise InvalidInput(
-            "count flips", expected=f"{len(before.first_match)} queries", found=f"{len(after.first_match)}"
-        )
-    counted = before.counted & after.counted
-    if not counted.any():
-        raise InvalidInput("count flips", expected="a query with a correct item in both rankings", found="none")
-    was, now = before.first_match[counted] <= k, after.first_match[counted] <= k
-    return Flips(positive=float(np.mean(~was & now)), negative=float(np.mean(was & ~now)))
-
-
-@checked
 def recall_at_k(
     found: Iterable[Collection[Hashable]] | npt.NDArray[np.generic],
     truth: Iterable[Collection[Hashable]] | npt.NDArray[np.generic],

@@ -1,9 +1,7 @@
 """CMC and average precision of each query, which need the ranks of its correct items alone.
 
 The rank of an item is the number of distances below its own, read from the sorted distances, plus the items before it
-among those at exactly its distance. Sorted are single-precision roundings: plain numbers of half the length sort in
-half the time. Rounding keeps the order, so only items whose roundings are equal, a few in a thousand, are put in order
-by their distances themselves.
+among those at exactly its distance.
 """
 
 from __future__ import annotations
@@ -195,12 +193,6 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-_MANY = 16  # distances of which one has an equal rounding: from there on all are sorted as they are
-_BITS = 16  # of a rounding, that tell most others from it
-
-Singles = npt.NDArray[np.float32]
-
-
 class Ranks(NamedTuple):
     """Ranks of some items of a query.
 
@@ -221,49 +213,14 @@ def ranks_at(distances: Doubles, positions: Positions) -> Ranks:
         distances: (n,) float64 of all items, no NaN; infinite for items that the ranking leaves out.
         positions: (m,) intp.
     """
-    with np.errstate(over="ignore"):
-        rounded = distances.astype(np.float32)
-    rounded += np.float32(0.0)  # one zero, not two of unlike bits
-    ordered = np.sort(rounded)
-    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
-    if len(repeated) > len(distances) // _MANY:
-        return _by_distances(distances, positions)
-    ranks = ordered.searchsorted(rounded[positions]) + 1
-    if not len(repeated):
-        return Ranks(ranks, 0)
-    near = _equal_to_any(rounded, repeated)
-    exactly = np.argsort(distances[near], kind="stable")
-    groups = rounded[near[exactly]]
-    places = np.empty_like(near)
-    places[exactly] = ordered.searchsorted(groups) + np.arange(len(near)) - groups.searchsorted(groups) + 1
-    at = np.minimum(near.searchsorted(positions), len(near) - 1)
-    return Ranks(np.where(near[at] == positions, places[at], ranks), _ties(distances[near[exactly]]))
-
-
-def _equal_to_any(rounded: Singles, repeated: Singles) -> Positions:
-    """Positions, ascending, of the values that are repeated; their last bits leave few others to look at."""
-    marked: BoolArray = np.zeros(1 << _BITS, dtype=np.bool_)
-    marked[repeated.view(np.uint32) & (len(marked) - 1)] = True
-    some = np.flatnonzero(marked[rounded.view(np.uint32) & (len(marked) - 1)])
-    at = np.minimum(repeated.searchsorted(rounded[some]), len(repeated) - 1)
-    equal: Positions = some[repeated[at] == rounded[some]]
-    return equal
-
-
-def _by_distances(distances: Doubles, positions: Positions) -> Ranks:
-    """The result of `ranks_at`, by a sort of the distances themselves."""
     ordered, found = np.sort(distances), distances[positions]
-    ranks = ordered.searchsorted(found)
-    tied = ordered.searchsorted(found, side="right") - ranks > 1
-    for distance in np.unique(found[tied]):
-        here = found == distance
-        ranks[here] += np.flatnonzero(distances == distance).searchsorted(positions[here])
-    return Ranks(ranks + 1, _ties(ordered))
-
-
-def _ties(ordered: Doubles) -> int:
-    """Sorted distances that are equal to the one before and finite."""
-    return int(np.count_nonzero((ordered[1:] == ordered[:-1]) & np.isfinite(ordered[1:])))
+    ranks, repeated = ordered.searchsorted(found), ordered[1:][ordered[1:] == ordered[:-1]]
+    if len(repeated):
+        tied = ordered.searchsorted(found, side="right") - ranks > 1
+        for distance in np.unique(found[tied]):
+            here = found == distance
+            ranks[here] += np.flatnonzero(distances == distance).searchsorted(positions[here])
+    return Ranks(ranks + 1, int(np.isfinite(repeated).sum()))
 
 
 def ranks_behind_ties(distances: Doubles, positions: Positions) -> Positions:

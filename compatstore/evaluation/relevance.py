@@ -11,7 +11,7 @@ from compatstore.arrays import BoolArray, Doubles, Positions
 from compatstore.boundary import array_of
 from compatstore.errors import InvalidInput, first_offenders
 from compatstore.evaluation.distances import Distances
-from compatstore.evaluation.judgements import Judgements
+from compatstore.evaluation.judgements import Judgements, places_among
 
 _KINDS = {"i": "integers", "u": "integers", "b": "integers", "U": "strings"}
 
@@ -235,7 +235,8 @@ def _arrange(
     if gallery_ids is not None:
         order = _order_by_id(as_keys(gallery_ids, "gallery ids"))
     if query_ids is not None and gallery_ids is not None:
-        itself = _positions_of(*_numbered(query_ids, gallery_ids, "ids"), order)
+        numbers, others = _numbered(query_ids, gallery_ids, "ids")
+        itself = places_among(numbers, others[order])
     return order, itself
 
 
@@ -246,10 +247,3 @@ def _order_by_id(ids: npt.NDArray[np.generic]) -> Positions:
     if twice.size:
         raise InvalidInput("rank a gallery", expected="each id once", found=first_offenders(np.unique(twice).tolist()))
     return order
-
-
-def _positions_of(queries: Positions, gallery: Positions, order: Positions) -> Positions:
-    """Find each query's number among the gallery's, taken in `order`; -1 where it is not."""
-    ranked = gallery[order]
-    places = np.minimum(np.searchsorted(ranked, queries), len(ranked) - 1)
-    return np.where(ranked[places] == queries, places, -1)

@@ -147,33 +147,35 @@ class EvaluationSample:
     def __post_init__(self) -> None:
         for name in ("source_queries", "target_queries", "source", "transformed", "native"):
             object.__setattr__(self, name, array_of(getattr(self, name), "try an upgrade", name, ndim=2))
-        if self.transformed.shape != self.native.shape:
-            found = f"{self.transformed.shape}"
-            raise InvalidInput("try an upgrade", expected=f"transformed of {self.native.shape}", found=found)
-        if (self.query_labels is None) != (self.gallery_labels is None):
-            raise InvalidInput("try an upgrade", expected="labels on both sides or none", found="one side")
-        if self.judged is not None and self.query_labels is not None:
-            raise InvalidInput("try an upgrade", expected="labels or judgements", found="both")
-        if self.judged is not None:
-            self.judged.require_within(len(self.source_queries), len(self.source))
-        require_length(self.drawn, len(self.source), "drawn")
-        require_length(self.factors, len(self.source), "factors")
         if self.factors is not None:
-            object.__setattr__(
-                self, "factors", array_of(self.factors, "try an upgrade", "factors", ndim=1, dtype=np.float64)
-            )
-        if not self.complete and self.drawn is not None and not self.drawn.any():
-            raise InvalidInput("try an upgrade", expected="an item that was drawn", found="none")
-        if self.population is not None and self.population < len(self.source):
-            expected, found = f"a population of {len(self.source)} or more", f"{self.population}"
-            raise InvalidInput("try an upgrade", expected=expected, found=found)
+            factors = array_of(self.factors, "try an upgrade", "factors", ndim=1, dtype=np.float64)
+            object.__setattr__(self, "factors", factors)
+        queries, items = len(self.source_queries), len(self.source)
+        for holds, expected, found in (
+            (
+                self.transformed.shape == self.native.shape,
+                f"transformed of {self.native.shape}",
+                f"{self.transformed.shape}",
+            ),
+            ((self.query_labels is None) == (self.gallery_labels is None), "labels on both sides or none", "one side"),
+            (self.judged is None or self.query_labels is None, "labels or judgements", "both"),
+            (self.complete or self.drawn is None or np.any(self.drawn), "an item that was drawn", "none"),
+            (
+                self.population is None or self.population >= items,
+                f"a population of {items} or more",
+                f"{self.population}",
+            ),
+        ):
+            if not holds:
+                raise InvalidInput("try an upgrade", expected=expected, found=found)
+        if self.judged is not None:
+            self.judged.require_within(queries, items)
         for values in ("target_queries", "query_labels", "query_ids"):
-            require_length(getattr(self, values), len(self.source_queries), values)
-        for values in ("native", "gallery_labels", "gallery_ids"):
-            require_length(getattr(self, values), len(self.source), values)
-        if self.served is not None:
-            require_length(self.served.native, len(self.source), "served.native")
-        as_permutation(self.order, len(self.source))
+            require_length(getattr(self, values), queries, values)
+        for values in ("native", "gallery_labels", "gallery_ids", "drawn", "factors"):
+            require_length(getattr(self, values), items, values)
+        require_length(None if self.served is None else self.served.native, items, "served.native")
+        as_permutation(self.order, items)
 
     @property
     def complete(self) -> bool:

@@ -50,7 +50,8 @@ class Judging:
     """
 
     def __init__(self, found: SideBySide, num: int, seed: int) -> None:
-        self._found, run, registry = found, found.context.run, found.context.registry
+        self._catalog, self._found = found.context.catalog, found
+        run, registry = found.context.run, found.context.registry
         versions = [registry.record(name).version().fingerprint for name in (run.source, run.target)]
         identity = [found.context.store.location.name, run.started_at, versions, found.request, seed]
         self._digest = sha256(json.dumps(identity).encode()).hexdigest()[:32]

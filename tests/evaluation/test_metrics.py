@@ -1,6 +1,5 @@
 """Retrieval metrics against other people's definitions, and the rules that ours adds."""
 
-import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatstore.errors import InvalidInput
-from compatstore.evaluation import flips, rank_queries, recall_at_k, retrieval_metrics, summarise
+from compatstore.evaluation import rank_queries, recall_at_k, retrieval_metrics
 from lazily import Lazy
 from properties import examples
 
@@ -252,25 +251,6 @@ def test_tiny_vectors_keep_their_direction():
     expected = retrieval_metrics(queries, gallery, *labels, metric="cosine")
     tiny = gallery.astype(np.float64) * 2.0**-600  # its squares are zero in double precision
     assert retrieval_metrics(queries, tiny, *labels, metric="cosine") == expected
-
-
-def test_flips_count_mended_and_broken_queries():
-    gallery, labels = [[0.0], [10.0]], ["a", "b"]
-    before = rank_queries([[1.0], [2.0], [9.0], [9.0], [1.0]], gallery, ["a", "b", "b", "a", "none"], labels)
-    after = rank_queries([[9.0], [8.0], [9.0], [1.0], [1.0]], gallery, ["a", "b", "b", "a", "none"], labels)
-
-    changed = flips(before, after)
-
-    assert (changed.positive, changed.negative) == (2 / 4, 1 / 4)
-    gain = summarise(after, ks=(1,)).cmc[1] - summarise(before, ks=(1,)).cmc[1]
-    assert math.isclose(gain, changed.positive - changed.negative)
-
-
-def test_flips_of_other_queries_are_refused():
-    one = rank_queries([[0.0]], [[0.0]], [1], [1])
-    two = rank_queries([[0.0], [1.0]], [[0.0]], [1, 1], [1])
-    with pytest.raises(InvalidInput, match="queries"):
-        flips(one, two)
 
 
 def test_recall_is_the_share_of_true_neighbours_found():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, BoolArray, D
 from compatstore.digests import digest_half
 from compatstore.encoders import encode_readable
 from compatstore.errors import UpgradeError
+from compatstore.evaluation.judgements import places_among
 from compatstore.evaluation.sample import SampleQueries
 from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
 from compatstore.storage.ids import among, find
@@ -72,7 +74,12 @@ class Sample:
     @property
     def is_native(self) -> BoolArray:
         """(n,) bool, items that are native in the table."""
-        return self.served.valid & np.asarray(self.served.origin == NATIVE, bool)
+        native: BoolArray = self.served.valid & (self.served.origin == NATIVE)
+        return native
+
+    def query_ids(self, rows: Positions) -> list[Any]:
+        """Ids of some queries, which are items."""
+        return list(self.ids.take(places_among(self.queries.itself[rows], self.places)).to_pylist())
 
     def only(self, rows: BoolArray) -> Sample:
         """Some of the items, (n,) bool, drawn from the same gallery."""

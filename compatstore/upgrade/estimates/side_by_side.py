@@ -18,11 +18,10 @@ from compatstore.evaluation.preference import Preference
 from compatstore.evaluation.sample import SampleQueries
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
-from compatstore.storage.ids import find
 from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import ask
-from compatstore.upgrade.estimates.details import Search, ShownItem, search_versions, shown_item
+from compatstore.upgrade.estimates.details import Search, ShownItem, search_versions, shown_columns, shown_items
 from compatstore.upgrade.estimates.sample import query_items
 from compatstore.upgrade.requests.queries import Queries
 from compatstore.upgrade.states import require_open, run_of, steps_since_the_last
@@ -96,14 +95,9 @@ class SideBySide:
 
     def cases(self, names: Sequence[str], swapped: Sequence[bool]) -> tuple[Case, ...]:
         """Cases of differing queries, with the source on the left, or on the right if swapped."""
-        registry, key = self.context.registry, self.context.registry.id_column
         rows = [self.differing[name] for name in names]
-        known = {"source": registry.source_column or "", "label": "label", "caption": "caption"}
-        columns = {name: column for name, column in known.items() if column in self.context.snapshot.schema.names}
         ids = {item for row in rows for item in (*self.source[row], *self.target[row], self.own[row])}
-        wanted = [item for item in ids if item is not None]
-        table = find(self.context.store, key, wanted, list(dict.fromkeys([key, *columns.values()])))
-        items: dict[Id | None, ShownItem] = {item[key]: shown_item(item, key, columns) for item in table.to_pylist()}
+        items = shown_items(self.context, ids, shown_columns(self.context, "label", "caption"))
 
         def case(name: str, row: int, *, swap: bool) -> Case:
             text = self.queries.texts[row] if self.queries.texts else ""
