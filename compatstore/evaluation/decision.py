@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -218,41 +217,34 @@ def decide_between(
     require_counted(counted)
     figures = _resampled(sample, strategies, settings)
     require_measured(figures, settings.criterion)
-    rows: list[dict[str, dict[str, Estimate]]] = [{"figures": {}, "gains": {}, "kept": {}} for _ in strategies]
+    rows = [
+        DecisionRow(name=one.name, notation=one.notation, share=one.share, figures={}, gains={}, kept={}, note=one.note)
+        for one in strategies
+    ]
     for name in settings.metrics:
         having = [place for place, own in enumerate(figures) if name in own]
-        drawn, full = [figures[place][name] for place in having], figures[-1].get(name)
-        intervals = (
-            {
-                "figures": [
-                    _with_wilson(name, figure, own, _of_many(settings.confidence, len(having)))
-                    for figure, own in zip(figures_together(drawn), drawn, strict=True)
-                ],
-                "gains": gains_together(drawn, figures[0][name]) if sample.has_ground_truth else [],
-                "kept": [] if full is None else kept_shares(drawn, full),
-            }
-            if drawn
-            else {}
-        )
-        for what, estimates in intervals.items():
-            for place, estimate in zip(having, estimates, strict=bool(estimates)):
-                rows[place][what][name] = estimate.within(-1.0 if what == "gains" else 0.0, 1.0)
+        drawn, full, none = [figures[place][name] for place in having], figures[-1].get(name), [None] * len(having)
+        gains = gains_together(drawn, figures[0][name]) if drawn and sample.has_ground_truth else none
+        kept = none if full is None else kept_shares(drawn, full)
+        means = figures_together(drawn) if drawn else []
+        for place, own, figure, gain, share in zip(having, drawn, means, gains, kept, strict=True):
+            if name.startswith(
+                "cmc@"
+            ):  # a share of queries, few of them right: the bootstrap of none is certain of none
+                few = share_of_queries(own.values > 0, _of_many(settings.confidence, len(having)))
+                figure = Estimate(value=figure.value, low=min(figure.low, few.low), high=max(figure.high, few.high))
+            rows[place].figures[name] = figure.within(0.0, 1.0)
+            if gain is not None:
+                rows[place].gains[name] = gain.within(-1.0, 1.0)
+            if share is not None:
+                rows[place].kept[name] = share.within(0.0, 1.0)
     nearest = _nearest(settings)
-    many = _of_many(settings.confidence, sum(nearest in own for own in figures))
+    many = _of_many(settings.confidence, sum(nearest in row.figures for row in rows))
     made = tuple(
-        DecisionRow(
-            name=strategy.name,
-            notation=strategy.notation,
-            share=strategy.share,
-            note=strategy.note,
-            **own,
-            **(
-                _flips(strategy, strategies[0], settings.metrics.index(nearest), many)
-                if nearest in own["figures"]
-                else {}
-            ),
-        )
-        for strategy, own in zip(strategies, rows, strict=True)
+        _with_flips(row, strategy, strategies[0], settings.metrics.index(nearest), many)
+        if nearest in row.figures
+        else row
+        for row, strategy in zip(rows, strategies, strict=True)
     )
     return DecisionTable(
         rows=made,
@@ -301,24 +293,18 @@ def require_measured(figures: Sequence[Mapping[str, Resampled]], criterion: str)
         )
 
 
-def _with_wilson(name: str, figure: Estimate, drawn: Resampled, confidence: float) -> Estimate:
-    """A figure; CMC is a share of queries, of which few may be right: the bootstrap of none is certain of none."""
-    if not name.startswith("cmc@"):
-        return figure
-    few = share_of_queries(drawn.values > 0, confidence)
-    return Estimate(value=figure.value, low=min(figure.low, few.low), high=max(figure.high, few.high))
-
-
 def _of_many(confidence: float, intervals: int) -> float:
     """Confidence of each of some intervals that hold together (Bonferroni)."""
     return 1.0 - (1.0 - confidence) / max(intervals, 1)
 
 
-def _flips(strategy: ServingStrategy, status_quo: ServingStrategy, metric: int, confidence: float) -> dict[str, Any]:
-    """Queries mended and broken, with an interval of those that holds together with those of the other rows."""
+def _with_flips(
+    row: DecisionRow, strategy: ServingStrategy, status_quo: ServingStrategy, metric: int, confidence: float
+) -> DecisionRow:
+    """A row with the queries mended and broken; their interval holds together with those of the other rows."""
     was, now = (found.values[metric, status_quo.found.counted] > 0 for found in (status_quo.found, strategy.found))
     flips = Flips(positive=float(np.mean(~was & now)), negative=float(np.mean(was & ~now)))
-    return {"flips": flips, "broken": share_of_queries(was & ~now, confidence)}
+    return replace(row, flips=flips, broken=share_of_queries(was & ~now, confidence))
 
 
 def _nearest(settings: DecisionSettings) -> str:

@@ -19,14 +19,13 @@ from compatstore.evaluation.relevance import (
 )
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample, ServedFusion
 from compatstore.evaluation.sampled import WHOLE, QueryFigures, Sampling
-from compatstore.evaluation.whole import WholeFigures
+from compatstore.evaluation.whole import AS_FUSED, WholeFigures
 
 FEWEST_NEIGHBOURS = 5
 MERGE_SHARE = 0.25  # of the gallery, that is native in a merge of both versions
 PRICE = "two embeddings and two searches for a query, the source's vectors are kept"
 MERGED = "s/s+t/t"  # each item is searched in one space; in a fusion every item in both
 FUSED, FUSED_PARTLY = {0.0: "s/s & t/h", 1.0: "s/s & t/t"}, "s/s & t/h+t"
-AS_FUSED = "s/s & t"  # the target's current vectors, by the fusion that is served
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

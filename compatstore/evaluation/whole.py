@@ -8,9 +8,8 @@ among all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +17,15 @@ import numpy.typing as npt
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.digests import seed_of
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.distances import Distances, measure
+from compatstore.evaluation.distances import fit_length, measure
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.relevance import Relevance
 from compatstore.evaluation.sampled import graded, num_graded
 from compatstore.versions import Metric
 
 MOST_PROBES = 256
+WAYS = ("s/s", "t/s", "t/h")  # strategies that need no native vector: query / gallery
+AS_FUSED = "s/s & t"  # the target's current vectors, by the fusion that is served
 
 
 BATCH_CELLS = 2**23  # distances held at a time
@@ -38,32 +39,21 @@ class Passing:
     Args:
         places: (b,) intp, ascending and without a gap, each item's place in the gallery: of items at one distance the
             lower place is nearer.
-        vectors: Strategy -> (b, d) floats.
-        there: Strategy -> (b,) bool, items that a search by that strategy can find.
-        native: (b,) bool, items whose vector in the target is native; None if no fusion is searched.
-        factors: Strategy -> (b,) float64, as of `measure`; none for one whose distances are not shrunk.
+        source: (b, d_s) floats.
+        target: (b, d_t) floats, as they are served, or as a hop makes them.
+        in_source: (b,) bool, items that a search of the source can find.
+        in_target: (b,) bool, items that a search of the target can find.
+        native: (b,) bool, items whose vector in the target is native.
+        factors: (b,) float64, of the target as of `measure`; None if distances are not shrunk.
     """
 
     places: Positions
-    vectors: Mapping[str, FloatArray]
-    there: Mapping[str, BoolArray]
-    native: BoolArray | None = None
-    factors: Mapping[str, Doubles] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class FusedWay:
-    """A fused search over two other strategies.
-
-    Args:
-        source: Name of the strategy that searches the source.
-        target: Name of the one that searches the target.
-        fusion: Weight and constants.
-    """
-
-    source: str
-    target: str
-    fusion: Fusion
+    source: FloatArray
+    target: FloatArray
+    in_source: BoolArray
+    in_target: BoolArray
+    native: BoolArray
+    factors: Doubles | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,20 +61,20 @@ class WholeSearch:
     """Queries, and their correct items among all n items of a gallery.
 
     Args:
-        queries: Strategy -> (q, d) floats.
-        metrics: Strategy -> metric of its space.
+        source: (q, d_s) floats, the queries in the source.
+        target: (q, d_t) floats, the same in the target.
+        metrics: Metrics of the two.
         relevance: The correct items, in the order of their places.
         seed: Seed of the items that represent large classes.
-        fused: Strategies that fuse two of those in `queries`.
-        swapped: Strategies whose queries are of another model: those without a direction find nothing.
+        fusion: The fusion that searches both, if any.
     """
 
-    queries: Mapping[str, FloatArray]
-    metrics: Mapping[str, Metric]
+    source: FloatArray
+    target: FloatArray
+    metrics: tuple[Metric, Metric]
     relevance: Relevance
     seed: int = 0
-    fused: Mapping[str, FusedWay] = field(default_factory=dict)
-    swapped: Collection[str] = ()
+    fusion: Fusion | None = None
 
     @property
     def batch_rows(self) -> int:
@@ -102,7 +92,8 @@ class WholeSearch:
             InvalidInput: The two passes were of different items.
         """
         probes = self._probes()
-        strategies = {name: _Strategy(self, name, probes) for name in (*self.queries, *self.fused)}
+        names = WAYS if self.fusion is None else (*WAYS, AS_FUSED)
+        strategies = {name: _Strategy(self, name, probes) for name in names}
         passed = [self._pass(batches(), strategies, nearer=nearer) for nearer in (False, True)]
         if passed[0] != passed[1]:
             expected, found = f"{passed[0]} items", f"{passed[1]}"
@@ -179,37 +170,28 @@ class _Strategy:
 
     def _there(self, batch: Passing) -> BoolArray:
         """(b,) bool, items that this strategy can find: a fusion finds items with a vector in either version."""
-        way = self._search.fused.get(self._name)
-        if way is None:
-            return batch.there[self._name]
-        source, target = batch.there[way.source], batch.there[way.target]
-        if way.fusion.single:
-            return source if way.fusion.weight == 0 else target
-        return source | target
+        fusion = self._search.fusion
+        if self._name == AS_FUSED and fusion is not None and not fusion.single:
+            return batch.in_source | batch.in_target
+        by_target = fusion is not None and fusion.weight == 1 if self._name == AS_FUSED else self._name == "t/h"
+        return batch.in_target if by_target else batch.in_source
 
     def _blocks(self, batch: Passing) -> Iterator[tuple[int, Doubles]]:
         """The index of a block's first query and its distances, (rows, b) float64."""
-        way = self._search.fused.get(self._name)
-        if way is None:
-            yield from self._distances(batch, self._name).blocks()
-            return
-        assert batch.native is not None
-        there = batch.there[way.source], batch.there[way.target]
-        left = self._distances(batch, way.source)
-        right = self._distances(batch, way.target, shrink=way.fusion.shrinkage)
-        for (start, near), (_, far) in zip(left.blocks(), right.blocks(), strict=True):
-            yield start, way.fusion.distances(near, far, batch.native, *there)
-
-    def _distances(self, batch: Passing, name: str, *, shrink: bool = True) -> Distances:
-        search = self._search
-        undirected: Literal["refuse", "lose"] = "lose" if name in search.swapped else "refuse"
-        return measure(
-            search.queries[name],
-            batch.vectors[name],
-            search.metrics[name],
-            undirected=undirected,
-            factors=batch.factors.get(name) if shrink else None,
-        )
+        search, fusion = self._search, self._search.fusion
+        if self._name == "s/s":
+            yield from measure(search.source, batch.source, search.metrics[0]).blocks()
+        elif self._name == "t/s":  # queries that are cut may have no direction left, and find nothing
+            swapped = fit_length(search.target, batch.source.shape[1])
+            yield from measure(swapped, batch.source, search.metrics[0], undirected="lose").blocks()
+        elif self._name == "t/h" or fusion is None:
+            yield from measure(search.target, batch.target, search.metrics[1], factors=batch.factors).blocks()
+        else:
+            left = measure(search.source, batch.source, search.metrics[0]).blocks()
+            shrunk = batch.factors if fusion.shrinkage else None
+            right = measure(search.target, batch.target, search.metrics[1], factors=shrunk).blocks()
+            for (start, near), (_, far) in zip(left, right, strict=True):
+                yield start, fusion.distances(near, far, batch.native, batch.in_source, batch.in_target)
 
     def _note(self, query: int, distances: Doubles, places: Positions) -> None:
         """Remember correct items."""

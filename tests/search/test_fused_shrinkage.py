@@ -15,7 +15,7 @@ import compatstore as cs
 from compatstore.errors import CorruptArtifact
 from compatstore.evaluation.fusion import Fusion, Standardisation
 from compatstore.evaluation.relevance import relevance_from_labels
-from compatstore.evaluation.whole import FusedWay, WholeSearch
+from compatstore.evaluation.whole import WholeSearch
 from compatstore.search import fusion as fusion_module
 from compatstore.search.fusion import FusionPlan, plan_fused, search_fused
 from compatstore.upgrade.context import UpgradeContext
@@ -159,10 +159,11 @@ def test_a_whole_gallery_is_measured_as_it_is_searched(tmp_path):
     classes = np.arange(ROWS) % 3
     stored = lance.dataset(world.gallery.status().gallery).to_table(columns=["id"])["id"].to_numpy()
     search = WholeSearch(
-        queries={"s/s": world.source, "t/h": world.native},
-        metrics=dict.fromkeys(("s/s", "t/h"), "cosine"),
+        source=world.source,
+        target=world.native,
+        metrics=("cosine", "cosine"),
         relevance=relevance_from_labels(classes, classes[stored], np.argsort(stored), np.arange(ROWS)),
-        fused={"s/s & t": FusedWay(source="s/s", target="t/h", fusion=chosen)},
+        fusion=chosen,
     )
     batches = partial(read_gallery, context, search.batch_rows, served=True, shrinkage=True)
     found = search.run(batches, (1, 5)).values["s/s & t"]

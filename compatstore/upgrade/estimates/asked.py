@@ -25,7 +25,7 @@ from compatstore.evaluation.query_files import QuerySet
 from compatstore.evaluation.sample import SampleQueries
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.passing import TARGET_WAY, read_gallery
+from compatstore.upgrade.estimates.passing import read_gallery
 from compatstore.upgrade.requests.queries import Queries
 from compatstore.versions import Metric
 
@@ -116,16 +116,16 @@ def found_first(context: UpgradeContext, queries: SampleQueries, room: int) -> P
     """
     run = context.run
     metrics = [context.registry.record(name).version().metric for name in (run.source, run.target)]
-    nearest = {"s/s": _Nearest(queries.source, metrics[0])}
-    if run.path:
-        nearest[TARGET_WAY] = _Nearest(queries.target, metrics[1])
+    nearest = [
+        _Nearest(vectors, metric) for vectors, metric in zip((queries.source, queries.target), metrics, strict=True)
+    ]
     for batch in read_gallery(context, _BATCH_CELLS // max(len(queries), 1) + 1, served=False):
-        for way, kept in nearest.items():
-            there = batch.there[way]
-            kept.take(batch.vectors[way][there], batch.places[there])
+        nearest[0].take(batch.source[batch.in_source], batch.places[batch.in_source])
+        if run.path:
+            nearest[1].take(batch.target[batch.in_target], batch.places[batch.in_target])
     chosen = np.zeros(0, np.intp)
     for depth in range(1, DEEPEST + 1):
-        deeper = np.unique(np.concatenate([kept.places[:, :depth].ravel() for kept in nearest.values()]))
+        deeper = np.unique(np.concatenate([kept.places[:, :depth].ravel() for kept in nearest]))
         deeper = deeper[deeper >= 0]
         if len(deeper) > room:
             break

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Literal
 
 from compatstore.evaluation.bootstrap import Estimate, MeasuredGain
-from compatstore.evaluation.decision import SAME_SHARE
+from compatstore.evaluation.decision import SAME_SHARE, DecisionTable
+from compatstore.evaluation.fusion import WeightChoice
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.context import UpgradeContext
@@ -22,7 +23,7 @@ Way = Literal["fused", "merged", "target"]
 def warning_of(catalog: Catalog, registry: Registry, target: str, way: Way) -> str:
     """The warning of one way to serve the open upgrade to a version; "" if there is nothing to say."""
     run = run_of(registry, target)
-    kept = None if run is None else kept_gain(catalog, registry, target, way)
+    kept = None if run is None else _kept_gain(catalog, registry, target, way)
     if run is None or kept is None:
         return ""
     names = {
@@ -47,48 +48,28 @@ def warnings_of_run(context: UpgradeContext) -> tuple[str, ...]:
     return tuple(text for text in said if text)
 
 
-def kept_gain(catalog: Catalog, registry: Registry, target: str, way: Way) -> MeasuredGain | None:
-    """The last measurement of a strategy to serve an upgrade; None without one."""
+def _kept_gain(catalog: Catalog, registry: Registry, target: str, way: Way) -> MeasuredGain | None:
+    """The last measurement of a strategy to serve an upgrade: of the choice of its fusion, or of its gates."""
     if way == "merged":
         return registry.merge_of(target)
-    return _of_fusion(registry, target, way) or _of_gates(catalog, target, way)
-
-
-def _of_fusion(registry: Registry, target: str, way: Way) -> MeasuredGain | None:
-    """The measurement with which it was chosen."""
-    fusion = registry.fusion_of(target)
-    weighed = None if fusion is None else fusion.choice
-    if weighed is None or weighed.gain is None or weighed.low is None:
-        return None
-    # The intervals are as wide on both sides.
-    gain = Estimate(value=weighed.gain, low=weighed.low, high=2 * weighed.gain - weighed.low)
-    served = weighed.target_gain if way == "target" else gain
-    if served is None:
-        return None
-    return MeasuredGain(
-        gain=served,
-        criterion=weighed.criterion,
-        truth=weighed.truth,
-        num_queries=weighed.num_queries,
-        native_share=weighed.native_share,
-    )
-
-
-def _of_gates(catalog: Catalog, target: str, way: Literal["fused", "target"]) -> MeasuredGain | None:
-    """The measurement that decided the gates with which the upgrade began."""
-    estimate = load_estimate(catalog, target)
-    if estimate is None:
-        return None
-    table = estimate.table
-    rows = table.served(way)
-    gains = (row.gains.get(table.criterion) for row in rows if abs(row.share - estimate.share) < SAME_SHARE)
-    gain = next(gains, None)
-    if gain is None:
+    fusion, gain = registry.fusion_of(target), None
+    measured: WeightChoice | DecisionTable | None = None if fusion is None else fusion.choice
+    share = 0.0
+    if isinstance(measured, WeightChoice) and measured.gain is not None and measured.low is not None:
+        # The intervals are as wide on both sides.
+        chosen = Estimate(value=measured.gain, low=measured.low, high=2 * measured.gain - measured.low)
+        gain, share = measured.target_gain if way == "target" else chosen, measured.native_share
+    estimate = load_estimate(catalog, target) if gain is None else None
+    if estimate is not None:
+        measured, share = estimate.table, estimate.share
+        rows = (row for row in measured.served(way) if abs(row.share - share) < SAME_SHARE)
+        gain = next((row.gains.get(measured.criterion) for row in rows), None)
+    if gain is None or measured is None:
         return None
     return MeasuredGain(
         gain=gain,
-        criterion=table.criterion,
-        truth=table.truth,
-        num_queries=table.num_queries,
-        native_share=estimate.share,
+        criterion=measured.criterion,
+        truth=measured.truth,
+        num_queries=measured.num_queries,
+        native_share=share,
     )

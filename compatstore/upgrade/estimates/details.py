@@ -344,7 +344,9 @@ def shown_columns(context: UpgradeContext, label: str | None, caption: str | Non
     return {field: column for field, column in known.items() if column and column in context.snapshot.schema.names}
 
 
-def shown_items(context: UpgradeContext, ids: Iterable[Id | None], columns: Mapping[str, str]) -> dict[Any, ShownItem]:
+def shown_items(
+    context: UpgradeContext, ids: Iterable[Id | None], columns: Mapping[str, str]
+) -> dict[Id | None, ShownItem]:
     """Items by their ids, as people know them."""
     key, wanted = context.registry.id_column, [item for item in ids if item is not None]
     table = find(context.store, key, wanted, list(dict.fromkeys([key, *columns.values()])), context.snapshot)

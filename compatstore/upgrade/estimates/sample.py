@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore import next_step
-from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, BoolArray, Digests, FloatArray, Positions
+from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, BoolArray, Digests, FloatArray, Id, Positions
 from compatstore.digests import digest_half
 from compatstore.encoders import encode_readable
 from compatstore.errors import UpgradeError
@@ -77,7 +76,7 @@ class Sample:
         native: BoolArray = self.served.valid & (self.served.origin == NATIVE)
         return native
 
-    def query_ids(self, rows: Positions) -> list[Any]:
+    def query_ids(self, rows: Positions) -> list[Id | None]:
         """Ids of some queries, which are items."""
         return list(self.ids.take(places_among(self.queries.itself[rows], self.places)).to_pylist())
 

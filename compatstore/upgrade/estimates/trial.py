@@ -14,20 +14,19 @@ from compatstore.arrays import Doubles, FloatArray, Positions
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import DecisionSettings, DecisionTable, EvaluationSample
 from compatstore.evaluation.decision import decide_between
-from compatstore.evaluation.distances import fit_length
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.judgements import places_among
 from compatstore.evaluation.relevance import relevance_from_judgements, relevance_from_labels
 from compatstore.evaluation.sample import ServedFusion
-from compatstore.evaluation.strategies import AS_FUSED, ServingStrategy, rank_strategies
-from compatstore.evaluation.whole import FusedWay, Passing, WholeFigures, WholeSearch
+from compatstore.evaluation.strategies import rank_strategies
+from compatstore.evaluation.whole import Passing, WholeFigures, WholeSearch
 from compatstore.storage.columns import VersionValues
 from compatstore.storage.shrinkage import has_shrinkage, kept_cosines
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows, TableRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
-from compatstore.upgrade.estimates.passing import SOURCE_WAYS, TARGET_WAY, read_gallery
+from compatstore.upgrade.estimates.passing import read_gallery
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.requests.gates import require_ground_truth, require_judged
@@ -79,25 +78,13 @@ class Measurement:
     Args:
         sample: Items, and the queries that searched them.
         table: Every way to serve the gallery.
-        strategies: The same ways, in the order of the table's rows, with the figures of each query.
-        metrics: Names of these figures.
+        figures: For each row of the table the figure that decides of each query, (q,) float64: NaN where no item is
+            correct for the query.
     """
 
     sample: Sample
     table: DecisionTable
-    strategies: tuple[ServingStrategy, ...]
-    metrics: tuple[str, ...]
-
-    def figures(self, row: str, metric: str) -> Doubles:
-        """A figure of each query by one way, (q,) float64: NaN where no item is correct for the query.
-
-        Args:
-            row: Name of the way.
-            metric: "map", "cmc@k", ...
-        """
-        place = [found.name for found in self.table.rows].index(row)
-        figures: Doubles = self.strategies[place].found.values[self.metrics.index(metric)]
-        return figures
+    figures: tuple[Doubles, ...]
 
 
 def try_upgrade(
@@ -168,8 +155,9 @@ def rank_on_sample(
         if has_target or "t/h" not in strategy.notation  # without a transform there are no such strategies
     )
     table = replace(decide_between(trial, decided, strategies), provenance=sample.provenance)
-    figures = decided if sample.has_ground_truth else decided.without_ground_truth
-    return Measurement(sample=sample, table=table, strategies=strategies, metrics=figures.metrics)
+    metrics = (decided if sample.has_ground_truth else decided.without_ground_truth).metrics
+    figures = tuple(strategy.found.values[metrics.index(table.criterion)] for strategy in strategies)
+    return Measurement(sample=sample, table=table, figures=figures)
 
 
 def _search_whole(
@@ -190,12 +178,12 @@ def _search_whole(
         assert sample.classes is not None
         relevance = relevance_from_labels(sample.classes[places], sample.classes, places, every)
     search = WholeSearch(
-        queries={"s/s": asked.source, "t/s": fit_length(asked.target, context.source.dim), TARGET_WAY: asked.target},
-        metrics={**dict.fromkeys(SOURCE_WAYS, decided.source_metric), TARGET_WAY: decided.target_metric},
+        source=asked.source,
+        target=asked.target,
+        metrics=(decided.source_metric, decided.target_metric),
         relevance=relevance,
         seed=decided.seed,
-        swapped={"t/s"},
-        fused={} if fusion is None else {AS_FUSED: FusedWay(source="s/s", target=TARGET_WAY, fusion=fusion)},
+        fusion=fusion,
     )
     monitor = Monitor("search", 2 * sample.population, progress)
     monitor.begin()
