@@ -146,7 +146,7 @@ class DecisionTable(Shown):
 
     def showing(self, shares: Sequence[float]) -> DecisionTable:
         """The same with fewer partial backfills: those of some shares, the one that is advised and the best."""
-        best = self.best
+        best = self.best_of("target")
         kept = tuple(
             row
             for row in self.rows
@@ -178,13 +178,8 @@ class DecisionTable(Shown):
         measured = ", ".join(f"{row.share:g}" for row in rows)
         raise InvalidInput("read a decision table", expected=f"a budget of {measured}", found=f"{share:g}")
 
-    @property
-    def best(self) -> DecisionRow:
-        """The budget with the best figure, of equals the smallest; more is not always better."""
-        return self.best_of("target")
-
     def best_of(self, serving: Serving) -> DecisionRow:
-        """The same among the budgets that are searched in one way."""
+        """The budget with the best figure, searched in one way; of equals the smallest: more is not always better."""
         judged = [row for row in self.served(serving) if self.criterion in row.figures]
         return max(judged, key=lambda row: (row.figures[self.criterion].value, -row.share))
 

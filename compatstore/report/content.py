@@ -18,7 +18,7 @@ from compatstore.evaluation.sample import AGREEMENT
 from compatstore.evaluation.views import truth_line
 from compatstore.report.charts import Curves, Drawing, Intervals, Line, Point
 from compatstore.shown import Table, table, view, wrapped
-from compatstore.upgrade.estimates.details import QueryChange, QueryChanges
+from compatstore.upgrade.estimates.details import QueryChange
 from compatstore.upgrade.estimates.measured import SERVED, as_served, what_matters
 from compatstore.upgrade.estimates.reporting import UpgradeReport
 from compatstore.upgrade.estimates.waves import WaveFigures
@@ -335,28 +335,23 @@ def _changes(report: UpgradeReport) -> Iterator[SectionPart]:
     changes = None if report.details is None else report.details.changes
     if changes is None or report.measured is None:
         return
-    yield _flips(report.measured, changes, report.served)
+    served, when = as_served(report.measured), "After a cutover"
+    lacks = "a sample of the whole gallery" if report.measured.has_ground_truth else "labels or qrels"
+    flips = f"Queries that flip are not counted, which needs {lacks}."
+    if report.served == SERVED:
+        when = "As the gallery is served now"
+    if served.flips is not None and served.broken is not None:
+        flips = f"By the first result, {served.flips.positive:.1%} of queries are fixed and {served.broken.percent} % "
+        flips += "are broken (negative flips)."
+    yield (
+        f"{when}, {changes.criterion} of {changes.risen} queries is above that of the status "
+        f"quo, of {changes.fallen} below, of {changes.same} the same. {flips}"
+    )
     for which, shown in (("fell most", changes.worst), ("rose most", changes.best)):
         if shown:
             yield ShownQueries(
                 heading=f"Results of the queries that {which}", changes=shown, criterion=changes.criterion
             )
-
-
-def _flips(measured: DecisionTable, changes: QueryChanges, called: str) -> str:
-    """Shares of queries that rise, fall and flip; `called` is of `called_served`."""
-    served, when = as_served(measured), "As the gallery is served now" if called == SERVED else "After a cutover"
-    text = (
-        f"{when}, {changes.criterion} of {changes.risen} queries is above that of the status "
-        f"quo, of {changes.fallen} below, of {changes.same} the same."
-    )
-    if served.flips is None or served.broken is None:
-        lacks = "a sample of the whole gallery" if measured.has_ground_truth else "labels or qrels"
-        return f"{text} Queries that flip are not counted, which needs {lacks}."
-    return (
-        f"{text} By the first result, {served.flips.positive:.1%} of queries are fixed and {served.broken.percent} % "
-        "are broken (negative flips)."
-    )
 
 
 def _groups(report: UpgradeReport) -> Iterator[SectionPart]:

@@ -40,7 +40,6 @@ def details_of(
     context: UpgradeContext,
     measurement: Measurement | None,
     terms: Gates | None,
-    *,
     details: Details,
     search: Search,
 ) -> ReportDetails:

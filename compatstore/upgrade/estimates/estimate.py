@@ -123,7 +123,10 @@ def estimate_upgrade(
     checked = requested_share if terms.target_quality is None else None
     require_measurable(terms, checked, complete=settings.sample >= items)
     table = try_upgrade(context, settings, progress)
-    share = requested_share if terms.target_quality is None else _smallest(table, terms)
+    share = requested_share
+    if terms.target_quality is not None:
+        smallest = table.smallest_share(terms.target_quality, terms.way)
+        share = 1.0 if smallest is None else smallest
     return UpgradeEstimate(
         terms=terms,
         path=run.path,
@@ -191,11 +194,6 @@ def asked_share(context: UpgradeContext) -> float:
     run, items = context.run, context.count()
     rows = Budget.of(run).rows_left(Spent())
     return run.backfill if rows is None or not items else min(run.backfill, rows / items)
-
-
-def _smallest(table: DecisionTable, terms: Gates) -> float:
-    share = None if terms.target_quality is None else table.smallest_share(terms.target_quality, terms.way)
-    return 1.0 if share is None else share
 
 
 def _rounded(value: Any) -> Any:

@@ -23,7 +23,7 @@ from compatstore.storage.records import ArtifactRecord, MergeRecord, RunRecord, 
 from compatstore.storage.registry import Registry, bridge_to, comparable, edit
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.sample import Sample, draw_sample
+from compatstore.upgrade.estimates.sample import Sample, draw_sample, with_vectors
 from compatstore.upgrade.estimates.trial import (
     SampleSettings,
     as_evaluation_sample,
@@ -90,26 +90,6 @@ def native_share(context: UpgradeContext) -> float:
     """Share of the gallery that is native in the target, from 0 to 1."""
     columns, items = context.target_record.columns, context.count()
     return 0.0 if columns is None or not items else context.count(columns.native) / items
-
-
-def fusable(catalog: Catalog, target: str) -> UpgradeContext:
-    """The upgrade whose versions can be fused.
-
-    Raises:
-        NotFound: There is no such version.
-        UpgradeError: No upgrade to it is under way, or one of its versions has no vectors.
-    """
-    registry = catalog.registry()
-    registry.record(target)
-    run = run_of(registry, target)
-    if run is None or not UpgradeContext.of(catalog, run).has_both:
-        raise UpgradeError(
-            f"fuse {target} with the version before it",
-            expected="an upgrade whose both versions have vectors",
-            found="none" if run is None else f"an upgrade in state {run.state} that lacks one",
-            fix=f"Begin it: {next_step.call('upgrade', target)}",
-        )
-    return UpgradeContext.of(catalog, run)
 
 
 def save_fusion(
@@ -209,7 +189,7 @@ def serve_as_asked(catalog: Catalog, target: str, gates: Gates) -> None:
     if not gates.fused or registry.fusion_of(target) is not None:
         follow_natives(catalog, target)
     else:
-        context = fusable(catalog, target)
+        context = with_vectors(catalog, target, f"fuse {target} with the version before it")
         settings = SampleSettings(
             sample=gates.sample or SAMPLE, labels=gates.labels, criterion=gates.criterion, seed=context.run.seed
         )
@@ -232,7 +212,7 @@ def choose_serving(
         InvalidInput: A weight is given, and nothing was transformed.
         Interrupted: The upgrade ended meanwhile.
     """
-    context = fusable(catalog, target)
+    context = with_vectors(catalog, target, f"fuse {target} with the version before it")
     whole = not context.count(f"({context.source.present}) AND ({context.target.native}) IS NOT TRUE")
     if context.run.path or whole:
         fusion = choose_fusion(context, settings, weight, progress)

@@ -17,6 +17,7 @@ from compatstore.encoders import encode_readable
 from compatstore.errors import UpgradeError
 from compatstore.evaluation.judgements import places_among
 from compatstore.evaluation.sample import SampleQueries
+from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
 from compatstore.storage.ids import among, find
 from compatstore.storage.registry import bridge_to
@@ -25,6 +26,7 @@ from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import MORE_QUERIES, SMALLEST_SAMPLE, ask, found_first
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.requests.queries import Queries, column_of
+from compatstore.upgrade.states import run_of
 from compatstore.upgrade.transform import transformer_of
 
 EMBED_ROWS = 64  # items that are embedded at once
@@ -355,3 +357,24 @@ def _native_seen(context: UpgradeContext, artifact_id: str, digests: Digests, id
     learned = values.valid & np.isin(digest_half(values.vectors), digests)
     found = {item for item, hit in zip(rows.column(key).to_pylist(), learned, strict=True) if hit}
     return np.array([item in found for item in wanted], bool)
+
+
+def with_vectors(catalog: Catalog, target: str, operation: str, *, filled: bool = False) -> UpgradeContext:
+    """The upgrade to a target, whose versions have both columns of vectors; if `filled`, with vectors in them.
+
+    Raises:
+        NotFound: There is no such version.
+        UpgradeError: No upgrade to it is under way, or one of its versions has no vectors.
+    """
+    snapshot = catalog.store.snapshot()
+    registry = catalog.registry(snapshot)
+    registry.record(target)
+    run, fix = run_of(registry, target), f"Run it: {next_step.call('upgrade', target)}"
+    if run is None:
+        raise UpgradeError(operation, expected="an upgrade under way", found="none", fix=fix)
+    context = UpgradeContext.of(catalog, run, snapshot)
+    for name in (run.source, target):
+        columns = registry.record(name).columns
+        if columns is None or (filled and not context.count(columns.present)):
+            raise UpgradeError(operation, expected=f"items with a vector in {name}", found="none", fix=fix)
+    return context

@@ -11,7 +11,6 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from compatstore import next_step
 from compatstore.arrays import Id
 from compatstore.errors import UpgradeError
 from compatstore.evaluation.preference import Preference
@@ -22,9 +21,9 @@ from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import ask
 from compatstore.upgrade.estimates.details import Search, ShownItem, search_versions, shown_columns, shown_items
-from compatstore.upgrade.estimates.sample import query_items
+from compatstore.upgrade.estimates.sample import query_items, with_vectors
 from compatstore.upgrade.requests.queries import Queries
-from compatstore.upgrade.states import require_open, run_of, steps_since_the_last
+from compatstore.upgrade.states import require_open, steps_since_the_last
 
 STEP = "judge"
 Winner: TypeAlias = Literal["target", "source", "same"]
@@ -188,7 +187,7 @@ def search_side_by_side(catalog: Catalog, target: str, queries: Queries, seed: i
         UpgradeError: There is no upgrade, a version has no vectors, or no query has different results.
         InvalidInput: The queries do not fit the gallery.
     """
-    context = _context(catalog, target)
+    context = with_vectors(catalog, target, f"judge the upgrade to {target}", filled=True)
     key = context.registry.id_column
     ids = context.snapshot.to_table(columns=[key], filter=context.source.present).column(key).combine_chunks()
     embedded = ask(context, queries, ids, seed, len(ids), partial(query_items, context))
@@ -210,19 +209,3 @@ def search_side_by_side(catalog: Catalog, target: str, queries: Queries, seed: i
             found=f"the top {DEPTH} of all {len(own)} queries are the same in both versions: nothing to judge",
         )
     return result
-
-
-def _context(catalog: Catalog, target: str) -> UpgradeContext:
-    """The upgrade to a target, which has vectors in both versions."""
-    snapshot = catalog.store.snapshot()
-    registry = catalog.registry(snapshot)
-    registry.record(target)
-    run = run_of(registry, target)
-    operation, fix = f"judge the upgrade to {target}", f"Run it: {next_step.call('upgrade', target)}"
-    if run is None:
-        raise UpgradeError(operation, expected="an upgrade under way", found="none", fix=fix)
-    context = UpgradeContext.of(catalog, run, snapshot)
-    for name in (run.source, target):
-        if registry.record(name).columns is None or not context.count(registry.columns(name).present):
-            raise UpgradeError(operation, expected=f"items with a vector in {name}", found="none", fix=fix)
-    return context

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -143,9 +143,8 @@ def rank_on_sample(
     fusion = context.registry.fusion_served(context.run.target) if served else None
     has_target = served or context.run.path != ()
     if sample.has_ground_truth and not complete and has_target:
-        whole = _search_whole(
-            context, sample, decided, served=served, fusion=fusion, shrinkage=factors is not None, progress=progress
-        )
+        read = partial(read_gallery, context, served=served, shrinkage=factors is not None)
+        whole = _search_whole(sample, decided, fusion, read, progress)
     now = None if fusion is None else ServedFusion(fusion=fusion, native=sample.is_native)
     trial = replace(as_evaluation_sample(sample, made.vectors, urgent), whole=whole, served=now, factors=factors)
     monitor = Monitor("rank", 0, progress)
@@ -161,13 +160,10 @@ def rank_on_sample(
 
 
 def _search_whole(
-    context: UpgradeContext,
     sample: Sample,
     decided: DecisionSettings,
-    *,
-    served: bool,
     fusion: Fusion | None,
-    shrinkage: bool,
+    read: Callable[[int], Iterator[Passing]],
     progress: Callable[[Progress], None] | None,
 ) -> WholeFigures:
     """Let the queries of a sample search all items that have a vector in the source; the table is read twice."""
@@ -189,7 +185,7 @@ def _search_whole(
     monitor.begin()
 
     def batches() -> Iterator[Passing]:
-        for batch in read_gallery(context, search.batch_rows, served=served, shrinkage=shrinkage):
+        for batch in read(search.batch_rows):
             monitor.advance(len(batch.places))
             yield batch
 
