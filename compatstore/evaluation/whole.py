@@ -171,10 +171,11 @@ class _Strategy:
     def _there(self, batch: Passing) -> BoolArray:
         """(b,) bool, items that this strategy can find: a fusion finds items with a vector in either version."""
         fusion = self._search.fusion
-        if self._name == AS_FUSED and fusion is not None and not fusion.single:
-            return batch.in_source | batch.in_target
-        by_target = fusion is not None and fusion.weight == 1 if self._name == AS_FUSED else self._name == "t/h"
-        return batch.in_target if by_target else batch.in_source
+        if self._name != AS_FUSED or fusion is None:
+            return batch.in_target if self._name == "t/h" else batch.in_source
+        if fusion.single:
+            return batch.in_source if fusion.weight == 0 else batch.in_target
+        return batch.in_source | batch.in_target
 
     def _blocks(self, batch: Passing) -> Iterator[tuple[int, Doubles]]:
         """The index of a block's first query and its distances, (rows, b) float64."""

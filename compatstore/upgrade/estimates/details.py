@@ -276,7 +276,8 @@ def _searched(
     search: Search,
 ) -> list[tuple[ShownItem, tuple[ShownItem, ...], tuple[ShownItem, ...]]]:
     """Some queries, with their results by the status quo and as the gallery is served."""
-    key, queries, own = context.registry.id_column, sample.queries, list[Id | None]([None] * len(rows))
+    key, queries = context.registry.id_column, sample.queries
+    own: Sequence[Id | None] = [None] * len(rows)
     columns = shown_columns(context, column_of(labels), details.caption)
     if queries.names:
         asking = [ShownItem(id=queries.names[row], source=queries.texts[row] if queries.texts else "") for row in rows]

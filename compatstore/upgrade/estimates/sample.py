@@ -78,7 +78,7 @@ class Sample:
         native: BoolArray = self.served.valid & (self.served.origin == NATIVE)
         return native
 
-    def query_ids(self, rows: Positions) -> list[Id | None]:
+    def query_ids(self, rows: Positions) -> list[Id]:
         """Ids of some queries, which are items."""
         return list(self.ids.take(places_among(self.queries.itself[rows], self.places)).to_pylist())
 
