@@ -278,6 +278,7 @@ def _curve(report: UpgradeReport) -> Iterator[SectionPart]:
     )
     yield Curves(
         title="The curve of the backfill as estimated, and as measured" if measured else "The curve as estimated",
+        file="budgets.svg",
         x="Gallery embedded natively, %",
         span=(0.0, 100.0),
         y=f"{name}, %",
@@ -303,6 +304,7 @@ def _waves(report: UpgradeReport) -> Iterator[SectionPart]:
         return  # agreement is no gain
     yield Curves(
         title="Gain of each wave over its own status quo, and its estimates",
+        file="waves.svg",
         x="Gallery embedded natively, %",
         span=(0.0, 100.0),
         y=f"{last.criterion} gained over the wave's own status quo, points",

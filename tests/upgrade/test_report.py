@@ -139,7 +139,7 @@ def test_the_files(upgraded, tmp_path):
     assert "passed: map>=0.3, estimated " in text
     assert "| figure | estimated % | measured % | agree |" in text
     assert report.estimate.promise in text
-    assert "![Quality by budget](budgets.svg)" in text
+    assert "![The curve of the backfill as estimated, and as measured](budgets.svg)" in text
     assert json.loads(files[1].read_text())["native"] == report.native
     picture = files[2].read_text()
     assert ">measured afterwards<" in picture

@@ -31,6 +31,7 @@ from compatstore.upgrade.transform import transformer_of
 
 EMBED_ROWS = 64  # items that are embedded at once
 CERTAIN_PARTS = 3  # of a sample for queries one part is correct for them, one is found first, and one is drawn
+UNKNOWN = " It is unknown what the artifact was trained on: figures are too good where that is in the sample."
 ESTIMATE_DRAW, REPORT_DRAW = "estimate", "report"
 
 
@@ -135,23 +136,19 @@ def draw_sample(
     column = column_of(labels)
     require_labels(snapshot.schema, context.run.target, column)
     everything = snapshot.to_table(columns=[key, *([column] if column else [])], filter=source.present)
-    ids, queries, certain = everything.column(key).combine_chunks(), None, np.zeros(0, np.intp)
+    ids, queries, certain, provenance = everything.column(key).combine_chunks(), None, np.zeros(0, np.intp), ""
     order, complete = np.argsort(-random_scores(ids, domain, seed), kind="stable"), size >= len(ids)
     if isinstance(labels, Queries):
         most = len(ids) if complete else size // CERTAIN_PARTS
         queries = ask(context, labels, ids, seed, most, partial(query_items, context))
         certain = certain if complete else _always_sampled(context, queries, size)
+        among = f", of which {len(certain)} are correct for one or found first, and the others drawn"
+        provenance = f"{len(queries)} application queries against {min(size, len(ids))} items of {len(ids)}"
+        provenance = _require_enough(context, queries, provenance + among * (len(certain) > 0))
     elif estimated:
         before = np.argsort(-random_scores(ids, ESTIMATE_DRAW, seed), kind="stable")[:estimated]
         order = order[~np.isin(order, before)]
     places = np.concatenate([certain, order[~np.isin(order, certain)][: size - len(certain)]])
-    provenance = ""
-    if queries is not None:
-        among = f", of which {len(certain)} are correct for one or found first, and the others drawn" * bool(
-            len(certain)
-        )
-        provenance = f"{len(queries)} application queries against {len(places)} items of {len(ids)}{among}"
-        provenance = _require_enough(context, queries, provenance)
     rows = _read(context, ids.take(places))
     values = context.source.read_items(rows)
     made = _made(context, values)
@@ -163,21 +160,11 @@ def draw_sample(
         made = replace(made, vectors=native, valid=embedded, origin=np.full(len(usable), NATIVE, object))
     classes = None if column is None else classes_of(everything.column(column))
     if queries is None:
-        labelled = np.ones(len(usable), bool) if classes is None else classes[places[usable]] >= 0
         seen, known = learned_from(context, values, rows.column(key))
-        left_out = {
-            "cannot be transformed": len(places) - len(usable),
-            "have no label": int((~labelled).sum()),
-            "were learned from by the artifact": int((labelled & seen).sum()),
-            "cannot be embedded": int((labelled & ~seen & ~embedded).sum()),
-        }
-        every = SampleQueries(source=values.vectors, target=native, itself=places[usable], left_out=left_out)
-        queries = every.only(embedded & labelled & ~seen)
+        every = SampleQueries(source=values.vectors, target=native, itself=places[usable])
+        queries = _item_queries(every, classes, seen, embedded, len(places))
         provenance = f"{len(queries)} queries from {len(places)} items drawn of {len(ids)}"
-        provenance = _require_enough(context, queries, provenance)
-        if not known:
-            provenance += " It is unknown what the artifact was trained on: figures are too good where that is in the "
-            provenance += "sample."
+        provenance = _require_enough(context, queries, provenance) + UNKNOWN * (not known)
     return Sample(
         ids=rows.column(key).combine_chunks(),
         places=places[usable],
@@ -192,6 +179,20 @@ def draw_sample(
         provenance=provenance,
         drawn=None if complete or not queries.names else usable >= len(certain),
     )
+
+
+def _item_queries(
+    items: SampleQueries, classes: Positions | None, seen: BoolArray, embedded: BoolArray, drawn: int
+) -> SampleQueries:
+    """Those of some items, of as many as were drawn, that are queries; `seen` are the ones that were learned from."""
+    labelled = np.ones(len(items), bool) if classes is None else classes[items.itself] >= 0
+    left_out = {
+        "cannot be transformed": drawn - len(items),
+        "have no label": int((~labelled).sum()),
+        "were learned from by the artifact": int((labelled & seen).sum()),
+        "cannot be embedded": int((labelled & ~seen & ~embedded).sum()),
+    }
+    return replace(items, left_out=left_out).only(embedded & labelled & ~seen)
 
 
 def _require_enough(context: UpgradeContext, queries: SampleQueries, provenance: str) -> str:
