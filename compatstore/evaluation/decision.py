@@ -24,13 +24,7 @@ from compatstore.evaluation.fusion import Serving
 from compatstore.evaluation.fusion_choice import drawn_as_items
 from compatstore.evaluation.metrics import Flips, require_counted
 from compatstore.evaluation.sample import AGREEMENT, DecisionSettings, EvaluationSample
-from compatstore.evaluation.strategies import (
-    ServingStrategy,
-    is_fused,
-    neighbours_of,
-    rank_strategies,
-    truth_of,
-)
+from compatstore.evaluation.strategies import ServingStrategy, is_fused, neighbours_of, rank_strategies, truth_of
 from compatstore.shown import Shown
 
 SAME_SHARE = 1e-6

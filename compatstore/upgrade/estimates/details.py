@@ -37,11 +37,7 @@ class ReportDetails:
 
 
 def details_of(
-    context: UpgradeContext,
-    measurement: Measurement | None,
-    terms: Gates | None,
-    details: Details,
-    search: Search,
+    context: UpgradeContext, measurement: Measurement | None, terms: Gates | None, details: Details, search: Search
 ) -> ReportDetails:
     """Collect the requested details; read-only.
 

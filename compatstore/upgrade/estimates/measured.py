@@ -88,13 +88,7 @@ def take_measurement(
             fix=f"Report without measuring: {next_step.call('report', measure=False)}",
         )
     fresh = draw_sample(
-        context,
-        size,
-        labels=terms.labels,
-        seed=run.seed,
-        domain=REPORT_DRAW,
-        estimated=estimated,
-        progress=progress,
+        context, size, labels=terms.labels, seed=run.seed, domain=REPORT_DRAW, estimated=estimated, progress=progress
     )
     fresh = fresh.only(fresh.served.valid)  # a search in the target finds no others
     if not fresh.has_ground_truth and not fresh.embedded.all() and context.catalog.encoder(run.target) is None:

@@ -19,13 +19,7 @@ from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.details import ReportDetails, Search, details_of, require_columns
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, load_estimate
-from compatstore.upgrade.estimates.measured import (
-    Compared,
-    as_served,
-    called_served,
-    compare,
-    take_measurement,
-)
+from compatstore.upgrade.estimates.measured import Compared, as_served, called_served, compare, take_measurement
 from compatstore.upgrade.estimates.side_by_side import preference_of
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
 from compatstore.upgrade.progress import Progress
