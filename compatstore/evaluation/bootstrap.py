@@ -41,9 +41,7 @@ class Estimate:
 
     def within(self, least: float, most: float) -> Estimate:
         """The same, clipped to the range of the figure."""
-        return Estimate(
-            **{end: min(max(number, least), most) for end, number in asdict(self).items()},
-        )
+        return Estimate(**{end: min(max(number, least), most) for end, number in asdict(self).items()})
 
     @property
     def percent(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,13 +24,7 @@ from compatstore.evaluation.fusion import Serving
 from compatstore.evaluation.fusion_choice import drawn_as_items
 from compatstore.evaluation.metrics import Flips, require_counted
 from compatstore.evaluation.sample import AGREEMENT, DecisionSettings, EvaluationSample
-from compatstore.evaluation.strategies import (
-    ServingStrategy,
-    is_fused,
-    neighbours_of,
-    rank_strategies,
-    truth_of,
-)
+from compatstore.evaluation.strategies import ServingStrategy, is_fused, neighbours_of, rank_strategies, truth_of
 from compatstore.shown import Shown
 
 SAME_SHARE = 1e-6
@@ -67,8 +61,8 @@ class DecisionRow:
     figures: dict[str, Estimate]
     gains: dict[str, Estimate]
     kept: dict[str, Estimate]
-    flips: Flips | None
-    broken: Estimate | None
+    flips: Flips | None = None
+    broken: Estimate | None = None
     note: str = ""
 
     def percent_of(self, metric: str) -> str:
@@ -146,7 +140,7 @@ class DecisionTable(Shown):
 
     def showing(self, shares: Sequence[float]) -> DecisionTable:
         """The same with fewer partial backfills: those of some shares, the one that is advised and the best."""
-        best = self.best
+        best = self.best_of("target")
         kept = tuple(
             row
             for row in self.rows
@@ -178,13 +172,8 @@ class DecisionTable(Shown):
         measured = ", ".join(f"{row.share:g}" for row in rows)
         raise InvalidInput("read a decision table", expected=f"a budget of {measured}", found=f"{share:g}")
 
-    @property
-    def best(self) -> DecisionRow:
-        """The budget with the best figure, of equals the smallest; more is not always better."""
-        return self.best_of("target")
-
     def best_of(self, serving: Serving) -> DecisionRow:
-        """The same among the budgets that are searched in one way."""
+        """The budget with the best figure, searched in one way; of equals the smallest: more is not always better."""
         judged = [row for row in self.served(serving) if self.criterion in row.figures]
         return max(judged, key=lambda row: (row.figures[self.criterion].value, -row.share))
 
@@ -217,27 +206,34 @@ def decide_between(
     require_counted(counted)
     figures = _resampled(sample, strategies, settings)
     require_measured(figures, settings.criterion)
-    rows = [_Intervals() for _ in strategies]
+    rows = [
+        DecisionRow(name=one.name, notation=one.notation, share=one.share, figures={}, gains={}, kept={}, note=one.note)
+        for one in strategies
+    ]
     for name in settings.metrics:
         having = [place for place, own in enumerate(figures) if name in own]
-        drawn = [figures[place][name] for place in having]
-        shares = kept_shares(drawn, figures[-1][name]) if name in figures[-1] else []
-        for place, figure in zip(having, figures_together(drawn) if drawn else [], strict=True):
+        drawn, full, none = [figures[place][name] for place in having], figures[-1].get(name), [None] * len(having)
+        gains = gains_together(drawn, figures[0][name]) if drawn and sample.has_ground_truth else none
+        kept = none if full is None else kept_shares(drawn, full)
+        means = figures_together(drawn) if drawn else []
+        for place, own, figure, gain, share in zip(having, drawn, means, gains, kept, strict=True):
             if name.startswith(
                 "cmc@"
-            ):  # a share of queries, of which few may be right: the bootstrap of none is certain of none
-                few = share_of_queries(figures[place][name].values > 0, _of_many(settings.confidence, len(having)))
+            ):  # a share of queries, few of them right: the bootstrap of none is certain of none
+                few = share_of_queries(own.values > 0, _of_many(settings.confidence, len(having)))
                 figure = Estimate(value=figure.value, low=min(figure.low, few.low), high=max(figure.high, few.high))
             rows[place].figures[name] = figure.within(0.0, 1.0)
-        compared = bool(drawn) and sample.has_ground_truth
-        for place, gain in zip(having, gains_together(drawn, figures[0][name]) if compared else [], strict=compared):
-            rows[place].gains[name] = gain.within(-1.0, 1.0)
-        for place, share in zip(having, shares, strict=bool(shares)):
-            rows[place].kept[name] = share.within(0.0, 1.0)
-    flips = sum(_nearest(settings) in own for own in figures)
+            if gain is not None:
+                rows[place].gains[name] = gain.within(-1.0, 1.0)
+            if share is not None:
+                rows[place].kept[name] = share.within(0.0, 1.0)
+    nearest = _nearest(settings)
+    many = _of_many(settings.confidence, sum(nearest in row.figures for row in rows))
     made = tuple(
-        _row(strategy, strategies[0], intervals, settings, of=flips)
-        for strategy, intervals in zip(strategies, rows, strict=True)
+        _with_flips(row, strategy, strategies[0], settings.metrics.index(nearest), many)
+        if nearest in row.figures
+        else row
+        for row, strategy in zip(rows, strategies, strict=True)
     )
     return DecisionTable(
         rows=made,
@@ -286,46 +282,18 @@ def require_measured(figures: Sequence[Mapping[str, Resampled]], criterion: str)
         )
 
 
-@dataclass(frozen=True)
-class _Intervals:
-    """Figures of one strategy."""
-
-    figures: dict[str, Estimate] = field(default_factory=dict)
-    gains: dict[str, Estimate] = field(default_factory=dict)
-    kept: dict[str, Estimate] = field(default_factory=dict)
-
-
 def _of_many(confidence: float, intervals: int) -> float:
     """Confidence of each of some intervals that hold together (Bonferroni)."""
     return 1.0 - (1.0 - confidence) / max(intervals, 1)
 
 
-def _row(
-    strategy: ServingStrategy,
-    status_quo: ServingStrategy,
-    intervals: _Intervals,
-    settings: DecisionSettings,
-    *,
-    of: int,
+def _with_flips(
+    row: DecisionRow, strategy: ServingStrategy, status_quo: ServingStrategy, metric: int, confidence: float
 ) -> DecisionRow:
-    """A row; the interval of broken queries holds together with those of the other rows (Bonferroni)."""
-    flips, broken, nearest = None, None, _nearest(settings)
-    if nearest in intervals.figures:
-        counted, place = status_quo.found.counted, settings.metrics.index(nearest)
-        was, now = (found.values[place, counted] > 0 for found in (status_quo.found, strategy.found))
-        flips = Flips(positive=float(np.mean(~was & now)), negative=float(np.mean(was & ~now)))
-        broken = share_of_queries(was & ~now, _of_many(settings.confidence, of))
-    return DecisionRow(
-        name=strategy.name,
-        notation=strategy.notation,
-        share=strategy.share,
-        figures=intervals.figures,
-        gains=intervals.gains,
-        kept=intervals.kept,
-        flips=flips,
-        broken=broken,
-        note=strategy.note,
-    )
+    """A row with the queries mended and broken; their interval holds together with those of the other rows."""
+    was, now = (found.values[metric, status_quo.found.counted] > 0 for found in (status_quo.found, strategy.found))
+    flips = Flips(positive=float(np.mean(~was & now)), negative=float(np.mean(was & ~now)))
+    return replace(row, flips=flips, broken=share_of_queries(was & ~now, confidence))
 
 
 def _nearest(settings: DecisionSettings) -> str:

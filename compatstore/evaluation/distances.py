@@ -122,20 +122,14 @@ def measure(
         if undirected == "lose":
             (left, lost), (right, hidden) = _replaced(left), _replaced(right)
         left, right = _directions(left), _directions(right)
-    query_slices, found = cut(left), cut(right)
-    if metric == "l2":
-        lengths, offsets = found.squared_lengths(), query_slices.squared_lengths()
-        if factors is not None:
-            lengths = shrunk_distances(lengths, factors, metric)
-        return Distances(
-            left=query_slices.times(-2.0), right=found, added=lengths, block=block, offsets=offsets, factors=factors
-        )
+    query_slices, found, l2 = cut(left), cut(right), metric == "l2"
+    lengths = found.squared_lengths() if l2 else None
     return Distances(
-        left=query_slices.times(-1.0),
+        left=query_slices.times(-2.0 if l2 else -1.0),
         right=found,
-        added=None,
+        added=lengths if lengths is None or factors is None else shrunk_distances(lengths, factors, metric),
         block=block,
-        offsets=np.ones(len(left)),
+        offsets=query_slices.squared_lengths() if l2 else np.ones(len(left)),
         factors=factors,
         lost=lost,
         hidden=hidden,

@@ -21,7 +21,6 @@ class RetrievalMetrics:
     Args:
         cmc: For each k the share of queries whose first correct item is among the k nearest.
         map: Mean average precision over the whole ranking.
-        map_at: Mean average precision over the first `map_at` ranks, or None if not requested.
         num_queries: Queries counted: those with a correct item in the gallery.
         num_skipped: Queries left out, as no item of the gallery is correct for them.
         num_ties: Places of all counted rankings that were decided by id and not by distance: items exactly as far
@@ -36,7 +35,6 @@ class RetrievalMetrics:
 
     cmc: dict[int, float]
     map: float
-    map_at: float | None
     num_queries: int
     num_skipped: int
     num_ties: int
@@ -70,15 +68,13 @@ def retrieval_metrics(
     ks: Sequence[int] = (1, 5),
     metric: Metric = "l2",
     *,
-    map_at: int | None = None,
     block: int | None = None,
 ) -> RetrievalMetrics:
     """Measure retrieval exactly, over the whole ranked gallery.
 
     * CMC@k is the share of queries whose first correct item is among the k nearest. Average precision is the mean
       over a query's correct items of the precision at their ranks (`sklearn.metrics.average_precision_score` on
-      data without ties), mAP its mean over queries. mAP@k sums over the first k ranks and divides by
-      min(correct items, k).
+      data without ties), mAP its mean over queries.
     * An item is correct when its label equals the query's. Queries without a correct item are left out and counted.
     * With ids on both sides, a query never finds the item of its own id. Without, nothing is removed.
     * Items at one distance are ranked by id, ascending; without gallery ids by row. Equal gallery vectors are always at
@@ -93,7 +89,6 @@ def retrieval_metrics(
         gallery_ids: (n,) of the same kind, each once, or None.
         ks: The k of CMC@k.
         metric: "l2", "cosine" or "dot" (a larger product is nearer).
-        map_at: The k of mAP@k, or None.
         block: Queries at a time; bounds memory and changes no figure. None keeps a block near 128 MiB.
 
     Raises:
@@ -108,19 +103,9 @@ def retrieval_metrics(
         >>> found.map > 0.8, found.num_queries
         (True, 3)
     """
-    require_ranks(ks, map_at)
-    ranking = rank_queries(
-        queries,
-        gallery,
-        query_labels,
-        gallery_labels,
-        query_ids,
-        gallery_ids,
-        metric,
-        map_at=map_at,
-        block=block,
-    )
-    return summarise(ranking, ks)
+    require_ranks(ks)
+    labels, ids = (query_labels, gallery_labels), (query_ids, gallery_ids)
+    return summarise(rank_queries(queries, gallery, *labels, *ids, metric, block=block), ks)
 
 
 @checked
@@ -140,45 +125,14 @@ def summarise(ranking: Ranking, ks: Sequence[int] = (1, 5)) -> RetrievalMetrics:
     require_ranks(ks)
     counted = ranking.counted
     require_counted(counted)
-    first, at = ranking.first_match[counted], ranking.average_precision_at
+    first = ranking.first_match[counted]
     return RetrievalMetrics(
         cmc={k: float(np.mean(first <= k)) for k in ks},
         map=float(ranking.average_precision[counted].mean()),
-        map_at=None if at is None else float(at[counted].mean()),
         num_queries=int(counted.sum()),
         num_skipped=int((~counted).sum()),
         num_ties=int(ranking.ties.sum()),
     )
-
-
-@checked
-def flips(before: Ranking, after: Ranking, k: int = 1) -> Flips:
-    """Compare two rankings of the same queries: right means a correct item among the k nearest.
-
-    Queries without a correct item are left out.
-
-    Raises:
-        InvalidInput: The rankings are of different numbers of queries. No query has a correct item in both, or k is
-            below 1.
-
-    Examples:
-        >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
-        >>> queries = np.array([[0.4], [5.4], [2.9]])
-        >>> before = cs.evaluation.rank_queries(queries[:2], stored, [1, 0], [0, 0, 1, 1])
-        >>> after = cs.evaluation.rank_queries(queries[:2], stored, [0, 1], [0, 0, 1, 1])
-        >>> cs.evaluation.flips(before, after)
-        Flips(positive=1.0, negative=0.0)
-    """
-    require_ranks([k])
-    if len(before.first_match) != len(after.first_match):
-        raise InvalidInput(
-            "count flips", expected=f"{len(before.first_match)} queries", found=f"{len(after.first_match)}"
-        )
-    counted = before.counted & after.counted
-    if not counted.any():
-        raise InvalidInput("count flips", expected="a query with a correct item in both rankings", found="none")
-    was, now = before.first_match[counted] <= k, after.first_match[counted] <= k
-    return Flips(positive=float(np.mean(~was & now)), negative=float(np.mean(was & ~now)))
 
 
 @checked
@@ -227,11 +181,11 @@ def require_counted(counted: npt.NDArray[np.bool_]) -> None:
         )
 
 
-def require_ranks(ks: Sequence[int], map_at: int | None = None) -> None:
+def require_ranks(ks: Sequence[int]) -> None:
     """Refuse ranks that are not counted from 1.
 
     Raises:
         InvalidInput: A k below 1, or no k.
     """
-    if not ks or min(ks) < 1 or (map_at is not None and map_at < 1):
-        raise InvalidInput("measure retrieval", expected="k >= 1", found=f"ks={tuple(ks)}, map_at={map_at}")
+    if not ks or min(ks) < 1:
+        raise InvalidInput("measure retrieval", expected="k >= 1", found=f"ks={tuple(ks)}")

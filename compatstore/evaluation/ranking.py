@@ -1,17 +1,16 @@
 """CMC and average precision of each query, which need the ranks of its correct items alone.
 
 The rank of an item is the number of distances below its own, read from the sorted distances, plus the items before it
-among those at exactly its distance. Sorted are single-precision roundings: plain numbers of half the length sort in
-half the time. Rounding keeps the order, so only items whose roundings are equal, a few in a thousand, are put in order
-by their distances themselves.
+among those at exactly its distance.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,10 +19,11 @@ import numpy.typing as npt
 from compatstore.arrays import BoolArray, Doubles, Positions
 from compatstore.boundary import checked
 from compatstore.evaluation.distances import Distances, measure
-from compatstore.evaluation.relevance import Relevance, leave_out, relevance_between
+from compatstore.evaluation.relevance import Relevance, leave_out, relevance_from_labels
 from compatstore.versions import Metric
 
 UNFOUND = np.iinfo(np.int64).max  # the rank of items that a query does not find
+_PART = 8  # queries that a thread ranks at a time
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,7 +34,6 @@ class Ranking:
         first_match: (q,) int64, rank of the first correct item, from 1; 0 for a query that has none, and behind every
             rank (`UNFOUND`) for one that finds none of those that it has.
         average_precision: (q,) float64, over the whole ranking; NaN for a query that has no correct item.
-        average_precision_at: (q,) float64, over the first `map_at` ranks; None unless requested.
         ties: (q,) int64, places decided by id, not distance: items as far away as the item ranked just before
             them.
 
@@ -47,7 +46,6 @@ class Ranking:
 
     first_match: npt.NDArray[np.int64]
     average_precision: Doubles
-    average_precision_at: Doubles | None
     ties: npt.NDArray[np.int64]
 
     @property
@@ -66,7 +64,6 @@ def rank_queries(
     gallery_ids: npt.ArrayLike | None = None,
     metric: Metric = "l2",
     *,
-    map_at: int | None = None,
     block: int | None = None,
 ) -> Ranking:
     """Rank the gallery for each query; arguments, rules and errors as in `retrieval_metrics`.
@@ -78,48 +75,28 @@ def rank_queries(
         [1, 1, 2]
     """
     distances = measure(queries, gallery, metric, block=block)
-    return rank_by_labels(distances, query_labels, gallery_labels, query_ids, gallery_ids, map_at=map_at)
+    counts = len(distances.left), len(distances.right)
+    relevance = relevance_from_labels(query_labels, gallery_labels, query_ids, gallery_ids, counts)
+    return rank_galleries(distances, relevance, [np.arange(counts[1])])[0]
 
 
-def rank_by_labels(
-    distances: Distances,
-    query_labels: npt.ArrayLike,
-    gallery_labels: npt.ArrayLike,
-    query_ids: npt.ArrayLike | None = None,
-    gallery_ids: npt.ArrayLike | None = None,
-    *,
-    map_at: int | None = None,
-) -> Ranking:
-    """Rank the gallery for each query, by distances that are ready; the rest as of `rank_queries`."""
-    relevance = relevance_between(distances, query_labels, gallery_labels, query_ids, gallery_ids)
-    return rank_galleries(distances, relevance, [np.arange(len(distances.right))], map_at=map_at)[0]
-
-
-def rank_galleries(
-    distances: Distances, relevance: Relevance, galleries: Sequence[Positions], *, map_at: int | None = None
-) -> list[Ranking]:
+def rank_galleries(distances: Distances, relevance: Relevance, galleries: Sequence[Positions]) -> list[Ranking]:
     """Rank several galleries of n items each whose vectors are rows of one table; distances are computed once.
 
     Args:
         distances: Queries against all rows of the table.
         relevance: The correct items, for galleries of n items.
         galleries: For each gallery (n,) intp, the row of the table that holds each item's vector.
-        map_at: Also average precision over the first `map_at` ranks.
 
     Returns:
         One ranking per gallery.
     """
     columns = [rows[relevance.order] for rows in galleries]
-    return rank_blocks(distances.blocks(), len(distances.left), relevance, columns, map_at=map_at)
+    return rank_blocks(distances.blocks(), len(distances.left), relevance, columns)
 
 
 def rank_blocks(
-    blocks: Iterable[tuple[int, Doubles]],
-    queries: int,
-    relevance: Relevance,
-    columns: Sequence[Positions],
-    *,
-    map_at: int | None = None,
+    blocks: Iterable[tuple[int, Doubles]], queries: int, relevance: Relevance, columns: Sequence[Positions]
 ) -> list[Ranking]:
     """Rank several galleries of n items each from distances that come block by block.
 
@@ -128,69 +105,70 @@ def rank_blocks(
         queries: Number of all queries.
         relevance: The correct items, for galleries of n items.
         columns: For each gallery (n,) intp, the column of a block that holds each item, in `relevance.order`.
-        map_at: Also average precision over the first `map_at` ranks.
 
     Returns:
         One ranking per gallery.
     """
-    rankings = [_empty(queries, map_at) for _ in columns]
-    work = _Work(relevance=relevance, columns=columns, rankings=rankings, map_at=map_at)
-    threads = _cores()
-    with ThreadPoolExecutor(threads) as pool:
-        for start, block in blocks:
-            jobs = [pool.submit(work.rank, block, start, range(t, len(block), threads)) for t in range(threads)]
-            for job in jobs:
-                job.result()
+    rankings = [
+        Ranking(
+            first_match=np.zeros(queries, np.int64),
+            average_precision=np.full(queries, np.nan),
+            ties=np.zeros(queries, np.int64),
+        )
+        for _ in columns
+    ]
+
+    def record(gallery: int, query: int, there: BoolArray, ranks: Ranks) -> None:
+        ranking, in_order = rankings[gallery], np.sort(ranks.of)
+        ranking.first_match[query] = in_order[0] if len(in_order) else UNFOUND
+        ranking.average_precision[query] = average_precision(in_order, len(there))
+        ranking.ties[query] = ranks.ties
+
+    rank_each(blocks, relevance, columns, record)
     return rankings
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Work:
-    """State shared by the threads: each fills in the results of its own queries.
+def rank_each(
+    blocks: Iterable[tuple[int, Doubles]],
+    relevance: Relevance,
+    columns: Sequence[Positions],
+    record: Callable[[int, int, BoolArray, Ranks], None],
+    progress: Callable[[int], None] | None = None,
+) -> None:
+    """Rank the correct items of each query in several galleries, by threads that share the queries.
 
     Args:
-        relevance: The correct items.
-        columns: For each gallery the columns of a block that hold its items, in the order that breaks ties.
-        rankings: For each gallery the results.
-        map_at: The k of average precision at k, or None.
+        blocks: As of `rank_blocks`.
+        relevance: As there.
+        columns: As there.
+        record: Called with the number of a gallery, a query that has correct items, which of these can be found, (m,)
+            bool, and the ranks of those.
+        progress: Called with the rankings that were made since its last call: one for each query and gallery.
     """
 
-    relevance: Relevance
-    columns: Sequence[Positions]
-    rankings: list[Ranking]
-    map_at: int | None
-
-    def rank(self, block: Doubles, start: int, rows: Iterable[int]) -> None:
-        """Rank the queries in some rows of the block that begins with query `start`."""
-        row = np.empty(len(self.relevance.order))
+    def rank(block: Doubles, start: int, rows: range) -> int:
+        row = np.empty(len(relevance.order))
         for query in (start + place for place in rows):
-            positions, itself = self.relevance.of(query), self.relevance.itself[query]
-            if not positions.size:
-                continue
-            for columns, ranking in zip(self.columns, self.rankings, strict=True):
-                np.take(block[query - start], columns, out=row, mode="clip")  # "clip" writes to `out` without a copy
+            positions, itself = relevance.of(query), relevance.itself[query]
+            for gallery, places in enumerate(columns if positions.size else ()):
+                np.take(block[query - start], places, out=row, mode="clip")  # "clip" writes to `out` without a copy
                 if itself >= 0:
                     row[itself] = np.inf
-                ranks, ranking.ties[query] = ranks_at(row, positions[np.isfinite(row[positions])])
-                _record(ranking, query, np.sort(ranks), len(positions), self.map_at)
+                there = np.isfinite(row[positions])
+                record(gallery, query, there, ranks_at(row, positions[there]))
+        return len(rows) * len(columns)
+
+    with ThreadPoolExecutor(_cores()) as pool:
+        for start, block in blocks:
+            parts = [range(at, min(at + _PART, len(block))) for at in range(0, len(block), _PART)]
+            for made in pool.map(partial(rank, block, start), parts):
+                if progress is not None:
+                    progress(made)
 
 
 def average_precision(ranks: Positions, correct: int) -> float:
     """Mean over correct items of the precision at the rank of each, 0 for one not found: (m,) ascending, from 1."""
-    return float(_precisions(ranks).sum() / correct)
-
-
-def _precisions(ranks: Positions) -> Doubles:
-    return np.arange(1, len(ranks) + 1) / ranks
-
-
-def _record(ranking: Ranking, query: int, ranks: Positions, correct: int, map_at: int | None) -> None:
-    """Average precision: the mean over correct items of the precision at each one's rank, 0 for one not found."""
-    ranking.first_match[query] = ranks[0] if len(ranks) else UNFOUND
-    ranking.average_precision[query] = average_precision(ranks, correct)
-    if ranking.average_precision_at is not None and map_at is not None:
-        within = ranks[: ranks.searchsorted(map_at, side="right")]
-        ranking.average_precision_at[query] = average_precision(within, min(correct, map_at))
+    return float((np.arange(1, len(ranks) + 1) / ranks).sum() / correct)
 
 
 def nearest_rows(distances: Distances, k: int, itself: Positions) -> Positions:
@@ -208,26 +186,11 @@ def nearest_rows(distances: Distances, k: int, itself: Positions) -> Positions:
     return np.concatenate(found)
 
 
-def _empty(queries: int, map_at: int | None) -> Ranking:
-    return Ranking(
-        first_match=np.zeros(queries, dtype=np.int64),
-        average_precision=np.full(queries, np.nan),
-        average_precision_at=None if map_at is None else np.full(queries, np.nan),
-        ties=np.zeros(queries, dtype=np.int64),
-    )
-
-
 def _cores() -> int:
     """Cores this process may use, which in a container are often fewer than the machine's."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-_MANY = 16  # distances of which one has an equal rounding: from there on all are sorted as they are
-_BITS = 16  # of a rounding, that tell most others from it
-
-Singles = npt.NDArray[np.float32]
 
 
 class Ranks(NamedTuple):
@@ -250,49 +213,14 @@ def ranks_at(distances: Doubles, positions: Positions) -> Ranks:
         distances: (n,) float64 of all items, no NaN; infinite for items that the ranking leaves out.
         positions: (m,) intp.
     """
-    with np.errstate(over="ignore"):
-        rounded = distances.astype(np.float32)
-    rounded += np.float32(0.0)  # one zero, not two of unlike bits
-    ordered = np.sort(rounded)
-    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
-    if len(repeated) > len(distances) // _MANY:
-        return _by_distances(distances, positions)
-    ranks = ordered.searchsorted(rounded[positions]) + 1
-    if not len(repeated):
-        return Ranks(ranks, 0)
-    near = _equal_to_any(rounded, repeated)
-    exactly = np.argsort(distances[near], kind="stable")
-    groups = rounded[near[exactly]]
-    places = np.empty_like(near)
-    places[exactly] = ordered.searchsorted(groups) + np.arange(len(near)) - groups.searchsorted(groups) + 1
-    at = np.minimum(near.searchsorted(positions), len(near) - 1)
-    return Ranks(np.where(near[at] == positions, places[at], ranks), _ties(distances[near[exactly]]))
-
-
-def _equal_to_any(rounded: Singles, repeated: Singles) -> Positions:
-    """Positions, ascending, of the values that are repeated; their last bits leave few others to look at."""
-    marked: BoolArray = np.zeros(1 << _BITS, dtype=np.bool_)
-    marked[repeated.view(np.uint32) & (len(marked) - 1)] = True
-    some = np.flatnonzero(marked[rounded.view(np.uint32) & (len(marked) - 1)])
-    at = np.minimum(repeated.searchsorted(rounded[some]), len(repeated) - 1)
-    equal: Positions = some[repeated[at] == rounded[some]]
-    return equal
-
-
-def _by_distances(distances: Doubles, positions: Positions) -> Ranks:
-    """The result of `ranks_at`, by a sort of the distances themselves."""
     ordered, found = np.sort(distances), distances[positions]
-    ranks = ordered.searchsorted(found)
-    tied = ordered.searchsorted(found, side="right") - ranks > 1
-    for distance in np.unique(found[tied]):
-        here = found == distance
-        ranks[here] += np.flatnonzero(distances == distance).searchsorted(positions[here])
-    return Ranks(ranks + 1, _ties(ordered))
-
-
-def _ties(ordered: Doubles) -> int:
-    """Sorted distances that are equal to the one before and finite."""
-    return int(np.count_nonzero((ordered[1:] == ordered[:-1]) & np.isfinite(ordered[1:])))
+    ranks, repeated = ordered.searchsorted(found), ordered[1:][ordered[1:] == ordered[:-1]]
+    if len(repeated):
+        tied = ordered.searchsorted(found, side="right") - ranks > 1
+        for distance in np.unique(found[tied]):
+            here = found == distance
+            ranks[here] += np.flatnonzero(distances == distance).searchsorted(positions[here])
+    return Ranks(ranks + 1, int(np.isfinite(repeated).sum()))
 
 
 def ranks_behind_ties(distances: Doubles, positions: Positions) -> Positions:

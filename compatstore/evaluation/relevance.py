@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.arrays import Doubles, Positions
+from compatstore.arrays import BoolArray, Doubles, Positions
 from compatstore.boundary import array_of
 from compatstore.errors import InvalidInput, first_offenders
 from compatstore.evaluation.distances import Distances
-from compatstore.evaluation.judgements import Judgements
+from compatstore.evaluation.judgements import Judgements, places_among
 
 _KINDS = {"i": "integers", "u": "integers", "b": "integers", "U": "strings"}
 
@@ -38,19 +38,26 @@ class Relevance:
     gains: Doubles | None = field(default=None, repr=False)
     depth: int | None = None
 
-    def of(self, query: int) -> Positions:
-        """Positions of the correct items of a query, ascending, without the query's own item."""
-        return self.members[self._places(query)]
+    def of(self, query: int, span: tuple[int, int] | None = None) -> Positions:
+        """Positions of a query's correct items, ascending, without its own item; those of a span, or all."""
+        return self.members[self._places(query, span)]
 
     def gains_of(self, query: int) -> Doubles:
-        """Gain of each of these items."""
+        """Gain of each correct item of a query."""
         places = self._places(query)
         return np.ones(len(places)) if self.gains is None else self.gains[places]
 
-    def _places(self, query: int) -> Positions:
+    def num_among(self, chosen: BoolArray) -> Positions:
+        """(q,) intp, correct items of each query among chosen ones of the gallery, (n,) bool by position."""
+        return np.array([np.count_nonzero(chosen[self.of(query)]) for query in range(len(self.itself))], np.intp)
+
+    def _places(self, query: int, span: tuple[int, int] | None = None) -> Positions:
         """Range of a query's correct items in `members`."""
         label = self.query_classes[query]
-        places = np.arange(self.starts[label], self.starts[label + 1])
+        start, end = self.starts[label], self.starts[label + 1]
+        if span is not None:
+            start, end = start + np.searchsorted(self.members[start:end], span)
+        places = np.arange(start, end)
         others: Positions = places[self.members[places] != self.itself[query]]
         return others
 
@@ -60,6 +67,7 @@ def relevance_from_labels(
     gallery_labels: npt.ArrayLike,
     query_ids: npt.ArrayLike | None = None,
     gallery_ids: npt.ArrayLike | None = None,
+    counts: tuple[int, int] | None = None,
 ) -> Relevance:
     """Match labels, and ids where both sides have them.
 
@@ -68,35 +76,23 @@ def relevance_from_labels(
         gallery_labels: (n,) of the same kind.
         query_ids: (q,) integers or strings, or None.
         gallery_ids: (n,) of the same kind, each once, or None.
+        counts: q and n, where something else gives them; None for the numbers of labels.
 
     Raises:
-        InvalidInput: Labels or ids are neither integers nor strings, or of two kinds. A gallery id occurs twice.
+        InvalidInput: Labels or ids are neither integers nor strings, of two kinds, or not as many as `counts`. A
+            gallery id occurs twice.
     """
+    for count, side, labels, ids in zip(
+        counts or (), ("query", "gallery"), (query_labels, gallery_labels), (query_ids, gallery_ids), strict=False
+    ):
+        require_length(labels, count, f"{side} labels")
+        require_length(ids, count, f"{side} ids")
     query_classes, gallery_classes = _numbered(query_labels, gallery_labels, "labels")
     order, itself = _arrange(len(query_classes), len(gallery_classes), query_ids, gallery_ids)
     classes = gallery_classes[order]
     members = np.argsort(classes, kind="stable")
     starts = np.searchsorted(classes[members], np.arange(max(query_classes.max(), classes.max()) + 2))
     return Relevance(order=order, query_classes=query_classes, itself=itself, members=members, starts=starts)
-
-
-def relevance_between(
-    distances: Distances,
-    query_labels: npt.ArrayLike,
-    gallery_labels: npt.ArrayLike,
-    query_ids: npt.ArrayLike | None = None,
-    gallery_ids: npt.ArrayLike | None = None,
-) -> Relevance:
-    """Relevance by labels, as `relevance_from_labels`, for the queries and items of distances.
-
-    Raises:
-        InvalidInput: Labels or ids do not match them in number.
-    """
-    require_length(query_labels, len(distances.left), "query labels")
-    require_length(query_ids, len(distances.left), "query ids")
-    require_length(gallery_labels, len(distances.right), "gallery labels")
-    require_length(gallery_ids, len(distances.right), "gallery ids")
-    return relevance_from_labels(query_labels, gallery_labels, query_ids, gallery_ids)
 
 
 def relevance_from_neighbours(
@@ -239,7 +235,8 @@ def _arrange(
     if gallery_ids is not None:
         order = _order_by_id(as_keys(gallery_ids, "gallery ids"))
     if query_ids is not None and gallery_ids is not None:
-        itself = _positions_of(*_numbered(query_ids, gallery_ids, "ids"), order)
+        numbers, others = _numbered(query_ids, gallery_ids, "ids")
+        itself = places_among(numbers, others[order])
     return order, itself
 
 
@@ -250,10 +247,3 @@ def _order_by_id(ids: npt.NDArray[np.generic]) -> Positions:
     if twice.size:
         raise InvalidInput("rank a gallery", expected="each id once", found=first_offenders(np.unique(twice).tolist()))
     return order
-
-
-def _positions_of(queries: Positions, gallery: Positions, order: Positions) -> Positions:
-    """Find each query's number among the gallery's, taken in `order`; -1 where it is not."""
-    ranked = gallery[order]
-    places = np.minimum(np.searchsorted(ranked, queries), len(ranked) - 1)
-    return np.where(ranked[places] == queries, places, -1)

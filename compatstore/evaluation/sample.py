@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.arrays import BoolArray, Doubles, FloatArray
+from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.boundary import array_of, checked_fields
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.curve import as_permutation, native_count
@@ -33,6 +35,54 @@ class ServedFusion:
 
     fusion: Fusion
     native: BoolArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SampleQueries:
+    """q queries, each with a vector in both versions: items of a sample, or application queries.
+
+    Args:
+        source: (q, source dim) float32.
+        target: (q, target dim) float32.
+        itself: (q,) intp, the place in the gallery of a query that is an item; -1 for one that is none.
+        judged: Correct items by their place in the gallery; None without judgements.
+        left_out: Reasons for which queries were left out -> their number.
+        lacking: Number of items judged correct that are not in the gallery.
+        names: q ids of application queries; () if the queries are items of the sample.
+        texts: q texts, paths or URIs that they were embedded from; () where they are none.
+    """
+
+    source: FloatArray
+    target: FloatArray
+    itself: Positions
+    judged: Judgements | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    lacking: int = 0
+    names: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.itself)
+
+    def only(self, chosen: BoolArray) -> SampleQueries:
+        """Some of the queries, (q,) bool."""
+        names, texts = (tuple(compress(values, chosen)) for values in (self.names, self.texts))
+        return replace(
+            self,
+            source=self.source[chosen],
+            target=self.target[chosen],
+            itself=self.itself[chosen],
+            judged=None if self.judged is None else self.judged.of_queries(np.flatnonzero(chosen)),
+            names=names,
+            texts=texts,
+        )
+
+    @property
+    def provenance(self) -> str:
+        """Reasons why queries were left out, as the end of a sentence."""
+        reasons = ", ".join(f"{count} {why}" for why, count in self.left_out.items() if count)
+        lacking = f" {self.lacking} items that were judged correct are not in the gallery." if self.lacking else ""
+        return (f" ({reasons})." if reasons else ".") + lacking
 
 
 @checked_fields
@@ -97,33 +147,35 @@ class EvaluationSample:
     def __post_init__(self) -> None:
         for name in ("source_queries", "target_queries", "source", "transformed", "native"):
             object.__setattr__(self, name, array_of(getattr(self, name), "try an upgrade", name, ndim=2))
-        if self.transformed.shape != self.native.shape:
-            found = f"{self.transformed.shape}"
-            raise InvalidInput("try an upgrade", expected=f"transformed of {self.native.shape}", found=found)
-        if (self.query_labels is None) != (self.gallery_labels is None):
-            raise InvalidInput("try an upgrade", expected="labels on both sides or none", found="one side")
-        if self.judged is not None and self.query_labels is not None:
-            raise InvalidInput("try an upgrade", expected="labels or judgements", found="both")
-        if self.judged is not None:
-            self.judged.require_within(len(self.source_queries), len(self.source))
-        require_length(self.drawn, len(self.source), "drawn")
-        require_length(self.factors, len(self.source), "factors")
         if self.factors is not None:
-            object.__setattr__(
-                self, "factors", array_of(self.factors, "try an upgrade", "factors", ndim=1, dtype=np.float64)
-            )
-        if not self.complete and self.drawn is not None and not self.drawn.any():
-            raise InvalidInput("try an upgrade", expected="an item that was drawn", found="none")
-        if self.population is not None and self.population < len(self.source):
-            expected, found = f"a population of {len(self.source)} or more", f"{self.population}"
-            raise InvalidInput("try an upgrade", expected=expected, found=found)
+            factors = array_of(self.factors, "try an upgrade", "factors", ndim=1, dtype=np.float64)
+            object.__setattr__(self, "factors", factors)
+        queries, items = len(self.source_queries), len(self.source)
+        for holds, expected, found in (
+            (
+                self.transformed.shape == self.native.shape,
+                f"transformed of {self.native.shape}",
+                f"{self.transformed.shape}",
+            ),
+            ((self.query_labels is None) == (self.gallery_labels is None), "labels on both sides or none", "one side"),
+            (self.judged is None or self.query_labels is None, "labels or judgements", "both"),
+            (self.complete or self.drawn is None or np.any(self.drawn), "an item that was drawn", "none"),
+            (
+                self.population is None or self.population >= items,
+                f"a population of {items} or more",
+                f"{self.population}",
+            ),
+        ):
+            if not holds:
+                raise InvalidInput("try an upgrade", expected=expected, found=found)
+        if self.judged is not None:
+            self.judged.require_within(queries, items)
         for values in ("target_queries", "query_labels", "query_ids"):
-            require_length(getattr(self, values), len(self.source_queries), values)
-        for values in ("native", "gallery_labels", "gallery_ids"):
-            require_length(getattr(self, values), len(self.source), values)
-        if self.served is not None:
-            require_length(self.served.native, len(self.source), "served.native")
-        as_permutation(self.order, len(self.source))
+            require_length(getattr(self, values), queries, values)
+        for values in ("native", "gallery_labels", "gallery_ids", "drawn", "factors"):
+            require_length(getattr(self, values), items, values)
+        require_length(None if self.served is None else self.served.native, items, "served.native")
+        as_permutation(self.order, items)
 
     @property
     def complete(self) -> bool:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from compatstore.arrays import BoolArray, Doubles, Positions
 from compatstore.evaluation.distances import Distances
-from compatstore.evaluation.ranking import average_precision, nearest_first, ranks_at
+from compatstore.evaluation.ranking import Ranks, average_precision, nearest_first, rank_each
 from compatstore.evaluation.relevance import Relevance
 
 _CELLS = 2**20  # distances ranked at a time
@@ -58,8 +58,8 @@ class QueryFigures:
     Args:
         values: (metrics, q) float64: CMC at each k, recall@k, nDCG@k and MRR@k where these are measured, then average
             precision; NaN for a query without a correct item.
-        influence: (metrics, n) float64, how much the mean over queries would lose without each gallery item, times
-            n; zero where the gallery is not a sample.
+        influence: (metrics, n) float64, how much mean average precision would lose without each gallery item, times
+            n; zero where the gallery is not a sample, and of the other metrics, which a sample does not give.
         unexplained: Deviation of further unknowns of the mean, beside the draw of queries and items.
     """
 
@@ -104,57 +104,44 @@ def find_in_blocks(
     at zero, as it is of a whole gallery. `progress` is called with the rankings that were made since its last call: one
     for each query and gallery.
     """
-    items, drawn = len(relevance.order), influence and sampling.unseen > 0
-    found = [_empty(len(ks) + num_graded(relevance.depth) + 1, queries, items) for _ in columns]
+    items, depth, drawn = len(relevance.order), relevance.depth, influence and sampling.unseen > 0
+    shape = len(ks) + num_graded(depth) + 1, queries
+    found = [QueryFigures(values=np.full(shape, np.nan), influence=np.zeros((shape[0], items))) for _ in columns]
+
+    def record(gallery: int, query: int, there: BoolArray, ranks: Ranks) -> None:
+        values, in_order = found[gallery].values[:, query], np.sort(ranks.of)
+        values[: len(ks)] = [len(in_order) > 0 and in_order[0] <= k for k in ks]
+        if depth is not None:
+            gains, first, top = relevance.gains_of(query), ranks.of <= depth, np.zeros((1, depth))
+            top[0, ranks.of[first] - 1] = gains[there][first]
+            values[len(ks) : -1] = graded(top, gains[None], depth)[:, 0]
+        values[-1] = average_precision(in_order, len(there))
+
     if sampling.weight == 1.0:
-        for start, block in blocks:
-            for query, distances in enumerate(block, start=start):
-                for places, result in zip(columns, found, strict=True):
-                    _record_whole(result.values[:, query], query, distances[places], relevance, ks)
-                if progress is not None:
-                    progress(len(columns))
+        rank_each(blocks, relevance, columns, record, progress)
         return found
     step = max(_CELLS // items, 1)
     for start, block in blocks:
         for row in range(0, len(block), step):
             rows = np.arange(start + row, min(start + row + step, start + len(block)))
-            gains = _gains(relevance, rows)
+            correct = np.zeros((len(rows), items), bool)
+            for place, query in enumerate(rows.tolist()):
+                correct[place, relevance.of(query)] = True
             itself = relevance.itself[rows]
             for places, result in zip(columns, found, strict=True):
                 near = np.take(block[row : row + step], places, axis=1)
                 near[itself >= 0, itself[itself >= 0]] = np.inf
-                _record(result, rows, near, gains, relevance, ks, sampling, drawn=drawn)
+                _record(result, rows, near, correct, relevance, ks, sampling, drawn=drawn)
             if progress is not None:
                 progress(len(rows) * len(columns))
     return [_by_row(result, relevance, sampling) for result in found]
-
-
-def _record_whole(values: Doubles, query: int, distances: Doubles, relevance: Relevance, ks: Sequence[int]) -> None:
-    """Fill in the results of a query in a whole gallery from the ranks of its correct items, without a full order."""
-    positions, itself, depth = relevance.of(query), relevance.itself[query], relevance.depth
-    gains = relevance.gains_of(query)
-    positions, gains = positions[gains > 0], gains[gains > 0]
-    if not len(positions):
-        return
-    if itself >= 0:
-        distances[itself] = np.inf
-    there = np.isfinite(distances[positions])
-    ranks = ranks_at(distances, positions[there]).of
-    in_order = np.sort(ranks)
-    for metric, k in enumerate(ks):
-        values[metric] = len(ranks) > 0 and in_order[0] <= k
-    if depth is not None:
-        first, top = ranks <= depth, np.zeros((1, depth))
-        top[0, ranks[first] - 1] = gains[there][first]
-        values[len(ks) : -1] = graded(top, gains[None], depth)[:, 0]
-    values[-1] = average_precision(in_order, len(positions))
 
 
 def _record(
     result: QueryFigures,
     rows: Positions,
     distances: Doubles,
-    gains: Doubles,
+    correct: BoolArray,
     relevance: Relevance,
     ks: Sequence[int],
     sampling: Sampling,
@@ -162,88 +149,55 @@ def _record(
     drawn: bool,
 ) -> None:
     """Add some queries to a result, whose influences are sums over queries, in the order that breaks ties."""
-    order = nearest_first(distances)
-    there = np.isfinite(distances)
-    found = gains if there.all() else gains * there
-    total = (gains > 0).sum(axis=1)
-    hit = np.take_along_axis(found > 0, order, axis=1)
+    order, total = nearest_first(distances), correct.sum(axis=1)
+    hit, some = np.take_along_axis(correct & np.isfinite(distances), order, axis=1), total > 0
+    first = np.where(hit.any(axis=1), hit.argmax(axis=1), hit.shape[1])
+    for metric, k in enumerate(ks):
+        result.values[metric, rows[some]] = (first < k)[some]
     each = sampling.stands_for(relevance.order)
-    ranked = _Ranked.of(hit, total, each if isinstance(each, float) else each[order])
-    some, depth = total > 0, relevance.depth
-    for metric, k in enumerate(ks):
-        result.values[metric, rows[some]] = (ranked.first < k)[some]
-    if depth is not None:
-        top = np.take_along_axis(found, order[:, :depth], axis=1)
-        result.values[len(ks) : -1, rows[some]] = graded(top[some], gains[some], depth)
-    if not drawn:
-        result.values[-1, rows[some]] = ranked.precision()[some]
-        return
-    moved = np.zeros((len(result.influence), *order.shape))
-    for metric, k in enumerate(ks):
-        ranked.cmc_influence(k, moved[metric])
-    chance = np.full(order.shape, sampling.weight)
-    if sampling.drawn is not None:
-        chance = np.where(sampling.drawn[relevance.order][order], sampling.weight, 0.0)
-    result.values[-1, rows[some]] = ranked.precision(chance, moved[-1])[some]
-    if sampling.asked is not None:
-        moved *= sampling.asked[rows, None]
-    for metric, lost in enumerate(moved):
+    chance, lost = None, np.zeros(order.shape)
+    if drawn:
+        chance = np.full(order.shape, sampling.weight)
+        if sampling.drawn is not None:
+            chance = np.where(sampling.drawn[relevance.order][order], sampling.weight, 0.0)
+    result.values[-1, rows[some]] = _precision(
+        hit, total, each if isinstance(each, float) else each[order], chance, lost
+    )[some]
+    if drawn:
+        if sampling.asked is not None:
+            lost *= sampling.asked[rows, None]
         # Added one by one, query after query, so that the sums do not depend on the blocks.
-        np.add.at(result.influence[metric], order.ravel(), lost.ravel())
+        np.add.at(result.influence[-1], order.ravel(), lost.ravel())
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Ranked:
-    """Which places of some rankings are correct; (b, n) arrays by query and place from 0."""
+def _precision(
+    hit: BoolArray, total: npt.NDArray[np.int64], each: Doubles | float, chance: Doubles | None, lost: Doubles
+) -> Doubles:
+    """Average precision in the whole gallery, (b,); fills in its loss without the item at each place.
 
-    hit: npt.NDArray[np.bool_]
-    above: npt.NDArray[np.int64]  # correct items up to and with each place
-    total: npt.NDArray[np.int64]  # correct items, found or not
-    first: Positions
-    second: Positions
-    each: Doubles | float  # items that the one at each place stands for
+    The precision at a correct item is c / t with t items of the whole gallery up to it, itself as one, and c correct
+    ones of them.
 
-    @classmethod
-    def of(cls, hit: npt.NDArray[np.bool_], total: npt.NDArray[np.int64], each: Doubles | float) -> _Ranked:
-        above = hit.cumsum(axis=1)
-        found, never = above[:, -1], hit.shape[1]
-        first = np.where(found > 0, (above > 0).argmax(axis=1), never)
-        second = np.where(found > 1, (above > 1).argmax(axis=1), never)
-        return cls(hit=hit, above=above, total=total, first=first, second=second, each=each)
-
-    def cmc_influence(self, k: int, lost: Doubles) -> None:
-        """Fill in the loss of each query's CMC@k without the item at each place."""
-        alone = np.flatnonzero((self.first < k) & (self.second > k))
-        lost[alone, self.first[alone]] = 1.0
-        lost[self.first == k, :k] = -1.0
-
-    def precision(self, chance: Doubles | None = None, lost: Doubles | None = None) -> Doubles:
-        """Average precision in the whole gallery, (b,); fills in its loss without the item at each place.
-
-        The precision at a correct item is c / t with t items of the whole gallery up to it and c correct ones of them,
-        itself included.
-
-        Args:
-            chance: (b, n) float64, items that the drawn item at each place represents, 0 for items that were not drawn.
-            lost: (b, n) float64, filled in.
-        """
-        every = np.maximum(self.total, 1)[:, None]
-        up_to, correct = self._up_to()
-        precision = self.hit * (correct / up_to)
-        mean = precision.sum(axis=1, keepdims=True) / every
-        figures: Doubles = mean[:, 0]
-        if lost is None or chance is None:
-            return figures
-        gained, spoiled = chance * _after(self.hit / up_to), chance * _after(precision / up_to)
-        np.divide(self.hit * (precision - mean + gained) - spoiled, every, out=lost)
-        lost[(self.total == 0)[:, None] | (chance == 0.0)] = 0.0
-        return figures
-
-    def _up_to(self) -> tuple[Doubles, Doubles]:
-        """Items of the whole gallery up to each place, itself as one, and the number of correct ones: (b, n)."""
-        each: Doubles = np.broadcast_to(np.float64(self.each), self.hit.shape)
-        hits: Doubles = np.multiply(self.hit, each, dtype=np.float64)
-        return 1.0 + each.cumsum(axis=1) - each, 1.0 + hits.cumsum(axis=1) - hits
+    Args:
+        hit: (b, n) bool, places of some rankings that are correct.
+        total: (b,) int64, correct items, found or not.
+        each: (b, n) float64, items that the one at each place stands for, or one number for all.
+        chance: (b, n) float64, items that the drawn item at each place represents, 0 for items that were not drawn;
+            None to leave out the loss.
+        lost: (b, n) float64, filled in.
+    """
+    every = np.maximum(total, 1)[:, None]
+    stands: Doubles = np.broadcast_to(np.float64(each), hit.shape)
+    hits: Doubles = np.multiply(hit, stands, dtype=np.float64)
+    up_to = 1.0 + stands.cumsum(axis=1) - stands
+    precision = hit * ((1.0 + hits.cumsum(axis=1) - hits) / up_to)
+    mean = precision.sum(axis=1, keepdims=True) / every
+    if chance is not None:
+        gained, spoiled = chance * _after(hit / up_to), chance * _after(precision / up_to)
+        np.divide(hit * (precision - mean + gained) - spoiled, every, out=lost)
+        lost[(total == 0)[:, None] | (chance == 0.0)] = 0.0
+    figures: Doubles = mean[:, 0]
+    return figures
 
 
 GRADED = ("recall", "ndcg", "mrr")
@@ -280,14 +234,6 @@ def _after(values: Doubles) -> Doubles:
     return behind
 
 
-def _gains(relevance: Relevance, rows: Positions) -> Doubles:
-    """(b, n) float64, gain of each item for some queries, 0 if it is not correct."""
-    gains = np.zeros((len(rows), len(relevance.order)))
-    for place, query in enumerate(rows.tolist()):
-        gains[place, relevance.of(query)] = relevance.gains_of(query)
-    return gains
-
-
 def _by_row(result: QueryFigures, relevance: Relevance, sampling: Sampling) -> QueryFigures:
     """Put influences in the order of the gallery's rows, scale them to means, and centre them."""
     influence = np.empty_like(result.influence)
@@ -297,7 +243,3 @@ def _by_row(result: QueryFigures, relevance: Relevance, sampling: Sampling) -> Q
     drawn = slice(None) if sampling.drawn is None else sampling.drawn  # the others are in every draw
     influence[:, drawn] -= influence[:, drawn].mean(axis=1, keepdims=True)
     return QueryFigures(values=result.values, influence=influence)
-
-
-def _empty(metrics: int, queries: int, items: int) -> QueryFigures:
-    return QueryFigures(values=np.full((metrics, queries), np.nan), influence=np.zeros((metrics, items)))

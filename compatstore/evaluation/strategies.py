@@ -18,12 +18,11 @@ from compatstore.evaluation.relevance import (
 )
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample, ServedFusion
 from compatstore.evaluation.sampled import WHOLE, QueryFigures, Sampling
-from compatstore.evaluation.whole import WholeFigures
+from compatstore.evaluation.whole import AS_FUSED, WholeFigures
 
 FEWEST_NEIGHBOURS = 5
 PRICE = "two embeddings and two searches for a query, the source's vectors are kept"
 FUSED, FUSED_PARTLY = {0.0: "s/s & t/h", 1.0: "s/s & t/t"}, "s/s & t/h+t"
-AS_FUSED = "s/s & t"  # the target's current vectors, by the fusion that is served
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

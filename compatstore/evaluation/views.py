@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from compatstore import next_step
 from compatstore.evaluation.advice import MORE, metric_name
-from compatstore.evaluation.decision import DecisionRow, DecisionTable
+from compatstore.evaluation.decision import DecisionTable
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.merging import Merge
 from compatstore.evaluation.sample import AGREEMENT
@@ -38,16 +38,11 @@ def ways_table(result: DecisionTable) -> Table:
             row.name,
             row.percent_of(criterion),
             row.gains[criterion].percent if criterion in row.gains else "-",
-            *(f"{100 * share:.1f}" if row.flips else "-" for share in _shares(row)),
+            *("--" if row.flips is None else (f"{100 * row.flips.positive:.1f}", f"{100 * row.flips.negative:.1f}")),
         )
         for row in result.rows
     ]
     return table(("way", f"{metric_name(criterion)} %", "gained", "fixed %", "broken %"), rows)
-
-
-def _shares(row: DecisionRow) -> tuple[float, float]:
-    """Shares of queries fixed and broken; 0 if they are not known."""
-    return (row.flips.positive, row.flips.negative) if row.flips else (0.0, 0.0)
 
 
 def truth_line(result: DecisionTable) -> str:

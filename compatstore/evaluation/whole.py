@@ -8,10 +8,8 @@ among all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,152 +17,15 @@ import numpy.typing as npt
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.digests import seed_of
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.distances import Distances, measure
+from compatstore.evaluation.distances import fit_length, measure
 from compatstore.evaluation.fusion import Fusion
-from compatstore.evaluation.judgements import Judgements
+from compatstore.evaluation.relevance import Relevance
 from compatstore.evaluation.sampled import graded, num_graded
 from compatstore.versions import Metric
 
 MOST_PROBES = 256
-
-
-class WholeRelevance(Protocol):
-    """Correct items of q queries among n items, without a query's own item."""
-
-    def among(self, chosen: BoolArray) -> Positions:
-        """(q,) intp, correct items of each query among chosen ones of the gallery, (n,) bool."""
-
-    def probes(self, seed: int) -> BoolArray:
-        """(n,) bool, items whose precision is found."""
-
-    def start(self, places: Positions, there: BoolArray) -> None:
-        """Look at a batch: places of b items, ascending and without a gap, and which of them can be found."""
-
-    def of(self, query: int) -> Positions:
-        """Which items of the batch are correct for a query and can be found: ascending, counted from its first."""
-
-    def gains(self, query: int, places: Positions) -> Doubles:
-        """Gains of the correct items of a query, by their places."""
-
-    def all_gains(self, query: int) -> Doubles:
-        """The same of all correct items of a query."""
-
-
-class ByClass:
-    """Items of a query's class.
-
-    Args:
-        query_classes: (q,) intp.
-        classes: (n,) intp, -1 for an item that is correct for nothing.
-        itself: (q,) intp, each query's own place; -1 for none.
-    """
-
-    def __init__(self, query_classes: Positions, classes: Positions, itself: Positions) -> None:
-        self._query_classes, self._classes, self._itself = query_classes, classes, itself
-        self._places, self._batch = np.zeros(0, np.intp), np.zeros(0, np.intp)
-
-    def among(self, chosen: BoolArray) -> Positions:
-        """See `WholeRelevance`."""
-        most = int(self._query_classes.max()) + 1
-        sizes = np.bincount(self._classes[chosen & (self._classes >= 0)], minlength=most)
-        place = np.maximum(self._itself, 0)
-        own = (self._itself >= 0) & chosen[place] & (self._classes[place] == self._query_classes)
-        counts: Positions = sizes[self._query_classes] - own
-        return counts
-
-    def probes(self, seed: int) -> BoolArray:
-        """All of a class, or a random part of a large one."""
-        random = np.random.default_rng(seed_of("probes", seed))
-        order = random.permutation(len(self._classes))
-        order = order[np.argsort(self._classes[order], kind="stable")]
-        ranked = self._classes[order]
-        starts = np.searchsorted(ranked, ranked)
-        probes = np.zeros(len(order), bool)
-        probes[order] = (np.arange(len(order)) - starts < MOST_PROBES) & (ranked >= 0)
-        return probes
-
-    def start(self, places: Positions, there: BoolArray) -> None:
-        """See `WholeRelevance`."""
-        self._places, self._batch = places, np.where(there, self._classes[places], -1)
-
-    def of(self, query: int) -> Positions:
-        """See `WholeRelevance`."""
-        mine = np.flatnonzero(self._batch == self._query_classes[query])
-        others: Positions = mine[self._places[mine] != self._itself[query]]
-        return others
-
-    def gains(self, query: int, places: Positions) -> Doubles:
-        """All are worth the same."""
-        return np.ones(len(places))
-
-    def all_gains(self, query: int) -> Doubles:
-        """All are worth the same."""
-        return np.ones(int(self.among(np.ones(len(self._classes), bool))[query]))
-
-
-@dataclass(kw_only=True, eq=False)
-class ByJudgements:
-    """Items with judgements.
-
-    Args:
-        judgements: Judgements of q queries and n items.
-        items: n.
-        itself: (q,) intp, each query's own place; -1 for none.
-    """
-
-    judgements: Judgements
-    items: int
-    itself: Positions
-    _first: int = field(default=0, init=False)
-    _there: BoolArray = field(default_factory=lambda: np.zeros(0, bool), init=False)
-
-    @cached_property
-    def _kept(self) -> Judgements:
-        """By query, then by place, without the queries' own items."""
-        own = self.judgements.items == self.itself[self.judgements.queries]
-        order = np.lexsort((self.judgements.items, self.judgements.queries))
-        order = order[~own[order]]
-        judged = self.judgements
-        return Judgements(queries=judged.queries[order], items=judged.items[order], gains=judged.gains[order])
-
-    @cached_property
-    def _starts(self) -> Positions:
-        return np.searchsorted(self._kept.queries, np.arange(len(self.itself) + 1))
-
-    def among(self, chosen: BoolArray) -> Positions:
-        """See `WholeRelevance`."""
-        return np.bincount(self._kept.queries[chosen[self._kept.items]], minlength=len(self.itself))
-
-    def probes(self, seed: int) -> BoolArray:
-        """All judgements."""
-        probes = np.zeros(self.items, bool)
-        probes[self._kept.items] = True
-        return probes
-
-    def start(self, places: Positions, there: BoolArray) -> None:
-        """See `WholeRelevance`."""
-        self._first, self._there = (int(places[0]) if len(places) else 0), there
-
-    def of(self, query: int) -> Positions:
-        """See `WholeRelevance`."""
-        mine = self._kept.items[self._of(query)]
-        inside = slice(*np.searchsorted(mine, [self._first, self._first + len(self._there)]))
-        places: Positions = mine[inside] - self._first
-        return places[self._there[places]]
-
-    def gains(self, query: int, places: Positions) -> Doubles:
-        """See `WholeRelevance`."""
-        mine = self._of(query)
-        found: Doubles = self._kept.gains[mine][np.searchsorted(self._kept.items[mine], places)]
-        return found
-
-    def all_gains(self, query: int) -> Doubles:
-        """See `WholeRelevance`."""
-        found: Doubles = self._kept.gains[self._of(query)]
-        return found
-
-    def _of(self, query: int) -> slice:
-        return slice(int(self._starts[query]), int(self._starts[query + 1]))
+WAYS = ("s/s", "t/s", "t/h")  # strategies that need no native vector: query / gallery
+AS_FUSED = "s/s & t"  # the target's current vectors, by the fusion that is served
 
 
 BATCH_CELLS = 2**23  # distances held at a time
@@ -178,32 +39,21 @@ class Passing:
     Args:
         places: (b,) intp, ascending and without a gap, each item's place in the gallery: of items at one distance the
             lower place is nearer.
-        vectors: Strategy -> (b, d) floats.
-        there: Strategy -> (b,) bool, items that a search by that strategy can find.
-        native: (b,) bool, items whose vector in the target is native; None if no fusion is searched.
-        factors: Strategy -> (b,) float64, as of `measure`; none for one whose distances are not shrunk.
+        source: (b, d_s) floats.
+        target: (b, d_t) floats, as they are served, or as a hop makes them.
+        in_source: (b,) bool, items that a search of the source can find.
+        in_target: (b,) bool, items that a search of the target can find.
+        native: (b,) bool, items whose vector in the target is native.
+        factors: (b,) float64, of the target as of `measure`; None if distances are not shrunk.
     """
 
     places: Positions
-    vectors: Mapping[str, FloatArray]
-    there: Mapping[str, BoolArray]
-    native: BoolArray | None = None
-    factors: Mapping[str, Doubles] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class FusedWay:
-    """A fused search over two other strategies.
-
-    Args:
-        source: Name of the strategy that searches the source.
-        target: Name of the one that searches the target.
-        fusion: Weight and constants.
-    """
-
-    source: str
-    target: str
-    fusion: Fusion
+    source: FloatArray
+    target: FloatArray
+    in_source: BoolArray
+    in_target: BoolArray
+    native: BoolArray
+    factors: Doubles | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -211,40 +61,25 @@ class WholeSearch:
     """Queries, and their correct items among all n items of a gallery.
 
     Args:
-        queries: Strategy -> (q, d) floats.
-        metrics: Strategy -> metric of its space.
-        query_classes: (q,) intp; ignored if judgements define relevance.
-        classes: (n,) intp by place, -1 for an item that is correct for nothing.
-        itself: (q,) intp, each query's own place, which it does not find; -1 for none.
+        source: (q, d_s) floats, the queries in the source.
+        target: (q, d_t) floats, the same in the target.
+        metrics: Metrics of the two.
+        relevance: The correct items, in the order of their places.
         seed: Seed of the items that represent large classes.
-        judged: Relevance judgements in place of classes, items by place; None for classes.
-        depth: The k of recall@k, nDCG@k and MRR@k; None to leave them out.
-        fused: Strategies that fuse two of those in `queries`.
-        swapped: Strategies whose queries are of another model: those without a direction find nothing.
+        fusion: The fusion that searches both, if any.
     """
 
-    queries: Mapping[str, FloatArray]
-    metrics: Mapping[str, Metric]
-    query_classes: Positions
-    classes: Positions
-    itself: Positions
+    source: FloatArray
+    target: FloatArray
+    metrics: tuple[Metric, Metric]
+    relevance: Relevance
     seed: int = 0
-    judged: Judgements | None = None
-    depth: int | None = None
-    fused: Mapping[str, FusedWay] = field(default_factory=dict)
-    swapped: Collection[str] = ()
+    fusion: Fusion | None = None
 
     @property
     def batch_rows(self) -> int:
         """Items that a batch may hold."""
-        return max(BATCH_CELLS // max(len(self.itself), 1), 1)
-
-    @cached_property
-    def relevance(self) -> WholeRelevance:
-        """The correct items."""
-        if self.judged is None:
-            return ByClass(self.query_classes, self.classes, self.itself)
-        return ByJudgements(judgements=self.judged, items=len(self.classes), itself=self.itself)
+        return max(BATCH_CELLS // max(len(self.relevance.itself), 1), 1)
 
     def run(self, batches: Callable[[], Iterator[Passing]], ks: Sequence[int]) -> WholeFigures:
         """Search by every strategy.
@@ -256,15 +91,30 @@ class WholeSearch:
         Raises:
             InvalidInput: The two passes were of different items.
         """
-        probes = self.relevance.probes(self.seed)
-        strategies = {name: _Strategy(self, name, probes) for name in (*self.queries, *self.fused)}
+        probes = self._probes()
+        names = WAYS if self.fusion is None else (*WAYS, AS_FUSED)
+        strategies = {name: _Strategy(self, name, probes) for name in names}
         passed = [self._pass(batches(), strategies, nearer=nearer) for nearer in (False, True)]
         if passed[0] != passed[1]:
             expected, found = f"{passed[0]} items", f"{passed[1]}"
             raise InvalidInput("search a whole gallery", expected=f"{expected} in both passes", found=found)
-        correct = self.relevance.among(np.ones(len(self.classes), bool))
+        correct = self.relevance.num_among(np.ones(len(probes), bool))
         values = {name: strategy.values(ks, correct) for name, strategy in strategies.items()}
         return WholeFigures(values=values, correct=correct)
+
+    def _probes(self) -> BoolArray:
+        """(n,) bool, items whose precision is found: all with a judgement, and of a class all or a random part."""
+        relevance = self.relevance
+        items, probes = len(relevance.order), np.zeros(len(relevance.order), bool)
+        if relevance.gains is not None:
+            probes[relevance.members] = True
+            return probes
+        classes = np.empty(items, np.intp)
+        classes[relevance.members] = np.repeat(np.arange(len(relevance.starts) - 1), np.diff(relevance.starts))
+        order = np.random.default_rng(seed_of("probes", self.seed)).permutation(items)
+        order = order[np.argsort(classes[order], kind="stable")]
+        probes[order] = np.arange(items) - relevance.starts[classes[order]] < MOST_PROBES
+        return probes
 
     def _pass(self, batches: Iterator[Passing], strategies: Mapping[str, _Strategy], *, nearer: bool) -> int:
         items = 0
@@ -294,7 +144,7 @@ class _Strategy:
 
     def __init__(self, search: WholeSearch, name: str, probes: BoolArray) -> None:
         self._search, self._name, self._probes = search, name, probes
-        queries = len(search.itself)
+        queries = len(search.relevance.itself)
         self._found: list[list[tuple[Doubles, Positions]]] = [[] for _ in range(queries)]
         self._first = np.full(queries, FARTHEST)  # the nearest of all correct items
         self._first_place = np.full(queries, np.iinfo(np.intp).max)
@@ -302,16 +152,17 @@ class _Strategy:
 
     def take(self, batch: Passing, *, nearer: bool) -> None:
         """Process a batch: find correct items, and in the second pass count items that are nearer than they are."""
-        search, there = self._search, self._there(batch)
-        search.relevance.start(batch.places, there)
+        relevance, there = self._search.relevance, self._there(batch)
+        span = (int(batch.places[0]), int(batch.places[-1]) + 1) if len(batch.places) else (0, 0)
         if nearer and not self._marks:
             self._marks = [self._marks_of(query) for query in range(len(self._first))]
         for start, block in self._blocks(batch):
             block[:, ~there] = FARTHEST
             for row, near in enumerate(block):
                 query = start + row
-                near[batch.places == search.itself[query]] = FARTHEST
-                mine = search.relevance.of(query)
+                near[batch.places == relevance.itself[query]] = FARTHEST
+                mine = relevance.of(query, span) - span[0]
+                mine = mine[there[mine]]
                 if nearer:
                     self._marks[query].count(near, batch.places, mine)
                 else:
@@ -319,37 +170,29 @@ class _Strategy:
 
     def _there(self, batch: Passing) -> BoolArray:
         """(b,) bool, items that this strategy can find: a fusion finds items with a vector in either version."""
-        way = self._search.fused.get(self._name)
-        if way is None:
-            return batch.there[self._name]
-        source, target = batch.there[way.source], batch.there[way.target]
-        if way.fusion.single:
-            return source if way.fusion.weight == 0 else target
-        return source | target
+        fusion = self._search.fusion
+        if self._name != AS_FUSED or fusion is None:
+            return batch.in_target if self._name == "t/h" else batch.in_source
+        if fusion.single:
+            return batch.in_source if fusion.weight == 0 else batch.in_target
+        return batch.in_source | batch.in_target
 
     def _blocks(self, batch: Passing) -> Iterator[tuple[int, Doubles]]:
         """The index of a block's first query and its distances, (rows, b) float64."""
-        way = self._search.fused.get(self._name)
-        if way is None:
-            yield from self._distances(batch, self._name).blocks()
-            return
-        assert batch.native is not None
-        there = batch.there[way.source], batch.there[way.target]
-        left = self._distances(batch, way.source)
-        right = self._distances(batch, way.target, shrink=way.fusion.shrinkage)
-        for (start, near), (_, far) in zip(left.blocks(), right.blocks(), strict=True):
-            yield start, way.fusion.distances(near, far, batch.native, *there)
-
-    def _distances(self, batch: Passing, name: str, *, shrink: bool = True) -> Distances:
-        search = self._search
-        undirected: Literal["refuse", "lose"] = "lose" if name in search.swapped else "refuse"
-        return measure(
-            search.queries[name],
-            batch.vectors[name],
-            search.metrics[name],
-            undirected=undirected,
-            factors=batch.factors.get(name) if shrink else None,
-        )
+        search, fusion = self._search, self._search.fusion
+        if self._name == "s/s":
+            yield from measure(search.source, batch.source, search.metrics[0]).blocks()
+        elif self._name == "t/s":  # queries that are cut may have no direction left, and find nothing
+            swapped = fit_length(search.target, batch.source.shape[1])
+            yield from measure(swapped, batch.source, search.metrics[0], undirected="lose").blocks()
+        elif self._name == "t/h" or fusion is None:
+            yield from measure(search.target, batch.target, search.metrics[1], factors=batch.factors).blocks()
+        else:
+            left = measure(search.source, batch.source, search.metrics[0]).blocks()
+            shrunk = batch.factors if fusion.shrinkage else None
+            right = measure(search.target, batch.target, search.metrics[1], factors=shrunk).blocks()
+            for (start, near), (_, far) in zip(left, right, strict=True):
+                yield start, fusion.distances(near, far, batch.native, batch.in_source, batch.in_target)
 
     def _note(self, query: int, distances: Doubles, places: Positions) -> None:
         """Remember correct items."""
@@ -369,18 +212,19 @@ class _Strategy:
 
     def values(self, ks: Sequence[int], correct: Positions) -> Doubles:
         """(metrics, q) float64."""
-        depth, relevance = self._search.depth, self._search.relevance
+        relevance, depth = self._search.relevance, self._search.relevance.depth
         found = np.full((len(ks) + num_graded(depth) + 1, len(correct)), np.nan)
-        probed = relevance.among(self._probes)
-        for query in np.flatnonzero(correct > 0):
+        probed = relevance.num_among(self._probes)
+        for query in np.flatnonzero(correct > 0).tolist():
             if not self._marks or not np.isfinite(self._first[query]):
                 found[:, query] = 0.0
                 continue
             rank, precision = self._marks[query].result()
             found[: len(ks), query] = [rank <= k for k in ks]
             if depth is not None:
-                top = self._marks[query].top(depth, partial(relevance.gains, int(query)))
-                found[len(ks) : -1, query] = graded(top[None], relevance.all_gains(int(query))[None], depth)[:, 0]
+                gains = relevance.gains_of(query)
+                top = self._marks[query].top(depth, relevance.of(query), gains)
+                found[len(ks) : -1, query] = graded(top[None], gains[None], depth)[:, 0]
             # The precision of correct items that this strategy cannot find at all is 0.
             found[-1, query] = precision.sum() / max(probed[query], 1)
         return found
@@ -405,11 +249,17 @@ class _Marks:
         precision: Doubles = np.where(there, (self._correct[1:] + 1) / (self._nearer[1:] + 1), 0.0)
         return int(self._nearer[0]) + 1, precision
 
-    def top(self, depth: int, gains: Callable[[Positions], Doubles]) -> Doubles:
-        """(depth,) float64, gains of the items on the first ranks, 0 for one that is not correct."""
+    def top(self, depth: int, correct: Positions, gains: Doubles) -> Doubles:
+        """(depth,) float64, gains of the items on the first ranks, 0 for one that is not correct.
+
+        Args:
+            depth: Number of ranks.
+            correct: (m,) intp, places of all correct items, ascending.
+            gains: (m,) float64, their gains.
+        """
         ranks, top = self._nearer[1:], np.zeros(depth)
         first = np.flatnonzero(np.isfinite(self._distances[1:]) & (ranks < depth))
-        top[ranks[first]] = gains(self._places[1:][first])
+        top[ranks[first]] = gains[np.searchsorted(correct, self._places[1:][first])]
         return top
 
     def _ahead(self, near: Doubles, places: Positions) -> npt.NDArray[np.int64]:

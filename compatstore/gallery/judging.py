@@ -19,10 +19,7 @@ from compatstore.evaluation import Preference
 from compatstore.evaluation.judgements import qrels_of, read_qrels
 from compatstore.gallery.core import verbs
 from compatstore.report.judging import write_judging_page
-from compatstore.storage.catalog import Catalog
-from compatstore.upgrade.estimates.answers import Winner, earlier_answers, save_answers
-from compatstore.upgrade.estimates.side_by_side import Case, SideBySide
-from compatstore.upgrade.requests.queries import Queries
+from compatstore.upgrade.estimates.side_by_side import Case, SideBySide, Winner
 
 Answer: TypeAlias = Literal["left", "right", "same"]
 
@@ -52,13 +49,13 @@ class Judging:
         True
     """
 
-    def __init__(self, catalog: Catalog, found: SideBySide, queries: Queries, num: int, seed: int) -> None:
-        self._catalog, self._found, self._queries = catalog, found, queries.digest
+    def __init__(self, found: SideBySide, num: int, seed: int) -> None:
+        self._catalog, self._found = found.context.catalog, found
         run, registry = found.context.run, found.context.registry
         versions = [registry.record(name).version().fingerprint for name in (run.source, run.target)]
-        identity = [catalog.store.location.name, run.started_at, versions, queries.digest, seed]
+        identity = [found.context.store.location.name, run.started_at, versions, found.request, seed]
         self._digest = sha256(json.dumps(identity).encode()).hexdigest()[:32]
-        self._answers = earlier_answers(catalog, found, queries.digest)
+        self._answers = found.earlier()
         names = found.draw(num, seed)
         self.cases: tuple[Case, ...] = found.cases(names, [self._target_left(name) for name in names])
 
@@ -159,7 +156,7 @@ class Judging:
         """
         if not self._answers:
             raise InvalidInput("save answers", expected="at least one answer", found="none")
-        return save_answers(self._catalog, self._found, self._queries, self._answers)
+        return self._found.save(self._answers)
 
     def _winner(self, name: str, answer: Answer) -> Winner:
         if answer == "same":

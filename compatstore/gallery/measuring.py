@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from os import PathLike
 from typing import Any, Literal, overload
 
@@ -16,11 +15,9 @@ from compatstore.evaluation.merging import Merge
 from compatstore.gallery.core import verbs
 from compatstore.gallery.judging import Judging
 from compatstore.gallery.searching import SearchVerbs
-from compatstore.upgrade.estimates.answers import preference_of
-from compatstore.upgrade.estimates.details import details_of, require_columns
 from compatstore.upgrade.estimates.fusing import choose_serving
 from compatstore.upgrade.estimates.reporting import UpgradeReport, report_upgrade
-from compatstore.upgrade.estimates.side_by_side import search_side_by_side
+from compatstore.upgrade.estimates.side_by_side import preference_of, search_side_by_side
 from compatstore.upgrade.estimates.trial import SampleSettings, try_upgrade
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.requests.backfill import Backfill
@@ -181,10 +178,9 @@ class MeasuringVerbs(SearchVerbs):
             'v2'
         """
         terms = Gates(sample=sample, labels=labels, criterion=criterion)
-        if details is not None:
-            require_columns(details, self._catalog.store.snapshot().schema.names)
-        seen = None if details is None else partial(details_of, details=details, search=self.search)
-        return report_upgrade(self._catalog, target, terms, measure=measure, details=seen, progress=progress)
+        return report_upgrade(
+            self._catalog, target, terms, measure=measure, details=details, search=self.search, progress=progress
+        )
 
     def judge(
         self, target: str, queries: str | PathLike[str] | Mapping[str, Any], num: int = 100, seed: int = 0
@@ -219,6 +215,5 @@ class MeasuringVerbs(SearchVerbs):
         """
         if num < 1:
             raise InvalidInput(f"judge the upgrade to {target}", expected="num >= 1", found=f"{num}")
-        query_set = Queries(queries=queries)
-        found = search_side_by_side(self._catalog, target, query_set, seed, self.search)
-        return Judging(self._catalog, found, query_set, num, seed)
+        found = search_side_by_side(self._catalog, target, Queries(queries=queries), seed, self.search)
+        return Judging(found, num, seed)

@@ -50,20 +50,22 @@ class Curves:
 
     Args:
         title: Title of the chart.
+        file: Name of its picture beside a report in Markdown.
         x: Name of the horizontal axis, with its unit.
         y: Name of the vertical axis, with its unit.
         lines: One or more.
-        level: Value of a reference line, None for none.
+        level: Value of a reference line.
         level_name: Name of the reference.
         span: Ends of the horizontal axis; None for those of the points.
     """
 
     title: str
+    file: str
     x: str
     y: str
     lines: tuple[Line, ...]
-    level: float | None = None
-    level_name: str = ""
+    level: float
+    level_name: str
     span: tuple[float, float] | None = None
 
 
@@ -141,16 +143,14 @@ def _intervals(drawing: Intervals, name: str) -> Html:
 def _curves(drawing: Curves, name: str) -> Html:
     points = [point for line in drawing.lines for point in line.points]
     ends = [end for point in points for end in (point.y.low, point.y.high)]
-    levels = [] if drawing.level is None else [drawing.level]
-    key = len(drawing.lines) + len(levels)
-    bottom, height = HEIGHT - BOTTOM, HEIGHT + 18.0 * key
+    bottom, height = HEIGHT - BOTTOM, HEIGHT + 18.0 * (len(drawing.lines) + 1)
     x = spanning(list(drawing.span or [point.x for point in points]), LEFT, WIDTH - RIGHT, margin=0.04)
-    y = spanning([*ends, *levels], bottom, TOP)
+    y = spanning([*ends, drawing.level], bottom, TOP)
     promised_first = sorted(enumerate(drawing.lines), key=lambda line: not line[1].promised)
     parts = [
         *_level(y, LEFT, WIDTH - RIGHT),
         *_values_below(x, bottom),
-        *(_line(LEFT, y.at(level), WIDTH - RIGHT, y.at(level), "level") for level in levels),
+        _line(LEFT, y.at(drawing.level), WIDTH - RIGHT, y.at(drawing.level), "level"),
         *(_curve(line, number, x, y) for number, line in promised_first),
         _text((LEFT + WIDTH - RIGHT) / 2, bottom + 33, drawing.x, "middle"),
         *_key(drawing, HEIGHT + 8),
@@ -222,8 +222,7 @@ def _curve(line: Line, number: int, x: Axis, y: Axis) -> Html:
 def _key(drawing: Curves, top: float) -> Iterator[Html]:
     """The legend, below the chart."""
     names = [(line.name, _series(line, number)) for number, line in enumerate(drawing.lines)]
-    if drawing.level is not None:
-        names.append((f"{drawing.level_name} ({short(drawing.level)})", "key-level"))
+    names.append((f"{drawing.level_name} ({short(drawing.level)})", "key-level"))
     for place, (name, kind) in enumerate(names):
         y = top + 18.0 * place
         stroke = "level" if kind == "key-level" else "course"

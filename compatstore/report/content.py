@@ -6,22 +6,26 @@ A section without anything to show is left out, or says in a sentence why it is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from textwrap import shorten
 from typing import TypeAlias
 
 from compatstore import next_step
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
-from compatstore.evaluation.advice import metric_name
+from compatstore.evaluation.advice import MORE, metric_name
 from compatstore.evaluation.decision import SAME_SHARE
 from compatstore.evaluation.sample import AGREEMENT
 from compatstore.evaluation.views import truth_line
 from compatstore.report.charts import Curves, Drawing, Intervals, Line, Point
-from compatstore.shown import Table, table
+from compatstore.shown import Table, table, view, wrapped
 from compatstore.upgrade.estimates.details import QueryChange
-from compatstore.upgrade.estimates.measured import as_served, what_matters
+from compatstore.upgrade.estimates.measured import SERVED, as_served, what_matters
 from compatstore.upgrade.estimates.reporting import UpgradeReport
 from compatstore.upgrade.estimates.waves import WaveFigures
-from compatstore.upgrade.views import flips_line, groups_line, groups_table
+from compatstore.upgrade.views import budgets_view, gate_lines, waves_view
+
+WHEN = ("before", "now")
+NOTE = 30  # characters of a step's note in a terminal: the history has the rest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +42,26 @@ class ShownQueries:
     changes: tuple[QueryChange, ...]
     criterion: str
 
+    @property
+    def table(self) -> Table:
+        """The queries without their results."""
+        labelled = any(change.query.label for change in self.changes)
+        columns = ("query", *(["label"] if labelled else []), *(f"{self.criterion} {when} %" for when in WHEN))
+        return table(
+            (*columns, "change, points"),
+            [
+                (
+                    change.query.id,
+                    *([change.query.label] if labelled else []),
+                    f"{100 * change.before:.1f}",
+                    f"{100 * change.after:.1f}",
+                    f"{100 * (change.after - change.before):+.1f}",
+                )
+                for change in self.changes
+            ],
+            caption=self.heading,
+        )
+
 
 SectionPart: TypeAlias = str | Table | Drawing | ShownQueries
 
@@ -53,6 +77,44 @@ class Section:
 
     title: str
     parts: tuple[SectionPart, ...]
+
+
+@view.register
+def _(report: UpgradeReport) -> Iterator[str | Table]:
+    """An upgrade as a whole, in a terminal: without drawings, and without the results of single queries."""
+    yield f"{report.source} -> {report.target}: {report.state}"
+    yield from wrapped(report.advice)
+    if MORE in report.advice:
+        yield f"next: {next_step.call('judge', report.target, queries=next_step.FILE)}"
+    yield from wrapped(facts(report))
+    steps = [
+        (step.at[:16], step.step, step.rows, round(step.seconds, 1), shorten(step.note, NOTE, placeholder=" ..."))
+        for step in report.history
+    ]
+    yield table(("at", "step", "rows", "seconds", "note"), steps)
+    if report.estimate is not None:
+        yield from budgets_view(report.estimate)
+    parts: list[SectionPart] = []
+    if report.measured is not None:
+        parts += [report.measured.provenance, *_compared(report)]
+        if not report.compared or report.measured.served("fused"):
+            parts.append(_rows_that_matter(report.measured, report.served))
+    elif report.estimate is None:
+        yield from (part for part in _decision(report) if isinstance(part, str))
+    for part in (*parts, *_changes(report), *_groups(report), *_refusals(report)):
+        if isinstance(part, str):
+            yield from wrapped(part)
+        elif isinstance(part, Table | ShownQueries):
+            yield ""
+            yield replace(part if isinstance(part, Table) else part.table, caption="")
+
+
+def _rows_that_matter(result: DecisionTable, called: str) -> Table:
+    """A measurement after the fact."""
+    found = what_matters(result, called)
+    names = list(dict.fromkeys(name for _, row in found for name in row.figures))
+    rows = [(what, *(row.percent_of(name) for name in names)) for what, row in found]
+    return table(("way", *(f"{name} %" for name in names)), rows)
 
 
 def title_of(report: UpgradeReport) -> str:
@@ -173,12 +235,7 @@ def _comparison(report: UpgradeReport) -> Iterator[SectionPart]:
     if report.estimate is None:
         return
     yield report.estimate.promise
-    if report.estimate.gates:
-        yield table(
-            ("gate", "estimated %", ""),
-            [(g.name, g.estimate.percent, "passed" if g.passed else "failed") for g in report.estimate.gates],
-            caption="Gates",
-        )
+    yield from gate_lines(report.estimate.gates)
     if report.measured is None:
         yield "Nothing was measured afterwards."
         return
@@ -186,6 +243,10 @@ def _comparison(report: UpgradeReport) -> Iterator[SectionPart]:
         f"Measured with {report.measured.num_queries} items that the estimate has not seen; intervals of "
         f"{report.measured.confidence:.0%}."
     )
+    yield from _compared(report)
+
+
+def _compared(report: UpgradeReport) -> Iterator[Table]:
     if report.compared:
         yield table(
             ("figure", "estimated %", "measured %", "agree"),
@@ -217,6 +278,7 @@ def _curve(report: UpgradeReport) -> Iterator[SectionPart]:
     )
     yield Curves(
         title="The curve of the backfill as estimated, and as measured" if measured else "The curve as estimated",
+        file="budgets.svg",
         x="Gallery embedded natively, %",
         span=(0.0, 100.0),
         y=f"{name}, %",
@@ -237,25 +299,12 @@ def _waves(report: UpgradeReport) -> Iterator[SectionPart]:
         f"Measurements after each wave, by {last.criterion}{f', correct by {last.truth}' * bool(last.truth)}: "
         f"before, and as {served}."
     )
-    yield table(
-        ("wave", "native", "cost", "before %", "as served %", "weight"),
-        [
-            (
-                f"{number}",
-                f"{wave.native}",
-                f"{wave.cost:.4g}",
-                wave.status_quo.percent,
-                wave.served.percent if wave.weight else "as before",
-                f"{wave.weight:g}",
-            )
-            for number, wave in enumerate(report.waves, start=1)
-        ],
-        caption="Results of the waves",
-    )
+    yield from (replace(part, caption="Results of the waves") for part in waves_view(report.waves))
     if not last.truth:
         return  # agreement is no gain
     yield Curves(
         title="Gain of each wave over its own status quo, and its estimates",
+        file="waves.svg",
         x="Gallery embedded natively, %",
         span=(0.0, 100.0),
         y=f"{last.criterion} gained over the wave's own status quo, points",
@@ -288,7 +337,18 @@ def _changes(report: UpgradeReport) -> Iterator[SectionPart]:
     changes = None if report.details is None else report.details.changes
     if changes is None or report.measured is None:
         return
-    yield flips_line(report.measured, changes, report.served)
+    served, when = as_served(report.measured), "After a cutover"
+    lacks = "a sample of the whole gallery" if report.measured.has_ground_truth else "labels or qrels"
+    flips = f"Queries that flip are not counted, which needs {lacks}."
+    if report.served == SERVED:
+        when = "As the gallery is served now"
+    if served.flips is not None and served.broken is not None:
+        flips = f"By the first result, {served.flips.positive:.1%} of queries are fixed and {served.broken.percent} % "
+        flips += "are broken (negative flips)."
+    yield (
+        f"{when}, {changes.criterion} of {changes.risen} queries is above that of the status "
+        f"quo, of {changes.fallen} below, of {changes.same} the same. {flips}"
+    )
     for which, shown in (("fell most", changes.worst), ("rose most", changes.best)):
         if shown:
             yield ShownQueries(
@@ -300,8 +360,27 @@ def _groups(report: UpgradeReport) -> Iterator[SectionPart]:
     groups = None if report.details is None else report.details.groups
     if groups is None:
         return
-    yield groups_line(groups)
-    yield groups_table(groups)
+    others = f" {groups.others} more groups gain more." if groups.others else ""
+    small = f" {groups.small} groups have too few queries to be measured." if groups.small else ""
+    yield (
+        f"Queries by {groups.column}, those that gain least first; over all queries {groups.criterion} gains "
+        f"{100 * groups.gain:.1f} points. Intervals hold for all groups together.{others}{small}"
+    )
+    yield table(
+        (groups.column, "queries", "before %", "now %", f"{groups.criterion} gained", "gap to all, points"),
+        [
+            (
+                group.name or "(none)",
+                group.queries,
+                f"{100 * group.before:.1f}",
+                f"{100 * group.after:.1f}",
+                group.gain.percent,
+                f"{100 * (group.gain.value - groups.gain):+.1f}",
+            )
+            for group in groups.groups
+        ],
+        caption=f"Groups of queries by {groups.column}",
+    )
     yield Intervals(
         title=f"{groups.criterion} gained by each group of {groups.column}",
         unit=f"{groups.criterion} gained, points",

@@ -20,14 +20,8 @@ from compatstore.report.content import Section, SectionPart, ShownQueries, facts
 from compatstore.shown import Table, html_table
 from compatstore.upgrade.estimates.details import QueryChange, ShownItem
 from compatstore.upgrade.estimates.reporting import UpgradeReport
-from compatstore.upgrade.views import changes_table
 
 MARKDOWN, JSON = "report.md", "report.json"
-# Section whose curves are drawn -> file, text
-PICTURES = {
-    "Curve of the backfill": ("budgets.svg", "Quality by budget"),
-    "Waves": ("waves.svg", "Estimates and measurements of the waves"),
-}
 PAGES = (".html", ".htm")
 
 
@@ -69,43 +63,33 @@ def write_page(path: Path, page: str) -> tuple[Path, ...]:
 
 def _write_folder(report: UpgradeReport, folder: Path) -> tuple[Path, ...]:
     folder.mkdir(parents=True, exist_ok=True)
-    pictures = {
-        section.title: (*PICTURES[section.title], part)
-        for section in sections(report)
-        for part in section.parts
-        if section.title in PICTURES and isinstance(part, Curves)
-    }
-    for file, _, drawing in pictures.values():
-        (folder / file).write_text(picture(drawing), encoding="utf-8")
-    shown = {title: (text, file) for title, (file, text, _) in pictures.items()}
-    (folder / MARKDOWN).write_text(to_markdown(report, shown), encoding="utf-8")
-    (folder / JSON).write_text(json.dumps(dataclasses.asdict(report), indent=2) + "\n", encoding="utf-8")
-    return (folder / MARKDOWN, folder / JSON, *(folder / file for file, _, _ in pictures.values()))
+    texts = {MARKDOWN: to_markdown(report), JSON: json.dumps(dataclasses.asdict(report), indent=2) + "\n"}
+    curves = [part for section in sections(report) for part in section.parts if isinstance(part, Curves)]
+    texts |= {curve.file: picture(curve) for curve in curves}
+    for file, text in texts.items():
+        (folder / file).write_text(text, encoding="utf-8")
+    return tuple(folder / file for file in texts)
 
 
-def to_markdown(report: UpgradeReport, pictures: Mapping[str, tuple[str, str]] | None = None) -> str:
-    """Write a report as Markdown.
-
-    Args:
-        report: The report.
-        pictures: Title of a section -> text and file of the picture that lies beside the report for it.
-    """
+def to_markdown(report: UpgradeReport) -> str:
+    """Write a report as Markdown; its curves are pictures that lie beside it."""
     parts = [f"# {markdown(title_of(report))}"]
     parts += [markdown(report.advice)] if report.advice else []
     parts.append(markdown(facts(report)))
     for section in sections(report):
         shown = [text for part in section.parts for text in _shown(part)]
-        shown += [f"![{text}]({file})" for text, file in [(pictures or {}).get(section.title, ("", ""))] if file]
         parts += [f"## {section.title}", *shown] if shown else []
     return "\n\n".join(parts) + "\n"
 
 
 def _shown(part: SectionPart) -> Iterator[str]:
-    """Paragraphs and tables; drawings have their figures in a table, queries stand without their results."""
+    """Paragraphs, tables and curves; intervals are those of a table, queries stand without their results."""
     if isinstance(part, str):
         yield markdown(part)
     elif isinstance(part, ShownQueries):
-        yield from _shown(changes_table(part.heading, part.changes, part.criterion))
+        yield from _shown(part.table)
+    elif isinstance(part, Curves):
+        yield f"![{part.title}]({part.file})"
     elif isinstance(part, Table):
         lines = [part.headings, ["---"] * len(part.headings), *part.rows]
         yield "\n".join("| " + " | ".join(markdown(cell) for cell in line) + " |" for line in lines)

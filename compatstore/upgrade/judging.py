@@ -175,10 +175,10 @@ def judge_by_queries(
     as_served = replace(as_evaluation_sample(searched, made, first), factors=None if factors is None else kept[found])
     trial = trial_of_fusions(as_served, decided, BOTH)
     constants = standardise(
-        measure(searched.source_queries, pairs[0], decided.source_metric, block=1024),
-        measure(searched.target_queries, pairs[1], decided.target_metric, block=1024),
-        measure(searched.target_queries, pairs[2], decided.target_metric, block=1024, factors=factors),
-        np.full(len(searched.source_queries), -1),
+        measure(searched.queries.source, pairs[0], decided.source_metric, block=1024),
+        measure(searched.queries.target, pairs[1], decided.target_metric, block=1024),
+        measure(searched.queries.target, pairs[2], decided.target_metric, block=1024, factors=factors),
+        np.full(len(searched.queries), -1),
     )
     constants = replace(constants, shrinkage=factors is not None)
     fitted = trial.fit(native, constants, against_target=True)

@@ -1,81 +1,20 @@
-"""Rendering of an upgrade as lines and tables: status, result, estimate and report."""
+"""Rendering of an upgrade as lines and tables: status, result and estimate."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from compatstore import next_step
-from compatstore.evaluation import DecisionRow, DecisionTable
-from compatstore.evaluation.advice import MORE
+from compatstore.evaluation import DecisionRow
 from compatstore.evaluation.sample import AGREEMENT
 from compatstore.evaluation.views import truth_line
 from compatstore.shown import Table, figures, table, view, wrapped
 from compatstore.storage.records import Spent
-from compatstore.upgrade.estimates.details import QueryChange, QueryChanges, ReportDetails, Subgroups
 from compatstore.upgrade.estimates.estimate import Gate, UpgradeEstimate
-from compatstore.upgrade.estimates.measured import SERVED, as_served, what_matters
-from compatstore.upgrade.estimates.reporting import UpgradeReport
 from compatstore.upgrade.estimates.waves import WaveFigures, Waves
 from compatstore.upgrade.plan import Plan
 from compatstore.upgrade.run import UpgradeResult
 from compatstore.upgrade.status import Activity, RunStatus, Status, VersionStatus
-
-NOTE = 30  # characters of a step's note: the history has the rest
-
-
-@view.register
-def _(result: UpgradeReport) -> Iterator[str | Table]:
-    """An upgrade as a whole."""
-    yield f"{result.source} -> {result.target}: {result.state}"
-    if result.advice:
-        yield from wrapped(result.advice)
-    if MORE in result.advice:
-        yield f"next: {next_step.call('judge', result.target, queries=next_step.FILE)}"
-    yield from wrapped(
-        f"{result.rows} items: {result.native} native, {result.transformed} transformed, {result.missing} missing; "
-        f"{result.embedded} embedded, {result.seconds:.1f} s" + (f", cost {result.cost:.4g}" if result.cost else "")
-    )
-    yield table(
-        ("at", "step", "rows", "seconds", "note"),
-        [
-            (step.at[:16], step.step, step.rows, round(step.seconds, 1), _beginning(step.note))
-            for step in result.history
-        ],
-    )
-    if result.estimate is not None:
-        yield from _estimate(result.estimate)
-    if result.measured is not None and result.measured.provenance:
-        yield from wrapped(result.measured.provenance)
-    if result.compared:
-        yield ""
-        yield table(
-            ("figure", "estimated %", "measured %", "agree"),
-            [(c.what, c.estimated.percent, c.measured.percent, "yes" if c.agrees else "no") for c in result.compared],
-        )
-    if result.measured is not None and (not result.compared or result.measured.served("fused")):
-        yield ""
-        yield from _measured(result.measured, result.served)
-    if result.measured is not None and result.details is not None:
-        yield from details_view(result.details, result.measured, result.served)
-    if result.unbackfillable:
-        yield f"{result.embeddable} items can be embedded natively, {result.unbackfillable} cannot:"
-    for item, reason in result.reasons:
-        yield f"not embedded: {item}: {reason}"
-    if result.measured is None and result.estimate is None:
-        yield f"nothing was estimated or measured; measure it: {next_step.call('report', 'TARGET', sample=500)}"
-
-
-def _beginning(note: str) -> str:
-    """The first characters of a note."""
-    return note if len(note) <= NOTE else f"{note[: NOTE - 4].rstrip()} ..."
-
-
-def _measured(result: DecisionTable, called: str) -> Iterator[Table]:
-    """A measurement without an estimate."""
-    found = what_matters(result, called)
-    names = list(dict.fromkeys(name for _, row in found for name in row.figures))
-    rows = [(what, *(row.percent_of(name) for name in names)) for what, row in found]
-    yield table(("way", *(f"{name} %" for name in names)), rows)
 
 
 @view.register
@@ -83,10 +22,11 @@ def estimate_view(result: UpgradeEstimate) -> Iterator[str | Table]:
     """The estimate of an upgrade, the verdict first."""
     yield ""
     yield from wrapped(result.table.advice.text)
-    yield from _estimate(result)
+    yield from budgets_view(result)
 
 
-def _estimate(result: UpgradeEstimate) -> Iterator[str | Table]:
+def budgets_view(result: UpgradeEstimate) -> Iterator[str | Table]:
+    """The budgets of an estimate, what it expects, and its gates."""
     measured, criterion = result.table, result.table.criterion
     before, ways = measured.rows[0], measured.served(result.terms.way)
     marks = ("", *(_mark(row.share, result) for row in ways))
@@ -124,84 +64,6 @@ def _kept(row: DecisionRow, criterion: str) -> str:
 
 def _mark(share: float, result: UpgradeEstimate) -> str:
     return (">" if share == result.share else "") + ("*" if share == result.best else "")
-
-
-def details_view(details: ReportDetails, measured: DecisionTable, called: str) -> Iterator[str | Table]:
-    """Queries that changed most, and groups of them."""
-    if details.changes is not None:
-        yield ""
-        yield from wrapped(flips_line(measured, details.changes, called))
-        for shown in (details.changes.worst, details.changes.best):
-            if shown:
-                yield changes_table("", shown, details.changes.criterion)
-    if details.groups is not None:
-        yield ""
-        yield from wrapped(groups_line(details.groups))
-        yield groups_table(details.groups)
-
-
-def changes_table(caption: str, changes: Sequence[QueryChange], criterion: str) -> Table:
-    """Queries with the figure that decides, before and now."""
-    labelled = any(change.query.label for change in changes)
-    return table(
-        ("query", *(["label"] if labelled else []), f"{criterion} before %", f"{criterion} now %", "change, points"),
-        [
-            (
-                change.query.id,
-                *([change.query.label] if labelled else []),
-                f"{100 * change.before:.1f}",
-                f"{100 * change.after:.1f}",
-                f"{100 * (change.after - change.before):+.1f}",
-            )
-            for change in changes
-        ],
-        caption=caption,
-    )
-
-
-def flips_line(measured: DecisionTable, changes: QueryChanges, called: str) -> str:
-    """Shares of queries that rise, fall and flip; `called` is of `called_served`."""
-    served, when = as_served(measured), "As the gallery is served now" if called == SERVED else "After a cutover"
-    text = (
-        f"{when}, {changes.criterion} of {changes.risen} queries is above that of the status "
-        f"quo, of {changes.fallen} below, of {changes.same} the same."
-    )
-    if served.flips is None or served.broken is None:
-        lacks = "a sample of the whole gallery" if measured.has_ground_truth else "labels or qrels"
-        return f"{text} Queries that flip are not counted, which needs {lacks}."
-    return (
-        f"{text} By the first result, {served.flips.positive:.1%} of queries are fixed and {served.broken.percent} % "
-        "are broken (negative flips)."
-    )
-
-
-def groups_line(groups: Subgroups) -> str:
-    """The grouping of the queries, and the omissions."""
-    text = (
-        f"Queries by {groups.column}, those that gain least first; over all queries {groups.criterion} gains "
-        f"{100 * groups.gain:.1f} points. Intervals hold for all groups together."
-    )
-    others = f" {groups.others} more groups gain more." if groups.others else ""
-    return text + others + (f" {groups.small} groups have too few queries to be measured." if groups.small else "")
-
-
-def groups_table(groups: Subgroups) -> Table:
-    """Gains of the groups."""
-    return table(
-        (groups.column, "queries", "before %", "now %", f"{groups.criterion} gained", "gap to all, points"),
-        [
-            (
-                group.name or "(none)",
-                group.queries,
-                f"{100 * group.before:.1f}",
-                f"{100 * group.after:.1f}",
-                group.gain.percent,
-                f"{100 * (group.gain.value - groups.gain):+.1f}",
-            )
-            for group in groups.groups
-        ],
-        caption=f"Groups of queries by {groups.column}",
-    )
 
 
 @view.register

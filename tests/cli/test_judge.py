@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.upgrade.estimates.answers import preference_of
+from compatstore.upgrade.estimates.side_by_side import preference_of
 
 QUERIES = 30
 CLEAR = b"\x1b[2J\x1b[H"

@@ -5,16 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.curve import flips
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import (
     DecisionSettings,
     EvaluationSample,
-    backfill_curve,
     decide,
-    flips,
     rank_queries,
     retrieval_metrics,
 )
+from compatstore.evaluation.curve import native_rows
 from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.fusion_choice import Trial
 from compatstore.evaluation.strategies import rank_strategies, trial_of_fusions
@@ -60,10 +60,9 @@ def test_every_row_is_the_plain_measure_of_that_gallery():
         figures = table.row(name).figures
         assert (figures["cmc@1"].value, figures["cmc@5"].value) == pytest.approx((expected.cmc[1], expected.cmc[5]))
         assert figures["map"].value == pytest.approx(expected.map)
-    curve = backfill_curve(
-        data.target_queries, data.transformed, data.native, **labels, order=data.order, alphas=[0.25]
-    )
-    assert table.row("backfill 25%").figures["map"].value == pytest.approx(curve.map[1])
+    filled = native_rows(data.order, 0.25)
+    mixed = retrieval_metrics(data.target_queries, np.where(filled[:, None], data.native, data.transformed), **labels)
+    assert table.row("backfill 25%").figures["map"].value == pytest.approx(mixed.map)
     assert table.row("naive swap").note == "target queries cut from 12 to 8 values"
     assert (table.truth, table.num_queries, table.num_skipped) == ("labels", 90, 0)
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import rank_queries, summarise
 from compatstore.evaluation.distances import fit_length, measure
-from compatstore.evaluation.ranking import rank_by_labels
+from compatstore.evaluation.ranking import rank_galleries
+from compatstore.evaluation.relevance import relevance_from_labels
 
 pytestmark = pytest.mark.kernel
 
@@ -26,10 +27,10 @@ def reordered(seed=0):
 def test_blocks_change_no_figure_even_where_rounding_decides(metric, block):
     queries, gallery, labels = reordered()
     data = queries, gallery, labels[:203], labels[203:]
-    whole = rank_queries(*data, metric=metric, map_at=10)
-    parts = rank_queries(*data, metric=metric, map_at=10, block=block)
+    whole = rank_queries(*data, metric=metric)
+    parts = rank_queries(*data, metric=metric, block=block)
 
-    for name in ("first_match", "average_precision", "average_precision_at", "ties"):
+    for name in ("first_match", "average_precision", "ties"):
         assert np.array_equal(getattr(whole, name), getattr(parts, name), equal_nan=True)
 
 
@@ -93,15 +94,15 @@ def test_what_has_no_direction_is_refused_or_found_by_nothing(block):
 def test_a_query_that_finds_nothing_counts_nothing_for_it_and_is_counted():
     random = np.random.default_rng(3)
     queries, gallery, labels = random.standard_normal((30, 4)), random.standard_normal((60, 4)), np.arange(60) % 5
-    every = rank_by_labels(measure(queries, gallery, "cosine"), labels[:30], labels, map_at=10)
+    relevance, rows = relevance_from_labels(labels[:30], labels), [np.arange(60)]
+    [every] = rank_galleries(measure(queries, gallery, "cosine"), relevance, rows)
     queries[::3] = 0
-    some = rank_by_labels(measure(queries, gallery, "cosine", undirected="lose"), labels[:30], labels, map_at=10)
+    [some] = rank_galleries(measure(queries, gallery, "cosine", undirected="lose"), relevance, rows)
     assert some.counted.all()
     assert not some.average_precision[::3].any()
-    assert not some.average_precision_at[::3].any()
     assert summarise(some, (60,)).cmc[60] == pytest.approx(2 / 3)
     others = np.arange(30) % 3 > 0
-    for name in ("first_match", "average_precision", "average_precision_at"):
+    for name in ("first_match", "average_precision"):
         assert np.array_equal(getattr(some, name)[others], getattr(every, name)[others])
 
 

@@ -13,7 +13,7 @@ from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.relevance import relevance_from_judgements
 from compatstore.evaluation.sampled import find_in_blocks, find_in_galleries
-from compatstore.evaluation.whole import FusedWay, Passing, WholeSearch
+from compatstore.evaluation.whole import Passing, WholeSearch
 from properties import examples
 
 KS, DEPTH = (1, 5), 10
@@ -95,26 +95,18 @@ def test_a_gallery_that_passes_by_is_searched_as_one_that_is_held(seed, batch, w
         for start in range(0, len(gallery), batch):
             rows = np.arange(start, min(start + batch, len(gallery)))
             there = np.ones(len(rows), bool)
-            vectors = {"a": gallery[rows], "b": other[rows]}
-            yield Passing(places=rows, vectors=vectors, there={"a": there, "b": there}, native=native[rows])
+            both = {"source": gallery[rows], "target": other[rows], "in_source": there, "in_target": there}
+            yield Passing(places=rows, native=native[rows], **both)
 
-    found = WholeSearch(
-        queries={"a": asked, "b": asked},
-        metrics={"a": "l2", "b": "l2"},
-        query_classes=np.full(len(asked), -1),
-        classes=np.full(len(gallery), -1),
-        itself=np.full(len(asked), -1),
-        judged=judged,
-        depth=DEPTH,
-        fused={"as one": FusedWay(source="a", target="b", fusion=fusion)},
-    ).run(batches, KS)
-    np.testing.assert_array_equal(found.correct, judged.counts(len(asked)))
-    np.testing.assert_allclose(found.values["a"], figures(gallery, asked, judged))
-    left, right = (next(iter(measure(asked, space).blocks()))[1].copy() for space in (gallery, other))
     relevance = relevance_from_judgements(judged, len(asked), len(gallery), depth=DEPTH)
+    search = WholeSearch(source=asked, target=asked, metrics=("l2", "l2"), relevance=relevance, fusion=fusion)
+    found = search.run(batches, KS)
+    np.testing.assert_array_equal(found.correct, judged.counts(len(asked)))
+    np.testing.assert_allclose(found.values["s/s"], figures(gallery, asked, judged))
+    left, right = (next(iter(measure(asked, space).blocks()))[1].copy() for space in (gallery, other))
     fused = fusion.distances(left, right, native)
     (expected,) = find_in_blocks([(0, fused)], len(asked), relevance, [np.arange(len(gallery))], KS)
-    np.testing.assert_allclose(found.values["as one"], expected.values)
+    np.testing.assert_allclose(found.values["s/s & t"], expected.values)
 
 
 class Sampled:
@@ -167,15 +159,12 @@ def whole_of(world):
     there = np.ones(len(world.source), bool)
 
     def batches():
-        vectors = {"s/s": world.source, "t/s": world.source, "t/h": world.transformed}
-        yield Passing(places=np.arange(len(there)), vectors=vectors, there=dict.fromkeys(WAYS, there))
+        both = {"source": world.source, "target": world.transformed, "in_source": there, "in_target": there}
+        yield Passing(places=np.arange(len(there)), native=~there, **both)
 
-    nothing = np.full(len(world.asked[0]), -1)
-    queries = {"s/s": world.asked[0], "t/s": world.asked[1], "t/h": world.asked[1]}
-    search = WholeSearch(
-        queries=queries, metrics=dict.fromkeys(WAYS, "l2"), query_classes=nothing,
-        classes=np.full(len(there), -1), itself=nothing, judged=world.judged, depth=DEPTH,
-    )  # fmt: skip
+    relevance = relevance_from_judgements(world.judged, len(world.asked[0]), len(there), depth=DEPTH)
+    source, target = world.asked
+    search = WholeSearch(source=source, target=target, metrics=("l2", "l2"), relevance=relevance)
     return search.run(batches, KS)
 
 

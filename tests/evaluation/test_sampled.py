@@ -81,7 +81,7 @@ def test_the_influence_of_an_item_is_what_is_lost_without_it():
     everything = found(rows)
     lost = np.array([(everything.values - found(np.delete(rows, row)).values).mean(axis=1) for row in rows]).T
     lost = 200 * sampling.unseen * (lost - lost.mean(axis=1, keepdims=True))
-    np.testing.assert_allclose(everything.influence[:2], lost[:2], atol=1e-9)
+    assert not everything.influence[:2].any()  # a sample gives no CMC
     assert np.corrcoef(everything.influence[2], lost[2])[0, 1] > 0.99
     assert everything.influence[2].std() == pytest.approx(lost[2].std(), rel=0.2)
 

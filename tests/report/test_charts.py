@@ -48,9 +48,9 @@ def test_intervals(rows, level):
 
 
 @pytest.mark.full
-@given(lines=st.lists(LINES, min_size=1, max_size=4), level=st.none() | FIGURES)
+@given(lines=st.lists(LINES, min_size=1, max_size=4), level=FIGURES)
 def test_curves(lines, level):
-    root = drawn(Curves(title="t", x="x", y="y", lines=tuple(lines), level=level, level_name="before"))
+    root = drawn(Curves(title="t", file="t.svg", x="x", y="y", lines=tuple(lines), level=level, level_name="before"))
     points = sum(len(line.points) for line in lines)
     assert len(list(root.iter("circle"))) == points + len(lines)  # and one a line in the key
     assert len(titles(root)) == points + 1
@@ -74,7 +74,8 @@ def test_a_picture_is_a_file_with_its_own_style():
     line = Line(
         name="<a> & b", points=(Point(0, Estimate(value=1, low=0, high=2)), Point(50, Estimate(value=3, low=3, high=3)))
     )
-    root = ElementTree.fromstring(picture(Curves(title="t", x="x", y="y", lines=(line,))))
+    drawing = Curves(title="t", file="t.svg", x="x", y="y", lines=(line,), level=0.0, level_name="before")
+    root = ElementTree.fromstring(picture(drawing))
     svg = "{http://www.w3.org/2000/svg}"
     assert (root.tag, root.get("width")) == (f"{svg}svg", "720")
     assert "<a> & b" in [element.text for element in root.iter(f"{svg}text")]

@@ -59,7 +59,7 @@ def test_waves_without_ground_truth_gain_nothing_that_could_be_drawn(taught):
     parts = told(replace(taught, waves=tuple(waves)))["Waves"]
     assert of(parts, Curves) == []
     [found] = of(parts, Table)
-    assert [row[4] for row in found.rows] == ["as before", *(wave.served.percent for wave in waves[1:])]
+    assert [row[-1] for row in found.rows] == ["as before", *(wave.served.percent for wave in waves[1:])]
 
 
 def test_a_report_of_nothing_says_why(pictured):

@@ -22,7 +22,8 @@ def test_a_name_that_ends_in_html_is_one_page(pictured, tmp_path):
 def test_any_other_name_is_a_folder_whose_json_has_the_details(taught, tmp_path):
     files = write_report(taught, tmp_path / "out")
     assert [file.name for file in files] == ["report.md", "report.json", "waves.svg"]
-    assert "![Estimates and measurements of the waves](waves.svg)" in files[0].read_text(encoding="utf-8")
+    picture = "![Gain of each wave over its own status quo, and its estimates](waves.svg)"
+    assert picture in files[0].read_text(encoding="utf-8")
     kept = json.loads(files[1].read_text(encoding="utf-8"))
     assert kept["details"]["changes"]["worst"][0]["query"]["id"] == taught.details.changes.worst[0].query.id
     assert kept["waves"][1]["ahead"][0][0] == 0.75

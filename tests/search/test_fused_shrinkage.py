@@ -14,7 +14,8 @@ from doubted_galleries import ROWS, SHORT, SHRINKAGE, World, transform
 import compatstore as cs
 from compatstore.errors import CorruptArtifact
 from compatstore.evaluation.fusion import Fusion, Standardisation
-from compatstore.evaluation.whole import FusedWay, WholeSearch
+from compatstore.evaluation.relevance import relevance_from_labels
+from compatstore.evaluation.whole import WholeSearch
 from compatstore.search import fusion as fusion_module
 from compatstore.search.fusion import search_fused
 from compatstore.search.plan import plan_both
@@ -159,12 +160,11 @@ def test_a_whole_gallery_is_measured_as_it_is_searched(tmp_path):
     classes = np.arange(ROWS) % 3
     stored = lance.dataset(world.gallery.status().gallery).to_table(columns=["id"])["id"].to_numpy()
     search = WholeSearch(
-        queries={"s/s": world.source, "t/h": world.native},
-        metrics=dict.fromkeys(("s/s", "t/h"), "cosine"),
-        query_classes=classes,
-        classes=classes[stored],
-        itself=np.argsort(stored),
-        fused={"s/s & t": FusedWay(source="s/s", target="t/h", fusion=chosen)},
+        source=world.source,
+        target=world.native,
+        metrics=("cosine", "cosine"),
+        relevance=relevance_from_labels(classes, classes[stored], np.argsort(stored), np.arange(ROWS)),
+        fusion=chosen,
     )
     batches = partial(read_gallery, context, search.batch_rows, served=True, shrinkage=True)
     found = search.run(batches, (1, 5)).values["s/s & t"]

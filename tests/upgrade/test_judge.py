@@ -17,7 +17,7 @@ from two_spaces import ASKING, IDS, World
 import compatstore as cs
 from compatstore.errors import InvalidInput, NotFound, UpgradeError
 from compatstore.trainers import Pairs, Ridge
-from compatstore.upgrade.estimates.answers import preference_of
+from compatstore.upgrade.estimates.side_by_side import preference_of
 
 TEXTS = {"id": ASKING, "text": ASKING}
 NAME = re.compile(r'data-query="([^"]*)"')

@@ -136,10 +136,10 @@ def test_the_files(upgraded, tmp_path):
     assert [file.name for file in files] == ["report.md", "report.json", "budgets.svg"]
     text = files[0].read_text()
     assert text.startswith("# Upgrade of v1 to v2: ready\n\nCut over: mAP ")
-    assert "| map>=0.3 | " in text
+    assert "passed: map>=0.3, estimated " in text
     assert "| figure | estimated % | measured % | agree |" in text
     assert report.estimate.promise in text
-    assert "![Quality by budget](budgets.svg)" in text
+    assert "![The curve of the backfill as estimated, and as measured](budgets.svg)" in text
     assert json.loads(files[1].read_text())["native"] == report.native
     picture = files[2].read_text()
     assert ">measured afterwards<" in picture

@@ -7,8 +7,8 @@ of the gallery is drawn at random, and each drawn item stands for an equal part 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -22,9 +22,10 @@ from compatstore.errors import InvalidInput, UpgradeError, first_offenders
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.judgements import Judgements
 from compatstore.evaluation.query_files import QuerySet
+from compatstore.evaluation.sample import SampleQueries
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.passing import TARGET_WAY, read_gallery
+from compatstore.upgrade.estimates.passing import read_gallery
 from compatstore.upgrade.requests.queries import Queries
 from compatstore.versions import Metric
 
@@ -36,63 +37,6 @@ _DRAW = "queries"
 _BATCH_CELLS = 2**23
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class AskedQueries:
-    """q queries, each with a vector in both versions.
-
-    Args:
-        source: (q, source dim) float32.
-        target: (q, target dim) float32.
-        itself: (q,) intp, the place in the gallery of a query that is an item; -1 for one that is none.
-        judged: Correct items by their place in the gallery; None without judgements.
-        left_out: Reasons for which queries were left out -> their number.
-        lacking: Number of items judged correct that are not in the gallery.
-        names: q ids of the queries.
-        texts: q texts, paths or URIs that they were embedded from; () where they are none.
-    """
-
-    source: FloatArray
-    target: FloatArray
-    itself: Positions
-    judged: Judgements | None
-    left_out: dict[str, int] = field(default_factory=dict)
-    lacking: int = 0
-    names: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.itself)
-
-    def only(self, rows: Positions) -> AskedQueries:
-        """Some of the queries."""
-        judged = None if self.judged is None else self.judged.of_queries(rows)
-        return replace(
-            self,
-            source=self.source[rows],
-            target=self.target[rows],
-            itself=self.itself[rows],
-            judged=judged,
-            names=_some(self.names, rows),
-            texts=_some(self.texts, rows),
-        )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Chosen:
-    """Queries that are to be embedded."""
-
-    rows: Positions  # of the query set
-    itself: Positions
-    judged: Judgements | None
-    left_out: dict[str, int]
-    lacking: int
-
-
-def _some(texts: Sequence[str], rows: Positions) -> tuple[str, ...]:
-    """The texts of some rows; none where there are none."""
-    return tuple(texts[row] for row in rows) if texts else ()
-
-
 def ask(
     context: UpgradeContext,
     request: Queries,
@@ -100,7 +44,7 @@ def ask(
     seed: int,
     most_correct: int,
     items: Callable[[ArrowArray], tuple[FloatArray, FloatArray, BoolArray, BoolArray]],
-) -> AskedQueries:
+) -> SampleQueries:
     """Choose queries, embed them in both versions, and find their correct items.
 
     Args:
@@ -119,12 +63,12 @@ def ask(
     """
     queries, learned = request.read, 0
     given = _given(context, queries)  # refuses vectors that do not fit before anything else is looked at
-    chosen = _choose(queries, request, pa.compute.cast(ids, pa.string()), seed, most_correct)
+    rows, chosen = _choose(queries, request, pa.compute.cast(ids, pa.string()), seed, most_correct)
     if given is not None:
-        source, target = (vectors[chosen.rows] for vectors in given)
-        embedded = np.ones(len(chosen.rows), bool)
+        source, target = (vectors[rows] for vectors in given)
+        embedded = np.ones(len(rows), bool)
     elif queries.sources is not None:
-        source, target, embedded = _embed(context, queries, chosen.rows)
+        source, target, embedded = _embed(context, queries, rows)
     else:
         source, target, there, seen = items(ids.take(pa.array(chosen.itself)))
         embedded, learned = there & ~seen, int((there & seen).sum())
@@ -135,11 +79,7 @@ def ask(
         "were learned from by the artifact": learned,
         "cannot be embedded": int((~searching).sum()) - learned,
     }
-    made = AskedQueries(
-        source=source, target=target, itself=chosen.itself, judged=chosen.judged, left_out=left_out,
-        lacking=chosen.lacking, names=_some(queries.ids, chosen.rows), texts=_some(queries.sources or (), chosen.rows),
-    )  # fmt: skip
-    return made.only(np.flatnonzero(searching))
+    return replace(chosen, source=source, target=target, left_out=left_out).only(searching)
 
 
 def require_enough(context: UpgradeContext, request: Queries) -> None:
@@ -153,17 +93,17 @@ def require_enough(context: UpgradeContext, request: Queries) -> None:
     queries, key = request.read, context.registry.id_column
     _given(context, queries)
     ids = context.snapshot.to_table(columns=[key], filter=context.source.present).column(key).combine_chunks()
-    chosen = _choose(queries, request, pa.compute.cast(ids, pa.string()), context.run.seed, len(ids))
-    if len(chosen.rows) < SMALLEST_SAMPLE:
+    _, chosen = _choose(queries, request, pa.compute.cast(ids, pa.string()), context.run.seed, len(ids))
+    if len(chosen) < SMALLEST_SAMPLE:
         raise UpgradeError(
             f"try the upgrade to {context.run.target}",
             expected=f"{SMALLEST_SAMPLE} queries",
-            found=f"{len(chosen.rows)} of {len(queries)} for which an item of the gallery is correct",
+            found=f"{len(chosen)} of {len(queries)} for which an item of the gallery is correct",
             fix=MORE_QUERIES,
         )
 
 
-def found_first(context: UpgradeContext, queries: AskedQueries, room: int) -> Positions:
+def found_first(context: UpgradeContext, queries: SampleQueries, room: int) -> Positions:
     """Places of items that queries find first by the ways that need no native vector; at most `room` of them.
 
     These ways are the status quo, and the hop where there is one. As many ranks count as fit, the same for every query
@@ -176,16 +116,16 @@ def found_first(context: UpgradeContext, queries: AskedQueries, room: int) -> Po
     """
     run = context.run
     metrics = [context.registry.record(name).version().metric for name in (run.source, run.target)]
-    nearest = {"s/s": _Nearest(queries.source, metrics[0])}
-    if run.path:
-        nearest[TARGET_WAY] = _Nearest(queries.target, metrics[1])
+    nearest = [
+        _Nearest(vectors, metric) for vectors, metric in zip((queries.source, queries.target), metrics, strict=True)
+    ]
     for batch in read_gallery(context, _BATCH_CELLS // max(len(queries), 1) + 1, served=False):
-        for way, kept in nearest.items():
-            there = batch.there[way]
-            kept.take(batch.vectors[way][there], batch.places[there])
+        nearest[0].take(batch.source[batch.in_source], batch.places[batch.in_source])
+        if run.path:
+            nearest[1].take(batch.target[batch.in_target], batch.places[batch.in_target])
     chosen = np.zeros(0, np.intp)
     for depth in range(1, DEEPEST + 1):
-        deeper = np.unique(np.concatenate([kept.places[:, :depth].ravel() for kept in nearest.values()]))
+        deeper = np.unique(np.concatenate([kept.places[:, :depth].ravel() for kept in nearest]))
         deeper = deeper[deeper >= 0]
         if len(deeper) > room:
             break
@@ -214,8 +154,10 @@ class _Nearest:
             self.places[rows] = np.take_along_axis(there, first, axis=1)
 
 
-def _choose(queries: QuerySet, request: Queries, ids: ArrowArray, seed: int, most_correct: int) -> _Chosen:
-    """Queries with something correct in the gallery; of too many a random part, in the order of the file."""
+def _choose(
+    queries: QuerySet, request: Queries, ids: ArrowArray, seed: int, most_correct: int
+) -> tuple[Positions, SampleQueries]:
+    """Rows of queries with something correct in the gallery, and these without vectors; of too many a random part."""
     itself, left_out = np.full(len(queries), -1), dict[str, int]()
     kept = np.ones(len(queries), bool)
     if queries.items is not None:
@@ -244,12 +186,16 @@ def _choose(queries: QuerySet, request: Queries, ids: ArrowArray, seed: int, mos
         order = order[: _fitting(judged.of_queries(order), len(order), most_correct)]
     rows = np.sort(order)
     left_out["were not drawn"] = int(kept.sum()) - len(rows)
-    return _Chosen(
-        rows=rows,
+    texts = queries.sources
+    return rows, SampleQueries(
+        source=np.empty((len(rows), 0), np.float32),
+        target=np.empty((len(rows), 0), np.float32),
         itself=itself[rows],
         judged=None if judged is None else judged.of_queries(rows),
         left_out=left_out,
         lacking=lacking,
+        names=tuple(queries.ids[row] for row in rows),
+        texts=() if texts is None else tuple(texts[row] for row in rows),
     )
 
 

@@ -23,7 +23,7 @@ Way = Literal["fused", "merged", "target"]
 def warning_of(catalog: Catalog, registry: Registry, target: str, way: Way) -> str:
     """The warning of one way to serve the open upgrade to a version; "" if there is nothing to say."""
     run = run_of(registry, target)
-    kept = None if run is None else kept_gain(catalog, registry, target, way)
+    kept = None if run is None else _kept_gain(catalog, registry, target, way)
     if run is None or kept is None:
         return ""
     names = {
@@ -50,8 +50,8 @@ def warnings_of_run(context: UpgradeContext) -> tuple[str, ...]:
     return tuple(text for text in said if text)
 
 
-def kept_gain(catalog: Catalog, registry: Registry, target: str, way: Way) -> MeasuredGain | None:
-    """The last measurement of a strategy to serve an upgrade; None without one."""
+def _kept_gain(catalog: Catalog, registry: Registry, target: str, way: Way) -> MeasuredGain | None:
+    """The last measurement of a strategy to serve an upgrade: of the choice of its fusion, or of its gates."""
     if way == "merged":
         return registry.merge_of(target)
     return _of_fusion(registry, target, way) or _of_gates(catalog, target, way)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -13,10 +13,10 @@ from compatstore.errors import InvalidInput
 from compatstore.evaluation import Estimate
 from compatstore.evaluation.bootstrap import figures_together, resample
 from compatstore.evaluation.fusion import Serving
-from compatstore.evaluation.judgements import Qrels
 from compatstore.storage.ids import find
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.measured import before_and_after
+from compatstore.upgrade.estimates.sample import Sample
 from compatstore.upgrade.estimates.trial import Measurement
 from compatstore.upgrade.requests.details import Details
 from compatstore.upgrade.requests.gates import Gates
@@ -37,12 +37,7 @@ class ReportDetails:
 
 
 def details_of(
-    context: UpgradeContext,
-    measurement: Measurement | None,
-    terms: Gates | None,
-    *,
-    details: Details,
-    search: Search,
+    context: UpgradeContext, measurement: Measurement | None, terms: Gates | None, details: Details, search: Search
 ) -> ReportDetails:
     """Collect the requested details; read-only.
 
@@ -124,10 +119,10 @@ class Subgroups:
 def subgroups_of(context: UpgradeContext, measurement: Measurement, column: str) -> Subgroups | None:
     """Compare groups of the query items; None if queries are no items, or no group is large enough."""
     key, sample = context.registry.id_column, measurement.sample
-    if sample.queries is not None:
+    if sample.queries.names:
         return None
     before, after = before_and_after(measurement)
-    ids = sample.ids.take(np.flatnonzero(sample.asks)).to_pylist()
+    ids = sample.query_ids(np.arange(len(sample.queries)))
     found = find(context.store, key, ids, list(dict.fromkeys([key, column])), context.snapshot)
     values: dict[Any, str] = {item[key]: text_of(item[column]) for item in found.to_pylist()}
     rows: dict[str, list[int]] = {}
@@ -253,11 +248,10 @@ def changes_of(
     risen, fallen = int((change > SAME).sum()), int((change < -SAME).sum())
     worst, best = order[: min(fallen, details.worst)], order[::-1][: min(risen, details.best)]
     rows = np.concatenate([worst, best])
-    queries = _Asking.of(context, measurement, labels, details)
-    found = queries.searched(rows, search) if len(rows) else []
+    found = _searched(context, measurement.sample, rows, labels, details, search) if len(rows) else []
     shown = [
         QueryChange(query=query, before=float(before[row]), after=float(after[row]), found_before=was, found_after=now)
-        for row, query, (was, now) in zip(rows, queries.shown(rows), found, strict=True)
+        for row, (query, was, now) in zip(rows, found, strict=True)
     ]
     return QueryChanges(
         criterion=measurement.table.criterion,
@@ -269,77 +263,40 @@ def changes_of(
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Asking:
-    """The queries of a measurement, and the fields of items to show."""
+def _searched(
+    context: UpgradeContext,
+    sample: Sample,
+    rows: Positions,
+    labels: str | Queries | None,
+    details: Details,
+    search: Search,
+) -> list[tuple[ShownItem, tuple[ShownItem, ...], tuple[ShownItem, ...]]]:
+    """Some queries, with their results by the status quo and as the gallery is served."""
+    key, queries = context.registry.id_column, sample.queries
+    own: Sequence[Id | None] = [None] * len(rows)
+    columns = shown_columns(context, column_of(labels), details.caption)
+    if queries.names:
+        asking = [ShownItem(id=queries.names[row], source=queries.texts[row] if queries.texts else "") for row in rows]
+    else:
+        own = sample.query_ids(rows)
+        items = shown_items(context, own, columns)
+        asking = [items[name] for name in own]
+    judgements = labels.judgements if isinstance(labels, Queries) else None
 
-    context: UpgradeContext
-    measurement: Measurement
-    neighbours: int
-    columns: Mapping[str, str]  # field -> its column
-    key: str
-    judgements: Qrels | None
-
-    @classmethod
-    def of(
-        cls, context: UpgradeContext, measurement: Measurement, labels: str | Queries | None, details: Details
-    ) -> _Asking:
-        registry = context.registry
-        shown = {"source": registry.source_column, "label": column_of(labels), "caption": details.caption}
-        there = {what: column for what, column in shown.items() if column in context.snapshot.schema.names}
-        return cls(
-            context=context,
-            measurement=measurement,
-            neighbours=details.neighbours,
-            columns={what: str(column) for what, column in there.items()},
-            key=registry.id_column,
-            judgements=labels.judgements if isinstance(labels, Queries) else None,
-        )
-
-    @property
-    def _read(self) -> list[str]:
-        return list(dict.fromkeys([self.key, *self.columns.values()]))
-
-    def ids(self, rows: Positions) -> list[Any]:
-        """Ids of some queries; those of an app's own are no ids of items."""
-        sample = self.measurement.sample
-        if sample.queries is not None:
-            return [sample.queries.names[row] for row in rows]
-        return list(sample.ids.take(np.flatnonzero(sample.asks)[rows]).to_pylist())
-
-    def shown(self, rows: Positions) -> list[ShownItem]:
-        """Some queries."""
-        queries, ids = self.measurement.sample.queries, self.ids(rows)
-        if queries is not None:
-            texts = [queries.texts[row] for row in rows] if queries.texts else [""] * len(rows)
-            return [ShownItem(id=name, source=text) for name, text in zip(ids, texts, strict=True)]
-        table = find(self.context.store, self.key, ids, self._read, self.context.snapshot)
-        items = {item[self.key]: shown_item(item, self.key, self.columns) for item in table.to_pylist()}
-        return [items[name] for name in ids]
-
-    def searched(self, rows: Positions, search: Search) -> list[tuple[tuple[ShownItem, ...], tuple[ShownItem, ...]]]:
-        """Results of some queries by the status quo, and as the gallery is served."""
-        sample, shown = self.measurement.sample, self.shown(rows)
-        vectors, limit = (sample.source_queries[rows], sample.target_queries[rows]), self.neighbours
-        found = search_versions(self.context, *vectors, self._own(rows), limit, search, self._read)
-        was, served = (
-            [tuple(self._judged(item, asking) for item in near) for near, asking in zip(lists, shown, strict=True)]
-            for lists in found
-        )
-        return list(zip(was, served, strict=True))
-
-    def _own(self, rows: Positions) -> list[Any]:
-        """The query items, which do not find themselves."""
-        return [None] * len(rows) if self.measurement.sample.queries is not None else self.ids(rows)
-
-    def _judged(self, item: Mapping[str, Any], asking: ShownItem) -> ShownItem:
-        shown = shown_item(item, self.key, self.columns)
-        if self.judgements is not None:
-            gain = self.judgements.get(asking.id, {}).get(shown.id)
+    def judged(item: Mapping[str, Any], query: ShownItem) -> ShownItem:
+        shown = shown_item(item, key, columns)
+        if judgements is not None:
+            gain = judgements.get(query.id, {}).get(shown.id)
             return replace(shown, correct=None if gain is None else gain > 0)
-        if asking.label and "label" in self.columns:
-            return replace(shown, correct=shown.label == asking.label)
-        return shown
+        return replace(shown, correct=shown.label == query.label) if query.label and "label" in columns else shown
+
+    read = list(dict.fromkeys([key, *columns.values()]))
+    found = search_versions(context, queries.source[rows], queries.target[rows], own, details.neighbours, search, read)
+    was, now = (
+        [tuple(judged(item, query) for item in near) for near, query in zip(lists, asking, strict=True)]
+        for lists in found
+    )
+    return list(zip(asking, was, now, strict=True))
 
 
 def search_versions(
@@ -375,6 +332,21 @@ def search_versions(
         return lists
 
     return nearest({run.source: source}, None), nearest(served, "fused" if fused else None)
+
+
+def shown_columns(context: UpgradeContext, label: str | None, caption: str | None) -> dict[str, str]:
+    """Field of a shown item -> its column, of those that the table has."""
+    known = {"source": context.registry.source_column, "label": label, "caption": caption}
+    return {field: column for field, column in known.items() if column and column in context.snapshot.schema.names}
+
+
+def shown_items(
+    context: UpgradeContext, ids: Iterable[Id | None], columns: Mapping[str, str]
+) -> dict[Id | None, ShownItem]:
+    """Items by their ids, as people know them."""
+    key, wanted = context.registry.id_column, [item for item in ids if item is not None]
+    table = find(context.store, key, wanted, list(dict.fromkeys([key, *columns.values()])), context.snapshot)
+    return {item[key]: shown_item(item, key, columns) for item in table.to_pylist()}
 
 
 def shown_item(item: Mapping[str, Any], key: str, columns: Mapping[str, str]) -> ShownItem:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from compatstore import next_step
+from compatstore.documents import read_record
 from compatstore.errors import GateFailed, InvalidInput
-from compatstore.evaluation import Advice, DecisionRow, DecisionTable, Estimate, Flips
+from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.evaluation.curve import native_count
 from compatstore.evaluation.fusion import Serving
 from compatstore.evaluation.sample import AGREEMENT
@@ -122,7 +123,10 @@ def estimate_upgrade(
     checked = requested_share if terms.target_quality is None else None
     require_measurable(terms, checked, complete=settings.sample >= items)
     table = try_upgrade(context, settings, progress)
-    share = requested_share if terms.target_quality is None else _smallest(table, terms)
+    share = requested_share
+    if terms.target_quality is not None:
+        smallest = table.smallest_share(terms.target_quality, terms.way)
+        share = 1.0 if smallest is None else smallest
     return UpgradeEstimate(
         terms=terms,
         path=run.path,
@@ -182,10 +186,7 @@ def _read(data: Mapping[str, Any]) -> UpgradeEstimate:
     stored = data["terms"]
     labels = Queries(**stored["labels"]) if isinstance(stored["labels"], Mapping) else stored["labels"]
     terms = Gates(**{**stored, "require": tuple(stored["require"]), "labels": labels})
-    gates = tuple(Gate(**{**gate, "estimate": Estimate(**gate["estimate"])}) for gate in data["gates"])
-    return UpgradeEstimate(
-        **{**data, "terms": terms, "path": tuple(data["path"]), "gates": gates, "table": _table(data["table"])}
-    )
+    return read_record(UpgradeEstimate, dict(data), "estimate", {"terms": terms})
 
 
 def asked_share(context: UpgradeContext) -> float:
@@ -193,27 +194,6 @@ def asked_share(context: UpgradeContext) -> float:
     run, items = context.run, context.count()
     rows = Budget.of(run).rows_left(Spent())
     return run.backfill if rows is None or not items else min(run.backfill, rows / items)
-
-
-def _smallest(table: DecisionTable, terms: Gates) -> float:
-    share = None if terms.target_quality is None else table.smallest_share(terms.target_quality, terms.way)
-    return 1.0 if share is None else share
-
-
-def _table(data: Mapping[str, Any]) -> DecisionTable:
-    rows = tuple(_row(row) for row in data["rows"])
-    return DecisionTable(**{**data, "rows": rows, "advice": Advice(**data["advice"])})
-
-
-def _row(data: Mapping[str, Any]) -> DecisionRow:
-    figures = {
-        field: {name: Estimate(**value) for name, value in data[field].items()}
-        for field in ("figures", "gains", "kept")
-    }
-    flips, broken = data["flips"], data["broken"]
-    return DecisionRow(
-        **{**data, **figures, "flips": flips and Flips(**flips), "broken": broken and Estimate(**broken)}
-    )
 
 
 def _rounded(value: Any) -> Any:

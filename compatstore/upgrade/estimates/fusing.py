@@ -19,7 +19,6 @@ from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Serving
 from compatstore.evaluation.merging import Merge, calibrate, find_merged
 from compatstore.evaluation.strategies import trial_of_fusions
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import NATIVE
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import rows_at
 from compatstore.storage.moves import addresses
@@ -27,13 +26,12 @@ from compatstore.storage.records import ArtifactRecord, MergeRecord, RunRecord, 
 from compatstore.storage.registry import Registry, bridge_to, comparable, edit
 from compatstore.storage.vector_form import VectorForm, to_matrix
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.sample import Sample, draw_sample
+from compatstore.upgrade.estimates.sample import Sample, draw_sample, with_vectors
 from compatstore.upgrade.estimates.trial import (
     SampleSettings,
     as_evaluation_sample,
     decision_settings,
     factors_of,
-    made_of,
     order_of_sample,
 )
 from compatstore.upgrade.progress import Monitor, Progress
@@ -73,9 +71,7 @@ def choose_fusion(
             raise
         queries = _items_as_queries(context, settings)
         sample = draw_sample(context, settings.sample, labels=queries, seed=settings.seed, embed=False)
-    native = sample.served.valid & (sample.served.origin == NATIVE)
-    made = made_of(context, sample)
-    urgent = order_of_sample(context, sample, made) if context.run.path else np.arange(len(sample.places))
+    native, made, urgent = sample.is_native, sample.made, order_of_sample(context, sample)
     stored = sample.served.valid & ~native
     made.put(stored, sample.served.take(stored))
     transformed = replace(as_evaluation_sample(sample, made.vectors, urgent), factors=factors_of(context, made))
@@ -120,26 +116,6 @@ def native_share(context: UpgradeContext) -> float:
     """Share of the gallery that is native in the target, from 0 to 1."""
     columns, items = context.target_record.columns, context.count()
     return 0.0 if columns is None or not items else context.count(columns.native) / items
-
-
-def fusable(catalog: Catalog, target: str) -> UpgradeContext:
-    """The upgrade whose versions can be fused.
-
-    Raises:
-        NotFound: There is no such version.
-        UpgradeError: No upgrade to it is under way, or one of its versions has no vectors.
-    """
-    registry = catalog.registry()
-    registry.record(target)
-    run = run_of(registry, target)
-    if run is None or not UpgradeContext.of(catalog, run).has_both:
-        raise UpgradeError(
-            f"fuse {target} with the version before it",
-            expected="an upgrade whose both versions have vectors",
-            found="none" if run is None else f"an upgrade in state {run.state} that lacks one",
-            fix=f"Begin it: {next_step.call('upgrade', target)}",
-        )
-    return UpgradeContext.of(catalog, run)
 
 
 def save_fusion(
@@ -251,7 +227,7 @@ def serve_as_asked(catalog: Catalog, target: str, gates: Gates) -> None:
     if not gates.fused or registry.fusion_of(target) is not None:
         follow_natives(catalog, target)
     else:
-        context = fusable(catalog, target)
+        context = with_vectors(catalog, target, f"fuse {target} with the version before it")
         settings = SampleSettings(
             sample=gates.sample or SAMPLE, labels=gates.labels, criterion=gates.criterion, seed=context.run.seed
         )
@@ -274,7 +250,7 @@ def choose_serving(
         InvalidInput: A weight is given, and nothing was transformed.
         Interrupted: The upgrade ended meanwhile.
     """
-    context = fusable(catalog, target)
+    context = with_vectors(catalog, target, f"fuse {target} with the version before it")
     whole = not context.count(f"({context.source.present}) AND ({context.target.native}) IS NOT TRUE")
     if context.run.path or whole:
         fusion = choose_fusion(context, settings, weight, progress)
@@ -312,21 +288,21 @@ def measure_merge(
     bridge = _bridge(context)
     drawn = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed, progress=progress)
     sample = _usable(context, drawn)
-    part_queries = sample.source_queries
+    part_queries = sample.queries.source
     if bridge is not None:
-        part_queries = context.catalog.artifact(bridge.id).apply(sample.target_queries).vectors
+        part_queries = context.catalog.artifact(bridge.id).apply(sample.queries.target).vectors
     found = VectorForm.of(context.registry.record(context.run.source)).searchable(part_queries)
-    sample, part_queries = sample.asking(found), part_queries[found]  # a search refuses the others
+    # A search refuses the others.
+    sample, part_queries = replace(sample, queries=sample.queries.only(found)), part_queries[found]
     every = np.arange(len(sample.places))
     chosen = decision_settings(context, settings)
     # Nothing is transformed, and no merge looks at it.
     trial = trial_of_fusions(as_evaluation_sample(sample, sample.native, every), chosen)
-    source = measure(sample.source_queries, sample.source.vectors, chosen.source_metric)
+    source = measure(sample.queries.source, sample.source.vectors, chosen.source_metric)
     others = measure(part_queries, sample.source.vectors, chosen.source_metric)
-    target = measure(sample.target_queries, sample.native, chosen.target_metric)
+    target = measure(sample.queries.target, sample.native, chosen.target_metric)
     calibrated = bridge is None or not comparable(context.registry, bridge)
-    native = sample.served.valid & (sample.served.origin == NATIVE)
-    merged = find_merged(trial, others, target, native, calibrated=calibrated)
+    merged = find_merged(trial, others, target, sample.is_native, calibrated=calibrated)
     (before,) = trial.galleries(source, [every])
     queries = np.arange(len(part_queries))
     return Merge(

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from compatstore import next_step
 from compatstore.arrays import Doubles
 from compatstore.errors import UpgradeError
@@ -44,8 +42,8 @@ class Compared:
     @classmethod
     def of(cls, what: str, estimated: Estimate, measured: Estimate) -> Compared:
         """Compare the two."""
-        apart = abs(measured.value - estimated.value)
-        agrees = apart <= math.hypot(_half(estimated), _half(measured))
+        halves = ((one.high - one.low) / 2 for one in (estimated, measured))
+        agrees = abs(measured.value - estimated.value) <= math.hypot(*halves)
         return cls(what=what, estimated=estimated, measured=measured, agrees=agrees)
 
 
@@ -90,13 +88,7 @@ def take_measurement(
             fix=f"Report without measuring: {next_step.call('report', measure=False)}",
         )
     fresh = draw_sample(
-        context,
-        size,
-        labels=terms.labels,
-        seed=run.seed,
-        domain=REPORT_DRAW,
-        estimated=estimated,
-        progress=progress,
+        context, size, labels=terms.labels, seed=run.seed, domain=REPORT_DRAW, estimated=estimated, progress=progress
     )
     fresh = fresh.only(fresh.served.valid)  # a search in the target finds no others
     if not fresh.has_ground_truth and not fresh.embedded.all() and context.catalog.encoder(run.target) is None:
@@ -112,8 +104,7 @@ def take_measurement(
     )
     if promised is not None:
         settings = replace(settings, neighbours=promised.neighbours)
-    order = np.arange(len(fresh.native))
-    return rank_on_sample(context, fresh, fresh.served, order, settings, served=True, progress=progress)
+    return rank_on_sample(context, fresh, settings, served=True, progress=progress)
 
 
 def compare(estimate: UpgradeEstimate, measured: DecisionTable, called: str = SERVED) -> tuple[Compared, ...]:
@@ -132,14 +123,10 @@ def compare(estimate: UpgradeEstimate, measured: DecisionTable, called: str = SE
         Compared.of(f"{name}: {metric}", before.figures[metric], after.figures[metric])
         for name, before, after in pairs
         for metric in before.figures
-        if metric in after.figures and not _is_certain(before.figures[metric])  # as of what agrees with itself
+        if metric in after.figures and before.figures[metric].low < before.figures[metric].high  # as of itself
     )
     changes = _shares(estimate.table.criterion, estimate.row, served) if estimate.table.has_ground_truth else ()
     return (*figures, *changes)
-
-
-def _is_certain(estimate: Estimate) -> bool:
-    return estimate.low == estimate.high
 
 
 def as_served(measured: DecisionTable) -> DecisionRow:
@@ -150,9 +137,8 @@ def as_served(measured: DecisionTable) -> DecisionRow:
 def before_and_after(measurement: Measurement) -> tuple[Doubles, Doubles]:
     """The figure that decides of each query, by the status quo and as served: (q,) float64 each."""
     table = measurement.table
-    rows = (table.row("s/s"), as_served(table))
-    before, after = (measurement.figures(row.name, table.criterion) for row in rows)
-    return before, after
+    before, after = (table.rows.index(row) for row in (table.row("s/s"), as_served(table)))
+    return measurement.figures[before], measurement.figures[after]
 
 
 def called_served(context: UpgradeContext) -> str:
@@ -180,7 +166,3 @@ def _shares(criterion: str, before: DecisionRow, after: DecisionRow) -> Iterator
             yield Compared.of(f"{criterion} {what}", estimated[criterion], measured[criterion])
     if before.broken is not None and after.broken is not None:
         yield Compared.of("negative flips", before.broken, after.broken)
-
-
-def _half(estimate: Estimate) -> float:
-    return (estimate.high - estimate.low) / 2

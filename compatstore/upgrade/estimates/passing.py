@@ -14,8 +14,6 @@ from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.transform import transformer_of
 
 MOST_ROWS = 8192  # of a batch
-SOURCE_WAYS = ("s/s", "t/s")
-TARGET_WAY = "t/h"
 
 
 def read_gallery(context: UpgradeContext, rows: int, *, served: bool, shrinkage: bool = False) -> Iterator[Passing]:
@@ -43,13 +41,14 @@ def read_gallery(context: UpgradeContext, rows: int, *, served: bool, shrinkage:
         there, factors = made.valid, np.ones(len(made.valid))
         if shrinkage:
             factors[there] = kept_cosines(context.catalog, made.origin[there], made.uncertainty[there])
-        vectors = _findable(stored.vectors, stored.valid)
         yield Passing(
             places=np.arange(start, start + len(there)),
-            vectors={**dict.fromkeys(SOURCE_WAYS, vectors), TARGET_WAY: _findable(made.vectors, there)},
-            there={**dict.fromkeys(SOURCE_WAYS, stored.valid), TARGET_WAY: there},
+            source=_findable(stored.vectors, stored.valid),
+            target=_findable(made.vectors, there),
+            in_source=stored.valid,
+            in_target=there,
             native=there & (made.origin == NATIVE),
-            factors={TARGET_WAY: factors},
+            factors=factors,
         )
         start += len(there)
 

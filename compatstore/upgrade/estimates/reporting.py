@@ -17,19 +17,13 @@ from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.answers import preference_of
-from compatstore.upgrade.estimates.details import ReportDetails
+from compatstore.upgrade.estimates.details import ReportDetails, Search, details_of, require_columns
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, load_estimate
-from compatstore.upgrade.estimates.measured import (
-    Compared,
-    as_served,
-    called_served,
-    compare,
-    take_measurement,
-)
-from compatstore.upgrade.estimates.trial import Measurement
+from compatstore.upgrade.estimates.measured import Compared, as_served, called_served, compare, take_measurement
+from compatstore.upgrade.estimates.side_by_side import preference_of
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
 from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.requests.details import Details
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.states import CUTOVER, EXPAND
 
@@ -99,7 +93,8 @@ def report_upgrade(
     terms: Gates | None = None,
     *,
     measure: bool = True,
-    details: Callable[[UpgradeContext, Measurement | None, Gates | None], ReportDetails] | None = None,
+    details: Details | None = None,
+    search: Search,
     progress: Callable[[Progress], None] | None = None,
 ) -> UpgradeReport:
     """Report on an upgrade, and measure it where there is something to measure; read-only.
@@ -110,14 +105,18 @@ def report_upgrade(
         terms: Sample, labels and figure of the measurement; by default those of the estimate, and without one nothing
             is measured.
         measure: Whether to measure.
-        details: Collects details query by query; None for none.
+        details: Details to report query by query; None for none.
+        search: `Gallery.search`.
         progress: Called as the measurement goes on.
 
     Raises:
         NotFound: There was no such upgrade.
         UpgradeError: Too few items can be measured with.
+        InvalidInput: There is no column that the details name.
     """
     snapshot = catalog.store.snapshot()
+    if details is not None:
+        require_columns(details, snapshot.schema.names)
     run = _run(catalog.registry(snapshot), target)
     context = UpgradeContext.of(catalog, run, snapshot)
     estimate = load_estimate(catalog, run.target)
@@ -160,7 +159,7 @@ def report_upgrade(
         served=served,
         waves=read_waves(catalog, run.target) if run.teaches else (),
         advice=_advice(context, counts, spent.rows, estimate, measured, compared),
-        details=None if details is None else details(context, measurement, criteria),
+        details=None if details is None else details_of(context, measurement, criteria, details, search),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,47 +11,47 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore import next_step
-from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, BoolArray, Digests, FloatArray, Positions
+from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, BoolArray, Digests, FloatArray, Id, Positions
 from compatstore.digests import digest_half
 from compatstore.encoders import encode_readable
 from compatstore.errors import UpgradeError
+from compatstore.evaluation.judgements import places_among
+from compatstore.evaluation.sample import SampleQueries
+from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
 from compatstore.storage.ids import among, find
 from compatstore.storage.registry import bridge_to
 from compatstore.upgrade.backfilling.cells import classes_of, random_scores, require_classes
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.asked import (
-    MORE_QUERIES,
-    SMALLEST_SAMPLE,
-    AskedQueries,
-    ask,
-    found_first,
-)
+from compatstore.upgrade.estimates.asked import MORE_QUERIES, SMALLEST_SAMPLE, ask, found_first
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.requests.queries import Queries, column_of
+from compatstore.upgrade.states import run_of
 from compatstore.upgrade.transform import transformer_of
 
 EMBED_ROWS = 64  # items that are embedded at once
 CERTAIN_PARTS = 3  # of a sample for queries one part is correct for them, one is found first, and one is drawn
+UNKNOWN = " It is unknown what the artifact was trained on: figures are too good where that is in the sample."
 ESTIMATE_DRAW, REPORT_DRAW = "estimate", "report"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sample:
-    """n items in random order, of which some are queries.
+    """n items in random order, and the queries that search them.
 
     Args:
         ids: Arrow array.
         places: (n,) intp, where they stand among the gallery's items that have a vector in the source.
         source: Their vectors, and side-information, in the source.
         served: Their vectors in the target as the table has them now.
+        made: Their vectors in the target without a backfill: by the hop, or natives where there is none.
         native: (n, dim) float32, embedded with the target's model; rows that are not `embedded` hold anything.
         embedded: (n,) bool, items that have, or could be given, a native vector.
-        asks: (n,) bool, items that are queries: embedded, with a label where there are labels, and not learned from.
+        queries: Items that are embedded, have a label where there are labels, and were not learned from; or application
+            queries.
         classes: (population,) intp, the class of every item of the gallery by place, -1 for none; None without labels.
         population: Items of the gallery that have a vector in the source.
         provenance: Origin of the queries, as a sentence.
-        queries: Application queries, used in place of items; None if items are queries.
         drawn: (n,) bool, items that were drawn at random; the others are in every sample. None for all.
     """
 
@@ -59,56 +59,45 @@ class Sample:
     places: Positions
     source: VersionValues
     served: VersionValues
+    made: VersionValues
     native: FloatArray
     embedded: BoolArray
-    asks: BoolArray
+    queries: SampleQueries
     classes: Positions | None
     population: int
     provenance: str
-    queries: AskedQueries | None = None
     drawn: BoolArray | None = None
-
-    @property
-    def source_queries(self) -> FloatArray:
-        """(q, source dim) float32."""
-        return self.source.vectors[self.asks] if self.queries is None else self.queries.source
-
-    @property
-    def target_queries(self) -> FloatArray:
-        """(q, target dim) float32, the same queries."""
-        return self.native[self.asks] if self.queries is None else self.queries.target
-
-    @property
-    def query_places(self) -> Positions:
-        """(q,) intp, the place in the gallery of each query that is an item; -1 for one that is none."""
-        return self.places[self.asks] if self.queries is None else self.queries.itself
 
     @property
     def has_ground_truth(self) -> bool:
         """True if labels or judgements define relevance."""
-        return self.classes is not None if self.queries is None else self.queries.judged is not None
+        return self.classes is not None or self.queries.judged is not None
+
+    @property
+    def is_native(self) -> BoolArray:
+        """(n,) bool, items that are native in the table."""
+        native: BoolArray = self.served.valid & (self.served.origin == NATIVE)
+        return native
+
+    def query_ids(self, rows: Positions) -> list[Id]:
+        """Ids of some queries, which are items."""
+        return list(self.ids.take(places_among(self.queries.itself[rows], self.places)).to_pylist())
 
     def only(self, rows: BoolArray) -> Sample:
         """Some of the items, (n,) bool, drawn from the same gallery."""
+        places, queries = self.places[rows], self.queries
         return replace(
             self,
             ids=self.ids.filter(rows),
-            places=self.places[rows],
+            places=places,
             source=self.source.take(rows),
             served=self.served.take(rows),
+            made=self.made.take(rows),
             native=self.native[rows],
             embedded=self.embedded[rows],
-            asks=self.asks[rows],
+            queries=queries if queries.names else queries.only(np.isin(queries.itself, places)),
             drawn=None if self.drawn is None else self.drawn[rows],
         )
-
-    def asking(self, queries: BoolArray) -> Sample:
-        """The same items, and some of the queries, (q,) bool."""
-        if self.queries is not None:
-            return replace(self, queries=self.queries.only(np.flatnonzero(queries)))
-        asks = self.asks.copy()
-        asks[np.flatnonzero(asks)[~queries]] = False
-        return replace(self, asks=asks)
 
 
 def draw_sample(
@@ -147,68 +136,85 @@ def draw_sample(
     column = column_of(labels)
     require_labels(snapshot.schema, context.run.target, column)
     everything = snapshot.to_table(columns=[key, *([column] if column else [])], filter=source.present)
-    ids = everything.column(key).combine_chunks()
-    order = np.argsort(-random_scores(ids, domain, seed), kind="stable")
+    ids, queries, certain, provenance = everything.column(key).combine_chunks(), None, np.zeros(0, np.intp), ""
+    order, complete = np.argsort(-random_scores(ids, domain, seed), kind="stable"), size >= len(ids)
     if isinstance(labels, Queries):
-        return _sample_for_queries(context, labels, ids, order, size, seed, progress, embed=embed)
-    if estimated:
+        most = len(ids) if complete else size // CERTAIN_PARTS
+        queries = ask(context, labels, ids, seed, most, partial(query_items, context))
+        certain = certain if complete else _always_sampled(context, queries, size)
+        among = f", of which {len(certain)} are correct for one or found first, and the others drawn"
+        provenance = f"{len(queries)} application queries against {min(size, len(ids))} items of {len(ids)}"
+        provenance = _require_enough(context, queries, provenance + among * (len(certain) > 0))
+    elif estimated:
         before = np.argsort(-random_scores(ids, ESTIMATE_DRAW, seed), kind="stable")[:estimated]
         order = order[~np.isin(order, before)]
-    places = order[:size]
-    rows = _read(context, ids.take(places))
-    classes = None if column is None else classes_of(everything.column(column))
-    return _sample(context, rows, places, classes, len(ids), progress)
-
-
-def _sample_for_queries(
-    context: UpgradeContext,
-    queries: Queries,
-    ids: ArrowArray,
-    order: Positions,
-    size: int,
-    seed: int,
-    progress: Callable[[Progress], None] | None,
-    *,
-    embed: bool,
-) -> Sample:
-    """Items that application queries search: their correct items, their nearest items, and others at random."""
-    complete = size >= len(ids)
-    most = len(ids) if complete else size // CERTAIN_PARTS
-    query_set = ask(context, queries, ids, seed, most, partial(query_items, context))
-    certain = np.zeros(0, np.intp) if complete else _always_sampled(context, query_set, size)
     places = np.concatenate([certain, order[~np.isin(order, certain)][: size - len(certain)]])
-    provenance = _provenance_of_queries(query_set, len(places), len(certain), len(ids))
-    if len(query_set) < SMALLEST_SAMPLE:
-        raise UpgradeError(
-            f"try the upgrade to {context.run.target}",
-            expected=f"{SMALLEST_SAMPLE} queries",
-            found=provenance.removesuffix("."),
-            fix=MORE_QUERIES,
-        )
     rows = _read(context, ids.take(places))
-    usable = np.flatnonzero(_findable(context, context.source.read_items(rows)))
-    rows = rows.take(usable)
+    values = context.source.read_items(rows)
+    made = _made(context, values)
+    usable = np.flatnonzero(made.valid)
+    rows, values, made = rows.take(usable), values.take(usable), made.take(usable)
     served = _served(context.target_record.columns, context.target_record.dim, rows)
-    native, embedded = served.vectors.copy(), served.valid & (served.origin == NATIVE)
-    if embed:
-        native, embedded = _embed(context, rows, served, progress)
+    native, embedded = _embed(context, rows, served, progress, embed=embed or queries is None)
+    if not context.run.path:
+        made = replace(made, vectors=native, valid=embedded, origin=np.full(len(usable), NATIVE, object))
+    classes = None if column is None else classes_of(everything.column(column))
+    if queries is None:
+        seen, known = learned_from(context, values, rows.column(key))
+        every = SampleQueries(source=values.vectors, target=native, itself=places[usable])
+        queries = _item_queries(every, classes, seen, embedded, len(places))
+        provenance = f"{len(queries)} queries from {len(places)} items drawn of {len(ids)}"
+        provenance = _require_enough(context, queries, provenance) + UNKNOWN * (not known)
     return Sample(
-        ids=rows.column(context.registry.id_column).combine_chunks(),
+        ids=rows.column(key).combine_chunks(),
         places=places[usable],
-        source=context.source.read_items(rows),
+        source=values,
         served=served,
+        made=made,
         native=native,
         embedded=embedded,
-        asks=np.zeros(len(usable), bool),
-        classes=None,
+        queries=queries,
+        classes=classes,
         population=len(ids),
         provenance=provenance,
-        queries=query_set,
-        drawn=None if complete else np.arange(len(places))[usable] >= len(certain),
+        drawn=None if complete or not queries.names else usable >= len(certain),
     )
 
 
-def _always_sampled(context: UpgradeContext, query_set: AskedQueries, size: int) -> Positions:
+def _item_queries(
+    items: SampleQueries, classes: Positions | None, seen: BoolArray, embedded: BoolArray, drawn: int
+) -> SampleQueries:
+    """Those of some items, of as many as were drawn, that are queries; `seen` are the ones that were learned from."""
+    labelled = np.ones(len(items), bool) if classes is None else classes[items.itself] >= 0
+    left_out = {
+        "cannot be transformed": drawn - len(items),
+        "have no label": int((~labelled).sum()),
+        "were learned from by the artifact": int((labelled & seen).sum()),
+        "cannot be embedded": int((labelled & ~seen & ~embedded).sum()),
+    }
+    return replace(items, left_out=left_out).only(embedded & labelled & ~seen)
+
+
+def _require_enough(context: UpgradeContext, queries: SampleQueries, provenance: str) -> str:
+    """The whole sentence on the origin of queries; too few are refused.
+
+    Raises:
+        UpgradeError: There are too few.
+    """
+    provenance, run = provenance + queries.provenance, context.run
+    if len(queries) >= SMALLEST_SAMPLE:
+        return provenance
+    expected, found, fix = f"{SMALLEST_SAMPLE} queries", provenance.removesuffix("."), MORE_QUERIES
+    if not queries.names:
+        expected += f": items that the artifact was not trained on, with a native vector in {run.target}, or an "
+        expected += "encoder and sources"
+        fix = "Take a larger sample, or train on fewer of the gallery's items."
+        if context.catalog.encoder(run.target) is None:
+            found, fix = f"{found}. There is no encoder", f"Give its model: {next_step.encoder(run.target)}."
+    raise UpgradeError(f"try the upgrade to {run.target}", expected=expected, found=found, fix=fix)
+
+
+def _always_sampled(context: UpgradeContext, query_set: SampleQueries, size: int) -> Positions:
     """Places that are in every sample of `size`: the correct items of the queries, and their nearest ones.
 
     Raises:
@@ -235,7 +241,7 @@ def query_items(context: UpgradeContext, ids: ArrowArray) -> tuple[FloatArray, F
     source, seen = context.source.read_items(rows), np.zeros(rows.num_rows, bool)
     served = _served(context.target_record.columns, context.target_record.dim, rows)
     native, embedded = _embed(context, rows, served)
-    possible = np.flatnonzero(_findable(context, source))
+    possible = np.flatnonzero(_made(context, source).valid)
     seen[possible], _ = learned_from(context, source.take(possible), ids.take(pa.array(possible)))
     return source.vectors, native, embedded, seen
 
@@ -251,75 +257,29 @@ def _read(context: UpgradeContext, ids: ArrowArray) -> ArrowTable:
     return rows.take(pc.index_in(ids, value_set=rows.column(key).combine_chunks())).combine_chunks()
 
 
-def _sample(
-    context: UpgradeContext,
-    rows: ArrowTable,
-    places: Positions,
-    classes: Positions | None,
-    population: int,
-    progress: Callable[[Progress], None] | None,
-) -> Sample:
-    """Embed the items read, and determine which ones are queries."""
-    catalog, run, key = context.catalog, context.run, context.registry.id_column
-    source = context.source.read_items(rows)
-    usable = np.flatnonzero(_findable(context, source))
-    drawn, rows, places, source = len(places), rows.take(usable), places[usable], source.take(usable)
-    served = _served(context.target_record.columns, context.target_record.dim, rows)
-    native, embedded = _embed(context, rows, served, progress)
-    labelled = np.ones(len(places), bool) if classes is None else classes[places] >= 0
-    seen, known = learned_from(context, source, rows.column(key))
-    asks = embedded & labelled & ~seen
-    left_out = {
-        "cannot be transformed": drawn - len(places),
-        "have no label": int((~labelled).sum()),
-        "were learned from by the artifact": int((labelled & seen).sum()),
-        "cannot be embedded": int((labelled & ~seen & ~embedded).sum()),
-    }
-    provenance = _provenance(int(asks.sum()), drawn, population, left_out, known=known)
-    if asks.sum() < SMALLEST_SAMPLE:
-        encoder = catalog.encoder(run.target)
-        raise UpgradeError(
-            f"try the upgrade to {run.target}",
-            expected=f"{SMALLEST_SAMPLE} queries: items that the artifact was not trained on, with a native vector in "
-            f"{run.target}, or an encoder and sources",
-            found=provenance.removesuffix(".") + (". There is no encoder" if encoder is None else ""),
-            fix=f"Give its model: {next_step.encoder(run.target)}."
-            if encoder is None
-            else "Take a larger sample, or train on fewer of the gallery's items.",
-        )
-    return Sample(
-        ids=rows.column(key).combine_chunks(),
-        places=places,
-        source=source,
-        served=served,
-        native=native,
-        embedded=embedded,
-        asks=asks,
-        classes=classes,
-        population=population,
-        provenance=provenance,
-    )
-
-
-def _findable(context: UpgradeContext, source: VersionValues) -> BoolArray:
-    """(n,) bool, items that get a vector which a search can find, by the hop where there is one."""
-    if not context.run.path:
-        return source.valid
-    transformer = transformer_of(context.catalog, context.run)
-    findable = transformer.possible(source)
-    findable[findable] = transformer.apply(source.take(findable)).valid
-    return findable
+def _made(context: UpgradeContext, source: VersionValues) -> VersionValues:
+    """Vectors in the target by the hop; valid are the items that a search can find, all of the source without a hop."""
+    made = VersionValues.absent(len(source.valid), context.target_record.dim)
+    if context.run.path:
+        transformer_of(context.catalog, context.run).fill(made, source, source.valid)
+        return made
+    return replace(made, valid=source.valid)
 
 
 def _embed(
-    context: UpgradeContext, rows: ArrowTable, served: VersionValues, progress: Callable[[Progress], None] | None = None
+    context: UpgradeContext,
+    rows: ArrowTable,
+    served: VersionValues,
+    progress: Callable[[Progress], None] | None = None,
+    *,
+    embed: bool = True,
 ) -> tuple[FloatArray, BoolArray]:
     """Native vectors of the rows that have one or can be given one, and which these are."""
     native, known = served.vectors.copy(), served.valid & (served.origin == NATIVE)
     todo = np.flatnonzero(~known)
     registry, encoder = context.registry, context.catalog.encoder(context.run.target)
     column = registry.id_column if encoder is not None and encoder.reads == "id" else registry.source_column
-    if encoder is not None and column is not None and len(todo):
+    if embed and encoder is not None and column is not None and len(todo):
         inputs = rows.column(column).take(todo).to_pylist()
         there = [i for i, value in enumerate(inputs) if value is not None]
         monitor = Monitor("sample", len(there), progress)
@@ -349,27 +309,6 @@ def require_labels(schema: ArrowSchema, target: str, labels: str | None) -> None
     if labels is None:
         return
     require_classes(f"try the upgrade to {target}", schema, labels)
-
-
-def _provenance(queries: int, drawn: int, population: int, left_out: Mapping[str, int], *, known: bool) -> str:
-    """The origin of the queries, and reasons why they are fewer than the drawn items."""
-    reasons = ", ".join(f"{count} {why}" for why, count in left_out.items() if count)
-    text = f"{queries} queries from {drawn} items drawn of {population}" + (f" ({reasons})." if reasons else ".")
-    if not known:
-        text += " It is unknown what the artifact was trained on: figures are too good where that is in the sample."
-    return text
-
-
-def _provenance_of_queries(query_set: AskedQueries, items: int, certain: int, population: int) -> str:
-    """The origin of the application queries, and the items that they search."""
-    reasons = ", ".join(f"{count} {why}" for why, count in query_set.left_out.items() if count)
-    text = f"{len(query_set)} application queries against {items} items of {population}"
-    if certain:
-        text += f", of which {certain} are correct for one or found first, and the others drawn"
-    text += f" ({reasons})." if reasons else "."
-    if query_set.lacking:
-        text += f" {query_set.lacking} items that were judged correct are not in the gallery."
-    return text
 
 
 def learned_from(context: UpgradeContext, source: VersionValues, ids: ArrowArray) -> tuple[BoolArray, bool]:
@@ -419,3 +358,24 @@ def _native_seen(context: UpgradeContext, artifact_id: str, digests: Digests, id
     learned = values.valid & np.isin(digest_half(values.vectors), digests)
     found = {item for item, hit in zip(rows.column(key).to_pylist(), learned, strict=True) if hit}
     return np.array([item in found for item in wanted], bool)
+
+
+def with_vectors(catalog: Catalog, target: str, operation: str, *, filled: bool = False) -> UpgradeContext:
+    """The upgrade to a target, whose versions have both columns of vectors; if `filled`, with vectors in them.
+
+    Raises:
+        NotFound: There is no such version.
+        UpgradeError: No upgrade to it is under way, or one of its versions has no vectors.
+    """
+    snapshot = catalog.store.snapshot()
+    registry = catalog.registry(snapshot)
+    registry.record(target)
+    run, fix = run_of(registry, target), f"Run it: {next_step.call('upgrade', target)}"
+    if run is None:
+        raise UpgradeError(operation, expected="an upgrade under way", found="none", fix=fix)
+    context = UpgradeContext.of(catalog, run, snapshot)
+    for name in (run.source, target):
+        columns = registry.record(name).columns
+        if columns is None or (filled and not context.count(columns.present)):
+            raise UpgradeError(operation, expected=f"items with a vector in {name}", found="none", fix=fix)
+    return context

@@ -1,27 +1,33 @@
-"""Search results of an upgrade's two versions side by side, for application queries without labels; read-only."""
+"""Search results of an upgrade's two versions side by side, without labels, and the answers in a gallery's history."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from hashlib import sha256
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-from compatstore import next_step
 from compatstore.arrays import Id
 from compatstore.errors import UpgradeError
+from compatstore.evaluation.preference import Preference
+from compatstore.evaluation.sample import SampleQueries
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.ids import find
+from compatstore.storage.history import HistoryEntry
+from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.asked import AskedQueries, ask
-from compatstore.upgrade.estimates.details import Search, ShownItem, search_versions, shown_item
-from compatstore.upgrade.estimates.sample import query_items
+from compatstore.upgrade.estimates.asked import ask
+from compatstore.upgrade.estimates.details import Search, ShownItem, search_versions, shown_columns, shown_items
+from compatstore.upgrade.estimates.sample import query_items, with_vectors
 from compatstore.upgrade.requests.queries import Queries
-from compatstore.upgrade.states import run_of
+from compatstore.upgrade.states import require_open, steps_since_the_last
 
+STEP = "judge"
+Winner: TypeAlias = Literal["target", "source", "same"]
+WINNERS: tuple[Winner, ...] = ("target", "source", "same")
 DEPTH = 10
 ROUND = 10  # cases that are shown by decreasing disagreement; every round is a random draw
 BATCH = 200  # queries of one search
@@ -48,6 +54,7 @@ class SideBySide:
 
     Args:
         context: The upgrade.
+        request: Digest of the application's queries.
         queries: q queries, embedded in both versions.
         own: Ids of the queries that are items; None for others.
         source: For each query ids of the nearest items in the source.
@@ -55,7 +62,8 @@ class SideBySide:
     """
 
     context: UpgradeContext
-    queries: AskedQueries
+    request: str
+    queries: SampleQueries
     own: Sequence[Id | None]
     source: list[list[Id]]
     target: list[list[Id]]
@@ -86,14 +94,9 @@ class SideBySide:
 
     def cases(self, names: Sequence[str], swapped: Sequence[bool]) -> tuple[Case, ...]:
         """Cases of differing queries, with the source on the left, or on the right if swapped."""
-        registry, key = self.context.registry, self.context.registry.id_column
         rows = [self.differing[name] for name in names]
-        known = {"source": registry.source_column or "", "label": "label", "caption": "caption"}
-        columns = {name: column for name, column in known.items() if column in self.context.snapshot.schema.names}
         ids = {item for row in rows for item in (*self.source[row], *self.target[row], self.own[row])}
-        wanted = [item for item in ids if item is not None]
-        table = find(self.context.store, key, wanted, list(dict.fromkeys([key, *columns.values()])))
-        items: dict[Id | None, ShownItem] = {item[key]: shown_item(item, key, columns) for item in table.to_pylist()}
+        items = shown_items(self.context, ids, shown_columns(self.context, "label", "caption"))
 
         def case(name: str, row: int, *, swap: bool) -> Case:
             text = self.queries.texts[row] if self.queries.texts else ""
@@ -103,6 +106,71 @@ class SideBySide:
             return Case(query=replace(query, id=name), left=left, right=right)
 
         return tuple(case(name, row, swap=swap) for name, row, swap in zip(names, rows, swapped, strict=True))
+
+    def earlier(self) -> dict[str, Winner]:
+        """Answers to the same queries that were given when their lists were the same."""
+        entries = steps_since_the_last(self.context.catalog, self.context.run.target, STEP)
+        return _answers([entry for entry in entries if entry.data["lists"] == self.digest], self.request)
+
+    def save(self, answers: Mapping[str, Winner]) -> Preference:
+        """Add answers to the history, unless they are the last ones there.
+
+        Args:
+            answers: Name of a query -> version that is better for it.
+
+        Returns:
+            The preference by all answers to these queries so far.
+
+        Raises:
+            InvalidInput: There is no answer.
+            Interrupted: The upgrade has ended meanwhile.
+        """
+        run, catalog = self.context.run, self.context.catalog
+        data = {
+            "digest": self.request,
+            "lists": self.digest,
+            "queries": len(self.own),
+            "differing": len(self.differing),
+        }
+        names = {winner: [name for name, own in answers.items() if own == winner] for winner in WINNERS}
+        entry = HistoryEntry(STEP, run.target, source=run.source, data=data | names)
+        entries = steps_since_the_last(catalog, run.target, STEP)
+        if entries and dict(entries[-1].data) == entry.data:
+            return _preference(entries)
+        preference = _preference([*entries, entry])
+
+        def require(registry: Registry) -> Registry:
+            require_open(registry, run.target)
+            return registry
+
+        edit(catalog.store, require, replace(entry, note=str(preference)))
+        return preference
+
+
+def preference_of(catalog: Catalog, target: str) -> Preference | None:
+    """The preference by all answers since the upgrade to a target began, to the queries of the latest; None without."""
+    entries = steps_since_the_last(catalog, target, STEP)
+    return _preference(entries) if entries else None
+
+
+def _answers(entries: Sequence[HistoryEntry], queries: str) -> dict[str, Winner]:
+    """The latest answer to each of some queries."""
+    data = [entry.data for entry in entries if entry.data["digest"] == queries]
+    return {name: winner for answers in data for winner in WINNERS for name in answers[winner]}
+
+
+def _preference(entries: Sequence[HistoryEntry]) -> Preference:
+    last = entries[-1]
+    answers = list(_answers(entries, last.data["digest"]).values())
+    return Preference(
+        source=last.source,
+        target=last.version,
+        queries=last.data["queries"],
+        differing=last.data["differing"],
+        target_wins=answers.count("target"),
+        source_wins=answers.count("source"),
+        same=answers.count("same"),
+    )
 
 
 def search_side_by_side(catalog: Catalog, target: str, queries: Queries, seed: int, search: Search) -> SideBySide:
@@ -119,7 +187,7 @@ def search_side_by_side(catalog: Catalog, target: str, queries: Queries, seed: i
         UpgradeError: There is no upgrade, a version has no vectors, or no query has different results.
         InvalidInput: The queries do not fit the gallery.
     """
-    context = _context(catalog, target)
+    context = with_vectors(catalog, target, f"judge the upgrade to {target}", filled=True)
     key = context.registry.id_column
     ids = context.snapshot.to_table(columns=[key], filter=context.source.present).column(key).combine_chunks()
     embedded = ask(context, queries, ids, seed, len(ids), partial(query_items, context))
@@ -131,7 +199,9 @@ def search_side_by_side(catalog: Catalog, target: str, queries: Queries, seed: i
         found = search_versions(context, *vectors, own[batch], DEPTH, search, [key])
         for ranked, rows in zip(lists, found, strict=True):
             ranked += [[item[key] for item in row] for row in rows]
-    result = SideBySide(context=context, queries=embedded, own=own, source=lists[0], target=lists[1])
+    result = SideBySide(
+        context=context, request=queries.digest, queries=embedded, own=own, source=lists[0], target=lists[1]
+    )
     if not result.differing:
         raise UpgradeError(
             f"judge the upgrade to {target}",
@@ -139,19 +209,3 @@ def search_side_by_side(catalog: Catalog, target: str, queries: Queries, seed: i
             found=f"the top {DEPTH} of all {len(own)} queries are the same in both versions: nothing to judge",
         )
     return result
-
-
-def _context(catalog: Catalog, target: str) -> UpgradeContext:
-    """The upgrade to a target, which has vectors in both versions."""
-    snapshot = catalog.store.snapshot()
-    registry = catalog.registry(snapshot)
-    registry.record(target)
-    run = run_of(registry, target)
-    operation, fix = f"judge the upgrade to {target}", f"Run it: {next_step.call('upgrade', target)}"
-    if run is None:
-        raise UpgradeError(operation, expected="an upgrade under way", found="none", fix=fix)
-    context = UpgradeContext.of(catalog, run, snapshot)
-    for name in (run.source, target):
-        if registry.record(name).columns is None or not context.count(registry.columns(name).present):
-            raise UpgradeError(operation, expected=f"items with a vector in {name}", found="none", fix=fix)
-    return context

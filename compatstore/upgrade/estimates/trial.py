@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -14,24 +14,23 @@ from compatstore.arrays import Doubles, FloatArray, Positions
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import DecisionSettings, DecisionTable, EvaluationSample
 from compatstore.evaluation.decision import decide_between
-from compatstore.evaluation.distances import fit_length
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.judgements import places_among
+from compatstore.evaluation.relevance import relevance_from_judgements, relevance_from_labels
 from compatstore.evaluation.sample import ServedFusion
-from compatstore.evaluation.strategies import AS_FUSED, ServingStrategy, rank_strategies
-from compatstore.evaluation.whole import FusedWay, Passing, WholeFigures, WholeSearch
-from compatstore.storage.columns import NATIVE, VersionValues
+from compatstore.evaluation.strategies import rank_strategies
+from compatstore.evaluation.whole import Passing, WholeFigures, WholeSearch
+from compatstore.storage.columns import VersionValues
 from compatstore.storage.shrinkage import has_shrinkage, kept_cosines
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows, TableRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
-from compatstore.upgrade.estimates.passing import SOURCE_WAYS, TARGET_WAY, read_gallery
+from compatstore.upgrade.estimates.passing import read_gallery
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.requests.gates import require_ground_truth, require_judged
 from compatstore.upgrade.requests.queries import Queries
-from compatstore.upgrade.transform import transformer_of
 
 KS, DEPTH = (1, 5), 10
 FUSED_SHARES = (0.0, 1.0)
@@ -79,25 +78,13 @@ class Measurement:
     Args:
         sample: Items, and the queries that searched them.
         table: Every way to serve the gallery.
-        strategies: The same ways, in the order of the table's rows, with the figures of each query.
-        metrics: Names of these figures.
+        figures: For each row of the table the figure that decides of each query, (q,) float64: NaN where no item is
+            correct for the query.
     """
 
     sample: Sample
     table: DecisionTable
-    strategies: tuple[ServingStrategy, ...]
-    metrics: tuple[str, ...]
-
-    def figures(self, row: str, metric: str) -> Doubles:
-        """A figure of each query by one way, (q,) float64: NaN where no item is correct for the query.
-
-        Args:
-            row: Name of the way.
-            metric: "map", "cmc@k", ...
-        """
-        place = [found.name for found in self.table.rows].index(row)
-        figures: Doubles = self.strategies[place].found.values[self.metrics.index(metric)]
-        return figures
+    figures: tuple[Doubles, ...]
 
 
 def try_upgrade(
@@ -125,30 +112,14 @@ def try_upgrade(
     sample = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed, progress=progress)
     if not sample.has_ground_truth and context.catalog.encoder(context.run.target) is None:
         sample = sample.only(sample.embedded)  # agreement needs native vectors, and nothing can make the others
-    made = made_of(context, sample)
-    if not context.run.path:
-        alone = replace(settings, shares=(), fused_shares=())
-        return rank_on_sample(context, sample, made, np.arange(len(sample.places)), alone, progress=progress).table
-    urgent = order_of_sample(context, sample, made)
     shares = tuple(sorted({*BUDGETS, *settings.shares}))
-    return rank_on_sample(context, sample, made, urgent, replace(settings, shares=shares), progress=progress).table
-
-
-def made_of(context: UpgradeContext, sample: Sample) -> VersionValues:
-    """Values of the sample's items in the target without a backfill: by the hop, or natives where there is none."""
-    if context.run.path:
-        return transformer_of(context.catalog, context.run).apply(sample.source)
-    values = VersionValues.absent(len(sample.places), sample.native.shape[1])
-    return replace(
-        values, vectors=sample.native, valid=sample.embedded, origin=np.full(len(values.valid), NATIVE, object)
-    )
+    settings = replace(settings, shares=shares) if context.run.path else replace(settings, shares=(), fused_shares=())
+    return rank_on_sample(context, sample, settings, progress=progress).table
 
 
 def rank_on_sample(
     context: UpgradeContext,
     sample: Sample,
-    made: VersionValues,
-    urgent: npt.NDArray[np.intp],
     settings: SampleSettings,
     *,
     served: bool = False,
@@ -159,24 +130,22 @@ def rank_on_sample(
     Args:
         context: The upgrade.
         sample: n items.
-        made: Values of n items in the target, served if nothing more is embedded natively.
-        urgent: (n,) rows of the sample in the order of the backfill.
         settings: Criterion.
-        served: True if `made` is the target's current column, rather than a hop. Then the fusion that
-            the gallery is served with is measured too, where there is one.
+        served: True to measure the target's current column, rather than a hop, and the fusion that the gallery is
+            served with, where there is one.
         progress: Called as queries search the gallery and the sample.
     """
     whole, decided = None, decision_settings(context, settings)
     complete = sample.population == len(sample.places)
+    made = sample.served if served else sample.made
+    urgent = np.arange(len(sample.places)) if served else order_of_sample(context, sample)
     factors = factors_of(context, made)
     fusion = context.registry.fusion_served(context.run.target) if served else None
     has_target = served or context.run.path != ()
     if sample.has_ground_truth and not complete and has_target:
-        whole = _search_whole(
-            context, sample, decided, served=served, fusion=fusion, shrinkage=factors is not None, progress=progress
-        )
-    native = sample.served.valid & (sample.served.origin == NATIVE)
-    now = None if fusion is None else ServedFusion(fusion=fusion, native=native)
+        read = partial(read_gallery, context, served=served, shrinkage=factors is not None)
+        whole = _search_whole(sample, decided, fusion, read, progress)
+    now = None if fusion is None else ServedFusion(fusion=fusion, native=sample.is_native)
     trial = replace(as_evaluation_sample(sample, made.vectors, urgent), whole=whole, served=now, factors=factors)
     monitor = Monitor("rank", 0, progress)
     strategies = tuple(
@@ -185,40 +154,38 @@ def rank_on_sample(
         if has_target or "t/h" not in strategy.notation  # without a transform there are no such strategies
     )
     table = replace(decide_between(trial, decided, strategies), provenance=sample.provenance)
-    figures = decided if sample.has_ground_truth else decided.without_ground_truth
-    return Measurement(sample=sample, table=table, strategies=strategies, metrics=figures.metrics)
+    metrics = (decided if sample.has_ground_truth else decided.without_ground_truth).metrics
+    figures = tuple(strategy.found.values[metrics.index(table.criterion)] for strategy in strategies)
+    return Measurement(sample=sample, table=table, figures=figures)
 
 
 def _search_whole(
-    context: UpgradeContext,
     sample: Sample,
     decided: DecisionSettings,
-    *,
-    served: bool,
     fusion: Fusion | None,
-    shrinkage: bool,
+    read: Callable[[int], Iterator[Passing]],
     progress: Callable[[Progress], None] | None,
 ) -> WholeFigures:
     """Let the queries of a sample search all items that have a vector in the source; the table is read twice."""
-    queries, nothing = sample.target_queries, np.full(sample.population, -1)
-    classes = nothing if sample.classes is None else sample.classes
+    asked, places, every = sample.queries, sample.queries.itself, np.arange(sample.population)
+    if asked.judged is not None:
+        relevance = relevance_from_judgements(asked.judged, len(asked), len(every), places, every, decided.depth)
+    else:
+        assert sample.classes is not None
+        relevance = relevance_from_labels(sample.classes[places], sample.classes, places, every)
     search = WholeSearch(
-        queries={"s/s": sample.source_queries, "t/s": fit_length(queries, context.source.dim), TARGET_WAY: queries},
-        metrics={**dict.fromkeys(SOURCE_WAYS, decided.source_metric), TARGET_WAY: decided.target_metric},
-        query_classes=classes[sample.query_places],
-        classes=classes,
-        itself=sample.query_places,
+        source=asked.source,
+        target=asked.target,
+        metrics=(decided.source_metric, decided.target_metric),
+        relevance=relevance,
         seed=decided.seed,
-        judged=None if sample.queries is None else sample.queries.judged,
-        depth=decided.depth,
-        swapped={"t/s"},
-        fused={} if fusion is None else {AS_FUSED: FusedWay(source="s/s", target=TARGET_WAY, fusion=fusion)},
+        fusion=fusion,
     )
     monitor = Monitor("search", 2 * sample.population, progress)
     monitor.begin()
 
     def batches() -> Iterator[Passing]:
-        for batch in read_gallery(context, search.batch_rows, served=served, shrinkage=shrinkage):
+        for batch in read(search.batch_rows):
             monitor.advance(len(batch.places))
             yield batch
 
@@ -240,22 +207,21 @@ def as_evaluation_sample(sample: Sample, transformed: FloatArray, urgent: npt.ND
         transformed: (n, dim) float32, served if nothing more is embedded natively.
         urgent: (n,) rows of the sample in the order of the backfill.
     """
-    labels = None if sample.classes is None else sample.classes[sample.places]
-    ids, judged = np.arange(len(sample.places)), None if sample.queries is None else sample.queries.judged
+    classes, queries = sample.classes, sample.queries
     return EvaluationSample(
-        source_queries=sample.source_queries,
-        target_queries=sample.target_queries,
+        source_queries=queries.source,
+        target_queries=queries.target,
         source=sample.source.vectors,
         transformed=transformed,
         native=np.where(sample.embedded[:, None], sample.native, transformed),
         # An item that cannot be embedded gives way to the next in order.
         order=urgent[np.argsort(~sample.embedded[urgent], kind="stable")],
-        query_labels=None if labels is None else labels[sample.asks],
-        gallery_labels=labels,
-        query_ids=places_among(sample.query_places, sample.places),
-        gallery_ids=ids,
+        query_labels=None if classes is None else classes[queries.itself],
+        gallery_labels=None if classes is None else classes[sample.places],
+        query_ids=places_among(queries.itself, sample.places),
+        gallery_ids=np.arange(len(sample.places)),
         population=sample.population,
-        judged=None if judged is None else judged.of_items(sample.places),
+        judged=None if queries.judged is None else queries.judged.of_items(sample.places),
         drawn=sample.drawn,
     )
 
@@ -277,12 +243,15 @@ def decision_settings(context: UpgradeContext, settings: SampleSettings) -> Deci
     )
 
 
-def order_of_sample(context: UpgradeContext, sample: Sample, transformed: VersionValues) -> npt.NDArray[np.intp]:
+def order_of_sample(context: UpgradeContext, sample: Sample) -> npt.NDArray[np.intp]:
     """The order in which the run's policy would backfill the sample, as it has been transformed."""
+    if not context.run.path:
+        return np.arange(len(sample.places))
+    sigma2 = sample.made.uncertainty
     rows = _SampleRows(
         ids=sample.ids,
         source=sample.source.vectors,
-        sigma2=None if np.isnan(transformed.uncertainty).all() else transformed.uncertainty,
+        sigma2=None if np.isnan(sigma2).all() else sigma2,
         table=TableRows(context),
     )
     return order(context.run.policy, rows, context.run.seed)
