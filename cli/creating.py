@@ -11,7 +11,7 @@ import click
 
 from compatstore.cli.exit_codes import end_on_signals
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.verb import gallery_argument, verb
+from compatstore.cli.verb import gallery_verb, verb
 from compatstore.errors import InvalidInput
 from compatstore.shown import Table, view
 
@@ -20,13 +20,7 @@ if TYPE_CHECKING:
     from compatstore.demo import DemoReport
 
 
-@verb(
-    "demo",
-    examples=(
-        "demo",
-        "demo compatstore-demo --seed 1",
-    ),
-)
+@verb("demo", examples=("demo", "demo compatstore-demo --seed 1"))
 @click.argument("directory", default="compatstore-demo", type=click.Path(path_type=Path))
 @click.option("--seed", default=0, show_default=True, help="Seed of training, split and order of the backfill.")
 @pass_output
@@ -43,15 +37,12 @@ def demo(output: Output, directory: Path, seed: int) -> None:
     output.show(report, demo_view)
 
 
-@verb(
+@gallery_verb(
     "init",
-    examples=(
-        "init photos.lance --version v1 --encoder timm:resnet18",
-        "init texts.lance --version v1 --dim 1536 --model text-embedding-3-small@2024-01 --metadata year:int64",
-    ),
+    "init photos.lance --version v1 --encoder timm:resnet18",
+    "init texts.lance --version v1 --dim 1536 --model text-embedding-3-small@2024-01 --metadata year:int64",
     requests="of_version",
 )
-@gallery_argument
 @click.option("--version", metavar="NAME", required=True, help="Name of its first embedding version.")
 @click.option("--id-type", type=click.Choice(["string", "int64"]), default="string", help="Type of ids.")
 @click.option(
@@ -60,7 +51,6 @@ def demo(output: Output, directory: Path, seed: int) -> None:
     multiple=True,
     help="Metadata column that it has from the start, such as year:int64 or about:json; others come with their items.",
 )
-@pass_output
 def init(
     output: Output, gallery: str, version: str, id_type: str, metadata: tuple[str, ...], settings: VersionSettings
 ) -> None:
@@ -75,15 +65,12 @@ def init(
     output.show(created.status(), view)
 
 
-@verb(
+@gallery_verb(
     "adopt",
-    examples=(
-        "adopt app-db#notes",
-        "adopt app-db#photos --version v1 --vector embedding --id uri --source path --metric l2",
-    ),
+    "adopt app-db#notes",
+    "adopt app-db#photos --version v1 --vector embedding --id uri --source path --metric l2",
     requests="of_version",
 )
-@gallery_argument
 @click.option(
     "--version",
     metavar="NAME",
@@ -101,7 +88,6 @@ def init(
     help="Column to re-embed from: path, URI or text; one of a usual name, as text, by default.",
 )
 @click.option("--again", is_flag=True, help="Forget the gallery that the table was, as after the app overwrote it.")
-@pass_output
 def adopt(
     output: Output,
     gallery: str,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from compatstore.cli.output import Output, pass_output, rows_view
+from compatstore.cli.output import Output, rows_view
 from compatstore.cli.progress import progress_bars
-from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
+from compatstore.cli.verb import gallery_verb, open_gallery, trust_code_option
 from compatstore.errors import CompatStoreError, InvalidInput, SourceError
 from compatstore.paths import exists
 
@@ -23,20 +23,12 @@ if TYPE_CHECKING:
 FAILURES_SHOWN = 20
 
 
-@verb(
-    "add",
-    examples=(
-        "add photos.lance holiday/ cat.jpg",
-        "add texts.lance more.parquet --version v1 --upsert",
-    ),
-)
-@gallery_argument
+@gallery_verb("add", "add photos.lance holiday/ cat.jpg", "add texts.lance more.parquet --version v1 --upsert")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--version", metavar="VERSION", help="Version that the vectors belong to; the active one by default.")
 @click.option("--upsert", is_flag=True, help="Replace items whose id is in the gallery.")
 @click.option("--batch-size", type=int, help="Items of one commit; 1024 images or 32768 vectors by default.")
 @trust_code_option
-@pass_output
 def add(
     output: Output,
     gallery: str,
@@ -80,10 +72,8 @@ def add(
     output.show(added, lambda _: [f"{added.rows} items added in {added.version}"])
 
 
-@verb("drop-columns", examples=("drop-columns photos.lance caption camera",))
-@gallery_argument
+@gallery_verb("drop-columns", "drop-columns photos.lance caption camera")
 @click.argument("names", metavar="COLUMN...", nargs=-1, required=True)
-@pass_output
 def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
     """Drop columns of metadata, for good.
 
@@ -94,16 +84,13 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
     output.show({"dropped": list(names), "left": left}, lambda _: [message])
 
 
-@verb(
+@gallery_verb(
     "search",
-    examples=(
-        "search photos.lance --image cat.jpg -k 5 --where \"label = 'cats'\"",
-        "search texts.lance --text 'red wool coat' --columns id,_distance",
-        "search photos.lance --id holiday/1.jpg --serving fused --explain",
-    ),
+    "search photos.lance --image cat.jpg -k 5 --where \"label = 'cats'\"",
+    "search texts.lance --text 'red wool coat' --columns id,_distance",
+    "search photos.lance --id holiday/1.jpg --serving fused --explain",
     requests="of_search",
 )
-@gallery_argument
 @click.option("--image", metavar="PATH", help="Search with an image.")
 @click.option("--text", help="Search with a text.")
 @click.option("--vector", metavar="FILE", help="Search with vectors: npy, npz or JSON, one or many rows.")
@@ -129,7 +116,6 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
 )
 @click.option("--explain", is_flag=True, help="Show how the search would go, and do not search.")
 @trust_code_option
-@pass_output
 def search(
     output: Output,
     gallery: str,

@@ -12,18 +12,17 @@ import click
 
 from compatstore.cli.exit_codes import BUSY, GATE_FAILED, exit_code, stop_on_signals
 from compatstore.cli.logs import printed_aside
-from compatstore.cli.output import Output, pass_output
+from compatstore.cli.output import Output
 from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.settings import SHARE, read_settings, settings_table
 from compatstore.cli.switching import cut_over_shards, is_pattern, of_one_gallery, open_shards, switched_view
 from compatstore.cli.verb import (
     Verb,
-    gallery_argument,
+    gallery_verb,
     open_gallery,
     settings_options,
     target_encoder,
     trust_code_option,
-    verb,
     wait_option,
 )
 from compatstore.errors import CompatStoreError
@@ -85,21 +84,18 @@ class Upgrade(Verb):
             formatter.write_dl(list(settings_table(settings_kinds(), whole=False)))
 
 
-@verb(
+@gallery_verb(
     "upgrade",
+    "upgrade notes.lance v2 --encoder model2vec:new-model",
+    "upgrade photos.lance v2 --max-cost 50 --price-per-item 0.0001 --dry-run",
+    "upgrade 'app-db#photos_*' v2 --backfill 25% --cutover",
     kind=Upgrade,
-    examples=(
-        "upgrade notes.lance v2 --encoder model2vec:new-model",
-        "upgrade photos.lance v2 --max-cost 50 --price-per-item 0.0001 --dry-run",
-        "upgrade 'app-db#photos_*' v2 --backfill 25% --cutover",
-    ),
     groups={
         "Model": ("given", "transform", "modules", "trust_code"),
         "Costs and gates": ("backfill", "max_cost", "price_per_item", "require", "words", "config"),
         "Run": ("dry_run", "cutover", "json", "log", "help"),
     },
 )
-@gallery_argument
 @click.argument("target")
 @click.option("--transform", metavar="ARTIFACT", help="Artifact to use: id, its first digits, or a path to link first.")
 @trust_code_option
@@ -120,10 +116,7 @@ class Upgrade(Verb):
 @settings_options
 @click.option("--dry-run", is_flag=True, help="Show the plan that this command would carry out, and stop.")
 @click.option("--cutover", is_flag=True, help="Cut over when the upgrade is ready.")
-@pass_output
-@click.pass_context
 def upgrade(
-    ctx: click.Context,
     output: Output,
     gallery: str,
     target: str,
@@ -137,7 +130,7 @@ def upgrade(
     config: str | None,
     dry_run: bool,
     cutover: bool,
-) -> None:
+) -> int:
     """Give every item a vector in TARGET.
 
     The source's vectors stay as they are. Ctrl-C and SIGTERM finish the current batch. The same command again continues
@@ -184,7 +177,7 @@ def upgrade(
         output.show(upgraded, view)
         if cutover and not upgraded.failed:
             cut_over_shards(output, shards, target)
-        ctx.exit(next((exit_code(shard.error) for shard in upgraded.shards if shard.error is not None), 0))
+        return next((exit_code(shard.error) for shard in upgraded.shards if shard.error is not None), 0)
     opened = open_gallery(gallery, trust_code=trust_code)
     goal: str | EmbeddingVersion = target
     if dry_run and target not in opened.versions() and (new := _as_asked(opened, target)) is not None:
@@ -198,32 +191,24 @@ def upgrade(
         with progress_bars("plan") as bars:
             planned = opened.upgrade(goal, transform=transform, **arguments, dry_run=True, progress=onto(bars))
         output.show(planned, view)
-        ctx.exit(0 if planned.estimate is None or planned.estimate.passed else GATE_FAILED)
+        return 0 if planned.estimate is None or planned.estimate.passed else GATE_FAILED
     report = run(opened.upgrade, transform)
     if not cutover:
         output.show(report, view)
-        return
+        return 0
     with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
         switched = opened.cutover(target, progress=onto(bars), should_stop=should_stop)
     from compatstore.upgrade.views import done_view
 
     parts = [*done_view(report), *switched_view(switched)]
     output.show({"upgrade": report, "cutover": switched}, lambda _: parts)
+    return 0
 
 
-@verb(
-    "pause",
-    examples=(
-        "pause photos.lance v2",
-        "pause photos.lance v2 --wait 0",
-    ),
-)
-@gallery_argument
+@gallery_verb("pause", "pause photos.lance v2", "pause photos.lance v2 --wait 0")
 @click.argument("target")
 @wait_option
-@pass_output
-@click.pass_context
-def pause(ctx: click.Context, output: Output, gallery: str, target: str, wait: float) -> None:
+def pause(output: Output, gallery: str, target: str, wait: float) -> int:
     """Stop an upgrade that another process runs.
 
     That process finishes its batch, with --wait 0 after this command has ended. The same upgrade command goes on.
@@ -235,7 +220,7 @@ def pause(ctx: click.Context, output: Output, gallery: str, target: str, wait: f
 
     paused = request_stop(Catalog(Store.open(locate(gallery))), target, wait=wait)
     output.show(paused, _paused)
-    ctx.exit(0 if paused.stopped or not wait else BUSY)
+    return 0 if paused.stopped or not wait else BUSY
 
 
 def _register_first(gallery: Gallery, target: str, output: Output) -> None:

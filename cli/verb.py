@@ -10,9 +10,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from compatstore.cli.logs import log_option
-from compatstore.cli.output import Output
+from compatstore.cli.output import Output, pass_output
 from compatstore.cli.settings import Options, named_settings
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ class Verb(click.Command):
                 output.log.begin(ctx.command_path.partition(" ")[2], ctx.params)
         for name, options in self.options_of_requests.items():
             ctx.params[name] = options.collect(ctx.params)
-        return super().invoke(ctx)
+        code = super().invoke(ctx)
+        return ctx.exit(code) if code else None
 
     @cached_property
     def options_of_requests(self) -> Mapping[str, Options]:
@@ -126,8 +128,8 @@ def verb(
     requests: str = "",
     kind: type[Verb] = Verb,
     groups: Mapping[str, Sequence[str]] | None = None,
-) -> Callable[[Callable[..., None]], Verb]:
-    """Make a function a verb; its docstring is the help.
+) -> Callable[[Callable[..., int | None]], Verb]:
+    """Make a function a verb; its docstring is the help, and a number that it returns the exit code.
 
     Args:
         name: Of the verb.
@@ -137,7 +139,7 @@ def verb(
         groups: Of options in the help, see `Verb`.
     """
 
-    def make(function: Callable[..., None]) -> Verb:
+    def make(function: Callable[..., int | None]) -> Verb:
         made = click.command(name, cls=kind, epilog=shown_examples(examples))(function)
         made.groups = groups or {}
         made.requests = requests
@@ -147,6 +149,21 @@ def verb(
 
 
 gallery_argument = click.argument("gallery", type=click.Path())
+
+
+def gallery_verb(name: str, *examples: str, **settings: Any) -> Callable[[Callable[..., int | None]], Verb]:
+    """Make a function a verb of one gallery, or of several; its first arguments are the output and the address.
+
+    Args:
+        name: Of the verb.
+        examples: See `verb`.
+        settings: See `verb`.
+    """
+
+    def make(function: Callable[..., int | None]) -> Verb:
+        return verb(name, examples=examples, **settings)(gallery_argument(pass_output(function)))
+
+    return make
 
 
 def trust_code_option(function: Function) -> Function:
@@ -214,6 +231,11 @@ def _import(context: click.Context, parameter: click.Parameter, modules: tuple[s
     for module in modules:
         with foreign(f"import {module[:120]}", "a module that can be imported from here"):
             importlib.import_module(module)
+
+
+def is_given(option: str) -> bool:
+    """True if the command line names an option."""
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
 def settings_options(function: Function) -> Function:
