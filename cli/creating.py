@@ -11,12 +11,12 @@ import click
 
 from compatstore.cli.exit_codes import end_on_signals
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.verb import gallery_verb, verb
+from compatstore.cli.verb import VERSION, gallery_verb, verb
 from compatstore.errors import InvalidInput
 from compatstore.shown import Table, view
 
 if TYPE_CHECKING:
-    from compatstore.cli.requests import VersionSettings
+    from compatstore.cli.versions import VersionSettings
     from compatstore.demo import DemoReport
 
 
@@ -41,7 +41,7 @@ def demo(output: Output, directory: Path, seed: int) -> None:
     "init",
     "init photos.lance --version v1 --encoder timm:resnet18",
     "init texts.lance --version v1 --dim 1536 --model text-embedding-3-small@2024-01 --metadata year:int64",
-    requests="of_version",
+    requests=VERSION,
 )
 @click.option("--version", metavar="NAME", required=True, help="Name of its first embedding version.")
 @click.option("--id-type", type=click.Choice(["string", "int64"]), default="string", help="Type of ids.")
@@ -69,7 +69,7 @@ def init(
     "adopt",
     "adopt app-db#notes",
     "adopt app-db#photos --version v1 --vector embedding --id uri --source path --metric l2",
-    requests="of_version",
+    requests=VERSION,
 )
 @click.option(
     "--version",

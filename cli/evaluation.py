@@ -11,6 +11,7 @@ import click
 from compatstore.cli.exit_codes import GATE_FAILED
 from compatstore.cli.output import Output
 from compatstore.cli.progress import onto, progress_bars
+from compatstore.cli.settings import Options
 from compatstore.cli.verb import gallery_verb, is_given, open_gallery, target_encoder, trust_code_option
 from compatstore.shown import view
 
@@ -19,13 +20,18 @@ if TYPE_CHECKING:
     from compatstore.upgrade.requests.details import Details
     from compatstore.upgrade.requests.gates import Gates
 
+GATES = "compatstore.upgrade.requests.gates:Gates"
+
 
 @gallery_verb(
     "evaluate",
     "evaluate photos.lance v2 --sample 1000",
     "evaluate photos.lance v2 --labels category --weight best",
     "evaluate shop.lance v2 --queries queries.jsonl --qrels qrels.tsv --criterion ndcg@10",
-    requests="of_evaluate",
+    requests={
+        "gates": Options(GATES, only=("require", "max_negative_flips", "labels", "criterion", "sample", "serving")),
+        "backfill": Options("compatstore.upgrade.requests.backfill:Backfill", only=("order", "seed")),
+    },
 )
 @click.argument("target")
 @click.option(
@@ -93,7 +99,10 @@ def evaluate(
     "report",
     "report photos.lance --out report.html",
     "report photos.lance v2 --labels category --by category --worst 3",
-    requests="of_report",
+    requests={
+        "gates": Options(GATES, only=("labels", "criterion")),
+        "details": Options("compatstore.upgrade.requests.details:Details"),
+    },
 )
 @click.argument("target", required=False)
 @click.option(

@@ -10,6 +10,7 @@ import click
 
 from compatstore.cli.output import Output, rows_view
 from compatstore.cli.progress import progress_bars
+from compatstore.cli.settings import Options
 from compatstore.cli.verb import gallery_verb, open_gallery, trust_code_option
 from compatstore.errors import CompatStoreError, InvalidInput, SourceError
 from compatstore.paths import exists
@@ -89,7 +90,7 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
     "search photos.lance --image cat.jpg -k 5 --where \"label = 'cats'\"",
     "search texts.lance --text 'red wool coat' --columns id,_distance",
     "search photos.lance --id holiday/1.jpg --serving fused --explain",
-    requests="of_search",
+    requests={"cascade": Options("compatstore.search.cascade:Cascade")},
 )
 @click.option("--image", metavar="PATH", help="Search with an image.")
 @click.option("--text", help="Search with a text.")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.verb import gallery_verb, is_given, open_gallery, verb
+from compatstore.cli.verb import VERSION, gallery_verb, is_given, open_gallery, verb
 from compatstore.shown import Table, table, view
 
 if TYPE_CHECKING:
-    from compatstore.cli.requests import VersionSettings
+    from compatstore.cli.versions import VersionSettings
     from compatstore.devices.export import Exported
 
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     "register photos.lance v2 --encoder timm:resnet50",
     "register texts.lance v2 --dim 3072 --model text-embedding-3-large@2024-01",
     "register photos.lance v1_256 --of v1 --dim 256",
-    requests="of_version",
+    requests=VERSION,
 )
 @click.argument("version", metavar="NAME")
 @click.option(

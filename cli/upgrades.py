@@ -234,7 +234,7 @@ def _register_first(gallery: Gallery, target: str, output: Output) -> None:
 
 def _as_asked(gallery: Gallery, target: str) -> EmbeddingVersion | None:
     """The version that `--encoder` makes of a name: compared and stored as the active one is."""
-    from compatstore.cli.requests import VersionSettings
+    from compatstore.cli.versions import VersionSettings
 
     encoder, active = target_encoder(), gallery.version()
     if encoder is None:

@@ -34,13 +34,11 @@ Function = TypeVar("Function", bound=Callable[..., object])
 class Verb(click.Command):
     """A command.
 
-    Set `requests` to the name of a function in `cli/requests.py` that gives options made of frozen dataclasses, by the
-    names of the parameters as which the command's function gets one of each. The function is called when the options
-    are needed, not before, so that listing commands loads no trainer. With `groups`, heading -> names of parameters,
-    the help lists options by them.
+    `requests` are options made of frozen dataclasses, by the names of the parameters as which the command's function
+    gets one of each. With `groups`, heading -> names of parameters, the help lists options by them.
     """
 
-    requests = ""
+    requests: Mapping[str, Options] = {}
     groups: Mapping[str, Sequence[str]] = {}
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -93,22 +91,14 @@ class Verb(click.Command):
             output.gallery = ctx.params.get("gallery") or ""
             if output.log is not None:
                 output.log.begin(ctx.command_path.partition(" ")[2], ctx.params)
-        for name, options in self.options_of_requests.items():
+        for name, options in self.requests.items():
             ctx.params[name] = options.collect(ctx.params)
         code = super().invoke(ctx)
         return ctx.exit(code) if code else None
 
     @cached_property
-    def options_of_requests(self) -> Mapping[str, Options]:
-        """The options that `requests` gives, by the names of parameters."""
-        if not self.requests:
-            return {}
-        found: Mapping[str, Options] = getattr(importlib.import_module("compatstore.cli.requests"), self.requests)()
-        return found
-
-    @cached_property
     def _generated(self) -> list[click.Option]:
-        return [option for options in self.options_of_requests.values() for option in options.made()]
+        return [option for options in self.requests.values() for option in options.made()]
 
 
 def _for_all() -> tuple[click.Option, ...]:
@@ -125,7 +115,7 @@ def verb(
     name: str,
     *,
     examples: Sequence[str],
-    requests: str = "",
+    requests: Mapping[str, Options] | None = None,
     kind: type[Verb] = Verb,
     groups: Mapping[str, Sequence[str]] | None = None,
 ) -> Callable[[Callable[..., int | None]], Verb]:
@@ -134,20 +124,20 @@ def verb(
     Args:
         name: Of the verb.
         examples: One to three command lines, without the program's name, shown at the end of the help.
-        requests: Function of `cli/requests.py` that gives its options made of dataclasses; "" for none.
+        requests: Its options made of dataclasses, see `Verb`.
         kind: The class of the command.
         groups: Of options in the help, see `Verb`.
     """
 
     def make(function: Callable[..., int | None]) -> Verb:
         made = click.command(name, cls=kind, epilog=shown_examples(examples))(function)
-        made.groups = groups or {}
-        made.requests = requests
+        made.groups, made.requests = groups or {}, requests or {}
         return made
 
     return make
 
 
+VERSION = {"settings": Options("compatstore.cli.versions:VersionSettings")}  # of verbs that make an embedding version
 gallery_argument = click.argument("gallery", type=click.Path())
 
 
