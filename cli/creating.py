@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+import compatstore as cs
 from compatstore.cli.exit_codes import end_on_signals
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.verb import VERSION, gallery_verb, verb
@@ -55,13 +56,11 @@ def init(
     output: Output, gallery: str, version: str, id_type: str, metadata: tuple[str, ...], settings: VersionSettings
 ) -> None:
     """Make an empty gallery with its first version."""
-    from compatstore.gallery import Gallery
-
     columns = dict(declared.rpartition(":")[::2] for declared in metadata)
     if "" in columns or len(columns) < len(metadata):
         expected = "--metadata COLUMN:TYPE, each column once"
         raise InvalidInput("make a gallery", expected=expected, found=", ".join(metadata))
-    created = Gallery.create(gallery, settings.version(version), id_type=id_type, metadata=columns)
+    created = cs.Gallery.create(gallery, settings.version(version), id_type=id_type, metadata=columns)
     output.show(created.status(), view)
 
 
@@ -89,28 +88,20 @@ def init(
 )
 @click.option("--again", is_flag=True, help="Forget the gallery that the table was, as after the app overwrote it.")
 def adopt(
-    output: Output,
-    gallery: str,
-    version: str,
-    vector: str | None,
-    id: str | None,
-    source: str | None,
-    again: bool,
-    settings: VersionSettings,
+    output: Output, /, gallery: str, version: str, again: bool, settings: VersionSettings, **columns: Any
 ) -> None:
     """Take over a Lance or LanceDB table in place.
 
     No data is rewritten, no column renamed, and the app that owns the table goes on using it as before. The output
     lists the columns that were chosen by default.
     """
-    from compatstore.gallery import Gallery
     from compatstore.storage.location import locate
     from compatstore.verification.plain_columns import usual_columns
 
-    taken = usual_columns(locate(gallery), vector=vector, id=id, source=source, again=again)
+    taken = usual_columns(locate(gallery), **columns, again=again)
     described = settings.version(version, taken.dim)
-    adopted = Gallery.adopt(gallery, described, vector=taken.vector, id=taken.id, source=taken.source, again=again)
-    if None in (vector, id, source):
+    adopted = cs.Gallery.adopt(gallery, described, vector=taken.vector, id=taken.id, source=taken.source, again=again)
+    if None in columns.values():
         sources = adopted.columns.source or "no column"
         lack = "" if adopted.columns.source else ": no item can be embedded from a text"
         output.note(f"Taken: {taken.vector} as the vectors, {taken.id} as the ids, {sources} as the sources{lack}.")

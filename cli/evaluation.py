@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+import compatstore as cs
 from compatstore.cli.exit_codes import GATE_FAILED
 from compatstore.cli.output import Output
 from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.settings import Options
 from compatstore.cli.verb import gallery_verb, is_given, open_gallery, target_encoder, trust_code_option
 from compatstore.shown import view
-
-if TYPE_CHECKING:
-    from compatstore.upgrade.requests.backfill import Backfill
-    from compatstore.upgrade.requests.details import Details
-    from compatstore.upgrade.requests.gates import Gates
-
-GATES = "compatstore.upgrade.requests.gates:Gates"
 
 
 @gallery_verb(
@@ -29,8 +23,10 @@ GATES = "compatstore.upgrade.requests.gates:Gates"
     "evaluate photos.lance v2 --labels category --weight best",
     "evaluate shop.lance v2 --queries queries.jsonl --qrels qrels.tsv --criterion ndcg@10",
     requests={
-        "gates": Options(GATES, only=("require", "max_negative_flips", "labels", "criterion", "sample", "serving")),
-        "backfill": Options("compatstore.upgrade.requests.backfill:Backfill", only=("order", "seed")),
+        "gates": Options(
+            "compatstore:Gates", only=("require", "max_negative_flips", "labels", "criterion", "sample", "serving")
+        ),
+        "backfill": Options("compatstore:Backfill", only=("order", "seed")),
     },
 )
 @click.argument("target")
@@ -53,8 +49,8 @@ def evaluate(
     transform: str | None,
     weight: str | None,
     trust_code: bool,
-    gates: Gates,
-    backfill: Backfill,
+    gates: cs.Gates,
+    backfill: cs.Backfill,
 ) -> int:
     """Measure the gain of an upgrade, on a sample.
 
@@ -100,8 +96,8 @@ def evaluate(
     "report photos.lance --out report.html",
     "report photos.lance v2 --labels category --by category --worst 3",
     requests={
-        "gates": Options(GATES, only=("labels", "criterion")),
-        "details": Options("compatstore.upgrade.requests.details:Details"),
+        "gates": Options("compatstore:Gates", only=("labels", "criterion")),
+        "details": Options("compatstore:Details"),
     },
 )
 @click.argument("target", required=False)
@@ -128,8 +124,8 @@ def report(
     sample: int | None,
     no_measure: bool,
     trust_code: bool,
-    gates: Gates,
-    details: Details,
+    gates: cs.Gates,
+    details: cs.Details,
 ) -> None:
     """Report on an upgrade: history, estimates and measured quality.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+import compatstore as cs
 from compatstore.cli.output import Output, rows_view
 from compatstore.cli.progress import progress_bars
 from compatstore.cli.settings import Options
@@ -17,8 +18,6 @@ from compatstore.paths import exists
 
 if TYPE_CHECKING:
     from compatstore.evaluation.fusion import Serving
-    from compatstore.gallery import Gallery
-    from compatstore.search.cascade import Cascade
 
 
 FAILURES_SHOWN = 20
@@ -90,7 +89,7 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
     "search photos.lance --image cat.jpg -k 5 --where \"label = 'cats'\"",
     "search texts.lance --text 'red wool coat' --columns id,_distance",
     "search photos.lance --id holiday/1.jpg --serving fused --explain",
-    requests={"cascade": Options("compatstore.search.cascade:Cascade")},
+    requests={"cascade": Options("compatstore:Cascade")},
 )
 @click.option("--image", metavar="PATH", help="Search with an image.")
 @click.option("--text", help="Search with a text.")
@@ -133,14 +132,13 @@ def search(
     refine: int | None,
     explain: bool,
     trust_code: bool,
-    cascade: Cascade,
+    cascade: cs.Cascade,
 ) -> None:
     """Find the items nearest to a query.
 
     Give one of --image, --text, --vector and --id. --first and --in-all are those of --serving cascade.
     """
     from compatstore.storage.app_columns import OF_RESULTS
-    from compatstore.storage.records import SearchSettings
 
     forms = {"--image": image, "--text": text, "--vector": vector, "--id": id}
     given = [name for name, value in forms.items() if value is not None]
@@ -151,7 +149,7 @@ def search(
         raise InvalidInput("search", expected="--serving cascade beside the options of one", found=f"{serving}")
     opened = open_gallery(gallery, trust_code=trust_code)
     named = nprobes is not None or refine is not None
-    settings = SearchSettings(nprobes=nprobes, refine=refine) if named else None
+    settings = cs.SearchSettings(nprobes=nprobes, refine=refine) if named else None
     if explain:
         plan = opened.explain(k=k, version=version, where=where, serving=mode, settings=settings)
         output.show(plan, lambda _: str(plan).splitlines())
@@ -193,7 +191,7 @@ def _vectors(path: str) -> list[Any]:
     return list(read_array(path, "vector", "vectors", "query", "queries").tolist())
 
 
-def _stored(gallery: Gallery, item: str, version: str | None, serving: Serving | Cascade | None) -> Any:
+def _stored(gallery: cs.Gallery, item: str, version: str | None, serving: Serving | cs.Cascade | None) -> Any:
     """The vector of an item, or its vectors in all versions that are searched.
 
     Raises:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import compatstore as cs
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.verb import VERSION, gallery_verb, is_given, open_gallery, verb
 from compatstore.shown import Table, table, view
@@ -133,11 +134,10 @@ def export(output: Output, /, artifact: str, out: str, vectors: str | None, **op
     It is applied to files of vectors by one Python program, which needs onnxruntime, numpy and pyarrow, and nothing of
     compatstore; any other program that runs ONNX can use it too.
     """
-    from compatstore.artifacts import Artifact
     from compatstore.devices.export import export as write
     from compatstore.trainers.pairs.sources import read_vectors
 
-    first = Artifact.load(artifact)
+    first = cs.Artifact.load(artifact)
     if vectors is not None:
         measured = read_vectors(vectors)
         options["vectors"] = measured["vector"]

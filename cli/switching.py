@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+import compatstore as cs
 from compatstore.cli.exit_codes import exit_code, stop_on_signals
 from compatstore.cli.output import Output
 from compatstore.cli.progress import onto, progress_bars
@@ -18,7 +19,6 @@ from compatstore.errors import UpgradeError
 from compatstore.shown import Table, view
 
 if TYPE_CHECKING:
-    from compatstore.shards import Shards
     from compatstore.upgrade.states import VersionChange
 
 
@@ -135,11 +135,9 @@ def is_pattern(gallery: str) -> bool:
     return location.is_pattern(gallery)
 
 
-def open_shards(pattern: str, *, trust_code: bool, target: str | None = None) -> Shards:
+def open_shards(pattern: str, *, trust_code: bool, target: str | None = None) -> cs.Shards:
     """Open the galleries that match a pattern; arguments as of `open_gallery`."""
-    from compatstore.shards import Shards
-
-    return Shards.open(pattern, encoders=named_encoders(trust_code, target), trust_code=trust_code)
+    return cs.Shards.open(pattern, encoders=named_encoders(trust_code, target), trust_code=trust_code)
 
 
 def of_one_gallery(what: str, pattern: str) -> click.UsageError:
@@ -147,7 +145,7 @@ def of_one_gallery(what: str, pattern: str) -> click.UsageError:
     return click.UsageError(f"{what} is of one gallery: name one of the tables that match {pattern}.")
 
 
-def cut_over_shards(output: Output, shards: Shards, target: str, *, force: bool = False) -> None:
+def cut_over_shards(output: Output, shards: cs.Shards, target: str, *, force: bool = False) -> None:
     """Cut all shards over, or none."""
     with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
         switched = shards.cutover(target, force=force, progress=onto(bars), should_stop=should_stop)

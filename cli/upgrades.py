@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import click
 
+import compatstore as cs
 from compatstore.cli.exit_codes import BUSY, GATE_FAILED, exit_code, stop_on_signals
 from compatstore.cli.logs import printed_aside
 from compatstore.cli.output import Output
@@ -30,10 +31,7 @@ from compatstore.paths import exists
 from compatstore.shown import Table, view
 
 if TYPE_CHECKING:
-    from compatstore.gallery import Gallery
-    from compatstore.trainers.pairs.learn import Learn
     from compatstore.upgrade.leases.lease import Paused
-    from compatstore.versions import EmbeddingVersion
 
 
 Ended = TypeVar("Ended")  # result of an upgrade, of a gallery or of shards
@@ -52,22 +50,17 @@ class Learning:
 
     learn: Literal["waves", "improve", "none"] = "waves"
 
-    def learner(self) -> Learn | None:
+    def learner(self) -> cs.Learn | None:
         """The same as Python's argument."""
         if self.learn == "none":
             return None
-        from compatstore.trainers.pairs.learn import Learn
 
-        return Learn(improve=self.learn == "improve")
+        return cs.Learn(improve=self.learn == "improve")
 
 
 def settings_kinds() -> dict[str, type]:
     """Sections of a file of settings, named as the arguments of `Gallery.upgrade`."""
-    from compatstore.upgrade.requests.backfill import Backfill
-    from compatstore.upgrade.requests.gates import Gates
-    from compatstore.upgrade.requests.run_settings import RunSettings
-
-    return {"": Learning, "backfill": Backfill, "gates": Gates, "run": RunSettings}
+    return {"": Learning, "backfill": cs.Backfill, "gates": cs.Gates, "run": cs.RunSettings}
 
 
 class Upgrade(Verb):
@@ -179,7 +172,7 @@ def upgrade(
             cut_over_shards(output, shards, target)
         return next((exit_code(shard.error) for shard in upgraded.shards if shard.error is not None), 0)
     opened = open_gallery(gallery, trust_code=trust_code)
-    goal: str | EmbeddingVersion = target
+    goal: str | cs.EmbeddingVersion = target
     if dry_run and target not in opened.versions() and (new := _as_asked(opened, target)) is not None:
         goal = new
     else:
@@ -223,7 +216,7 @@ def pause(output: Output, gallery: str, target: str, wait: float) -> int:
     return 0 if paused.stopped or not wait else BUSY
 
 
-def _register_first(gallery: Gallery, target: str, output: Output) -> None:
+def _register_first(gallery: cs.Gallery, target: str, output: Output) -> None:
     """Register a new target, if the command line names its model."""
     if target in gallery.versions() or (new := _as_asked(gallery, target)) is None:
         return
@@ -232,7 +225,7 @@ def _register_first(gallery: Gallery, target: str, output: Output) -> None:
     output.note(f"Registered {target} with {target_encoder()}, compared by {active.metric} as {active.name} is.")
 
 
-def _as_asked(gallery: Gallery, target: str) -> EmbeddingVersion | None:
+def _as_asked(gallery: cs.Gallery, target: str) -> cs.EmbeddingVersion | None:
     """The version that `--encoder` makes of a name: compared and stored as the active one is."""
     from compatstore.cli.versions import VersionSettings
 
@@ -242,13 +235,12 @@ def _as_asked(gallery: Gallery, target: str) -> EmbeddingVersion | None:
     return VersionSettings(encoder=encoder, metric=active.metric, dtype=active.dtype).version(target)
 
 
-def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) -> str | None:
+def _link_first(gallery: cs.Gallery, via: str | None, target: str, output: Output) -> str | None:
     """Link an artifact that is given by its path; ids pass as they are."""
     if via is None or (_ARTIFACT_ID.fullmatch(via) and not exists(via)):
         return via
-    from compatstore.artifacts import Artifact
 
-    artifact = Artifact.load(via)
+    artifact = cs.Artifact.load(via)
     if all(linked.id != artifact.id for linked in gallery.artifacts):
         # An artifact that was trained on bare files does not know its source: the upgrade's is the active version.
         source = gallery.active if artifact.manifest.source.fingerprint is None else None

@@ -7,18 +7,15 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
+import compatstore as cs
 from compatstore.cli.logs import log_option
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.settings import Options, named_settings
-
-if TYPE_CHECKING:
-    from compatstore.encoders import Encoder
-    from compatstore.gallery import Gallery
 
 # Former options and what replaces them; an option that became a setting is found by its name.
 FORMER = {
@@ -247,13 +244,11 @@ wait_option = click.option(
 )
 
 
-def build_encoder(spec: str) -> Encoder:
+def build_encoder(spec: str) -> cs.encoders.Encoder:
     """Build an encoder that the command line names; its Python code may lie in the working directory."""
-    from compatstore.encoders import from_spec
-
     if spec.startswith("python:"):
         _import_from_here()
-    return from_spec(spec)
+    return cs.encoders.from_spec(spec)
 
 
 def _import_from_here() -> None:
@@ -262,7 +257,7 @@ def _import_from_here() -> None:
         sys.path.append(os.getcwd())
 
 
-def open_gallery(gallery: str, *, trust_code: bool, target: str | None = None) -> Gallery:
+def open_gallery(gallery: str, *, trust_code: bool, target: str | None = None) -> cs.Gallery:
     """Open a gallery with the encoders that the command line names; Lance loads here and not before.
 
     Args:
@@ -270,12 +265,10 @@ def open_gallery(gallery: str, *, trust_code: bool, target: str | None = None) -
         trust_code: Build encoders that it names as Python code or as an address.
         target: The version of an ENCODER that is given without one.
     """
-    from compatstore.gallery import Gallery
-
-    return Gallery.open(gallery, encoders=named_encoders(trust_code, target), trust_code=trust_code)
+    return cs.Gallery.open(gallery, encoders=named_encoders(trust_code, target), trust_code=trust_code)
 
 
-def named_encoders(trust_code: bool, target: str | None) -> dict[str, Encoder] | None:
+def named_encoders(trust_code: bool, target: str | None) -> dict[str, cs.encoders.Encoder] | None:
     """The encoders that the command line names, by their versions; arguments as of `open_gallery`."""
     if trust_code:
         _import_from_here()

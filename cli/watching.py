@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+import compatstore as cs
 from compatstore.cli.exit_codes import STOPPED, exit_code
 from compatstore.cli.output import Output, console, fitted, is_terminal, pass_output, plain, rows_view
 from compatstore.cli.switching import is_pattern, open_shards
@@ -20,7 +21,6 @@ from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.shown import Table, table, view
 
 if TYPE_CHECKING:
-    from compatstore.gallery import Gallery
     from compatstore.shards import Shards, ShardsStatus
     from compatstore.storage.history import HistoryEntry
     from compatstore.upgrade.status import Status
@@ -68,7 +68,7 @@ def status(output: Output, gallery: str, watch: float | None) -> int:
 
     With --json, --watch prints a line each time. GALLERY may be DATABASE#PATTERN, for tables upgraded together.
     """
-    opened: Gallery | Shards = (open_shards if is_pattern(gallery) else open_gallery)(gallery, trust_code=False)
+    opened: cs.Gallery | Shards = (open_shards if is_pattern(gallery) else open_gallery)(gallery, trust_code=False)
     if watch is None:
         output.show(opened.status(), view)
         return 0
@@ -144,7 +144,7 @@ def metrics(output: Output, galleries: tuple[str, ...], listen: str | None) -> N
             time.sleep(3600)
 
 
-def _samples(galleries: list[Gallery]) -> list[dict[str, object]]:
+def _samples(galleries: list[cs.Gallery]) -> list[dict[str, object]]:
     from compatstore.integrations.prometheus import GalleryCollector
 
     return [

@@ -10,7 +10,7 @@ from compatstore.arrays import ArrowTable
 from compatstore.evaluation.fusion import Serving
 from compatstore.gallery.core import GalleryCore, verbs
 from compatstore.search.cache import Cache
-from compatstore.search.cascade import Cascade, CascadePlan, QueryPlan, plan_cascade, search_cascade
+from compatstore.search.cascade import CascadePlan, QueryPlan, plan_cascade, search_cascade
 from compatstore.search.execute import execute
 from compatstore.search.fusion import FusionPlan, search_fused
 from compatstore.search.plan import SearchPlan
@@ -21,6 +21,7 @@ from compatstore.storage.records import SearchSettings
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import read_spent
 from compatstore.upgrade.estimates.below import warning_of
+from compatstore.upgrade.requests.cascade import Cascade
 
 _Served = SearchPlan | FusionPlan
 
