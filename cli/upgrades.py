@@ -15,10 +15,9 @@ from compatstore.cli.exit_codes import BUSY, GATE_FAILED, exit_code, stop_on_sig
 from compatstore.cli.logs import printed_aside
 from compatstore.cli.output import Output
 from compatstore.cli.progress import onto, progress_bars
-from compatstore.cli.settings import SHARE, read_settings, settings_table
+from compatstore.cli.settings import SHARE, read_settings
 from compatstore.cli.switching import cut_over_shards, is_pattern, of_one_gallery, open_shards, switched_view
 from compatstore.cli.verb import (
-    Verb,
     gallery_verb,
     open_gallery,
     settings_options,
@@ -63,26 +62,12 @@ def settings_kinds() -> dict[str, type]:
     return {"": Learning, "backfill": cs.Backfill, "gates": cs.Gates, "run": cs.RunSettings}
 
 
-class Upgrade(Verb):
-    """The help of `upgrade` lists its settings too, each in a sentence; the reference has all of it."""
-
-    def settings_kinds(self, ctx: click.Context) -> dict[str, type]:
-        """The settings of an upgrade."""
-        return settings_kinds()
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, and the settings."""
-        super().format_options(ctx, formatter)
-        with formatter.section("Settings, by --set NAME=VALUE or as lines of --config FILE"):
-            formatter.write_dl(list(settings_table(settings_kinds(), whole=False)))
-
-
 @gallery_verb(
     "upgrade",
     "upgrade notes.lance v2 --encoder model2vec:new-model",
     "upgrade photos.lance v2 --max-cost 50 --price-per-item 0.0001 --dry-run",
     "upgrade 'app-db#photos_*' v2 --backfill 25% --cutover",
-    kind=Upgrade,
+    settings=settings_kinds,
     groups={
         "Model": ("given", "transform", "modules", "trust_code"),
         "Costs and gates": ("backfill", "max_cost", "price_per_item", "require", "words", "config"),
@@ -148,8 +133,7 @@ def upgrade(
         given={**{f"backfill.{name}": value for name, value in own.items()}, "gates.require": require or None},
         where="compatstore upgrade",
     )
-    arguments = {"backfill": read["backfill"], "gates": read["gates"], "run": read["run"]}
-    arguments["learn"] = read[""].learner()
+    arguments = read | {"learn": read.pop("").learner()}
 
     def run(upgrading: Callable[..., Ended], via: str | None) -> Ended:
         aside = printed_aside(output.log)  # Ray prints the loss of workers on stdout

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 import compatstore as cs
 from compatstore.cli.logs import log_option
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.settings import Options, named_settings
+from compatstore.cli.settings import Options, named_settings, settings_table
 
 # Former options and what replaces them; an option that became a setting is found by its name.
 FORMER = {
@@ -32,10 +32,12 @@ class Verb(click.Command):
     """A command.
 
     `requests` are options made of frozen dataclasses, by the names of the parameters as which the command's function
-    gets one of each. With `groups`, heading -> names of parameters, the help lists options by them.
+    gets one of each. With `groups`, heading -> names of parameters, the help lists options by them. `settings` gives
+    the dataclasses that `--set` and `--config` fill, by their sections; the help has a sentence on each field.
     """
 
     requests: Mapping[str, Options] = {}
+    settings: Callable[[], Mapping[str, type]] = dict
     groups: Mapping[str, Sequence[str]] = {}
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -46,7 +48,7 @@ class Verb(click.Command):
 
     def settings_kinds(self, ctx: click.Context) -> Mapping[str, type]:
         """The dataclasses that `--set` and `--config` fill, by their sections; none for most verbs."""
-        return {}
+        return self.settings()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the line; an option that is a setting is answered with how it is set."""
@@ -72,6 +74,9 @@ class Verb(click.Command):
             own += [each for each in options if last and each.name not in named]
             with formatter.section(heading):
                 formatter.write_dl([record for each in own if (record := each.get_help_record(ctx)) is not None])
+        if kinds := self.settings():
+            with formatter.section("Settings, by --set NAME=VALUE or as lines of --config FILE"):
+                formatter.write_dl(list(settings_table(kinds, whole=False)))
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         """The same in every context: click keeps the option of the first one."""
@@ -115,6 +120,7 @@ def verb(
     requests: Mapping[str, Options] | None = None,
     kind: type[Verb] = Verb,
     groups: Mapping[str, Sequence[str]] | None = None,
+    settings: Callable[[], Mapping[str, type]] = dict,
 ) -> Callable[[Callable[..., int | None]], Verb]:
     """Make a function a verb; its docstring is the help, and a number that it returns the exit code.
 
@@ -124,11 +130,12 @@ def verb(
         requests: Its options made of dataclasses, see `Verb`.
         kind: The class of the command.
         groups: Of options in the help, see `Verb`.
+        settings: See `Verb`.
     """
 
     def make(function: Callable[..., int | None]) -> Verb:
         made = click.command(name, cls=kind, epilog=shown_examples(examples))(function)
-        made.groups, made.requests = groups or {}, requests or {}
+        made.groups, made.requests, made.settings = groups or {}, requests or {}, settings
         return made
 
     return make
