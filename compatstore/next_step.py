@@ -15,7 +15,8 @@ from dataclasses import dataclass
 # Calls in Python, of verbs that are no method of that name. `{}` takes the first operand.
 MAINTENANCE = ("drop-columns", "history", "optimize", "unbackfillable", "unregister", "verify")
 PYTHON = {
-    **{"init": "cs.Gallery.create", "adopt": "cs.Gallery.adopt"},
+    "init": "cs.Gallery.create",
+    "adopt": "cs.Gallery.adopt",
     **{verb: f"gallery.artifacts.{verb}" for verb in ("link", "unlink")},
     **{verb: f"gallery.maintenance.{verb.replace('-', '_')}" for verb in MAINTENANCE},
     **{f"index {verb}": f"gallery.maintenance.index({{}}).{verb}" for verb in ("create", "drop", "refresh")},
