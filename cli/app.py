@@ -76,11 +76,7 @@ VERBS = {
     ),
     "Train": (training.train, models.export),
 }
-FORMER = {
-    "plan": "upgrade --dry-run",
-    "fuse": "evaluate --weight best",
-    "derive": "register --of",
-}
+FORMER = {"plan": "upgrade --dry-run", "fuse": "evaluate --weight best", "derive": "register --of"}
 NOT_WRITTEN = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EBADF)
 
 
@@ -153,11 +149,7 @@ class App(click.Group):
         return ctx.exit(code)
 
 
-EXAMPLES = (
-    "demo",
-    "adopt app-db#notes",
-    "upgrade app-db#notes v2 --encoder model2vec:new-model",
-)
+EXAMPLES = ("demo", "adopt app-db#notes", "upgrade app-db#notes v2 --encoder model2vec:new-model")
 
 
 @click.group(

@@ -5,28 +5,23 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+import compatstore as cs
 from compatstore.cli.exit_codes import end_on_signals
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.verb import gallery_argument, verb
+from compatstore.cli.verb import VERSION, gallery_verb, verb
 from compatstore.errors import InvalidInput
 from compatstore.shown import Table, view
 
 if TYPE_CHECKING:
-    from compatstore.cli.requests import VersionSettings
+    from compatstore.cli.versions import VersionSettings
     from compatstore.demo import DemoReport
 
 
-@verb(
-    "demo",
-    examples=(
-        "demo",
-        "demo compatstore-demo --seed 1",
-    ),
-)
+@verb("demo", examples=("demo", "demo compatstore-demo --seed 1"))
 @click.argument("directory", default="compatstore-demo", type=click.Path(path_type=Path))
 @click.option("--seed", default=0, show_default=True, help="Seed of training, split and order of the backfill.")
 @pass_output
@@ -43,15 +38,12 @@ def demo(output: Output, directory: Path, seed: int) -> None:
     output.show(report, demo_view)
 
 
-@verb(
+@gallery_verb(
     "init",
-    examples=(
-        "init photos.lance --version v1 --encoder timm:resnet18",
-        "init texts.lance --version v1 --dim 1536 --model text-embedding-3-small@2024-01 --metadata year:int64",
-    ),
-    requests="of_version",
+    "init photos.lance --version v1 --encoder timm:resnet18",
+    "init texts.lance --version v1 --dim 1536 --model text-embedding-3-small@2024-01 --metadata year:int64",
+    requests=VERSION,
 )
-@gallery_argument
 @click.option("--version", metavar="NAME", required=True, help="Name of its first embedding version.")
 @click.option("--id-type", type=click.Choice(["string", "int64"]), default="string", help="Type of ids.")
 @click.option(
@@ -60,30 +52,24 @@ def demo(output: Output, directory: Path, seed: int) -> None:
     multiple=True,
     help="Metadata column that it has from the start, such as year:int64 or about:json; others come with their items.",
 )
-@pass_output
 def init(
     output: Output, gallery: str, version: str, id_type: str, metadata: tuple[str, ...], settings: VersionSettings
 ) -> None:
     """Make an empty gallery with its first version."""
-    from compatstore.gallery import Gallery
-
     columns = dict(declared.rpartition(":")[::2] for declared in metadata)
     if "" in columns or len(columns) < len(metadata):
         expected = "--metadata COLUMN:TYPE, each column once"
         raise InvalidInput("make a gallery", expected=expected, found=", ".join(metadata))
-    created = Gallery.create(gallery, settings.version(version), id_type=id_type, metadata=columns)
+    created = cs.Gallery.create(gallery, settings.version(version), id_type=id_type, metadata=columns)
     output.show(created.status(), view)
 
 
-@verb(
+@gallery_verb(
     "adopt",
-    examples=(
-        "adopt app-db#notes",
-        "adopt app-db#photos --version v1 --vector embedding --id uri --source path --metric l2",
-    ),
-    requests="of_version",
+    "adopt app-db#notes",
+    "adopt app-db#photos --version v1 --vector embedding --id uri --source path --metric l2",
+    requests=VERSION,
 )
-@gallery_argument
 @click.option(
     "--version",
     metavar="NAME",
@@ -101,31 +87,23 @@ def init(
     help="Column to re-embed from: path, URI or text; one of a usual name, as text, by default.",
 )
 @click.option("--again", is_flag=True, help="Forget the gallery that the table was, as after the app overwrote it.")
-@pass_output
 def adopt(
-    output: Output,
-    gallery: str,
-    version: str,
-    vector: str | None,
-    id: str | None,
-    source: str | None,
-    again: bool,
-    settings: VersionSettings,
+    output: Output, /, gallery: str, version: str, again: bool, settings: VersionSettings, **columns: Any
 ) -> None:
     """Take over a Lance or LanceDB table in place.
 
     No data is rewritten, no column renamed, and the app that owns the table goes on using it as before. The output
     lists the columns that were chosen by default.
     """
-    from compatstore.gallery import Gallery
     from compatstore.storage.create import AppColumns
     from compatstore.storage.location import locate
     from compatstore.verification.plain_columns import usual_columns
 
-    taken, dim = usual_columns(locate(gallery), AppColumns(vector or "", id or "", source), again=again)
+    named = AppColumns(columns["vector"] or "", columns["id"] or "", columns["source"])
+    taken, dim = usual_columns(locate(gallery), named, again=again)
     described = settings.version(version, dim)
-    adopted = Gallery.adopt(gallery, described, vector=taken.vector, id=taken.id, source=taken.source, again=again)
-    if None in (vector, id, source):
+    adopted = cs.Gallery.adopt(gallery, described, vector=taken.vector, id=taken.id, source=taken.source, again=again)
+    if None in columns.values():
         sources = adopted.columns.source or "no column"
         lack = "" if adopted.columns.source else ": no item can be embedded from a text"
         output.note(f"Taken: {taken.vector} as the vectors, {taken.id} as the ids, {sources} as the sources{lack}.")

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from click.core import ParameterSource
 
+import compatstore as cs
 from compatstore.cli.exit_codes import GATE_FAILED
-from compatstore.cli.output import Output, pass_output
+from compatstore.cli.output import Output
 from compatstore.cli.progress import onto, progress_bars
-from compatstore.cli.verb import gallery_argument, open_gallery, target_encoder, trust_code_option, verb
+from compatstore.cli.settings import Options
+from compatstore.cli.verb import gallery_verb, is_given, open_gallery, target_encoder, trust_code_option
 from compatstore.shown import view
 
-if TYPE_CHECKING:
-    from compatstore.upgrade.requests.backfill import Backfill
-    from compatstore.upgrade.requests.details import Details
-    from compatstore.upgrade.requests.gates import Gates
 
-
-@verb(
+@gallery_verb(
     "evaluate",
-    examples=(
-        "evaluate photos.lance v2 --sample 1000",
-        "evaluate photos.lance v2 --labels category --weight best",
-        "evaluate shop.lance v2 --queries queries.jsonl --qrels qrels.tsv --criterion ndcg@10",
-    ),
-    requests="of_evaluate",
+    "evaluate photos.lance v2 --sample 1000",
+    "evaluate photos.lance v2 --labels category --weight best",
+    "evaluate shop.lance v2 --queries queries.jsonl --qrels qrels.tsv --criterion ndcg@10",
+    requests={
+        "gates": Options(
+            "compatstore:Gates", only=("require", "max_negative_flips", "labels", "criterion", "sample", "serving")
+        ),
+        "backfill": Options("compatstore:Backfill", only=("order", "seed")),
+    },
 )
-@gallery_argument
 @click.argument("target")
 @click.option(
     "--shares", type=float, multiple=True, metavar="SHARE", help="Budget of the backfill to show; repeat for more."
@@ -43,10 +41,7 @@ if TYPE_CHECKING:
     "best to choose it on the sample; it is stored.",
 )
 @trust_code_option
-@pass_output
-@click.pass_context
 def evaluate(
-    ctx: click.Context,
     output: Output,
     gallery: str,
     target: str,
@@ -54,9 +49,9 @@ def evaluate(
     transform: str | None,
     weight: str | None,
     trust_code: bool,
-    gates: Gates,
-    backfill: Backfill,
-) -> None:
+    gates: cs.Gates,
+    backfill: cs.Backfill,
+) -> int:
     """Measure the gain of an upgrade, on a sample.
 
     Every way to serve the gallery during an upgrade to TARGET is measured, with intervals, and the best is advised.
@@ -76,7 +71,7 @@ def evaluate(
     opened = open_gallery(gallery, trust_code=trust_code, target=target)
     ways: dict[str, Any] = {"transform": transform, **({"shares": shares} if shares else {})}
     if weight is not None:
-        ways = {"weight": weight if weight == "best" else float(click.FLOAT(weight, None, ctx))}
+        ways = {"weight": weight if weight == "best" else float(click.FLOAT(weight))}
     with progress_bars("evaluate") as bars:
         measured = opened.evaluate(
             target,
@@ -89,22 +84,22 @@ def evaluate(
         )
     output.show(measured, view)
     if weight is not None:
-        return
+        return 0
     checked = check_gates(measured.best_of(gates.way), gates)
     for line in gate_lines(checked):
         output.note(line)
-    ctx.exit(0 if all(gate.passed for gate in checked) else GATE_FAILED)
+    return 0 if all(gate.passed for gate in checked) else GATE_FAILED
 
 
-@verb(
+@gallery_verb(
     "report",
-    examples=(
-        "report photos.lance --out report.html",
-        "report photos.lance v2 --labels category --by category --worst 3",
-    ),
-    requests="of_report",
+    "report photos.lance --out report.html",
+    "report photos.lance v2 --labels category --by category --worst 3",
+    requests={
+        "gates": Options("compatstore:Gates", only=("labels", "criterion")),
+        "details": Options("compatstore:Details"),
+    },
 )
-@gallery_argument
 @click.argument("target", required=False)
 @click.option(
     "--out",
@@ -121,10 +116,7 @@ def evaluate(
 )
 @click.option("--no-measure", is_flag=True, help="Report the history and the estimates only.")
 @trust_code_option
-@pass_output
-@click.pass_context
 def report(
-    ctx: click.Context,
     output: Output,
     gallery: str,
     target: str | None,
@@ -132,8 +124,8 @@ def report(
     sample: int | None,
     no_measure: bool,
     trust_code: bool,
-    gates: Gates,
-    details: Details,
+    gates: cs.Gates,
+    details: cs.Details,
 ) -> None:
     """Report on an upgrade: history, estimates and measured quality.
 
@@ -149,9 +141,9 @@ def report(
     if target is None and target_encoder() is not None:
         raise click.UsageError("--encoder needs TARGET, or VERSION=.")
     opened = open_gallery(gallery, trust_code=trust_code, target=target)
-    if sample is None and not no_measure and (gates.labels is not None or _named(ctx, "criterion")):
+    if sample is None and not no_measure and (gates.labels is not None or is_given("criterion")):
         sample = SAMPLE
-    named = [option for option in ("worst", "best", "neighbours", "by", "caption") if _named(ctx, option)]
+    named = [option for option in ("worst", "best", "neighbours", "by", "caption") if is_given(option)]
     if named and no_measure:
         raise click.UsageError(f"--{named[0]} needs a measurement: remove --no-measure.")
     with progress_bars("report") as bars:
@@ -173,8 +165,3 @@ def report(
 
         for file in write_report(result, out):
             output.note(f"wrote {file}")
-
-
-def _named(ctx: click.Context, option: str) -> bool:
-    """True if the command line names an option."""
-    return ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE

@@ -8,35 +8,27 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from compatstore.cli.output import Output, pass_output, rows_view
+import compatstore as cs
+from compatstore.cli.output import Output, rows_view
 from compatstore.cli.progress import progress_bars
-from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
+from compatstore.cli.settings import Options
+from compatstore.cli.verb import gallery_verb, open_gallery, trust_code_option
 from compatstore.errors import CompatStoreError, InvalidInput, SourceError
 from compatstore.paths import exists
 
 if TYPE_CHECKING:
     from compatstore.evaluation.fusion import Serving
-    from compatstore.gallery import Gallery
-    from compatstore.search.cascade import Cascade
 
 
 FAILURES_SHOWN = 20
 
 
-@verb(
-    "add",
-    examples=(
-        "add photos.lance holiday/ cat.jpg",
-        "add texts.lance more.parquet --version v1 --upsert",
-    ),
-)
-@gallery_argument
+@gallery_verb("add", "add photos.lance holiday/ cat.jpg", "add texts.lance more.parquet --version v1 --upsert")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--version", metavar="VERSION", help="Version that the vectors belong to; the active one by default.")
 @click.option("--upsert", is_flag=True, help="Replace items whose id is in the gallery.")
 @click.option("--batch-size", type=int, help="Items of one commit; 1024 images or 32768 vectors by default.")
 @trust_code_option
-@pass_output
 def add(
     output: Output,
     gallery: str,
@@ -80,10 +72,8 @@ def add(
     output.show(added, lambda _: [f"{added.rows} items added in {added.version}"])
 
 
-@verb("drop-columns", examples=("drop-columns photos.lance caption camera",))
-@gallery_argument
+@gallery_verb("drop-columns", "drop-columns photos.lance caption camera")
 @click.argument("names", metavar="COLUMN...", nargs=-1, required=True)
-@pass_output
 def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
     """Drop columns of metadata, for good.
 
@@ -94,16 +84,13 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
     output.show({"dropped": list(names), "left": left}, lambda _: [message])
 
 
-@verb(
+@gallery_verb(
     "search",
-    examples=(
-        "search photos.lance --image cat.jpg -k 5 --where \"label = 'cats'\"",
-        "search texts.lance --text 'red wool coat' --columns id,_distance",
-        "search photos.lance --id holiday/1.jpg --serving fused --explain",
-    ),
-    requests="of_search",
+    "search photos.lance --image cat.jpg -k 5 --where \"label = 'cats'\"",
+    "search texts.lance --text 'red wool coat' --columns id,_distance",
+    "search photos.lance --id holiday/1.jpg --serving fused --explain",
+    requests={"cascade": Options("compatstore:Cascade")},
 )
-@gallery_argument
 @click.option("--image", metavar="PATH", help="Search with an image.")
 @click.option("--text", help="Search with a text.")
 @click.option("--vector", metavar="FILE", help="Search with vectors: npy, npz or JSON, one or many rows.")
@@ -129,7 +116,6 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
 )
 @click.option("--explain", is_flag=True, help="Show how the search would go, and do not search.")
 @trust_code_option
-@pass_output
 def search(
     output: Output,
     gallery: str,
@@ -146,14 +132,13 @@ def search(
     refine: int | None,
     explain: bool,
     trust_code: bool,
-    cascade: Cascade,
+    cascade: cs.Cascade,
 ) -> None:
     """Find the items nearest to a query.
 
     Give one of --image, --text, --vector and --id. --first and --in-all are those of --serving cascade.
     """
     from compatstore.storage.app_columns import OF_RESULTS
-    from compatstore.storage.records import SearchSettings
 
     forms = {"--image": image, "--text": text, "--vector": vector, "--id": id}
     given = [name for name, value in forms.items() if value is not None]
@@ -164,7 +149,7 @@ def search(
         raise InvalidInput("search", expected="--serving cascade beside the options of one", found=f"{serving}")
     opened = open_gallery(gallery, trust_code=trust_code)
     named = nprobes is not None or refine is not None
-    settings = SearchSettings(nprobes=nprobes, refine=refine) if named else None
+    settings = cs.SearchSettings(nprobes=nprobes, refine=refine) if named else None
     if explain:
         plan = opened.explain(k=k, version=version, where=where, serving=mode, settings=settings)
         output.show(plan, lambda _: str(plan).splitlines())
@@ -206,7 +191,7 @@ def _vectors(path: str) -> list[Any]:
     return list(read_array(path, "vector", "vectors", "query", "queries").tolist())
 
 
-def _stored(gallery: Gallery, item: str, version: str | None, serving: Serving | Cascade | None) -> Any:
+def _stored(gallery: cs.Gallery, item: str, version: str | None, serving: Serving | cs.Cascade | None) -> Any:
     """The vector of an item, or its vectors in all versions that are searched.
 
     Raises:

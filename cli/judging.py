@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from compatstore.cli.exit_codes import end_on_signals
-from compatstore.cli.output import Output, console, is_terminal, pass_output
-from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
+from compatstore.cli.output import Output, console, is_terminal
+from compatstore.cli.verb import gallery_verb, open_gallery, trust_code_option
 from compatstore.html import visible
 
 if TYPE_CHECKING:
@@ -32,15 +32,12 @@ TALL = 30  # lines of a terminal that has two for an item
 KEYS = "l left is better   r right is better   s same   b back   q stop and save"
 
 
-@verb(
+@gallery_verb(
     "judge",
-    examples=(
-        "judge photos.lance v2 --queries queries.jsonl",
-        "judge photos.lance v2 --queries queries.jsonl --page judge.html",
-        "judge shop.lance v2 --queries queries.jsonl --clicks clicks.csv",
-    ),
+    "judge photos.lance v2 --queries queries.jsonl",
+    "judge photos.lance v2 --queries queries.jsonl --page judge.html",
+    "judge shop.lance v2 --queries queries.jsonl --clicks clicks.csv",
 )
-@gallery_argument
 @click.argument("target")
 @click.option("--queries", required=True, metavar="FILE", help="The application's queries, as evaluate takes them.")
 @click.option(
@@ -55,7 +52,6 @@ KEYS = "l left is better   r right is better   s same   b back   q stop and save
 @click.option("--answers", metavar="FILE", help="Store the answers that such a page saved.")
 @click.option("--clicks", metavar="FILE", help="Judge by clicks, in a format of qrels: query id, item id, count.")
 @trust_code_option
-@pass_output
 def judge(
     output: Output,
     gallery: str,

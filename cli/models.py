@@ -6,36 +6,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
+import compatstore as cs
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.verb import gallery_argument, open_gallery, verb
+from compatstore.cli.verb import VERSION, gallery_verb, is_given, open_gallery, verb
 from compatstore.shown import Table, table, view
 
 if TYPE_CHECKING:
-    from compatstore.cli.requests import VersionSettings
+    from compatstore.cli.versions import VersionSettings
     from compatstore.devices.export import Exported
 
 
-@verb(
+@gallery_verb(
     "register",
-    examples=(
-        "register photos.lance v2 --encoder timm:resnet50",
-        "register texts.lance v2 --dim 3072 --model text-embedding-3-large@2024-01",
-        "register photos.lance v1_256 --of v1 --dim 256",
-    ),
-    requests="of_version",
+    "register photos.lance v2 --encoder timm:resnet50",
+    "register texts.lance v2 --dim 3072 --model text-embedding-3-large@2024-01",
+    "register photos.lance v1_256 --of v1 --dim 256",
+    requests=VERSION,
 )
-@gallery_argument
 @click.argument("version", metavar="NAME")
 @click.option(
     "--of", metavar="VERSION", help="Derive it from the vectors of this version, by --dim, --dtype or the like."
 )
-@pass_output
-@click.pass_context
-def register(
-    ctx: click.Context, output: Output, gallery: str, version: str, of: str | None, settings: VersionSettings
-) -> None:
+def register(output: Output, gallery: str, version: str, of: str | None, settings: VersionSettings) -> None:
     """Make an embedding version known.
 
     Its vectors come with an upgrade. With --of no model is called and nothing is learned: `upgrade` makes its vectors
@@ -47,23 +40,15 @@ def register(
         opened.register(settings.version(version))
     else:
         parts = ("dim", "metric", "normalised", "dtype")
-        named = [name for name in parts if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        named = [name for name in parts if is_given(name)]
         opened.register(version, of=of, **{name: getattr(settings, name) for name in named})
     output.show(opened.status(), view)
 
 
-@verb(
-    "link",
-    examples=(
-        "link photos.lance h.compat",
-        "link photos.lance h.compat --from v1 --to v2",
-    ),
-)
-@gallery_argument
+@gallery_verb("link", "link photos.lance h.compat", "link photos.lance h.compat --from v1 --to v2")
 @click.argument("artifact", type=click.Path())
 @click.option("--from", "source", metavar="SOURCE", help="Version upgraded from; the artifact's own by default.")
 @click.option("--to", "target", metavar="TARGET", help="Version upgraded to; the artifact's own by default.")
-@pass_output
 def link(output: Output, gallery: str, artifact: str, source: str | None, target: str | None) -> None:
     """Attach an artifact to two versions.
 
@@ -76,25 +61,15 @@ def link(output: Output, gallery: str, artifact: str, source: str | None, target
     output.show(record, lambda _: [message])
 
 
-@verb(
-    "versions",
-    examples=(
-        "versions photos.lance",
-        "versions photos.lance --json",
-    ),
-)
-@gallery_argument
-@pass_output
+@gallery_verb("versions", "versions photos.lance", "versions photos.lance --json")
 def versions(output: Output, gallery: str) -> None:
     """List versions with their models, and artifacts."""
     opened = open_gallery(gallery, trust_code=False)
     output.show({"versions": opened.status().versions, "artifacts": list(opened.artifacts)}, _models)
 
 
-@verb("unregister", examples=("unregister photos.lance v1",))
-@gallery_argument
+@gallery_verb("unregister", "unregister photos.lance v1")
 @click.argument("version")
-@pass_output
 def unregister(output: Output, gallery: str, version: str) -> None:
     """Forget a version that nothing uses.
 
@@ -106,10 +81,8 @@ def unregister(output: Output, gallery: str, version: str) -> None:
     output.show(opened.status(), view)
 
 
-@verb("unlink", examples=("unlink photos.lance 3f2a9c",))
-@gallery_argument
+@gallery_verb("unlink", "unlink photos.lance 3f2a9c")
 @click.argument("artifact")
-@pass_output
 def unlink(output: Output, gallery: str, artifact: str) -> None:
     """Forget an artifact that nothing uses.
 
@@ -137,10 +110,7 @@ def _models(result: Mapping[str, Sequence[Any]]) -> Iterator[str | Table]:
 
 @verb(
     "export",
-    examples=(
-        "export h.compat h.onnx",
-        "export h.compat h.onnx --int8 --vectors photos.parquet --runner runner.py",
-    ),
+    examples=("export h.compat h.onnx", "export h.compat h.onnx --int8 --vectors photos.parquet --runner runner.py"),
 )
 @click.argument("artifact", type=click.Path())
 @click.argument("out", metavar="OUT.onnx", type=click.Path())
@@ -164,11 +134,10 @@ def export(output: Output, /, artifact: str, out: str, vectors: str | None, **op
     It is applied to files of vectors by one Python program, which needs onnxruntime, numpy and pyarrow, and nothing of
     compatstore; any other program that runs ONNX can use it too.
     """
-    from compatstore.artifacts import Artifact
     from compatstore.devices.export import export as write
     from compatstore.trainers.pairs.sources import read_vectors
 
-    first = Artifact.load(artifact)
+    first = cs.Artifact.load(artifact)
     if vectors is not None:
         measured = read_vectors(vectors)
         options["vectors"] = measured["vector"]

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from pkgutil import resolve_name
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -126,17 +127,23 @@ def construct(kind: type, values: Mapping[str, Any]) -> Any:
     return kind(**made)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Options:
     """The options that a verb makes of a frozen dataclass.
 
     Args:
-        kind: The dataclass.
+        place: The dataclass, "module:Class"; it loads when the options are needed, so that listing commands is fast.
         only: Its fields that are options here; all if it is None.
     """
 
-    kind: type
+    place: str
     only: Sequence[str] | None = None
+
+    @cached_property
+    def kind(self) -> type:
+        """The dataclass."""
+        found: type = resolve_name(self.place)
+        return found
 
     def made(self) -> list[click.Option]:
         """One option a field, in the order of the fields; a field that no option can say (an object) has none."""

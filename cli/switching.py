@@ -10,34 +10,21 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+import compatstore as cs
 from compatstore.cli.exit_codes import exit_code, stop_on_signals
-from compatstore.cli.output import Output, pass_output
+from compatstore.cli.output import Output
 from compatstore.cli.progress import onto, progress_bars
-from compatstore.cli.verb import (
-    gallery_argument,
-    named_encoders,
-    open_gallery,
-    trust_code_option,
-    verb,
-    wait_option,
-)
+from compatstore.cli.verb import gallery_verb, named_encoders, open_gallery, trust_code_option, wait_option
 from compatstore.errors import UpgradeError
 from compatstore.shown import Table, view
 
 if TYPE_CHECKING:
-    from compatstore.shards import Shards
     from compatstore.upgrade.states import VersionChange
 
 
-@verb(
-    "cutover",
-    examples=(
-        "cutover photos.lance v2",
-        "cutover photos.lance v2 --check",
-        "cutover photos.lance v2 --serving fused",
-    ),
+@gallery_verb(
+    "cutover", "cutover photos.lance v2", "cutover photos.lance v2 --check", "cutover photos.lance v2 --serving fused"
 )
-@gallery_argument
 @click.argument("target")
 @click.option("--check", is_flag=True, help="Only check if it is possible; exit code 7 if items are missing.")
 @click.option("--force", is_flag=True, help="Do it while items have no vector in TARGET; searches will not find them.")
@@ -51,10 +38,7 @@ if TYPE_CHECKING:
     "--weight", type=float, metavar="W", help="With --serving fused: the weight of TARGET's distances, 0 to 1."
 )
 @trust_code_option
-@pass_output
-@click.pass_context
 def cutover(
-    ctx: click.Context,
     output: Output,
     gallery: str,
     target: str,
@@ -63,7 +47,7 @@ def cutover(
     serving: Literal["fused", "target"] | None,
     weight: float | None,
     trust_code: bool,
-) -> None:
+) -> int:
     """Make TARGET the version that searches use; atomic.
 
     If GALLERY is DATABASE#PATTERN, all tables whose names match are switched, or none: refused while one of them is
@@ -73,30 +57,23 @@ def cutover(
         if check or serving is not None:
             raise of_one_gallery("--check" if check else "--serving", gallery)
         cut_over_shards(output, open_shards(gallery, trust_code=trust_code), target, force=force)
-        return
+        return 0
     opened = open_gallery(gallery, trust_code=trust_code)
     if check:
         missing = opened.cutover(target, dry_run=True).missing
         message = f"{missing} items have no vector in {target}" if missing else f"{target} can cut over"
         output.show({"target": target, "missing": missing}, lambda _: [message])
-        ctx.exit(exit_code(UpgradeError("cut over")) if missing else 0)
+        return exit_code(UpgradeError("cut over")) if missing else 0
     with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
         switched = opened.cutover(
             target, force=force, serving=serving, weight=weight, progress=onto(bars), should_stop=should_stop
         )
     output.show(switched, switched_view)
+    return 0
 
 
-@verb(
-    "rollback",
-    examples=(
-        "rollback photos.lance",
-        "rollback photos.lance v2",
-    ),
-)
-@gallery_argument
+@gallery_verb("rollback", "rollback photos.lance", "rollback photos.lance v2")
 @click.argument("target", required=False)
-@pass_output
 def rollback(output: Output, gallery: str, target: str | None) -> None:
     """Go back to the version before an upgrade.
 
@@ -110,11 +87,9 @@ def rollback(output: Output, gallery: str, target: str | None) -> None:
     output.show(open_gallery(gallery, trust_code=False).rollback(target), switched_view)
 
 
-@verb("abort", examples=("abort photos.lance v2",))
-@gallery_argument
+@gallery_verb("abort", "abort photos.lance v2")
 @click.argument("target")
 @wait_option
-@pass_output
 def abort(output: Output, gallery: str, target: str, wait: float) -> None:
     """End an upgrade before its cutover, and drop its vectors.
 
@@ -123,18 +98,10 @@ def abort(output: Output, gallery: str, target: str, wait: float) -> None:
     output.show(open_gallery(gallery, trust_code=False).abort(target, wait=wait), switched_view)
 
 
-@verb(
-    "retire",
-    examples=(
-        "retire photos.lance v1",
-        "retire app-db#photos v1 --drop-adopted",
-    ),
-)
-@gallery_argument
+@gallery_verb("retire", "retire photos.lance v1", "retire app-db#photos v1 --drop-adopted")
 @click.argument("version")
 @click.option("--drop-adopted", is_flag=True, help="Drop an adopted column too; the app that owns it needs it no more.")
 @click.option("--force", is_flag=True, help="Do it while items have their only vector in VERSION.")
-@pass_output
 def retire(output: Output, gallery: str, version: str, drop_adopted: bool, force: bool) -> None:
     """Drop the vectors of VERSION for good.
 
@@ -168,11 +135,9 @@ def is_pattern(gallery: str) -> bool:
     return location.is_pattern(gallery)
 
 
-def open_shards(pattern: str, *, trust_code: bool, target: str | None = None) -> Shards:
+def open_shards(pattern: str, *, trust_code: bool, target: str | None = None) -> cs.Shards:
     """Open the galleries that match a pattern; arguments as of `open_gallery`."""
-    from compatstore.shards import Shards
-
-    return Shards.open(pattern, encoders=named_encoders(trust_code, target), trust_code=trust_code)
+    return cs.Shards.open(pattern, encoders=named_encoders(trust_code, target), trust_code=trust_code)
 
 
 def of_one_gallery(what: str, pattern: str) -> click.UsageError:
@@ -180,7 +145,7 @@ def of_one_gallery(what: str, pattern: str) -> click.UsageError:
     return click.UsageError(f"{what} is of one gallery: name one of the tables that match {pattern}.")
 
 
-def cut_over_shards(output: Output, shards: Shards, target: str, *, force: bool = False) -> None:
+def cut_over_shards(output: Output, shards: cs.Shards, target: str, *, force: bool = False) -> None:
     """Cut all shards over, or none."""
     with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
         switched = shards.cutover(target, force=force, progress=onto(bars), should_stop=should_stop)

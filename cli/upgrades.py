@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import click
 
+import compatstore as cs
 from compatstore.cli.exit_codes import BUSY, GATE_FAILED, exit_code, stop_on_signals
 from compatstore.cli.logs import printed_aside
-from compatstore.cli.output import Output, pass_output
+from compatstore.cli.output import Output
 from compatstore.cli.progress import onto, progress_bars
-from compatstore.cli.settings import SHARE, read_settings, settings_table
+from compatstore.cli.settings import SHARE, read_settings
 from compatstore.cli.switching import cut_over_shards, is_pattern, of_one_gallery, open_shards, switched_view
 from compatstore.cli.verb import (
-    Verb,
-    gallery_argument,
+    gallery_verb,
     open_gallery,
     settings_options,
     target_encoder,
     trust_code_option,
-    verb,
     wait_option,
 )
 from compatstore.errors import CompatStoreError
@@ -31,10 +30,7 @@ from compatstore.paths import exists
 from compatstore.shown import Table, view
 
 if TYPE_CHECKING:
-    from compatstore.gallery import Gallery
-    from compatstore.trainers.pairs.learn import Learn
     from compatstore.upgrade.leases.lease import Paused
-    from compatstore.versions import EmbeddingVersion
 
 
 Ended = TypeVar("Ended")  # result of an upgrade, of a gallery or of shards
@@ -53,53 +49,31 @@ class Learning:
 
     learn: Literal["waves", "improve", "none"] = "waves"
 
-    def learner(self) -> Learn | None:
+    def learner(self) -> cs.Learn | None:
         """The same as Python's argument."""
         if self.learn == "none":
             return None
-        from compatstore.trainers.pairs.learn import Learn
 
-        return Learn(improve=self.learn == "improve")
+        return cs.Learn(improve=self.learn == "improve")
 
 
 def settings_kinds() -> dict[str, type]:
     """Sections of a file of settings, named as the arguments of `Gallery.upgrade`."""
-    from compatstore.upgrade.requests.backfill import Backfill
-    from compatstore.upgrade.requests.gates import Gates
-    from compatstore.upgrade.requests.run_settings import RunSettings
-
-    return {"": Learning, "backfill": Backfill, "gates": Gates, "run": RunSettings}
+    return {"": Learning, "backfill": cs.Backfill, "gates": cs.Gates, "run": cs.RunSettings}
 
 
-class Upgrade(Verb):
-    """The help of `upgrade` lists its settings too, each in a sentence; the reference has all of it."""
-
-    def settings_kinds(self, ctx: click.Context) -> dict[str, type]:
-        """The settings of an upgrade."""
-        return settings_kinds()
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, and the settings."""
-        super().format_options(ctx, formatter)
-        with formatter.section("Settings, by --set NAME=VALUE or as lines of --config FILE"):
-            formatter.write_dl(list(settings_table(settings_kinds(), whole=False)))
-
-
-@verb(
+@gallery_verb(
     "upgrade",
-    kind=Upgrade,
-    examples=(
-        "upgrade notes.lance v2 --encoder model2vec:new-model",
-        "upgrade photos.lance v2 --max-cost 50 --price-per-item 0.0001 --dry-run",
-        "upgrade 'app-db#photos_*' v2 --backfill 25% --cutover",
-    ),
+    "upgrade notes.lance v2 --encoder model2vec:new-model",
+    "upgrade photos.lance v2 --max-cost 50 --price-per-item 0.0001 --dry-run",
+    "upgrade 'app-db#photos_*' v2 --backfill 25% --cutover",
+    settings=settings_kinds,
     groups={
         "Model": ("given", "transform", "modules", "trust_code"),
         "Costs and gates": ("backfill", "max_cost", "price_per_item", "require", "words", "config"),
         "Run": ("dry_run", "cutover", "json", "log", "help"),
     },
 )
-@gallery_argument
 @click.argument("target")
 @click.option("--transform", metavar="ARTIFACT", help="Artifact to use: id, its first digits, or a path to link first.")
 @trust_code_option
@@ -120,10 +94,7 @@ class Upgrade(Verb):
 @settings_options
 @click.option("--dry-run", is_flag=True, help="Show the plan that this command would carry out, and stop.")
 @click.option("--cutover", is_flag=True, help="Cut over when the upgrade is ready.")
-@pass_output
-@click.pass_context
 def upgrade(
-    ctx: click.Context,
     output: Output,
     gallery: str,
     target: str,
@@ -137,7 +108,7 @@ def upgrade(
     config: str | None,
     dry_run: bool,
     cutover: bool,
-) -> None:
+) -> int:
     """Give every item a vector in TARGET.
 
     The source's vectors stay as they are. Ctrl-C and SIGTERM finish the current batch. The same command again continues
@@ -162,8 +133,7 @@ def upgrade(
         given={**{f"backfill.{name}": value for name, value in own.items()}, "gates.require": require or None},
         where="compatstore upgrade",
     )
-    arguments = {"backfill": read["backfill"], "gates": read["gates"], "run": read["run"]}
-    arguments["learn"] = read[""].learner()
+    arguments = read | {"learn": read.pop("").learner()}
 
     def run(upgrading: Callable[..., Ended], via: str | None) -> Ended:
         aside = printed_aside(output.log)  # Ray prints the loss of workers on stdout
@@ -184,9 +154,9 @@ def upgrade(
         output.show(upgraded, view)
         if cutover and not upgraded.failed:
             cut_over_shards(output, shards, target)
-        ctx.exit(next((exit_code(shard.error) for shard in upgraded.shards if shard.error is not None), 0))
+        return next((exit_code(shard.error) for shard in upgraded.shards if shard.error is not None), 0)
     opened = open_gallery(gallery, trust_code=trust_code)
-    goal: str | EmbeddingVersion = target
+    goal: str | cs.EmbeddingVersion = target
     if dry_run and target not in opened.versions() and (new := _as_asked(opened, target)) is not None:
         goal = new
     else:
@@ -198,32 +168,24 @@ def upgrade(
         with progress_bars("plan") as bars:
             planned = opened.upgrade(goal, transform=transform, **arguments, dry_run=True, progress=onto(bars))
         output.show(planned, view)
-        ctx.exit(0 if planned.estimate is None or planned.estimate.passed else GATE_FAILED)
+        return 0 if planned.estimate is None or planned.estimate.passed else GATE_FAILED
     report = run(opened.upgrade, transform)
     if not cutover:
         output.show(report, view)
-        return
+        return 0
     with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
         switched = opened.cutover(target, progress=onto(bars), should_stop=should_stop)
     from compatstore.upgrade.views import done_view
 
     parts = [*done_view(report), *switched_view(switched)]
     output.show({"upgrade": report, "cutover": switched}, lambda _: parts)
+    return 0
 
 
-@verb(
-    "pause",
-    examples=(
-        "pause photos.lance v2",
-        "pause photos.lance v2 --wait 0",
-    ),
-)
-@gallery_argument
+@gallery_verb("pause", "pause photos.lance v2", "pause photos.lance v2 --wait 0")
 @click.argument("target")
 @wait_option
-@pass_output
-@click.pass_context
-def pause(ctx: click.Context, output: Output, gallery: str, target: str, wait: float) -> None:
+def pause(output: Output, gallery: str, target: str, wait: float) -> int:
     """Stop an upgrade that another process runs.
 
     That process finishes its batch, with --wait 0 after this command has ended. The same upgrade command goes on.
@@ -235,10 +197,10 @@ def pause(ctx: click.Context, output: Output, gallery: str, target: str, wait: f
 
     paused = request_stop(Catalog(Store.open(locate(gallery))), target, wait=wait)
     output.show(paused, _paused)
-    ctx.exit(0 if paused.stopped or not wait else BUSY)
+    return 0 if paused.stopped or not wait else BUSY
 
 
-def _register_first(gallery: Gallery, target: str, output: Output) -> None:
+def _register_first(gallery: cs.Gallery, target: str, output: Output) -> None:
     """Register a new target, if the command line names its model."""
     if target in gallery.versions() or (new := _as_asked(gallery, target)) is None:
         return
@@ -247,9 +209,9 @@ def _register_first(gallery: Gallery, target: str, output: Output) -> None:
     output.note(f"Registered {target} with {target_encoder()}, compared by {active.metric} as {active.name} is.")
 
 
-def _as_asked(gallery: Gallery, target: str) -> EmbeddingVersion | None:
+def _as_asked(gallery: cs.Gallery, target: str) -> cs.EmbeddingVersion | None:
     """The version that `--encoder` makes of a name: compared and stored as the active one is."""
-    from compatstore.cli.requests import VersionSettings
+    from compatstore.cli.versions import VersionSettings
 
     encoder, active = target_encoder(), gallery.version()
     if encoder is None:
@@ -257,13 +219,12 @@ def _as_asked(gallery: Gallery, target: str) -> EmbeddingVersion | None:
     return VersionSettings(encoder=encoder, metric=active.metric, dtype=active.dtype).version(target)
 
 
-def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) -> str | None:
+def _link_first(gallery: cs.Gallery, via: str | None, target: str, output: Output) -> str | None:
     """Link an artifact that is given by its path; ids pass as they are."""
     if via is None or (_ARTIFACT_ID.fullmatch(via) and not exists(via)):
         return via
-    from compatstore.artifacts import Artifact
 
-    artifact = Artifact.load(via)
+    artifact = cs.Artifact.load(via)
     if all(linked.id != artifact.id for linked in gallery.artifacts):
         # An artifact that was trained on bare files does not know its source: the upgrade's is the active version.
         source = gallery.active if artifact.manifest.source.fingerprint is None else None

@@ -10,7 +10,7 @@ import click
 from compatstore.cli.exit_codes import FOUND, stop_on_signals
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
-from compatstore.cli.verb import gallery_argument, open_gallery, shown_examples, trust_code_option, verb
+from compatstore.cli.verb import gallery_verb, open_gallery, shown_examples, trust_code_option, verb
 from compatstore.shown import Table, table
 
 if TYPE_CHECKING:
@@ -20,20 +20,12 @@ if TYPE_CHECKING:
     from compatstore.verification import Verification
 
 
-@verb(
-    "verify",
-    examples=(
-        "verify photos.lance",
-        "verify app-db#photos --json",
-        "verify photos.lance --embed --trust-code",
-    ),
+@gallery_verb(
+    "verify", "verify photos.lance", "verify app-db#photos --json", "verify photos.lance --embed --trust-code"
 )
-@gallery_argument
 @click.option("--embed", is_flag=True, help="Embed a few items of each version again, and compare the vectors.")
 @trust_code_option
-@pass_output
-@click.pass_context
-def verify(ctx: click.Context, output: Output, gallery: str, embed: bool, trust_code: bool) -> None:
+def verify(output: Output, gallery: str, embed: bool, trust_code: bool) -> int:
     """Check that all of a gallery fits together.
 
     Table, registry, files, tags and indexes are held against each other. Nothing is written; each finding comes with
@@ -48,31 +40,16 @@ def verify(ctx: click.Context, output: Output, gallery: str, embed: bool, trust_
         else:
             result = verify_at(locate(gallery))
     output.show(result, _findings)
-    ctx.exit(0 if result.clean else FOUND)
+    return 0 if result.clean else FOUND
 
 
-@verb(
-    "doctor",
-    examples=(
-        "doctor",
-        "doctor photos.lance",
-        "doctor app-db#photos --source path",
-    ),
-)
+@verb("doctor", examples=("doctor", "doctor photos.lance", "doctor app-db#photos --source path"))
 @click.argument("gallery", required=False)
 @click.option("--vector", metavar="COLUMN", help="Column of the vectors; all columns of lists of numbers by default.")
 @click.option("--id", metavar="COLUMN", help="Column of the ids; one of a usual name by default.")
 @click.option("--source", metavar="COLUMN", help="Column to embed from: path, URI or text.")
 @pass_output
-@click.pass_context
-def doctor(
-    ctx: click.Context,
-    output: Output,
-    gallery: str | None,
-    vector: str | None,
-    id: str | None,
-    source: str | None,
-) -> None:
+def doctor(output: Output, /, gallery: str | None, **columns: Any) -> int:
     """Examine an environment, or vectors before an adoption.
 
     The checks are of libraries, memory and the storage of GALLERY: a file of a few bytes is written beside the
@@ -84,21 +61,18 @@ def doctor(
     from compatstore.verification import doctor as examine
 
     with progress_bars("doctor") as bars:
-        result = examine(gallery, vector=vector, id=id, source=source, progress=onto(bars))
+        result = examine(gallery, **columns, progress=onto(bars))
     rows = [(found.level, found.topic, found.what, found.fix) for found in result.diagnoses]
     output.show(result, lambda _: [table(("level", "topic", "what", "fix"), rows)])
-    ctx.exit(0 if result.fit else FOUND)
+    return 0 if result.fit else FOUND
 
 
-@verb(
+@gallery_verb(
     "optimize",
-    examples=(
-        "optimize photos.lance --dry-run",
-        "optimize photos.lance",
-        "optimize app-db#photos --adopted --grace 3600",
-    ),
+    "optimize photos.lance --dry-run",
+    "optimize photos.lance",
+    "optimize app-db#photos --adopted --grace 3600",
 )
-@gallery_argument
 @click.option("--dry-run", is_flag=True, help="Say what there is to do, and do nothing.")
 @click.option("--adopted", is_flag=True, help="Do it to the table of an app too, its old versions included.")
 @click.option(
@@ -108,7 +82,6 @@ def doctor(
     help="How long a table version that was superseded stays for those who read it: 5 by default, and 7 days in the "
     "table of an app.",
 )
-@pass_output
 def optimize(output: Output, gallery: str, dry_run: bool, adopted: bool, grace: float | None) -> None:
     """Merge fragments and indexes; remove what nothing needs.
 
@@ -164,14 +137,7 @@ def index() -> None:
     """
 
 
-@verb(
-    "create",
-    examples=(
-        "index create photos.lance",
-        "index create photos.lance v1 --kind IVF_PQ --num-partitions 256",
-    ),
-)
-@gallery_argument
+@gallery_verb("create", "index create photos.lance", "index create photos.lance v1 --kind IVF_PQ --num-partitions 256")
 @version_argument
 @click.option("--kind", type=click.Choice(KINDS), default="IVF_PQ", show_default=True, help="Kind of the index.")
 @click.option(
@@ -184,7 +150,6 @@ def index() -> None:
     type=click.IntRange(min=1),
     help="Parts of product quantisation; a part for every 8 values by default.",
 )
-@pass_output
 def create(output: Output, /, gallery: str, version: str | None, **options: Any) -> None:
     """Build the index of VERSION, or replace the one that there is.
 
@@ -197,16 +162,8 @@ def create(output: Output, /, gallery: str, version: str | None, **options: Any)
     output.show(made, lambda status: _statuses([status]))
 
 
-@verb(
-    "status",
-    examples=(
-        "index status photos.lance",
-        "index status photos.lance v1 --json",
-    ),
-)
-@gallery_argument
+@gallery_verb("status", "index status photos.lance", "index status photos.lance v1 --json")
 @version_argument
-@pass_output
 def status(output: Output, gallery: str, version: str | None) -> None:
     """Show the index of VERSION, or of every version that has vectors.
 
@@ -219,10 +176,8 @@ def status(output: Output, gallery: str, version: str | None) -> None:
     output.show([opened.maintenance.index(name).status() for name in ([version] if version else live)], _statuses)
 
 
-@verb("refresh", examples=("index refresh photos.lance v1",))
-@gallery_argument
+@gallery_verb("refresh", "index refresh photos.lance v1")
 @version_argument
-@pass_output
 def refresh(output: Output, gallery: str, version: str | None) -> None:
     """Add later vectors to the index of VERSION, and measure it.
 
@@ -235,17 +190,9 @@ def refresh(output: Output, gallery: str, version: str | None) -> None:
     output.show(done, _refreshed)
 
 
-@verb(
-    "drop",
-    examples=(
-        "index drop photos.lance v1",
-        "index drop app-db#photos v1 --adopted",
-    ),
-)
-@gallery_argument
+@gallery_verb("drop", "index drop photos.lance v1", "index drop app-db#photos v1 --adopted")
 @version_argument
 @click.option("--adopted", is_flag=True, help="Drop it from the column of an app too, whose index it may be.")
-@pass_output
 def drop(output: Output, gallery: str, version: str | None, adopted: bool) -> None:
     """Drop the index of VERSION; searches compare every vector then."""
     result = open_gallery(gallery, trust_code=False).maintenance.index(version).drop(adopted=adopted)

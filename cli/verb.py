@@ -7,17 +7,15 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
+import compatstore as cs
 from compatstore.cli.logs import log_option
-from compatstore.cli.output import Output
-from compatstore.cli.settings import Options, named_settings
-
-if TYPE_CHECKING:
-    from compatstore.encoders import Encoder
-    from compatstore.gallery import Gallery
+from compatstore.cli.output import Output, pass_output
+from compatstore.cli.settings import Options, named_settings, settings_table
 
 # Former options and what replaces them; an option that became a setting is found by its name.
 FORMER = {
@@ -33,13 +31,13 @@ Function = TypeVar("Function", bound=Callable[..., object])
 class Verb(click.Command):
     """A command.
 
-    Set `requests` to the name of a function in `cli/requests.py` that gives options made of frozen dataclasses, by the
-    names of the parameters as which the command's function gets one of each. The function is called when the options
-    are needed, not before, so that listing commands loads no trainer. With `groups`, heading -> names of parameters,
-    the help lists options by them.
+    `requests` are options made of frozen dataclasses, by the names of the parameters as which the command's function
+    gets one of each. With `groups`, heading -> names of parameters, the help lists options by them. `settings` gives
+    the dataclasses that `--set` and `--config` fill, by their sections; the help has a sentence on each field.
     """
 
-    requests = ""
+    requests: Mapping[str, Options] = {}
+    settings: Callable[[], Mapping[str, type]] = dict
     groups: Mapping[str, Sequence[str]] = {}
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -50,7 +48,7 @@ class Verb(click.Command):
 
     def settings_kinds(self, ctx: click.Context) -> Mapping[str, type]:
         """The dataclasses that `--set` and `--config` fill, by their sections; none for most verbs."""
-        return {}
+        return self.settings()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the line; an option that is a setting is answered with how it is set."""
@@ -76,6 +74,9 @@ class Verb(click.Command):
             own += [each for each in options if last and each.name not in named]
             with formatter.section(heading):
                 formatter.write_dl([record for each in own if (record := each.get_help_record(ctx)) is not None])
+        if kinds := self.settings():
+            with formatter.section("Settings, by --set NAME=VALUE or as lines of --config FILE"):
+                formatter.write_dl(list(settings_table(kinds, whole=False)))
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         """The same in every context: click keeps the option of the first one."""
@@ -92,21 +93,14 @@ class Verb(click.Command):
             output.gallery = ctx.params.get("gallery") or ""
             if output.log is not None:
                 output.log.begin(ctx.command_path.partition(" ")[2], ctx.params)
-        for name, options in self.options_of_requests.items():
+        for name, options in self.requests.items():
             ctx.params[name] = options.collect(ctx.params)
-        return super().invoke(ctx)
-
-    @cached_property
-    def options_of_requests(self) -> Mapping[str, Options]:
-        """The options that `requests` gives, by the names of parameters."""
-        if not self.requests:
-            return {}
-        found: Mapping[str, Options] = getattr(importlib.import_module("compatstore.cli.requests"), self.requests)()
-        return found
+        code = super().invoke(ctx)
+        return ctx.exit(code) if code else None
 
     @cached_property
     def _generated(self) -> list[click.Option]:
-        return [option for options in self.options_of_requests.values() for option in options.made()]
+        return [option for options in self.requests.values() for option in options.made()]
 
 
 def _for_all() -> tuple[click.Option, ...]:
@@ -123,30 +117,47 @@ def verb(
     name: str,
     *,
     examples: Sequence[str],
-    requests: str = "",
+    requests: Mapping[str, Options] | None = None,
     kind: type[Verb] = Verb,
     groups: Mapping[str, Sequence[str]] | None = None,
-) -> Callable[[Callable[..., None]], Verb]:
-    """Make a function a verb; its docstring is the help.
+    settings: Callable[[], Mapping[str, type]] = dict,
+) -> Callable[[Callable[..., int | None]], Verb]:
+    """Make a function a verb; its docstring is the help, and a number that it returns the exit code.
 
     Args:
         name: Of the verb.
         examples: One to three command lines, without the program's name, shown at the end of the help.
-        requests: Function of `cli/requests.py` that gives its options made of dataclasses; "" for none.
+        requests: Its options made of dataclasses, see `Verb`.
         kind: The class of the command.
         groups: Of options in the help, see `Verb`.
+        settings: See `Verb`.
     """
 
-    def make(function: Callable[..., None]) -> Verb:
+    def make(function: Callable[..., int | None]) -> Verb:
         made = click.command(name, cls=kind, epilog=shown_examples(examples))(function)
-        made.groups = groups or {}
-        made.requests = requests
+        made.groups, made.requests, made.settings = groups or {}, requests or {}, settings
         return made
 
     return make
 
 
+VERSION = {"settings": Options("compatstore.cli.versions:VersionSettings")}  # of verbs that make an embedding version
 gallery_argument = click.argument("gallery", type=click.Path())
+
+
+def gallery_verb(name: str, *examples: str, **settings: Any) -> Callable[[Callable[..., int | None]], Verb]:
+    """Make a function a verb of one gallery, or of several; its first arguments are the output and the address.
+
+    Args:
+        name: Of the verb.
+        examples: See `verb`.
+        settings: See `verb`.
+    """
+
+    def make(function: Callable[..., int | None]) -> Verb:
+        return verb(name, examples=examples, **settings)(gallery_argument(pass_output(function)))
+
+    return make
 
 
 def trust_code_option(function: Function) -> Function:
@@ -216,6 +227,11 @@ def _import(context: click.Context, parameter: click.Parameter, modules: tuple[s
             importlib.import_module(module)
 
 
+def is_given(option: str) -> bool:
+    """True if the command line names an option."""
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
+
+
 def settings_options(function: Function) -> Function:
     """`--set` and `--config`, for `read_settings`."""
     words = click.option(
@@ -235,13 +251,11 @@ wait_option = click.option(
 )
 
 
-def build_encoder(spec: str) -> Encoder:
+def build_encoder(spec: str) -> cs.encoders.Encoder:
     """Build an encoder that the command line names; its Python code may lie in the working directory."""
-    from compatstore.encoders import from_spec
-
     if spec.startswith("python:"):
         _import_from_here()
-    return from_spec(spec)
+    return cs.encoders.from_spec(spec)
 
 
 def _import_from_here() -> None:
@@ -250,7 +264,7 @@ def _import_from_here() -> None:
         sys.path.append(os.getcwd())
 
 
-def open_gallery(gallery: str, *, trust_code: bool, target: str | None = None) -> Gallery:
+def open_gallery(gallery: str, *, trust_code: bool, target: str | None = None) -> cs.Gallery:
     """Open a gallery with the encoders that the command line names; Lance loads here and not before.
 
     Args:
@@ -258,12 +272,10 @@ def open_gallery(gallery: str, *, trust_code: bool, target: str | None = None) -
         trust_code: Build encoders that it names as Python code or as an address.
         target: The version of an ENCODER that is given without one.
     """
-    from compatstore.gallery import Gallery
-
-    return Gallery.open(gallery, encoders=named_encoders(trust_code, target), trust_code=trust_code)
+    return cs.Gallery.open(gallery, encoders=named_encoders(trust_code, target), trust_code=trust_code)
 
 
-def named_encoders(trust_code: bool, target: str | None) -> dict[str, Encoder] | None:
+def named_encoders(trust_code: bool, target: str | None) -> dict[str, cs.encoders.Encoder] | None:
     """The encoders that the command line names, by their versions; arguments as of `open_gallery`."""
     if trust_code:
         _import_from_here()

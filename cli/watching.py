@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+import compatstore as cs
 from compatstore.cli.exit_codes import STOPPED, exit_code
 from compatstore.cli.output import Output, console, fitted, is_terminal, pass_output, plain, rows_view
 from compatstore.cli.switching import is_pattern, open_shards
-from compatstore.cli.verb import gallery_argument, open_gallery, verb
+from compatstore.cli.verb import gallery_verb, open_gallery, verb
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.shown import Table, table, view
 
 if TYPE_CHECKING:
-    from compatstore.gallery import Gallery
     from compatstore.shards import Shards, ShardsStatus
     from compatstore.storage.history import HistoryEntry
     from compatstore.upgrade.status import Status
@@ -53,15 +53,7 @@ def following(output: Output) -> Iterator[Callable[[Status | ShardsStatus], None
         yield lambda status: output.show(status, view)
 
 
-@verb(
-    "status",
-    examples=(
-        "status photos.lance",
-        "status photos.lance --watch",
-        "status photos.lance --watch 10 --json",
-    ),
-)
-@gallery_argument
+@gallery_verb("status", "status photos.lance", "status photos.lance --watch", "status photos.lance --watch 10 --json")
 @click.option(
     "--watch",
     is_flag=False,
@@ -71,17 +63,15 @@ def following(output: Output) -> Iterator[Callable[[Status | ShardsStatus], None
     help="Repeat, every 2 seconds by default, until no process works on an upgrade. The exit code "
     "gives the reason: 0 all is ready or over, 7 one failed or was interrupted, 130 one is paused.",
 )
-@pass_output
-@click.pass_context
-def status(ctx: click.Context, output: Output, gallery: str, watch: float | None) -> None:
+def status(output: Output, gallery: str, watch: float | None) -> int:
     """Show items, versions and upgrades.
 
     With --json, --watch prints a line each time. GALLERY may be DATABASE#PATTERN, for tables upgraded together.
     """
-    opened: Gallery | Shards = (open_shards if is_pattern(gallery) else open_gallery)(gallery, trust_code=False)
+    opened: cs.Gallery | Shards = (open_shards if is_pattern(gallery) else open_gallery)(gallery, trust_code=False)
     if watch is None:
         output.show(opened.status(), view)
-        return
+        return 0
     with following(output) as show:
         while True:
             found = opened.status()
@@ -89,28 +79,18 @@ def status(ctx: click.Context, output: Output, gallery: str, watch: float | None
             parts = found.shards if hasattr(found, "shards") else [run.activity for run in found.upgrades]
             doing = [part.doing for part in parts]
             if "running" not in doing:
-                ctx.exit(next((_CODES[activity] for activity in doing if activity in _CODES), 0))
+                return next((_CODES[activity] for activity in doing if activity in _CODES), 0)
             time.sleep(watch)
 
 
-@verb("history", examples=("history photos.lance",))
-@gallery_argument
-@pass_output
+@gallery_verb("history", "history photos.lance")
 def history(output: Output, gallery: str) -> None:
     """Show the steps so far, oldest first."""
     output.show(open_gallery(gallery, trust_code=False).maintenance.history(), _history)
 
 
-@verb(
-    "unbackfillable",
-    examples=(
-        "unbackfillable photos.lance v2",
-        "unbackfillable photos.lance v2 --json",
-    ),
-)
-@gallery_argument
+@gallery_verb("unbackfillable", "unbackfillable photos.lance v2", "unbackfillable photos.lance v2 --json")
 @click.argument("target")
-@pass_output
 def unbackfillable(output: Output, gallery: str, target: str) -> None:
     """List items that TARGET's encoder cannot embed, and why."""
     output.show(open_gallery(gallery, trust_code=False).maintenance.unbackfillable(target), rows_view)
@@ -164,7 +144,7 @@ def metrics(output: Output, galleries: tuple[str, ...], listen: str | None) -> N
             time.sleep(3600)
 
 
-def _samples(galleries: list[Gallery]) -> list[dict[str, object]]:
+def _samples(galleries: list[cs.Gallery]) -> list[dict[str, object]]:
     from compatstore.integrations.prometheus import GalleryCollector
 
     return [

@@ -13,20 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 # Calls in Python, of verbs that are no method of that name. `{}` takes the first operand.
+MAINTENANCE = ("drop-columns", "history", "optimize", "unbackfillable", "unregister", "verify")
 PYTHON = {
     "init": "cs.Gallery.create",
     "adopt": "cs.Gallery.adopt",
-    "link": "gallery.artifacts.link",
-    "unlink": "gallery.artifacts.unlink",
-    "drop-columns": "gallery.maintenance.drop_columns",
-    "history": "gallery.maintenance.history",
-    "index create": "gallery.maintenance.index({}).create",
-    "index drop": "gallery.maintenance.index({}).drop",
-    "index refresh": "gallery.maintenance.index({}).refresh",
-    "optimize": "gallery.maintenance.optimize",
-    "unbackfillable": "gallery.maintenance.unbackfillable",
-    "unregister": "gallery.maintenance.unregister",
-    "verify": "gallery.maintenance.verify",
+    **{verb: f"gallery.artifacts.{verb}" for verb in ("link", "unlink")},
+    **{verb: f"gallery.maintenance.{verb.replace('-', '_')}" for verb in MAINTENANCE},
+    **{f"index {verb}": f"gallery.maintenance.index({{}}).{verb}" for verb in ("create", "drop", "refresh")},
 }
 # Arguments of `Gallery.upgrade` that are settings -> their section in `--set SECTION.NAME=VALUE`; some are options.
 SECTIONS = {"Backfill": "backfill", "Gates": "gates", "RunSettings": "run"}

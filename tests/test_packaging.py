@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 def tree_modules():
     found = set()
     for folder in ("compatstore", "trainers", "cli"):
-        for path in (ROOT / folder).rglob("*.py"):
+        for path in [path for suffix in ("py", "pyi") for path in (ROOT / folder).rglob(f"*.{suffix}")]:
             relative = path.relative_to(ROOT)
             if relative.parts[:2] in (("compatstore", "trainers"), ("compatstore", "cli")):
                 continue

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from compatstore.documents import WIDEST, Malformed, read_record
 from compatstore.encoders.module import require_torch
@@ -246,6 +246,9 @@ class TorchvisionBackbone:
         return network
 
 
+Published: TypeAlias = TimmBackbone | TorchvisionBackbone
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Around:
     """A backbone around another, whose embeddings have the length and whose images the channels of that one.
@@ -253,6 +256,8 @@ class _Around:
     Args:
         inner: The backbone.
     """
+
+    within: ClassVar[str] = ""  # submodule that the inner network is; "" for the network itself
 
     inner: Backbone
 
@@ -274,6 +279,8 @@ class FinalNorm(_Around):
     Args:
         inner: The backbone.
     """
+
+    within: ClassVar[str] = "0"
 
     def build(self) -> nn.Module:
         """Make the network, with random weights."""
@@ -328,6 +335,8 @@ class BasisTransformed(_Around):
         InvalidInput: A setting is out of its range.
     """
 
+    within: ClassVar[str] = "inner"
+
     source_dim: int
     extra: int = 32
     scale: float = 2.0
@@ -354,6 +363,14 @@ class BasisTransformed(_Around):
         from compatstore.encoders.backbone_networks import BasisNetwork
 
         return BasisNetwork(self.inner.build(), self)
+
+
+def published(backbone: Backbone) -> tuple[Published | None, str]:
+    """The backbone of timm or torchvision inside of another, or None, and the name of its submodule in the network."""
+    place: list[str] = []
+    while isinstance(backbone, _Around):
+        place, backbone = [*place, *filter(None, [backbone.within])], backbone.inner
+    return (backbone if isinstance(backbone, TimmBackbone | TorchvisionBackbone) else None), ".".join(place)
 
 
 def to_description(backbone: Backbone) -> dict[str, Any]:

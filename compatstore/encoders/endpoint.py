@@ -220,7 +220,7 @@ class Endpoint:
     def _pool(self) -> urllib3.PoolManager:
         host = urlsplit(self.url).hostname or ""
         proxy = None if proxy_bypass(host) else getproxies().get(urlsplit(self.url).scheme)
-        return pool_of(proxy, self._timeout)
+        return pool_of(self.url, proxy, self._timeout)
 
 
 def joined(base: str, path: str) -> str:

@@ -212,29 +212,18 @@ class _Known:
         super().request(*args, **options)  # type: ignore[misc]
 
 
-def pool_of(proxy: str | None, timeout: float) -> urllib3.PoolManager:
-    """A pool whose connections a `deadline` can cut.
+def pool_of(url: str, proxy: str | None, timeout: float) -> urllib3.PoolManager:
+    """A pool whose connections to a host a `deadline` can cut.
 
     Args:
+        url: Address on that host.
         proxy: Address of a proxy, or None.
         timeout: Seconds to connect, and for each read.
     """
     import urllib3
-    from urllib3.connection import HTTPConnection, HTTPSConnection
-
-    class Plain(_Known, HTTPConnection):
-        pass
-
-    class Secure(_Known, HTTPSConnection):
-        pass
-
-    class PlainPool(urllib3.HTTPConnectionPool):
-        ConnectionCls = Plain
-
-    class SecurePool(urllib3.HTTPSConnectionPool):
-        ConnectionCls = Secure
 
     settings: dict[str, Any] = {"retries": False, "timeout": timeout}
     manager = urllib3.ProxyManager(proxy, **settings) if proxy else urllib3.PoolManager(**settings)
-    manager.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
+    pool = manager.connection_from_url(url)
+    pool.ConnectionCls = type("Connection", (_Known, pool.ConnectionCls), {})
     return manager

@@ -13,13 +13,7 @@ import numpy as np
 from PIL import Image
 
 from compatstore.boundary import checked, foreign
-from compatstore.encoders.backbones import (
-    Backbone,
-    TimmBackbone,
-    TorchvisionBackbone,
-    from_description,
-    to_description,
-)
+from compatstore.encoders.backbones import Backbone, from_description, published, to_description
 from compatstore.encoders.images import MODES, Mode, read_image
 from compatstore.encoders.model_files import parse_described
 from compatstore.encoders.module import Module, require_torch
@@ -255,18 +249,15 @@ def _require_shapes(backbone: Backbone, weights: Mapping[str, torch.Tensor]) -> 
             expected = {name: value.shape for name, value in backbone.build().state_dict().items()}
     except (RuntimeError, TypeError, OverflowError, MemoryError) as error:
         # Published networks may read their weights while they are built; ours do not.
-        if not _published(backbone) or backbone.dim not in {value.shape[0] for value in weights.values() if value.ndim}:
+        if published(backbone)[0] is None or backbone.dim not in {
+            value.shape[0] for value in weights.values() if value.ndim
+        }:
             raise InvalidInput("build a network", expected="one that has room", found=f"{error}"[:100]) from error
         return
     found = {name: value.shape for name, value in weights.items()}
     differ = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
     if differ:
         raise InvalidInput("load weights", expected="those of the backbone", found=first_offenders(differ))
-
-
-def _published(backbone: Backbone) -> bool:
-    inner = getattr(backbone, "inner", backbone)
-    return isinstance(inner, TimmBackbone | TorchvisionBackbone) or (inner is not backbone and _published(inner))
 
 
 def _corrupt(found: str) -> CorruptArtifact:

@@ -167,7 +167,7 @@ class Shards:
         budget = SharedBudget(request, {shard.gallery: shard for shard in self.status(target).shards})
         waiting = list(self.addresses)
         while waiting:
-            parts = budget.parts(waiting)
+            parts, moved = budget.parts(waiting), False
             for address in waiting:
                 report = None if progress is None else _naming(address, progress)
                 try:
@@ -188,8 +188,8 @@ class Shards:
                     budget.keep(address, parts[address])
                 else:
                     done[address] = ShardUpgrade(address, both(done.get(address), result), None)
-                    budget.charge(address, result.spent)
-            waiting = [address for address in waiting if budget.can_go_on(done[address])]
+                    budget.spent[address], moved = result.spent, moved or result.backfilled > 0
+            waiting = [address for address in waiting if moved and budget.has_rest and done[address].used_up]
         return summed(target, [done[address] for address in self.addresses])
 
     def status(self, target: str | None = None) -> ShardsStatus:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Any
 
 from compatstore import next_step
 from compatstore.errors import CompatStoreError
@@ -28,6 +28,11 @@ class ShardUpgrade:
     gallery: str
     result: UpgradeResult | None
     error: CompatStoreError | None
+
+    @property
+    def used_up(self) -> bool:
+        """True if the shard ended by a limit."""
+        return self.result is not None and self.result.ended_by in [f"max_{name}" for name in LIMITS]
 
 
 @dataclass(frozen=True)
@@ -226,8 +231,7 @@ def _(result: ShardsSwitched) -> Iterator[str | Table]:
         yield f"{len(result.before)} others were not touched"
 
 
-SharedLimit = Literal["rows", "seconds", "cost"]  # fields of `Spent`; "max_rows" and so on of `Backfill`
-LIMITS: tuple[SharedLimit, ...] = get_args(SharedLimit)
+LIMITS = ("rows", "seconds", "cost")  # fields of `Spent`; "max_rows" and so on of `Backfill`
 LEAST_SECONDS = 1e-6  # no limit may be 0
 
 
@@ -237,61 +241,47 @@ class SharedBudget:
     Args:
         request: The request; its limits are of all shards together; the share is of each.
         shards: Address -> status, with the spending of earlier calls.
+
+    Attributes:
+        spent: Address -> what the shard has spent; of one that failed what is kept for it.
     """
 
     def __init__(self, request: Backfill, shards: Mapping[str, ShardStatus]) -> None:
-        self._request = request
+        self._request, self._limited = request, [name for name in LIMITS if getattr(request, f"max_{name}") is not None]
         self._rows = {address: max(shard.rows, 1) for address, shard in shards.items()}
-        self._spent = {address: shard.spent for address, shard in shards.items()}
-        self._kept: dict[str, Backfill] = {}
-        self._moved = True
+        self.spent = {address: shard.spent for address, shard in shards.items()}
+
+    @property
+    def has_rest(self) -> bool:
+        """True if every limit leaves something to give."""
+        return all(self._left(name) for name in self._limited)
 
     def parts(self, waiting: Sequence[str]) -> dict[str, Backfill]:
         """Limits of each of these shards, over all its calls."""
-        self._moved = False
-        rows, seconds, cost = (self._limits(name, waiting) for name in LIMITS)
-        return {
-            address: replace(
-                self._request,
-                max_rows=None if rows is None else round(rows[address]),
-                max_seconds=None if seconds is None else max(seconds[address], LEAST_SECONDS),
-                max_cost=None if cost is None else cost[address],
-            )
-            for address in waiting
-        }
-
-    def charge(self, address: str, spent: Spent) -> None:
-        """Record the spending of a shard so far."""
-        self._moved |= spent.rows > self._spent[address].rows
-        self._spent[address] = spent
+        totals = {name: self._totals(name, waiting) for name in self._limited}
+        parts = {}
+        for address in waiting:
+            limits: dict[str, Any] = {f"max_{name}": of[address] for name, of in totals.items()}
+            parts[address] = replace(self._request, **limits)
+        return parts
 
     def keep(self, address: str, part: Backfill) -> None:
-        """Keep the part of a shard that failed."""
-        self._kept[address] = part
+        """Keep the part of a shard that failed, as if it had been spent."""
+        kept = {name: getattr(part, f"max_{name}") for name in self._limited}
+        self.spent[address] = replace(self.spent[address], **kept)
 
-    def can_go_on(self, done: ShardUpgrade) -> bool:
-        """True if a shard used its part up while others left something of theirs."""
-        ended = done.result is not None and done.result.ended_by in [f"max_{name}" for name in LIMITS]
-        return ended and self._moved and all(self._left(name) != 0 for name in LIMITS)
+    def _left(self, name: str) -> float:
+        """Rest of a limit that is neither spent nor kept."""
+        used = sum(getattr(spent, name) for spent in self.spent.values())
+        return max(float(getattr(self._request, f"max_{name}") - used), 0.0)
 
-    def _left(self, name: SharedLimit) -> float | None:
-        """Rest of a limit that is neither spent nor reserved; None for no limit."""
-        limit: float | None = getattr(self._request, f"max_{name}")
-        if limit is None:
-            return None
-        kept = {address: float(getattr(part, f"max_{name}")) for address, part in self._kept.items()}
-        used: float = sum(max(getattr(spent, name), kept.get(address, 0.0)) for address, spent in self._spent.items())
-        return max(limit - used, 0.0)
-
-    def _limits(self, name: SharedLimit, waiting: Sequence[str]) -> dict[str, float] | None:
+    def _totals(self, name: str, waiting: Sequence[str]) -> dict[str, float]:
         """Maximum total of one limit for each shard: its spending, and a part of the rest by its rows."""
-        left = self._left(name)
-        if left is None:
-            return None
-        rows, limits = sum(self._rows[address] for address in waiting), {}
+        left, rows, totals = self._left(name), sum(self._rows[address] for address in waiting), {}
         for address in waiting:
             part = left * self._rows[address] / rows
             part = math.ceil(part - 1e-9) if name == "rows" else part
-            limits[address] = getattr(self._spent[address], name) + part
+            total = getattr(self.spent[address], name) + part
+            totals[address] = round(total) if name == "rows" else max(total, LEAST_SECONDS * (name == "seconds"))
             left, rows = left - part, rows - self._rows[address]
-        return limits
+        return totals

@@ -61,7 +61,7 @@ class Settings(Base):
     thing: Base = Base()
 
 
-OPTIONS = Options(kind=Settings)
+OPTIONS = Options(f"{__name__}:Settings")
 
 
 def parse(*words, options=OPTIONS):
@@ -219,7 +219,7 @@ def test_old_words_are_answered_with_the_new_ones(run):
 
 
 def test_a_verb_may_take_some_fields_alone():
-    some = Options(kind=Settings, only=["count", "rate"])
+    some = Options(f"{__name__}:Settings", only=["count", "rate"])
     assert [option.name for option in some.made()] == ["rate", "count"]
     assert parse("--count", "3", options=some) == Settings(count=3)
 

@@ -124,7 +124,7 @@ def out_of_range(command, words):
             words = context.params["words"]
             if context.params["config"] is None:  # a file is read at once
                 read_settings(kinds[command.name](), config=None, words=words, given={}, where=command.name)
-        for options in command.options_of_requests.values():
+        for options in command.requests.values():
             options.collect(dict(context.params))
     except Exception as error:
         return f"{type(error).__name__}: {error}"

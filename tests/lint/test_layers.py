@@ -9,6 +9,7 @@ from lint.tree import assert_none, imports, layer_of, planted, read_packages
 # Each layer may import the ones before it, and itself.
 LAYERS = [
     "former",
+    "exports",
     "next_step",
     "errors",
     "tracebacks",

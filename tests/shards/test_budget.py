@@ -46,7 +46,7 @@ def test_what_is_kept_is_not_given_away():
     budget, names = budget_of([50, 50], [0, 0], max_rows=10)
     parts = budget.parts(names)
     budget.keep("0", parts["0"])
-    budget.charge("1", Spent(rows=2))
+    budget.spent["1"] = Spent(rows=2)
     assert budget.parts(["1"])["1"].max_rows == 5
 
 

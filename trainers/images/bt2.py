@@ -22,13 +22,7 @@ from compatstore.encoders.backbone_networks import BasisNetwork, Parts
 from compatstore.encoders.backbones import Backbone, BasisTransformed
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
-from compatstore.trainers.images.classification import (
-    ClassHead,
-    Classification,
-    HeadKind,
-    Independent,
-    require_classes,
-)
+from compatstore.trainers.images.classification import ClassHead, Classification, HeadKind, Independent, require_classes
 from compatstore.trainers.images.compatible import (
     CompatibilityTerm,
     CompatibleModel,

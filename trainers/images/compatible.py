@@ -29,13 +29,7 @@ from compatstore.encoders.backbones import Backbone
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import retrieval_metrics
-from compatstore.trainers.images.classification import (
-    ClassHead,
-    Classification,
-    Classifier,
-    accuracy,
-    require_classes,
-)
+from compatstore.trainers.images.classification import ClassHead, Classification, Classifier, accuracy, require_classes
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.images.training import ImageTraining

@@ -12,14 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from compatstore.encoders.backbones import (
-    Backbone,
-    BasisTransformed,
-    FinalNorm,
-    GeneralisedMean,
-    TimmBackbone,
-    TorchvisionBackbone,
-)
+from compatstore.encoders.backbones import Backbone, Published, TimmBackbone, TorchvisionBackbone, published
 from compatstore.encoders.model_files import read_weights
 from compatstore.encoders.published_models import downloading
 from compatstore.errors import Incompatible, InvalidInput, NotFound, first_offenders
@@ -29,8 +22,6 @@ DOWNLOAD, PACKAGE = "download", "package:"
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
 # Counts batches, and decides nothing where BatchNorm has a momentum; older files lack it.
 _COUNTER = "num_batches_tracked"
-
-_Library = TimmBackbone | TorchvisionBackbone
 
 
 def load_pretrained(network: nn.Module, backbone: Backbone, pretrained: str) -> None:
@@ -47,11 +38,11 @@ def load_pretrained(network: nn.Module, backbone: Backbone, pretrained: str) -> 
         CorruptArtifact: The file cannot be read.
         Incompatible: The weights are another network's; lists missing, unexpected and misshapen weights.
     """
-    library = _published(network, backbone)
-    if library is None:
+    described, place = published(backbone)
+    if described is None:
         expected = 'architecture "timm:NAME" or "torchvision:NAME"'
         raise InvalidInput(f"start from {pretrained}", expected=expected, found="a small network")
-    inner, described = library
+    inner = network.get_submodule(place)
     operation = f"start {described.name} from {pretrained}"
     if pretrained == DOWNLOAD:
         state = _of_library(described, operation)
@@ -145,7 +136,7 @@ def _package(pretrained: str, operation: str) -> Path:
     return Path(folders[0], inside)
 
 
-def _of_library(backbone: _Library, operation: str) -> dict[str, torch.Tensor]:
+def _of_library(backbone: Published, operation: str) -> dict[str, torch.Tensor]:
     """Return the published weights, from the library's cache or the network."""
     with downloading(operation, "name a file, a folder or package:NAME"):
         if isinstance(backbone, TimmBackbone):
@@ -169,7 +160,7 @@ def _to_grey(state: dict[str, torch.Tensor], layers: list[str]) -> None:
             state[f"{layer}.weight"] = adapt_input_conv(1, weight)
 
 
-def _embedding_layers(network: nn.Module, backbone: _Library) -> list[str]:
+def _embedding_layers(network: nn.Module, backbone: Published) -> list[str]:
     """Names of the layers that give classes in the published network, and the embedding here."""
     if isinstance(backbone, TimmBackbone):
         return _layers(network, "classifier")
@@ -180,14 +171,3 @@ def _layers(network: Any, key: str) -> list[str]:
     """Layers that timm's description of a model names: none, one or several."""
     names = network.pretrained_cfg.get(key) or ()
     return [names] if isinstance(names, str) else list(names)
-
-
-def _published(network: nn.Module, backbone: Backbone) -> tuple[nn.Module, _Library] | None:
-    """Find the network of timm or torchvision inside of a backbone; None if there is none."""
-    if isinstance(backbone, FinalNorm):
-        return _published(network.get_submodule("0"), backbone.inner)
-    if isinstance(backbone, GeneralisedMean):
-        return _published(network, backbone.inner)
-    if isinstance(backbone, BasisTransformed):
-        return _published(network.get_submodule("inner"), backbone.inner)
-    return (network, backbone) if isinstance(backbone, TimmBackbone | TorchvisionBackbone) else None

@@ -1,45 +1,15 @@
-"""Arguments that options of verbs build: an embedding version, and the settings of a measurement."""
+"""The embedding version that options of verbs build."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from compatstore.cli.files import read_array
-from compatstore.cli.settings import Options
 from compatstore.cli.verb import build_encoder
 from compatstore.encoders import Encoder
 from compatstore.errors import InvalidInput
-from compatstore.upgrade.requests.backfill import Backfill
-from compatstore.upgrade.requests.details import Details
-from compatstore.upgrade.requests.gates import Gates
 from compatstore.versions import DType, EmbeddingVersion, HeadLoss, HeadLossKind, Metric, SideDType
-
-
-def of_evaluate() -> dict[str, Options]:
-    """The options of `evaluate`."""
-    return {
-        "gates": Options(
-            kind=Gates, only=["require", "max_negative_flips", "labels", "criterion", "sample", "serving"]
-        ),
-        "backfill": Options(kind=Backfill, only=["order", "seed"]),
-    }
-
-
-def of_report() -> dict[str, Options]:
-    """The options of `report`."""
-    return {"gates": Options(kind=Gates, only=["labels", "criterion"]), "details": Options(kind=Details)}
-
-
-def of_search() -> dict[str, Options]:
-    """The options of `search`."""
-    from compatstore.search.cascade import Cascade
-
-    return {"cascade": Options(kind=Cascade)}
-
-
-def of_version() -> dict[str, Options]:
-    """The options of verbs that make an embedding version."""
-    return {"settings": Options(kind=VersionSettings)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,21 +59,17 @@ class VersionSettings:
             NotFound: An encoder or the head's file does not exist.
         """
         encoder, side_encoder = _build(self.encoder), _build(self.side_encoder)
-        return EmbeddingVersion(
-            name,
-            dim=self._dim(name, encoder, dim),
-            metric=self.metric,
-            normalised=bool(self.normalised),
-            dtype=self.dtype,
-            encoder=encoder,
-            model=self.model,
-            side_dim=self.side_dim or (side_encoder.dim if side_encoder else None),
-            side_dtype=self.side_dtype,
-            side_model=self.side_model,
-            side_encoder=side_encoder,
-            head=None if self.head is None else read_array(self.head, "head"),
-            head_loss=self._head_loss(name),
-        )
+        given: dict[str, Any] = {name: value for name, value in vars(self).items() if name != "head_margin"}
+        given |= {
+            "dim": self._dim(name, encoder, dim),
+            "normalised": bool(self.normalised),
+            "encoder": encoder,
+            "side_dim": self.side_dim or (side_encoder.dim if side_encoder else None),
+            "side_encoder": side_encoder,
+            "head": None if self.head is None else read_array(self.head, "head"),
+            "head_loss": self._head_loss(name),
+        }
+        return EmbeddingVersion(name, **given)
 
     def _head_loss(self, name: str) -> HeadLoss | None:
         operation = f"make version {name}"
