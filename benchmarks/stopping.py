@@ -24,10 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 import compatstore as cs
-from benchmarks.curve import mixed_galleries
 from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
 from compatstore.arrays import FloatArray
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
+from compatstore.evaluation.curve import mixed_galleries
 from compatstore.evaluation.distances import fit_length, measure
 from compatstore.evaluation.fusion import fused_blocks, standardise
 from compatstore.evaluation.fusion_choice import WEIGHTS

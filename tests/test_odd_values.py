@@ -49,6 +49,7 @@ SIDE_TRAINERS = ("Alternate", "Autoencoder", "SimCLR")
 RESULTS = {
     *(
         "Advice",
+        "BackfillCurve",
         "DecisionRow",
         "DecisionTable",
         "Estimate",
@@ -219,7 +220,16 @@ def other_targets():
         "Judgements": lambda: {"queries": [0, 1], "items": [2, 3], "gains": [1.0, 2.0]},
         "Preference": lambda: {"source": "v1", "target": "v2", "queries": 9, "differing": 5, **answers()},
         "Queries": lambda: {"queries": {"id": ["q1"], "text": ["red"]}, "qrels": {"q1": {"i1": 1}}},
+        "backfill_curve": lambda: {
+            "queries": NEW,
+            "transformed": NEW,
+            "native": NEW,
+            "query_labels": LABELS,
+            "gallery_labels": LABELS,
+            "order": np.arange(40),
+        },
         "decide": lambda: {"sample": sample(), "settings": evaluation.DecisionSettings(resamples=20)},
+        "flips": lambda: {"before": ranking(), "after": ranking()},
         "kendall_tau": lambda: {"first": OLD[0], "second": OLD[1]},
         "linear_cka": lambda: {"first": OLD, "second": NEW},
         "rank_queries": lambda: {"queries": OLD, "gallery": OLD, "query_labels": LABELS, "gallery_labels": LABELS},

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 import compatstore as cs
-from benchmarks.curve import backfill_curve, flips
 from benchmarks.methods.lesson import Lesson
 from benchmarks.methods.models import embed
 from benchmarks.orders import order
@@ -20,7 +19,7 @@ from benchmarks.pairs.journal import Record
 from compatstore.arrays import Doubles, FloatArray
 from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.encoders import Encoder
-from compatstore.evaluation import Ranking, rank_queries, summarise
+from compatstore.evaluation import Ranking, backfill_curve, flips, rank_queries, summarise
 from compatstore.trainers import TrainedModel
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 

@@ -15,7 +15,6 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.curve import backfill_curve
 from benchmarks.methods.checkpoints import Checkpoints
 from benchmarks.methods.data import ImageSet
 from benchmarks.methods.document import add_page, line, publish
@@ -28,6 +27,7 @@ from benchmarks.methods.run import add_options, checkpoints_of, seeds_of, sets_o
 from benchmarks.methods.settings import SIZES, Size
 from benchmarks.pairs.journal import Journal, Record
 from compatstore.arrays import Doubles, FloatArray, Positions
+from compatstore.evaluation import backfill_curve
 from compatstore.trainers import FCT, FastFill
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows

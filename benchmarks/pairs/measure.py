@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from benchmarks.curve import backfill_curve
 from benchmarks.orders import BY_HEAD, COSINE_SCALE, order, true_loss
 from benchmarks.pairs.embedded import MIDDLE, SOURCE, TARGET
 from benchmarks.pairs.journal import Record
@@ -18,7 +17,7 @@ from benchmarks.pairs.scenario import Scenario, retrieval
 from benchmarks.pairs.settings import Size
 from compatstore.arrays import Doubles, FloatArray
 from compatstore.artifacts import Transformed
-from compatstore.evaluation import kendall_tau
+from compatstore.evaluation import backfill_curve, kendall_tau
 from compatstore.trainers import FastFill, Pairs
 from compatstore.trainers.pairs.loop import Batch
 from compatstore.trainers.pairs.pairs import unit_length

@@ -4,6 +4,7 @@ import compatstore.evaluation.views  # noqa: F401  (registers their rendering)
 from compatstore.evaluation.advice import Advice
 from compatstore.evaluation.agreement import kendall_tau, linear_cka
 from compatstore.evaluation.bootstrap import Estimate
+from compatstore.evaluation.curve import BackfillCurve, backfill_curve, flips
 from compatstore.evaluation.decision import DecisionRow, DecisionTable, decide
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.judgements import Judgements
@@ -15,6 +16,7 @@ from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
 
 __all__ = [
     "Advice",
+    "BackfillCurve",
     "Calibration",
     "DecisionRow",
     "DecisionSettings",
@@ -28,7 +30,9 @@ __all__ = [
     "Preference",
     "Ranking",
     "RetrievalMetrics",
+    "backfill_curve",
     "decide",
+    "flips",
     "kendall_tau",
     "linear_cka",
     "rank_queries",

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.curve import flips
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import (
     DecisionSettings,
     EvaluationSample,
     decide,
+    flips,
     rank_queries,
     retrieval_metrics,
 )

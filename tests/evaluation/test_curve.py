@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.curve import backfill_curve, flips
 from compatstore.errors import InvalidInput
-from compatstore.evaluation import rank_queries, retrieval_metrics, summarise
+from compatstore.evaluation import backfill_curve, flips, rank_queries, retrieval_metrics, summarise
 from compatstore.evaluation.curve import native_count
 
 
