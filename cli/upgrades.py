@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from compatstore.versions import EmbeddingVersion
 
 
+Function = TypeVar("Function", bound=Callable[..., object])
 Ended = TypeVar("Ended")  # result of an upgrade, of a gallery or of shards
 _ARTIFACT_ID = re.compile(r"[0-9a-f]+")
 
@@ -85,6 +86,27 @@ class Upgrade(Verb):
             formatter.write_dl(list(settings_table(settings_kinds(), whole=False)))
 
 
+def budget_options(function: Function) -> Function:
+    """Options of costs and gates that have a name of their own."""
+    share = click.option(
+        "--backfill", type=SHARE, metavar="SHARE", help="Share of the items to embed, such as 0.25 or 25%."
+    )
+    cost = click.option("--max-cost", type=float, metavar="MONEY", help="Most money to spend on embedding.")
+    price = click.option(
+        "--price-per-item",
+        type=float,
+        metavar="MONEY",
+        help="Price of embedding an item, if the encoder does not report it.",
+    )
+    require = click.option(
+        "--require",
+        multiple=True,
+        metavar="FIGURE>=VALUE",
+        help="Gate: a figure that the sample must reach before any work.",
+    )
+    return share(cost(price(require(function))))
+
+
 @verb(
     "upgrade",
     kind=Upgrade,
@@ -103,20 +125,7 @@ class Upgrade(Verb):
 @click.argument("target")
 @click.option("--transform", metavar="ARTIFACT", help="Artifact to use: id, its first digits, or a path to link first.")
 @trust_code_option
-@click.option("--backfill", type=SHARE, metavar="SHARE", help="Share of the items to embed, such as 0.25 or 25%.")
-@click.option("--max-cost", type=float, metavar="MONEY", help="Most money to spend on embedding.")
-@click.option(
-    "--price-per-item",
-    type=float,
-    metavar="MONEY",
-    help="Price of embedding an item, if the encoder does not report it.",
-)
-@click.option(
-    "--require",
-    multiple=True,
-    metavar="FIGURE>=VALUE",
-    help="Gate: a figure that the sample must reach before any work.",
-)
+@budget_options
 @settings_options
 @click.option("--dry-run", is_flag=True, help="Show the plan that this command would carry out, and stop.")
 @click.option("--cutover", is_flag=True, help="Cut over when the upgrade is ready.")
