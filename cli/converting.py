@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,7 +14,9 @@ from compatstore.cli.settings import read_settings
 from compatstore.cli.upgrades import Upgrade, budget_options, settings_kinds
 from compatstore.cli.verb import settings_options, verb
 from compatstore.shown import view
-from compatstore.versions import EmbeddingVersion, Metric
+
+if TYPE_CHECKING:
+    from compatstore.versions import Metric
 
 
 @verb(
@@ -38,7 +40,11 @@ from compatstore.versions import EmbeddingVersion, Metric
 @click.option("--id", metavar="PATH", help="The id, for gates.queries; of a usual name, as _id, by default.")
 @click.option("--text", metavar="PATH", help="The text or file to embed; of a usual name, as text, by default.")
 @click.option(
-    "--metric", type=click.Choice(get_args(Metric)), default="cosine", show_default=True, help="Metric of searches."
+    "--metric",
+    type=click.Choice(("l2", "cosine", "dot")),
+    default="cosine",
+    show_default=True,
+    help="Metric of searches.",
 )
 @click.option("--model", metavar="NAME", default="", help="Identity of the old model, for an artifact that knows it.")
 @click.option("--encoder", metavar="ENCODER", help="The new model; without one only --transform makes vectors.")
@@ -77,6 +83,7 @@ def convert(
     from compatstore.cli.requests import VersionSettings
     from compatstore.convert import convert as run
     from compatstore.convert import open_export
+    from compatstore.versions import EmbeddingVersion
 
     own = {"share": backfill, "max_cost": max_cost, "price_per_item": price_per_item}
     given = {**{f"backfill.{name}": value for name, value in own.items()}, "gates.require": require or None}

@@ -17,9 +17,9 @@ from compatstore import next_step
 from compatstore.artifacts import Artifact
 from compatstore.boundary import checked
 from compatstore.convert.arrow_export import ARRAYS, IPC, PARQUET, ArrowExport
-from compatstore.convert.exports import Export, Places
+from compatstore.convert.exports import Places
 from compatstore.convert.json_export import LINES, WHOLE, JsonExport
-from compatstore.convert.work import Extra, Work, work_folder
+from compatstore.convert.work import Conversion, Extra, work_folder
 from compatstore.data_files import require_file
 from compatstore.errors import AlreadyExists, GateFailed, InvalidInput
 from compatstore.gallery import Gallery
@@ -125,7 +125,7 @@ def convert(
         fix = next_step.either(shell="Name --encoder or --transform.", python="Give target an encoder, or a transform.")
         raise InvalidInput(export.operation, expected="a model or a transform", found="neither", fix=fix)
     extra = Extra.of(gates, backfill)
-    work = Work(work_folder(finished), export, places, extra)
+    work = Conversion(work_folder(finished), export, places, extra)
     gallery = work.open(source)
     try:
         work.fill(gallery, progress, should_stop)
@@ -148,7 +148,7 @@ def convert(
     return Converted(out=str(finished), places=places, upgrade=upgraded, seconds=time.monotonic() - started, **counts)
 
 
-def open_export(path: Path, out: Path) -> Export[Any]:
+def open_export(path: Path, out: Path) -> ArrowExport | JsonExport:
     """Open a file to convert, and check that the output can be written.
 
     Raises:
@@ -159,8 +159,8 @@ def open_export(path: Path, out: Path) -> Export[Any]:
     operation = f"convert {path}"
     if not is_folder(path):
         require_file(path, operation, (*COLUMNS, *RECORDS))
-    kinds = RECORDS if path.suffix.lower() in RECORDS else COLUMNS
-    kinds = (path.suffix.lower(),) if kinds is RECORDS else kinds
+    kind = path.suffix.lower()
+    kinds = (kind,) if kind in RECORDS else COLUMNS
     if out.suffix.lower() not in kinds:
         expected = f"an output of {', '.join(kinds)}, as {path.name} is"
         raise InvalidInput(operation, expected=expected, found=out.suffix or "no suffix")
@@ -169,7 +169,7 @@ def open_export(path: Path, out: Path) -> Export[Any]:
         if exists(left := work_folder(out)):  # killed between the last two steps
             fix += f" It is whole; {left} can go."
         raise AlreadyExists(operation, expected=f"no file at {out}", found="one", fix=fix)
-    return (JsonExport if kinds[0] in RECORDS else ArrowExport)(path, operation)
+    return (JsonExport if kind in RECORDS else ArrowExport)(path, operation)
 
 
 def _link(
@@ -189,7 +189,7 @@ def converted_view(result: Converted) -> Iterator[str | Table]:
     made = f"{result.native} embedded by the new model, {result.transformed} transformed"
     yield f"{made}, {result.missing} without a vector"
     yield f"Origins and uncertainties are in {result.places.vector}_origin and {result.places.vector}_uncertainty."
-    yield "Index these vectors anew, and embed queries with the new model."
+    yield "Build an index of these vectors, and embed queries with the new model."
 
 
 def _text_line(places: Places) -> str:

@@ -164,7 +164,7 @@ def _save_arrays(out: Path, table: ArrowTable, operation: str) -> None:
 def _array_of(column: ArrowArray, name: str, operation: str) -> np.ndarray[Any, Any]:
     kind: ArrowType = column.type
     if pa.types.is_fixed_size_list(kind):
-        filled = column.values.to_numpy(zero_copy_only=False).reshape(len(column), kind.list_size).copy()
+        filled: np.ndarray[Any, Any] = column.values.to_numpy(zero_copy_only=False).reshape(len(column), -1).copy()
         if column.null_count:
             filled[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
         return filled

@@ -25,13 +25,13 @@ LINES = (".jsonl", ".ndjson")
 WHOLE = (".json",)  # read as a whole into memory
 FIRST = 100  # records that are looked at for their fields
 
-Records = list[dict[str, Any]]
+Objects = list[dict[str, Any]]
 
 
-class JsonExport(Export[Records]):
-    """Records that are JSON objects."""
+class JsonExport(Export[Objects]):
+    """Objects that are JSON objects."""
 
-    def batches(self) -> Iterator[Records]:
+    def batches(self) -> Iterator[Objects]:
         """Lists of records."""
         with readable(self.path, self.operation):
             records = self._records()
@@ -56,12 +56,12 @@ class JsonExport(Export[Records]):
     def _whole(self) -> Any:
         return json.loads(self.path.read_text(encoding="utf-8"))
 
-    def column(self, batch: Records, path: str) -> ArrowArray:
+    def column(self, batch: Objects, path: str) -> ArrowArray:
         """Values at a path."""
         with readable(self.path, self.operation):
             return pa.array([_at(record, path) for record in batch])
 
-    def leaves(self, batch: Records) -> Iterable[Leaf]:
+    def leaves(self, batch: Objects) -> Iterable[Leaf]:
         """Leaves of the first records; of a path the first value that is there decides on the kind."""
         found: dict[str, Leaf] = {}
         for record in batch[:FIRST]:
@@ -70,12 +70,12 @@ class JsonExport(Export[Records]):
         return found.values()
 
     @contextmanager
-    def writing(self, out: Path, places: Places) -> Iterator[Write[Records]]:
+    def writing(self, out: Path, places: Places) -> Iterator[Write[Objects]]:
         """Write lines, or the list or mapping that the file was."""
         above, _, name = places.vector.rpartition(".")
         with out.open("w", encoding="utf-8") as file:
 
-            def write(batch: Records, new: NewVectors) -> None:
+            def write(batch: Objects, new: NewVectors) -> None:
                 vectors = (row.tolist() if there else None for row, there in zip(new.vectors, new.valid, strict=True))
                 origins, uncertainties = new.origin.to_pylist(), new.uncertainty.to_pylist()
                 beside = zip(batch, vectors, origins, uncertainties, strict=True)

@@ -67,7 +67,7 @@ def work_folder(out: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class Work:
+class Conversion:
     """A conversion under way.
 
     Args:

@@ -38,6 +38,7 @@ LAYERS = [
     "search",
     "trainers",
     "gallery",
+    "convert",
     "shards",
     "integrations",
     "demo",
