@@ -81,8 +81,8 @@ def convert(
     """
     from compatstore.artifacts import Artifact
     from compatstore.cli.requests import VersionSettings
-    from compatstore.convert import convert as run
-    from compatstore.convert import open_export
+    from compatstore.conversion import convert as run
+    from compatstore.conversion import open_export
     from compatstore.versions import EmbeddingVersion
 
     own = {"share": backfill, "max_cost": max_cost, "price_per_item": price_per_item}

@@ -38,7 +38,7 @@ LAYERS = [
     "search",
     "trainers",
     "gallery",
-    "convert",
+    "conversion",
     "shards",
     "integrations",
     "demo",

@@ -11,15 +11,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from compatstore import next_step
 from compatstore.artifacts import Artifact
 from compatstore.boundary import checked
-from compatstore.convert.arrow_export import ARRAYS, IPC, PARQUET, ArrowExport
-from compatstore.convert.exports import Places
-from compatstore.convert.json_export import LINES, WHOLE, JsonExport
-from compatstore.convert.work import Conversion, Extra, work_folder
+from compatstore.conversion.arrow_export import ARRAYS, IPC, PARQUET, ArrowExport
+from compatstore.conversion.exports import Places
+from compatstore.conversion.json_export import LINES, WHOLE, JsonExport
+from compatstore.conversion.work import Conversion, Extra, work_folder
 from compatstore.data_files import require_file
 from compatstore.errors import AlreadyExists, GateFailed, InvalidInput
 from compatstore.gallery import Gallery
@@ -111,8 +110,11 @@ def convert(
         UpgradeError: As in `Gallery.upgrade`, also GateFailed, EncoderFailed and Interrupted.
 
     Examples:
-        >>> from compatstore.convert import convert
-        >>> convert("old.parquet", "new.parquet", v1, v2, backfill=0.5).native
+        >>> import pyarrow as pa, pyarrow.parquet as pq
+        >>> pq.write_table(pa.table({"text": ["a", "bc", "def"], "vector": [[1.0], [2.0], [3.0]]}), "old.parquet")
+        >>> lengths = cs.encoders.Function(lambda texts: [[len(t), 1] for t in texts], dim=2, fingerprint="lengths")
+        >>> v1, v2 = cs.EmbeddingVersion("v1", dim=1), cs.EmbeddingVersion("v2", encoder=lengths)
+        >>> cs.convert("old.parquet", "new.parquet", v1, v2, backfill=1.0).native
         3
     """
     started, finished = time.monotonic(), Path(out)

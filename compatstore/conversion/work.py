@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowTable
-from compatstore.convert.exports import Export, NewVectors, Places
+from compatstore.conversion.exports import Export, NewVectors, Places
 from compatstore.documents import parse
 from compatstore.errors import InvalidInput, NotFound
 from compatstore.gallery import Gallery

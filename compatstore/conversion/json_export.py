@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from compatstore.arrays import ArrowArray
 from compatstore.boundary import shown
-from compatstore.convert.exports import BATCH, Export, Leaf, NewVectors, Places, Write
+from compatstore.conversion.exports import BATCH, Export, Leaf, NewVectors, Places, Write
 from compatstore.data_files import readable
 from compatstore.errors import InvalidInput
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as parquet
 
 from compatstore.arrays import ArrowArray, ArrowBatch, ArrowTable, ArrowType
 from compatstore.boundary import shown
-from compatstore.convert.exports import BATCH, Export, Leaf, NewVectors, Places, Write, to_lists
+from compatstore.conversion.exports import BATCH, Export, Leaf, NewVectors, Places, Write, to_lists
 from compatstore.data_files import is_list, read_columns, readable
 from compatstore.errors import InvalidInput
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import compatstore as cs
-from compatstore.convert import convert
+from compatstore.conversion import convert
 from compatstore.errors import AlreadyExists, GateFailed, InvalidInput, NotFound
 
 ROWS, OLD, NEW = 300, 8, 12
