@@ -15,6 +15,7 @@ from click.shell_completion import get_completion_class
 
 from compatstore import __version__, next_step
 from compatstore.cli import (
+    converting,
     creating,
     evaluation,
     items,
@@ -64,6 +65,7 @@ VERBS = {
     "Everyday": (
         *(creating.demo, creating.init, creating.adopt, items.add, items.search),
         *(models.register, models.link, upgrades.upgrade, upgrades.pause),
+        converting.convert,
         *(switching.cutover, switching.rollback, switching.abort, switching.retire, watching.status),
     ),
     "Measure": (

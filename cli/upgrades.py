@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from compatstore.upgrade.leases.lease import Paused
 
 
+Function = TypeVar("Function", bound=Callable[..., object])
 Ended = TypeVar("Ended")  # result of an upgrade, of a gallery or of shards
 _ARTIFACT_ID = re.compile(r"[0-9a-f]+")
 
@@ -62,6 +63,27 @@ def settings_kinds() -> dict[str, type]:
     return {"": Learning, "backfill": cs.Backfill, "gates": cs.Gates, "run": cs.RunSettings}
 
 
+def budget_options(function: Function) -> Function:
+    """Options of costs and gates that have a name of their own."""
+    share = click.option(
+        "--backfill", type=SHARE, metavar="SHARE", help="Share of the items to embed, such as 0.25 or 25%."
+    )
+    cost = click.option("--max-cost", type=float, metavar="MONEY", help="Most money to spend on embedding.")
+    price = click.option(
+        "--price-per-item",
+        type=float,
+        metavar="MONEY",
+        help="Price of embedding an item, if the encoder does not report it.",
+    )
+    require = click.option(
+        "--require",
+        multiple=True,
+        metavar="FIGURE>=VALUE",
+        help="Gate: a figure that the sample must reach before any work.",
+    )
+    return share(cost(price(require(function))))
+
+
 @gallery_verb(
     "upgrade",
     "upgrade notes.lance v2 --encoder model2vec:new-model",
@@ -77,20 +99,7 @@ def settings_kinds() -> dict[str, type]:
 @click.argument("target")
 @click.option("--transform", metavar="ARTIFACT", help="Artifact to use: id, its first digits, or a path to link first.")
 @trust_code_option
-@click.option("--backfill", type=SHARE, metavar="SHARE", help="Share of the items to embed, such as 0.25 or 25%.")
-@click.option("--max-cost", type=float, metavar="MONEY", help="Most money to spend on embedding.")
-@click.option(
-    "--price-per-item",
-    type=float,
-    metavar="MONEY",
-    help="Price of embedding an item, if the encoder does not report it.",
-)
-@click.option(
-    "--require",
-    multiple=True,
-    metavar="FIGURE>=VALUE",
-    help="Gate: a figure that the sample must reach before any work.",
-)
+@budget_options
 @settings_options
 @click.option("--dry-run", is_flag=True, help="Show the plan that this command would carry out, and stop.")
 @click.option("--cutover", is_flag=True, help="Cut over when the upgrade is ready.")

@@ -3,6 +3,8 @@ from compatstore import errors as errors
 from compatstore import evaluation as evaluation
 from compatstore.artifacts import Artifact as Artifact
 from compatstore.artifacts import Transformed as Transformed
+from compatstore.conversion import Converted as Converted
+from compatstore.conversion import convert as convert
 from compatstore.derivation import Derivation as Derivation
 from compatstore.devices.export import export as export
 from compatstore.errors import CompatStoreError as CompatStoreError

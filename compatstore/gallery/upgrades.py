@@ -151,6 +151,7 @@ class UpgradeVerbs(VersionVerbs):
             if target.name in self.versions():
                 known = self.version(target.name, encoders=False)
                 require_fingerprint(f"upgrade to {target.name}", known.fingerprint, target.fingerprint, NEW_NAME)
+                self._catalog.use_encoders(target)
             else:
                 self.register(target)
             target = target.name

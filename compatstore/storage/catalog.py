@@ -170,6 +170,13 @@ class Catalog:
             record = replace(record, head=self.blobs.put(safetensors.numpy.save({"head": head})))
         return record
 
+    def use_encoders(self, version: EmbeddingVersion) -> None:
+        """Embed with the encoders of a version that is registered already, in this process."""
+        if version.encoder is not None:
+            self._encoders[version.name] = version.encoder
+        if version.side_encoder is not None:
+            self._side_encoders[version.name] = version.side_encoder
+
     def keep_models(self, version: EmbeddingVersion) -> None:
         """Store the encoders and head of a version that is registered already: the first one of a new gallery."""
         if version.encoder is None and version.side_encoder is None and version.head is None:

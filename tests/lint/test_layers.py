@@ -39,6 +39,7 @@ LAYERS = [
     "search",
     "trainers",
     "gallery",
+    "conversion",
     "shards",
     "integrations",
     "demo",
