@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 @pass_output
 def convert(
     output: Output,
+    /,
     path: Path,
     out: Path,
     metric: Metric,
