@@ -1,4 +1,4 @@
-"""Writes the pages of the command line from the program itself: `python docs/tools/cli_pages.py`.
+"""Writes the reference pages of the command line and of the API's methods: `python docs/tools/cli_pages.py`.
 
 `tests/lint/test_reference.py` compares what is written here with what is committed.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -57,7 +58,13 @@ def pages() -> dict[str, str]:
     return {
         "cli.md": _page("Command line", INTRODUCTION, *shared, *verbs, "## Exit codes", codes),
         "cli-train.md": _page("Command line: training", TRAINING, *_families(), *_methods()),
+        "api/quick.md": _quick_page(WRITTEN),
     }
+
+
+def _quick_page(written: str) -> str:
+    path = Path(__file__).with_name("quick_page.py")
+    return str(runpy.run_path(str(path))["page"](written))
 
 
 def _page(title: str, *parts: str) -> str:

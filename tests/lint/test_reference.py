@@ -11,6 +11,7 @@ from lint.tree import ROOT, assert_none, page, planted_page
 
 TOOL = "docs/tools/cli_pages.py"
 VERBS_PAGE, TRAINING_PAGE = "docs/reference/cli.md", "docs/reference/cli-train.md"
+QUICK_PAGE = "docs/reference/api/quick.md"
 ERRORS_PAGE = "docs/errors.md"
 
 
@@ -105,14 +106,14 @@ def test_pages_are_what_the_program_says(app):
 
     tool = runpy.run_path(str(ROOT / TOOL))
     written = {f"docs/reference/{name}": text for name, text in tool["pages"]().items()}
-    assert {VERBS_PAGE, TRAINING_PAGE} == written.keys()
+    assert {VERBS_PAGE, TRAINING_PAGE, QUICK_PAGE} == written.keys()
     assert all(f"\n## {method}\n" in written[TRAINING_PAGE] for method in METHODS)
     assert_none(stale(written))
 
 
 def test_the_pages_are_in_the_site():
     site = (ROOT / "mkdocs.yml").read_text()
-    places = [each.removeprefix("docs/") for each in (VERBS_PAGE, TRAINING_PAGE)]
+    places = [each.removeprefix("docs/") for each in (VERBS_PAGE, TRAINING_PAGE, QUICK_PAGE)]
     assert_none(off_the_site(site, places))
 
 
