@@ -1,12 +1,10 @@
-"""Writes sessions on a terminal by running them: `docs/recording.md` and `docs/results/real_weights.md`.
+"""Writes sessions on a terminal by running them, into `docs/results/real_weights.md`.
 
-    python docs/tools/record.py
     python docs/tools/record.py --images DIR --weights DIR
     python docs/tools/record.py --nouns data.noun --weights DIR
 
-The first one is an upgrade that trains itself, on scikit-learn's digits; it takes a minute or two. The others upgrade
-2,000 photographs and a dictionary between models whose weights come from a package index, and fill their part of the
-results page.
+They upgrade 2,000 photographs and a dictionary between models whose weights come from a package index, and fill their
+part of the results page.
 """
 
 from __future__ import annotations
@@ -28,62 +26,7 @@ ROOT = Path(__file__).parents[2]
 COLUMNS = 118
 # Lines that only tell how far a step is, ours and those of libraries that load weights.
 PROGRESS = re.compile(r"^\w+: .* so far\n|^\n?Loading (pretrained )?weights.*\n", re.MULTILINE)
-PAGE, RESULTS = ROOT / "docs" / "recording.md", ROOT / "docs" / "results" / "real_weights.md"
-MODELS = """\
-import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.decomposition import PCA
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-
-import compatstore as cs
-
-images, digits = load_digits(return_X_y=True)
-known = np.arange(len(images)) % 2 == 0
-components = PCA(8).fit(images[known])
-discriminants = LinearDiscriminantAnalysis().fit(images[known], digits[known])
-
-
-def of(model):
-    return lambda sources: np.asarray(model.transform(images[[int(source) for source in sources]]), np.float32)
-
-
-old = cs.encoders.Function(of(components), dim=8, fingerprint="pca@1", spec="python:models:old")
-new = cs.encoders.Function(of(discriminants), dim=9, fingerprint="lda@1", spec="python:models:new")
-
-if __name__ == "__main__":
-    gallery = cs.Gallery.create("digits.lance", cs.EmbeddingVersion("v1", dim=8, metric="l2", encoder=old))
-    numbers = range(len(images))
-    gallery.add({"id": [f"digit-{n}" for n in numbers], "source": [str(n) for n in numbers], "digit": digits})
-"""
-UPGRADE = "compatstore upgrade digits.lance v2 --encoder python:models:new --trust-code"
-BUDGET = "--max-cost 5 --price-per-item 0.01"
-SESSION = (
-    "python models.py",
-    f"{UPGRADE} {BUDGET}",
-    "compatstore status digits.lance",
-    "compatstore report digits.lance --out report --sample 400 --trust-code",
-    "compatstore cutover digits.lance v2",
-)
-INTRODUCTION = """\
-# A recording
-
-An upgrade that trains itself, from nothing but an encoder and a budget ([guide](guides/self-teaching.md)): digits of
-scikit-learn, 8 principal components as the source and 9 discriminants as the target. Both models are in `models.py`:
-
-```
-{models}
-```
-
-What a terminal shows, standard error included; {lines} commands took {seconds:.0f} s on {cores} cores, the start of
-Python each time included.
-
-```
-{session}
-```
-
-Written by `python docs/tools/record.py`, which runs it.
-"""
-
+RESULTS = ROOT / "docs" / "results" / "real_weights.md"
 CLASSES, EACH = 100, 20
 LITE = "python:benchmarks.real_weights.models:lite{}"
 PHOTOGRAPHS = (
@@ -169,18 +112,6 @@ def _wrapped(line: str) -> list[str]:
     return [line[start : start + COLUMNS].rstrip() for start in range(0, max(len(line), 1), COLUMNS)]
 
 
-def page() -> str:
-    """The page, with the session as it went now."""
-    session = record(SESSION, lambda folder: (folder / "models.py").write_text(MODELS))
-    return INTRODUCTION.format(
-        models=MODELS.rstrip(),
-        session=session.text,
-        seconds=session.seconds,
-        lines=len(SESSION),
-        cores=os.cpu_count(),
-    )
-
-
 def photographs(images: Path, folder: Path) -> None:
     """The first photographs of the first classes, by name, as a folder of class folders."""
     classes = sorted(path for path in images.iterdir() if path.is_dir() and path.name != "BACKGROUND_Google")
@@ -218,7 +149,7 @@ def put(path: Path, name: str, recording: Recording) -> None:
 
 
 def main() -> None:
-    """Write the page that the options name."""
+    """Fill the parts that the options name."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=Path, help="Caltech-101, a folder of class folders")
     parser.add_argument("--nouns", type=Path, help="WordNet's data.noun")
@@ -236,8 +167,6 @@ def main() -> None:
             "texts",
             record(TEXTS, lambda place: glosses(options.nouns, options.weights, place), options.weights),
         )
-    if not options.images and not options.nouns:
-        PAGE.write_text(page())
 
 
 if __name__ == "__main__":
