@@ -1,4 +1,4 @@
-"""A hook of MkDocs: the repository's own pages become pages of the site, and searches find answers before references."""
+"""A hook of MkDocs: pages of the repository become pages of the site; its search ranks answers before references."""
 
 from __future__ import annotations
 
