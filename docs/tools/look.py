@@ -31,7 +31,7 @@ SEARCHES = {
     "FAQ": "faq.html",
     "which method": "faq.html",
     "how does it work": "how-it-works.html",
-    "rollback": "states.html",
+    "rollback": "how-it-works.html",
     "token price": "guides/cost.html",
 }
 FIRST = 5
