@@ -1,7 +1,7 @@
 """What an app may do to its adopted LanceDB table at which moment of an upgrade: tried, and held against the page.
 
 Each operation is carried out on a real LanceDB connection at each moment, and what came of it is one of `OUTCOMES`.
-`docs/guides/lancedb-apps.md` has the same table; `python -m tests.test_lancedb_apps` prints it.
+`docs/guides/lancedb.md` has the same table; `python -m tests.test_lancedb_apps` prints it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tiers import few
 index = Lazy("lancedb.index")
 lancedb = Lazy("lancedb")
 
-PAGE = Path(__file__).parents[1] / "docs" / "guides" / "lancedb-apps.md"
+PAGE = Path(__file__).parents[1] / "docs" / "guides" / "lancedb.md"
 DIM, ROWS = 16, 300
 V1 = cs.EmbeddingVersion("v1", dim=DIM, metric="l2")
 V2 = cs.EmbeddingVersion("v2", dim=24, metric="l2")

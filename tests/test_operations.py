@@ -91,7 +91,7 @@ def test_codes_that_no_second_try_mends_are_the_same_in_both_and_in_the_guide():
     assert rule["onExitCodes"]["containerName"] == container()["name"]
     assert set(rule["onExitCodes"]["values"]) == NO_RETRY
     assert {int(code) for code in unit()["Service"]["RestartPreventExitStatus"].split()} == NO_RETRY
-    page = (FOLDER.parents[1] / "docs" / "guides" / "operations.md").read_text()
+    page = (FOLDER.parents[1] / "docs" / "guides" / "operate.md").read_text()
     first_cells = re.findall(r"^\| ([\d, ]+) \|", page, re.MULTILINE)
     assert {int(code) for cell in first_cells for code in cell.split(",")} == NO_RETRY
     assert {int(code) for code in re.findall(r"^ +(\d+)  ", EXPLANATION, re.MULTILINE)} >= NO_RETRY

@@ -1,4 +1,4 @@
-"""Writes the pages of the command line from the program itself: `python docs/tools/cli_pages.py`.
+"""Writes the reference pages of the command line and of the API's methods: `python docs/tools/cli_pages.py`.
 
 `tests/lint/test_reference.py` compares what is written here with what is committed.
 """
@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+import runpy
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +28,43 @@ Each verb is a function of the [Python API](api/gallery.md) with the same parame
 notes to stderr. With `--json` every result and every error is JSON. `compatstore VERB --help` prints what is here.
 
 GALLERY is a path (`photos.lance`), a URI (`s3://bucket/photos.lance`), or a LanceDB database with a table
-(`app-db#photos`). ENCODER is `timm:NAME`, `torchvision:NAME`, `network:PATH`, `precomputed:PATH` or
-`python:package.module:attribute`."""
+(`app-db#photos`). ENCODER is a [spec](../guides/encoders.md), such as `timm:NAME`, `model2vec:FOLDER` or
+`python:package.module:attribute`. A default is in parentheses."""
 TRAINING = """\
 The settings of each method of [`train`](cli.md#train), for `--set NAME=VALUE` and the lines of a TOML file that
-`--config` names. Which method to choose: [methods](../methods.md) and [training](../training.md)."""
+`--config` names. Which method to choose: [methods](../methods.md). Settings of several methods stand first; a method
+lists its own, and where its defaults differ. A default is in parentheses."""
+# Groups of options that several verbs take: title, a verb that takes them, and their flags.
+SHARED = (
+    ("Options of every verb", "status", "--log --help --json"),
+    (
+        "Options of a version",
+        "init",
+        "--dim --metric --normalised --dtype --encoder --model --side-dim --side-dtype --side-encoder --side-model"
+        " --head --head-loss --head-margin",
+    ),
+    ("Options of encoders", "search", "--trust-code --encoder --import"),
+    ("Options of ground truth", "report", "--labels --queries --qrels"),
+)
 
 
 def pages() -> dict[str, str]:
     """The pages by file name."""
-    verbs = [part for name in app.list_commands(click.Context(app)) for part in _verbs(name, app.commands[name])]
-    methods = [part for name in sorted(METHODS) for part in _method(name)]
+    context = click.Context(app)
+    verbs = [part for name in app.list_commands(context) for part in _verbs(name, app.commands[name])]
+    shared = [part for title, options in _shared().items() for part in (f"## {title}", _bullets(options))]
     exit_codes = re.findall(r"(\d+)  (\S.*?)(?=  +\d|$)", EXPLANATION, re.MULTILINE)
-    codes = _table(["code", "meaning"], [[f"`{code}`", what] for code, what in exit_codes])
+    codes = _bullets([(f"`{code}`", what, "") for code, what in exit_codes])
     return {
-        "cli.md": _page("Command line", INTRODUCTION, *verbs, "## Exit codes", codes),
-        "cli-train.md": _page("Command line: training", TRAINING, *methods),
+        "cli.md": _page("Command line", INTRODUCTION, *shared, *verbs, "## Exit codes", codes),
+        "cli-train.md": _page("Command line: training", TRAINING, *_families(), *_methods()),
+        "api/quick.md": _quick_page(WRITTEN),
     }
+
+
+def _quick_page(written: str) -> str:
+    path = Path(__file__).with_name("quick_page.py")
+    return str(runpy.run_path(str(path))["page"](written))
 
 
 def _page(title: str, *parts: str) -> str:
@@ -61,42 +84,43 @@ def _verb(name: str, command: click.Command) -> Iterator[str]:
     yield f"## {name}"
     yield f"```\n{command.get_usage(context).removeprefix('Usage: ')}\n```"
     yield _prose(command.help or "")
-    if name == "train":
-        yield "Its methods and their settings: [training](cli-train.md)."
     examples = re.findall(r"^  (compatstore .+)", command.epilog or "", re.MULTILINE)
-    yield "\n".join(["Examples:", "", "```", *examples, "```"])
-    options = [
-        option for option in command.get_params(context) if isinstance(option, click.Option) and not option.hidden
-    ]
-    yield _table(["option", "meaning", "default"], [_option(option, context) for option in options])
+    yield "\n".join(["```", *examples, "```"])
+    options = _options(command, context)
+    titles = [title for title, shared in _shared().items() if shared and set(shared) <= set(options)]
+    known = {option for title in titles for option in _shared()[title]}
+    if own := [option for option in options if option not in known]:
+        yield _bullets(own)
+    if further := [f"[{_lower(title)}](#{_anchor(title)})" for title in titles if title != SHARED[0][0]]:
+        yield f"And the {' and the '.join(further)}."
+    if name == "train":
+        yield "Methods and their settings: [training](cli-train.md)."
     if name == "upgrade":
         yield "Settings, for `--set NAME=VALUE` and the lines of a TOML file that `--config` names:"
-        yield _settings(settings_kinds())
+        yield _bullets(_settings(settings_kinds()))
 
 
-def _method(name: str) -> Iterator[str]:
-    """A method of `train`."""
-    method = METHODS[name]
-    yield f"## {name}"
-    yield method.summary
-    options = {option.name: option for option in app.commands["train"].params if isinstance(option, click.Option)}
-    yield _wrapped(
-        "Takes " + ", ".join(f"`{options[each].opts[0]}`" for each in taken_by(name) if each in options) + "."
-    )
-    yield _settings({"": method.load()})
+Row = tuple[str, str, str]  # a name, its meaning and its default
 
 
-def _settings(kinds: Mapping[str, type]) -> str:
-    return _table(["setting", "meaning", "default"], [_setting(*row) for row in settings_table(kinds)])
+@cache
+def _shared() -> dict[str, list[Row]]:
+    """The options of each shared group, by title."""
+    found = {}
+    for title, verb, flags in SHARED:
+        command = app.commands[verb]
+        options = _options(command, click.Context(command, info_name=f"compatstore {verb}"))
+        wanted = set(flags.split())
+        found[title] = [row for row in options if wanted & set(re.findall(r"--[a-z-]+", row[0]))]
+    return found
 
 
-def _setting(name: str, text: str) -> list[str]:
-    text, mark, notes = text.rpartition("  [")
-    default = notes.rstrip("]").removeprefix("default: ") if mark else ""
-    return [f"`{name}`", text if mark else notes, f"`{default}`" if default else ""]
+def _options(command: click.Command, context: click.Context) -> list[Row]:
+    parameters = command.get_params(context)
+    return [_option(each, context) for each in parameters if isinstance(each, click.Option) and not each.hidden]
 
 
-def _option(option: click.Option, context: click.Context) -> list[str]:
+def _option(option: click.Option, context: click.Context) -> Row:
     record = option.get_help_record(context)
     assert record is not None, f"{option.name} has no help"
     text, default = record[1], ""
@@ -104,18 +128,115 @@ def _option(option: click.Option, context: click.Context) -> list[str]:
     found = re.search(r"\s*\[([^][]*)\]$", text)
     if found and re.search(r"default: |required|[<>]", found[1]):
         text, notes = text[: found.start()], re.split(r"; +", found[1])
-        default = "; ".join(f"`{note.removeprefix('default: ')}`" if "default: " in note else note for note in notes)
-    return [f"`{record[0]}`", text, default]
+        notes = [f"`{note.removeprefix('default: ').strip('()')}`" if "default: " in note else note for note in notes]
+        default = "; ".join(notes)
+    return f"`{record[0]}`", text, default
 
 
-def _table(columns: list[str], rows: list[list[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *([_cell(cell) for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+# Families of methods: title -> what its methods take, and an introduction.
+FAMILIES = {
+    "Training on images": lambda name: "images" in taken_by(name),
+    "Networks trained on pairs": lambda name: "pairs" in taken_by(name) and "epochs" in _names(name),
+    "Closed forms": lambda name: "pairs" in taken_by(name) and "epochs" not in _names(name),
+}
 
 
-def _cell(text: str) -> str:
-    # Markdown of sites and of GitHub disagree on a bar in code within a table: choices stand with commas there.
-    return text.replace("|", ", ") if text.startswith("`") else _escaped(text).replace("|", "\\|")
+def _names(name: str) -> set[str]:
+    return {row.partition("=")[0] for row, _ in settings_table({"": METHODS[name].load()})}
+
+
+@cache
+def _of_family(title: str) -> dict[str, list[Row]]:
+    """The settings of each method of a family."""
+    return {name: _settings({"": METHODS[name].load()}) for name in sorted(METHODS) if FAMILIES[title](name)}
+
+
+@cache
+def _common(title: str) -> dict[tuple[str, str], tuple[str, list[str]]]:
+    """(setting, meaning) of two methods and more of a family -> the usual default, and the methods."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for name, rows in _of_family(title).items():
+        for setting, meaning, default in rows:
+            found.setdefault((setting, meaning), {})[name] = default
+    return {
+        row: (Counter(defaults.values()).most_common(1)[0][0], list(defaults))
+        for row, defaults in found.items()
+        if len(defaults) > 1
+    }
+
+
+def _families() -> Iterator[str]:
+    for title in FAMILIES:
+        members = list(_of_family(title))
+        yield f"## {title}"
+        yield _wrapped(f"Methods: {', '.join(f'[{name}](#{name})' for name in members)}.")
+        taken = [option for option in _taken(members[0]) if all(option in _taken(name) for name in members)]
+        yield _wrapped(f"All take {', '.join(f'`{option}`' for option in taken)}.")
+        rows = []
+        for (setting, meaning), (default, methods) in _common(title).items():
+            others = [name for name in members if name not in methods]
+            scope = "" if not others else f" Not of {', '.join(others)}."
+            if len(others) > len(methods):
+                scope = f" Of {', '.join(methods)}."
+            rows.append((setting, meaning + scope, default))
+        yield _bullets(rows)
+
+
+def _taken(name: str) -> list[str]:
+    """The options of `train` that a method takes."""
+    options = {option.name: option for option in app.commands["train"].params if isinstance(option, click.Option)}
+    return [options[each].opts[0] for each in taken_by(name) if each in options]
+
+
+def _methods() -> Iterator[str]:
+    """Each method of `train`: what it takes beside its family, other defaults, and settings of its own."""
+    families = {name: title for title in FAMILIES for name in _of_family(title)}
+    for name in sorted(METHODS):
+        title = families[name]
+        common, members = _common(title), list(_of_family(title))
+        yield f"## {name}"
+        more = [option for option in _taken(name) if not all(option in _taken(each) for each in members)]
+        rows = _of_family(title)[name]
+        usual = [(row, common[row[:2]][0]) for row in rows if row[:2] in common]
+        other = [
+            f"`{row[0].strip('`').partition('=')[0]}={row[2].strip('`')}`"
+            for row, default in usual
+            if row[2] != default
+        ]
+        text = f"{METHODS[name].summary} [{title}](#{_anchor(title)})"
+        text += f", with {', '.join(other)}." if other else "."
+        if more:
+            text += f" Also takes {', '.join(f'`{option}`' for option in more)}."
+        yield _wrapped(text)
+        if own := [row for row in rows if row[:2] not in common]:
+            yield _bullets(own)
+
+
+def _settings(kinds: Mapping[str, type]) -> list[Row]:
+    return [_setting(*row) for row in settings_table(kinds)]
+
+
+def _setting(name: str, text: str) -> Row:
+    text, mark, notes = text.rpartition("  [")
+    default = notes.rstrip("]").removeprefix("default: ") if mark else ""
+    return f"`{name}`", text if mark else notes, f"`{default}`" if default not in ("", "required") else default
+
+
+def _bullets(rows: Sequence[Row]) -> str:
+    """A list: names, meanings and defaults."""
+    lines = []
+    for name, meaning, default in rows:
+        text = f"{name}: {_escaped(meaning)}" + (f" ({default})" if default else "")
+        lines.append("* " + _wrapped(text, 118).replace("\n", "\n  "))
+    return "\n".join(lines)
+
+
+def _anchor(title: str) -> str:
+    return title.lower().replace(" ", "-")
+
+
+def _lower(title: str) -> str:
+    return title[0].lower() + title[1:]
 
 
 def _prose(text: str) -> str:

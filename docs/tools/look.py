@@ -5,8 +5,8 @@
     python docs/tools/look.py site [SCREENSHOTS] [--browser /usr/bin/chromium]
 
 Serves SITE on this machine and records every request of the browser. Fails where a page is wider than its window, where
-something reaches out of the window and cannot be scrolled to, or where a request goes to another host. With SCREENSHOTS
-each look is kept as a picture.
+something reaches out of the window and cannot be scrolled to, where a request goes to another host, or where the site's
+search does not find a page by the words that a reader would type. With SCREENSHOTS each look is kept as a picture.
 """
 
 from __future__ import annotations
@@ -25,6 +25,16 @@ from playwright.sync_api import sync_playwright
 
 WIDTHS = {"phone": 390, "desktop": 1280}
 SCHEMES = ("light", "dark")
+# What a reader types into the search -> a page that must be among the first results.
+SEARCHES = {
+    "pgvector": "faq.html",
+    "FAQ": "faq.html",
+    "which method": "faq.html",
+    "how does it work": "how-it-works.html",
+    "rollback": "how-it-works.html",
+    "token price": "guides/cost.html",
+}
+FIRST = 5
 QUIET = [
     "--no-sandbox",
     "--disable-gpu",
@@ -82,6 +92,20 @@ def looks(browser: Any, address: str, pages: list[str], pictures: Path | None) -
             view.close()
 
 
+def searches(browser: Any, address: str) -> Iterator[str]:
+    """Searches whose page is not among the first results."""
+    tab = browser.new_page()
+    for words, page in SEARCHES.items():
+        tab.goto(f"{address}/index.html", wait_until="networkidle")
+        tab.click("input.md-search__input")
+        tab.keyboard.type(words, delay=20)
+        tab.wait_for_selector(".md-search-result__item a", state="attached", timeout=10_000)
+        links = tab.eval_on_selector_all(".md-search-result__item > a", "all => all.map(each => each.href)")
+        found = [urlsplit(link).path.lstrip("/") for link in links[:FIRST]]
+        if page not in found:
+            yield f"search for {words!r}: {', '.join(found)}, not {page}"
+
+
 def main() -> None:
     """Serve the site, look at it, and say what is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -97,7 +121,8 @@ def main() -> None:
     pages = sorted(str(path.relative_to(options.site)) for path in options.site.rglob("*.html"))
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=options.browser, args=QUIET)
-        found = list(looks(browser, f"http://127.0.0.1:{server.server_port}", pages, options.pictures))
+        address = f"http://127.0.0.1:{server.server_port}"
+        found = [*looks(browser, address, pages, options.pictures), *searches(browser, address)]
         browser.close()
     print(*found, f"{len(found)} problems", sep="\n")
     sys.exit(bool(found))

@@ -1,4 +1,4 @@
-"""A hook of MkDocs: the repository's own pages (changelog, contributing, security) become pages of the site."""
+"""A hook of MkDocs: pages of the repository become pages of the site; its search ranks answers before references."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PAGES = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md", "security.md": "SECURITY.md"}
 
+# Weights of pages in the site's search.
+BOOSTS = {"faq.md": 3.0, "how-it-works.md": 3.0, "results/index.md": 3.0}
+REFERENCE_BOOST = 0.5
+
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages, with links that lead from the site's root and not from the repository's."""
@@ -24,7 +28,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let links of a page in docs/ to the repository's pages lead to those of the site."""
+    """Let links of a page in docs/ to the repository's pages lead to those of the site, and weigh it in the search."""
+    place = page.file.src_uri
+    page.meta["search"] = {"boost": BOOSTS.get(place, REFERENCE_BOOST if place.startswith("reference/") else 1.0)}
     for to, name in PAGES.items():
         markdown = markdown.replace(f"](../{name}", f"]({to}")
     return markdown

@@ -16,7 +16,7 @@ from lazily import Lazy
 
 lancedb = Lazy("lancedb")
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "four-lines.md").read_text()
+GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "lancedb.md").read_text()
 PROGRAM = re.search(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)[1]
 LINES = re.findall(r"^\$ compatstore (.+)", GUIDE, re.MULTILINE)[:4]
 PLACE = "app-db#notes"

@@ -10,7 +10,7 @@ from lint.tree import ROOT, RUNNABLE, assert_none, page, planted_page, read_page
 
 FILE = re.compile(r"(?<![\w./<-])(?:[\w-]+/)*[\w-]+\.py\b")
 CODE = re.compile(r"`([^`\n]+)`")
-FOUR_LINES = "docs/guides/four-lines.md"
+FOUR_LINES = "docs/guides/lancedb.md"
 LONGEST = 120
 
 

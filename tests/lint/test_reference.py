@@ -11,6 +11,7 @@ from lint.tree import ROOT, assert_none, page, planted_page
 
 TOOL = "docs/tools/cli_pages.py"
 VERBS_PAGE, TRAINING_PAGE = "docs/reference/cli.md", "docs/reference/cli-train.md"
+QUICK_PAGE = "docs/reference/api/quick.md"
 ERRORS_PAGE = "docs/errors.md"
 
 
@@ -29,20 +30,26 @@ def section(pages, words):
     return pages[VERBS_PAGE].partition(f"\n## {' '.join(words)}\n")[2].partition("\n## ")[0]
 
 
+def with_shared(pages, text):
+    """The text of a command's section, with the groups of options that it links to and those of every verb."""
+    titles = [f"O{title}" for title in re.findall(r"\[o(ptions of [\w ]+)\]\(#", text)] if text else []
+    return "".join([text, *(section(pages, [title]) for title in titles), section(pages, ["Options of every verb"])])
+
+
 def unsaid(pages, commands):
     """What the site leaves out of commands: sections, options, arguments, examples and choices."""
     import click
 
     for words, command in commands:
-        text, context = section(pages, words), click.Context(command, info_name=" ".join(("compatstore", *words)))
-        cells = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
-        flags = {flag for cell in cells for flag in re.findall(r"(?<!\S)--?[a-z][\w-]*", cell.replace("\\|", "|"))}
+        text, context = with_shared(pages, section(pages, words)), click.Context(command, info_name=" ".join(words))
+        names = re.findall(r"^\* `([^`]+)`:", text, re.MULTILINE)
+        flags = {flag for name in names for flag in re.findall(r"(?<!\S)--?[a-z][\w-]*", name)}
         parameters = command.get_params(context)
         options = [each for each in parameters if isinstance(each, click.Option) and not each.hidden]
         wanted = [flag for option in options for flag in (*option.opts, *option.secondary_opts)]
         arguments = [each.make_metavar(context) for each in parameters if isinstance(each, click.Argument)]
         choices = [word for each in options if isinstance(each.type, click.Choice) for word in each.type.choices]
-        missing = [] if text else ["section"]
+        missing = [] if section(pages, words) else ["section"]
         missing += [flag for flag in wanted if flag not in flags]
         missing += [word for word in (*arguments, *examples(command), *choices) if word not in text]
         yield from (f"{' '.join(words)}: no {word}" for word in missing)
@@ -99,14 +106,14 @@ def test_pages_are_what_the_program_says(app):
 
     tool = runpy.run_path(str(ROOT / TOOL))
     written = {f"docs/reference/{name}": text for name, text in tool["pages"]().items()}
-    assert {VERBS_PAGE, TRAINING_PAGE} == written.keys()
+    assert {VERBS_PAGE, TRAINING_PAGE, QUICK_PAGE} == written.keys()
     assert all(f"\n## {method}\n" in written[TRAINING_PAGE] for method in METHODS)
     assert_none(stale(written))
 
 
 def test_the_pages_are_in_the_site():
     site = (ROOT / "mkdocs.yml").read_text()
-    places = [each.removeprefix("docs/") for each in (VERBS_PAGE, TRAINING_PAGE)]
+    places = [each.removeprefix("docs/") for each in (VERBS_PAGE, TRAINING_PAGE, QUICK_PAGE)]
     assert_none(off_the_site(site, places))
 
 
@@ -138,10 +145,13 @@ def test_each_rule_finds_a_planted_offender():
     @click.argument("gallery")
     @click.option("--watch", type=click.Choice(["never-said"]))
     @click.option("--wat")
+    @click.option("--shop")
     def status(**_):
         pass
 
-    pages = {VERBS_PAGE: "\n## status\nGALLERY\n| `--watch` | a |\n| `--help` | b |\n\n## other\n--wat\n"}
+    status_section = "\n## status\nGALLERY\n* `--watch`: a\n\nAnd the [options of a shop](#options-of-a-shop).\n"
+    shared = "\n## Options of a shop\n* `--shop`: c\n\n## Options of every verb\n* `-h, --help`: b\n"
+    pages = {VERBS_PAGE: f"{status_section}{shared}\n## other\n--wat\n"}
     missing = ["--wat", "compatstore status elsewhere.lance", "never-said"]
     assert list(unsaid(pages, [(("status",), status)])) == [f"status: no {word}" for word in missing]
     rows = [("NotFound", "OSError", 3), ("Gone", "OSError", 3), ("NotFound", "LookupError", 99)]

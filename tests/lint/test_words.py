@@ -17,7 +17,7 @@ UNWANTED = ("anew", "all the same", "so many", "likewise", "in words", "on your 
 # Persons in machines, and words of our own for terms of the field (fused search, significant, uncertainty).
 PERSONS = ("nobody", "somebody", "whoever", "told", "doubt", "doubts", "doubted", "for certain")
 PERSONS += ("searched as one", "served as one", "versions as one", "both as one", "teaches itself", "teach itself")
-RECORDS = ("docs/results/", "docs/recording.md", "docs/decisions.md", "CHANGELOG.md")  # texts of their day
+RECORDS = ("docs/results/", "CHANGELOG.md")  # texts of their day
 ACROSS_LINES = r"[ \n#]+"
 WORDS, ALL_WORDS = (
     re.compile(rf"\b({'|'.join(words)})\b".replace(" ", ACROSS_LINES), re.IGNORECASE)
