@@ -7,6 +7,7 @@ Searches stay unchanged until the fusion of both versions is significantly bette
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -60,6 +61,7 @@ from compatstore.upgrade.lesson import (
     Lesson,
     Taught,
     TransformAtHand,
+    allowance_of,
     lesson_of,
     transform_at_hand,
 )
@@ -78,9 +80,15 @@ class _Judged(NamedTuple):
 
     taught: Taught
     trial: Trial
-    fitted: FittedFusion
+    native: BoolArray
+    constants: Fusion
     found: QueryFigures
     by_queries: JudgedTransform | None = None
+
+    @property
+    def fitted(self) -> FittedFusion:
+        """The weight of the fused search; the trial chooses it once."""
+        return self.trial.fit(self.native, self.constants, against_target=True)
 
     @property
     def values(self) -> Doubles:
@@ -118,7 +126,7 @@ def learn(
     """
     run, natives = context.run, context.count(context.target.native)
     tried = replace(run, learned_at=natives)
-    lesson, judges = lesson_of(context, column_of(gates.labels))
+    lesson, judges = lesson_of(context, column_of(gates.labels), allowance_of(context, learner))
     if len(judges) < FEWEST_PAIRS:
         return _note(context, tried, f"too few pairs: {len(judges)}, at least {FEWEST_PAIRS} are needed")
     share = native_share(context)
@@ -193,6 +201,7 @@ class _RoundSteps:
 
     def __init__(self, monitor: Monitor, full: FullBackfill | None) -> None:
         self._monitor, self._full, self._done, self._total = monitor, full, 0, MEASUREMENTS
+        self._last = time.perf_counter()
         monitor.begin()
 
     def fitted(self, done: int, total: int, seconds: float) -> None:
@@ -201,15 +210,24 @@ class _RoundSteps:
         Raises:
             LearningTakesLonger: The others take longer than the full backfill.
         """
-        self._done, self._total = done, total + MEASUREMENTS
+        self._done, self._total, self._last = done, total + MEASUREMENTS, time.perf_counter()
         self._monitor.reach(done, self._total)
-        if self._full is not None and self._full.is_faster(seconds):
-            raise LearningTakesLonger(seconds)
+        self._require_faster(seconds)
 
     def next(self) -> None:
-        """Count a measurement; the last step is `end`."""
-        self._done = min(self._done + 1, self._total - 1)
+        """Count a measurement, before anything is written; the last step is `end`.
+
+        Raises:
+            LearningTakesLonger: As many of them as are left take longer than the full backfill.
+        """
+        self._done, began = min(self._done + 1, self._total - 1), self._last
+        self._last = time.perf_counter()
         self._monitor.reach(self._done, self._total)
+        self._require_faster((self._last - began) * (self._total - self._done))
+
+    def _require_faster(self, seconds: float) -> None:
+        if self._full is not None and self._full.is_faster(seconds):
+            raise LearningTakesLonger(seconds)
 
     def end(self) -> None:
         """Count all as done; a requested stop waits until the training round is served."""
@@ -279,9 +297,11 @@ def _judge(
     both = context.catalog.can_ask_both(context.run.source, context.run.target)
     settings = decision_settings(context, _settings(gates, context.run))
     trial = trial_of_fusions(sample, settings, BOTH if both else ALONE)
-    native = _native_rows(len(judges), share)
-    fitted = trial.fit(native, trial.constants(), against_target=True)
-    return _Judged(taught, trial, fitted, _found(trial, native, fitted, gates))
+    native, constants = _native_rows(len(judges), share), trial.constants()
+    if _by_target_alone(trial, gates):
+        there = replace(constants, weight=1.0, native_share=sample.share_of(native))
+        return _Judged(taught, trial, native, constants, trial.find(native, there))
+    return _Judged(taught, trial, native, constants, trial.fit(native, constants, against_target=True).found)
 
 
 def _judge_by_queries(
@@ -291,17 +311,18 @@ def _judge_by_queries(
     pairs = (lesson.source[judges], lesson.target[judges], taught.transformed[judges])
     factors = _factors_of(context, taught, judges)
     judged = judge_by_queries(context, searched, taught.artifact, pairs, gates, factors)
-    found = _found(judged.trial, judged.native, judged.fitted, gates)
-    return _Judged(taught, judged.trial, judged.fitted, found, judged)
+    trial, native, fitted = judged.trial, judged.native, judged.fitted
+    alone = _by_target_alone(trial, gates)
+    found = trial.find(native, replace(fitted.fusion, weight=1.0)) if alone else fitted.found
+    return _Judged(taught, trial, native, fitted.fusion, found, judged)
 
 
-def _found(trial: Trial, native: BoolArray, fitted: FittedFusion, gates: Gates) -> QueryFigures:
-    """Results of the queries as the upgrade is to be served: by a fused search, or by the target alone.
+def _by_target_alone(trial: Trial, gates: Gates) -> bool:
+    """True if transforms are compared as the target alone serves them, rather than a fused search.
 
-    Without ground truth transforms are compared by the target alone: by its agreement with native vectors.
+    Without ground truth they are: by the agreement with native vectors.
     """
-    alone = gates.serving == "target" or not trial.truth
-    return trial.find(native, replace(fitted.fusion, weight=1.0)) if alone else fitted.found
+    return gates.serving == "target" or not trial.truth
 
 
 def _sample_of(
@@ -348,7 +369,7 @@ def _with_larger_shares(
     target alone may find less with more natives beside transformed vectors, while these improve the next transform: so
     there a share pays also if a transform without errors would.
     """
-    constants, items, end = best.trial.constants(), len(best.trial.sample.source), asked_share(context)
+    constants, items, end = best.constants, len(best.trial.sample.source), asked_share(context)
     larger = sorted({*SHARES, *([end] if share + SAME_SHARE < end < 1 else [])})
     larger = [other for other in larger if other > share + SAME_SHARE]
     fitted = [best.trial.fit(_native_rows(items, other), constants, against_target=True) for other in larger]

@@ -5,6 +5,7 @@ Pairs are items that have a native vector in both versions. Randomly drawn ones 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -15,17 +16,22 @@ from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.artifacts.artifact import Artifact
 from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.digests import digest_half
+from compatstore.evaluation.curve import native_count
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.vector_form import VectorForm
+from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.cells import classes_of, random_scores
 from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, order
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.estimate import asked_share
 from compatstore.upgrade.estimates.sample import require_labels
 from compatstore.versions import EmbeddingVersion
 
 FEWEST_PAIRS = 40
 MOST_PAIRS, MOST_JUDGES = 20_000, 1_000
+FOLDED = 1.5  # growth from the goal of a wave to the end of the budget below which the wave goes on to the end
+_LAST_ROUND = 0.75  # of the processor time of all rounds, which falls by the square of the growth from round to round
 LEAST_GROWTH = 1.1  # growth of natives that starts another training round when the budget ends within a wave
 _DRAW = "learn"
 
@@ -44,6 +50,7 @@ class Lesson:
         classes: (n,) intp, the class of each item, -1 for none; None without labels.
         native_share: Share of the gallery that is native, in [0, 1].
         given: The transform that the upgrade began with, whose correction is a candidate; or None.
+        allowance: Processor seconds that the round may take; what is not a closed form is left out beyond them.
     """
 
     source: FloatArray
@@ -55,6 +62,7 @@ class Lesson:
     classes: Positions | None = None
     native_share: float = 0.0
     given: Artifact | None = None
+    allowance: float = math.inf
 
     def __len__(self) -> int:
         return len(self.source)
@@ -96,6 +104,10 @@ class Learner(Protocol):
     def least_gain(self) -> float | None:
         """Embedding ends if the upper bound of the remaining budget's gain is at most this; None: no such end."""
 
+    @property
+    def time_share(self) -> float | None:
+        """Processor time of all rounds, as a share of the time that embedding all items takes; None: no limit."""
+
     def teach(self, lesson: Lesson, tried: Callable[[int, int, float], None] | None = None) -> Sequence[Taught]:
         """Candidate transforms, those nearest to the natives first; none if nothing can be trained.
 
@@ -119,14 +131,33 @@ class Wave(NamedTuple):
 
 
 def wave_of(context: UpgradeContext, learner: Learner) -> Wave:
-    """Position in the schedule: each wave makes `growth` times as many items native as the one before."""
-    native, wave = context.count(context.target.native), Wave(0, learner.first_rows(context.count()))
+    """Position in the schedule: each wave makes `growth` times as many items native as the one before.
+
+    The wave before the end of the budget goes on to the end if that is near, so that no round is for a few new pairs.
+    """
+    native, items = context.count(context.target.native), context.count()
+    end, wave = native_count(asked_share(context), items), Wave(0, learner.first_rows(items))
     while wave.goal <= max(native, context.run.learned_at):  # natives that were deleted since have been learned from
-        wave = Wave(wave.goal, max(round(wave.goal * learner.growth), wave.goal + 1))
+        goal = max(round(wave.goal * learner.growth), wave.goal + 1)
+        wave = Wave(wave.goal, end if goal < end < FOLDED * goal else goal)
     return wave
 
 
-def lesson_of(context: UpgradeContext, labels: str | None) -> tuple[Lesson, Positions]:
+def allowance_of(context: UpgradeContext, learner: Learner) -> float:
+    """Processor seconds that a round may take; infinite without a limit, or if no item was embedded yet.
+
+    All rounds together may take `time_share` of the time in which all items would be embedded. Most of it is for the
+    last one, with the most pairs, whose transform is served.
+    """
+    spent, _ = read_account(context)
+    if learner.time_share is None or not spent.rows:
+        return math.inf
+    items, natives = context.count(), context.count(context.target.native)
+    part = min(natives / max(asked_share(context) * items, 1), 1.0)
+    return learner.time_share * items * spent.seconds / spent.rows * _LAST_ROUND * part**2
+
+
+def lesson_of(context: UpgradeContext, labels: str | None, allowance: float) -> tuple[Lesson, Positions]:
     """The training pairs, and the rows of those that evaluate.
 
     Pairs that evaluate were drawn at random, so that they represent all items of the gallery.
@@ -161,6 +192,7 @@ def lesson_of(context: UpgradeContext, labels: str | None) -> tuple[Lesson, Posi
         classes=classes,
         native_share=float(rows.native().mean()) if len(rows.ids) else 0.0,
         given=catalog.artifact(run.given) if run.given else None,
+        allowance=allowance,
     )
     judges = np.flatnonzero(at_random[picked])
     if classes is not None:

@@ -11,6 +11,7 @@ from compatstore.arrays import Doubles
 from compatstore.boundary import checked_fields
 from compatstore.digests import seed_of
 from compatstore.trainers.pairs.closed_form import ClosedForm, Moments, Solution, require_equal_dims
+from compatstore.trainers.pairs.leave_one_out import RidgeSpectrum
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.settings import Count, OpenShare, at_least, each
 
@@ -44,6 +45,10 @@ class Ridge(ClosedForm):
         weight = LeastSquares(moments).weight(penalty, rank)
         return Solution.affine(pairs, weight, moments, {"penalty": penalty, "rank": float(rank)})
 
+    def left_out(self, pairs: Pairs, spectrum: RidgeSpectrum) -> Doubles | None:
+        """Each pair by the solution on all others; None if a penalty or a rank is chosen."""
+        return spectrum.left_out(self.penalties[0]) if len(self.penalties) == 1 else None
+
     def ranks_up_to(self, full: int) -> tuple[int, ...]:
         """Return the ranks to choose from, where `full` is the largest possible."""
         return (full,)
@@ -72,6 +77,9 @@ class LowRankRidge(Ridge):
     """
 
     ranks: Annotated[tuple[int, ...], each(at_least(1))] = (4, 8, 16, 32, 64, 128, 256)
+
+    def left_out(self, pairs: Pairs, spectrum: RidgeSpectrum) -> None:
+        """None: the directions of a rank follow from all pairs."""
 
     def ranks_up_to(self, full: int) -> tuple[int, ...]:
         """Return the ranks to choose from, where `full` is the largest possible."""
