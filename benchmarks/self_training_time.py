@@ -118,7 +118,7 @@ def main() -> None:
         seconds, result = processor_time(case, given=False, profile=options.profile)
         learning = max(seconds - plain, 0.0)
         print(f"{name}: {learning:.1f} s of learning, limit <= {case.limit:g} s, ratio {learning / case.limit:.2f}")
-        for line in (*result.lessons, result.full_backfill):
+        for line in (*result.rounds, result.full_backfill):
             print(f"  {line}")
 
 

@@ -58,7 +58,7 @@ UPGRADE_LAYERS = [
     "backfilling",
     "estimates",
     "judging",
-    "lesson",
+    "training_pairs",
     "full_backfill",
     "learned_serving",
     "learning",

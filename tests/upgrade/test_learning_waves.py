@@ -64,7 +64,7 @@ def test_waves_say_what_was_found_and_promised(world, tmp_path):
     learn = replace(FIRST, candidates=(*CHEAP, Procrustes()))
     result = gallery.upgrade("v2", backfill=budget, learn=learn, progress=told.append)
     assert [wave.native for wave in result.waves] == [50, 100]
-    assert "100 pairs" in result.lessons[-1], "the last lesson is of all that the budget has embedded"
+    assert "100 pairs" in result.rounds[-1], "the last lesson is of all that the budget has embedded"
     assert [wave.cost for wave in result.waves] == [25, 50]
     for wave in result.waves:
         assert wave.share == pytest.approx(wave.native / ITEMS)
@@ -160,7 +160,7 @@ def test_items_that_no_search_finds_are_in_no_lesson(tmp_path):
     result = gallery.upgrade("v2", backfill=0.2, learn=FIRST)
     assert result.state == "ready"
     assert result.num_unbackfillable > 0
-    assert result.lessons
+    assert result.rounds
     assert gallery.maintenance.verify().clean
 
 

@@ -30,7 +30,7 @@ from compatstore.trainers.pairs.shrinking import SHARES, cross_fitted_factors, s
 from compatstore.trainers.pairs.trainer import PairTrainer, describe
 from compatstore.trainers.settings import NOT_EMPTY, above, at_least
 from compatstore.trainers.training import EpochProgress, OnEpoch, one_thread
-from compatstore.upgrade.lesson import FEWEST_PAIRS, Lesson, Taught
+from compatstore.upgrade.training_pairs import FEWEST_PAIRS, FittedTransform, TrainingPairs
 
 MOST_SHRINKAGE_PAIRS = 1_000  # pairs that measure the shrinkage of cosines by sigma^2: two seconds
 FOLDS = 5  # folds of the cross-validation of candidates
@@ -120,11 +120,13 @@ class Learn:
         return min(max(round(FIRST_SHARE * items), FEWEST_FIRST), MOST_FIRST)
 
     @checked
-    def teach(self, lesson: Lesson, tried: Callable[[int, int, float], None] | None = None) -> Sequence[Taught]:
+    def fit(
+        self, training: TrainingPairs, tried: Callable[[int, int, float], None] | None = None
+    ) -> Sequence[FittedTransform]:
         """Fit candidates on the pairs of a round.
 
         Args:
-            lesson: The pairs.
+            training: The pairs.
             tried: Called after each fit with the number of finished fits, the number of all as far as known, and the
                 approximate seconds that the others take. An exception of it ends the round.
 
@@ -132,21 +134,21 @@ class Learn:
             Transforms, by regression error, the least first; none if no candidate can run on the pairs.
         """
         pairs = Pairs(
-            lesson.source,
-            lesson.target,
-            side=lesson.side,
-            labels=lesson.classes,
-            source_version=lesson.source_version,
-            target_version=lesson.target_version,
+            training.source,
+            training.target,
+            side=training.side,
+            labels=training.classes,
+            source_version=training.source_version,
+            target_version=training.target_version,
         )
-        crossed = _CrossValidation(pairs, lesson.seed, self.judged, tried)
-        given = () if lesson.given is None else (Correction(current=lesson.given),)
+        crossed = _CrossValidation(pairs, training.seed, self.judged, tried)
+        given = () if training.given is None else (Correction(current=training.given),)
         crossed.run((*given, *(self.candidates or CLOSED_FORMS)))
         if self.candidates is None:
-            for network in networks(len(pairs), labelled=lesson.classes is not None):
-                crossed.screen(network, lesson.allowance)
+            for network in networks(len(pairs), labelled=training.classes is not None):
+                crossed.screen(network, training.allowance)
         # Native shares of the gallery until the next round.
-        now = lesson.native_share
+        now = training.native_share
         shares = tuple(dict.fromkeys(share for share in (now, self.growth * now) if share < 1)) or SHARES
         kept, fitted = crossed.kept, []
         for number, one in enumerate(kept, 1):
@@ -154,7 +156,9 @@ class Learn:
                 artifact = fit_labelled(one.trainer, pairs)
                 artifact, factors = _with_expected_cosines(artifact, one, pairs, shares)
                 name = describe(one.trainer)
-                fitted.append(Taught(name=name, artifact=artifact, transformed=one.transformed, factors=factors))
+                fitted.append(
+                    FittedTransform(name=name, artifact=artifact, transformed=one.transformed, factors=factors)
+                )
             crossed.count(len(kept) - number)
         return fitted
 

@@ -132,6 +132,10 @@ class Trials:
         )
         self._tried.append(Tried(trainer, candidate, outcome.scores[self._test.decides], artifact))
 
+    def leave_out(self, name: str, reason: str) -> None:
+        """List a trainer that is not tried."""
+        self._skipped.append(Candidate(name=name, skipped=reason))
+
     @property
     def best(self) -> Tried:
         """The trial with the highest score.

@@ -12,8 +12,7 @@ from compatstore.trainers import Procrustes, Ridge
 from compatstore.trainers.pairs.selection import NO_LABEL
 from compatstore.trainers.pairs.shrinking import cross_fitted_factors, shrinkage_of
 from compatstore.trainers.pairs.trainer import describe
-from compatstore.upgrade.learning import Lesson
-from compatstore.upgrade.lesson import FEWEST_PAIRS
+from compatstore.upgrade.training_pairs import FEWEST_PAIRS, TrainingPairs
 
 pytestmark = pytest.mark.full
 
@@ -32,14 +31,14 @@ def test_what_closed_forms_are_judged_by_errs_as_they_do_on_pairs_that_are_new_t
         target = (source @ turn + 2 * rng.normal(size=(PAIRS + 2000, DIM))).astype(np.float32)
         source = source.astype(np.float32)
         spaces = (cs.EmbeddingVersion(name, dim=DIM, metric="l2") for name in ("v1", "v2"))
-        lesson = Lesson(
+        lesson = TrainingPairs(
             **dict(zip(("source_version", "target_version"), spaces, strict=True)),
             source=source[:PAIRS],
             target=target[:PAIRS],
             side=None,
             seed=seed,
         )
-        (taught,) = cs.Learn(candidates=(Ridge(penalties=(0.1,)),)).teach(lesson)
+        (taught,) = cs.Learn(candidates=(Ridge(penalties=(0.1,)),)).fit(lesson)
         truth = error(taught.artifact.apply(source[PAIRS:]).vectors, target[PAIRS:])
         apart["left out"].append(error(taught.transformed, lesson.target) / truth)
         halves = [np.arange(PAIRS)[part::2] for part in range(2)]
@@ -73,7 +72,7 @@ def test_what_it_learned_says_what_is_expected_of_cosines_by_pairs_that_it_was_l
         cs.EmbeddingVersion(name, dim=dim, metric="cosine", normalised=True) for name, dim in (("v1", 12), ("v2", 16))
     )
     known = np.where(np.arange(400) < labelled * 400, classes, NO_LABEL)
-    lesson = Lesson(
+    lesson = TrainingPairs(
         source=source,
         target=target,
         side=None,
@@ -84,7 +83,7 @@ def test_what_it_learned_says_what_is_expected_of_cosines_by_pairs_that_it_was_l
         native_share=0.3,
     )
     candidates = (Ridge(penalties=(0.1,)), Ridge(penalties=(0.1,), uncertainty=False), Procrustes())
-    taught = {one.name: one for one in cs.Learn(candidates=candidates).teach(lesson)}
+    taught = {one.name: one for one in cs.Learn(candidates=candidates).fit(lesson)}
     doubted, *silent = (taught[describe(candidate)] for candidate in candidates)
     for one in silent:
         assert Shrinkage.of(one.artifact.manifest.figures) is None

@@ -37,7 +37,7 @@ _DRAW = "learn"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Lesson:
+class TrainingPairs:
     """Pairs of the gallery's own, in random order.
 
     Args:
@@ -69,7 +69,7 @@ class Lesson:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Taught:
+class FittedTransform:
     """A fitted transform.
 
     Args:
@@ -108,11 +108,13 @@ class Learner(Protocol):
     def time_share(self) -> float | None:
         """Processor time of all rounds, as a share of the time that embedding all items takes; None: no limit."""
 
-    def teach(self, lesson: Lesson, tried: Callable[[int, int, float], None] | None = None) -> Sequence[Taught]:
+    def fit(
+        self, training: TrainingPairs, tried: Callable[[int, int, float], None] | None = None
+    ) -> Sequence[FittedTransform]:
         """Candidate transforms, those nearest to the natives first; none if nothing can be trained.
 
         Args:
-            lesson: The pairs.
+            training: The pairs.
             tried: Called after each fit with the fits that are done, their number as far as known, and the seconds that
                 others take, approximately. An error that it raises ends the training round.
         """
@@ -157,7 +159,7 @@ def allowance_of(context: UpgradeContext, learner: Learner) -> float:
     return learner.time_share * items * spent.seconds / spent.rows * _LAST_ROUND * part**2
 
 
-def lesson_of(context: UpgradeContext, labels: str | None, allowance: float) -> tuple[Lesson, Positions]:
+def training_pairs_of(context: UpgradeContext, labels: str | None, allowance: float) -> tuple[TrainingPairs, Positions]:
     """The training pairs, and the rows of those that evaluate.
 
     Pairs that evaluate were drawn at random, so that they represent all items of the gallery.
@@ -182,7 +184,7 @@ def lesson_of(context: UpgradeContext, labels: str | None, allowance: float) -> 
         picked, table, read, made = picked[found], table.filter(found), read.take(found), made.take(found)
     has_side = source.side is not None and bool(read.side_valid.all())
     classes = None if labels is None else classes_of(table.column(labels))
-    lesson = Lesson(
+    training = TrainingPairs(
         source=read.vectors,
         target=made.vectors,
         side=read.side if has_side else None,
@@ -197,7 +199,7 @@ def lesson_of(context: UpgradeContext, labels: str | None, allowance: float) -> 
     judges = np.flatnonzero(at_random[picked])
     if classes is not None:
         judges = judges[classes[judges] >= 0]
-    return lesson, judges[:MOST_JUDGES]
+    return training, judges[:MOST_JUDGES]
 
 
 def _native_in_source(context: UpgradeContext) -> BoolArray:
@@ -214,24 +216,28 @@ def _before_gap(native: BoolArray) -> int:
     return len(native) if native.all() else int((~native).argmax())
 
 
-class TransformAtHand(NamedTuple):
+class CurrentTransform(NamedTuple):
     """The transform that the gallery has, and the pairs that it has not learned from, (n,) bool."""
 
-    taught: Taught
+    transform: FittedTransform
     unseen: BoolArray
 
 
-def transform_at_hand(context: UpgradeContext, lesson: Lesson) -> TransformAtHand | None:
+def current_transform(context: UpgradeContext, training: TrainingPairs) -> CurrentTransform | None:
     """The transform that the gallery has; None if it has none, or none that can be applied to the pairs."""
     if not context.run.path:
         return None
     artifact = context.catalog.artifact(context.run.path[-1])
     with_side = artifact.manifest.side_source is not None
-    if with_side and lesson.side is None:
+    if with_side and training.side is None:
         return None
-    made = artifact.apply(lesson.source, lesson.side if with_side else None)
+    made = artifact.apply(training.source, training.side if with_side else None)
     shrinkage = Shrinkage.of(artifact.manifest.figures)
     factors = None if shrinkage is None or made.uncertainty is None else shrinkage.at(made.uncertainty)
-    seen = np.zeros(len(lesson), bool) if artifact.seen is None else np.isin(digest_half(lesson.source), artifact.seen)
-    taught = Taught(name=artifact.manifest.kind, artifact=artifact, transformed=made.vectors, factors=factors)
-    return TransformAtHand(taught, ~seen)
+    seen = (
+        np.zeros(len(training), bool) if artifact.seen is None else np.isin(digest_half(training.source), artifact.seen)
+    )
+    transform = FittedTransform(
+        name=artifact.manifest.kind, artifact=artifact, transformed=made.vectors, factors=factors
+    )
+    return CurrentTransform(transform, ~seen)
