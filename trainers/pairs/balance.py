@@ -12,7 +12,7 @@ from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.retrieval import RetrievalTest
 from compatstore.trainers.pairs.selection import Trials
-from compatstore.trainers.pairs.training import Chosen
+from compatstore.trainers.pairs.training import TrainerChoice
 from compatstore.trainers.training import EpochProgress, OnEpoch
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ ROWS, SCREENED, EPOCHS, HELD_OUT, GALLERY, K = 3000, 0.1, 0.25, 0.2, 2000, 10
 Setting = Mapping[str, Any]
 
 
-def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -> Chosen:
+def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -> TrainerChoice:
     """Choose the settings of FastFill that are None.
 
     First the scale of ArcFace, or the weight of a cross-entropy, with batches of 256; then the batch, with the best of
@@ -56,7 +56,7 @@ def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -
     losses: list[Setting] = _losses(trainer, pairs) or [{}]
     batches: Sequence[Setting] = [{"batch_size": rows} for rows in BATCHES] if trainer.batch_size is None else [{}]
     if len(losses) == len(batches) == 1:
-        return Chosen(trainer=replace(trainer, **losses[0]))
+        return TrainerChoice(trainer=replace(trainer, **losses[0]))
     try:
         fitted, held_out = apart(trainer, pairs)
         sizes, metric = {"k": K, "queries": GALLERY, "rows": GALLERY}, pairs.target_space.metric or "l2"
@@ -93,9 +93,11 @@ def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -
         # The scale; or of the weights the one after 1, a tenth of the variance.
         untried = [each for each in losses if each.get("scale") == UNTRIED_SCALE] or losses[1:2] or losses
         settings = {**untried[0], **batches[0]}
-        return Chosen(trainer=replace(trainer, **settings), settings={**settings, "note": NOT_COMPARED})
+        return TrainerChoice(trainer=replace(trainer, **settings), settings={**settings, "note": NOT_COMPARED})
     settings = dict(tried[comparison.best.name])
-    return Chosen(trainer=replace(trainer, **settings), settings=settings, figures={"balance": comparison.to_dict()})
+    return TrainerChoice(
+        trainer=replace(trainer, **settings), settings=settings, figures={"balance": comparison.to_dict()}
+    )
 
 
 def apart(trainer: FastFill, pairs: Pairs) -> tuple[Pairs, Pairs]:

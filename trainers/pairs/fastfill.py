@@ -15,7 +15,7 @@ from compatstore.trainers.pairs.fct import two_branches
 from compatstore.trainers.pairs.loop import Batch, Loss, Objective, squared_distance
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.through_head import HeadTraining
-from compatstore.trainers.pairs.training import Chosen
+from compatstore.trainers.pairs.training import TrainerChoice
 from compatstore.trainers.pairs.two_branch import Prediction, TwoBranch
 from compatstore.trainers.settings import BatchRows, Count, Positive, from_to
 from compatstore.trainers.training import OnEpoch
@@ -78,7 +78,7 @@ class FastFill(HeadTraining):
     scale: Positive | None = None
     batch_size: BatchRows | None = None
 
-    def chosen(self, pairs: Pairs, progress: OnEpoch | None) -> Chosen:
+    def chosen(self, pairs: Pairs, progress: OnEpoch | None) -> TrainerChoice:
         """Choose the balance of the two losses and the batch; see `balanced`."""
         return balanced(self, pairs, progress)
 

@@ -170,7 +170,7 @@ class _CrossValidation:
         pairs: The pairs.
         seed: Of the folds.
         judged: Candidates with the least regression error that are kept.
-        tried: As of `Learn.teach`.
+        tried: As of `Learn.fit`.
     """
 
     def __init__(self, pairs: Pairs, seed: int, judged: int, tried: Callable[[int, int, float], None] | None) -> None:
@@ -183,15 +183,9 @@ class _CrossValidation:
 
     def run(self, trainers: Sequence[PairTrainer]) -> None:
         """Fit candidates on all folds, in turns, so that the time of all is estimated early."""
-        self._crossed += [
-            CrossFit(
-                one,
-                self._pairs,
-                self._fine if isinstance(one, ClosedForm | Correction) else self._coarse,
-                self._spectrum,
-            )
-            for one in trainers
-        ]
+        for one in trainers:
+            folds = self._fine if isinstance(one, ClosedForm | Correction) else self._coarse
+            self._crossed.append(CrossFit(one, self._pairs, folds, self._spectrum))
         while waiting := [one for one in self._crossed if one.left]:
             for one in waiting:
                 self._step(one)
@@ -246,18 +240,15 @@ class _CrossValidation:
 
     def _figure(self, screened: CrossFit, one: CrossFit, rows: Positions) -> float:
         """Quality of a candidate on some pairs: mAP if the screened one reads labels, else less the squared error."""
-        labels, native, made = self._pairs.labels, self._pairs.target[rows], one.transformed[rows]
-        if labels is None or not _reads_labels(screened):
+        native, made = self._pairs.target[rows], one.transformed[rows]
+        if self._pairs.labels is None or not _reads_labels(screened):
             return -float(np.square(made - native, dtype=np.float64).sum())
-        known = labels[rows] != NO_LABEL
-        ranked = rank_queries(
-            unit(native[known]),
-            unit(made[known]),
-            *2 * (labels[rows][known],),
-            *2 * (np.arange(known.sum()),),
-            metric="dot",
-        )
-        return float(np.nan_to_num(ranked.average_precision).mean()) if known.any() else 0.0
+        known = self._pairs.labels[rows] != NO_LABEL
+        labels, ids = self._pairs.labels[rows][known], np.arange(known.sum())
+        if not len(ids):
+            return 0.0
+        ranked = rank_queries(unit(native[known]), unit(made[known]), labels, labels, ids, ids, metric="dot")
+        return float(np.nan_to_num(ranked.average_precision).mean())
 
 
 def _reads_labels(one: CrossFit) -> bool:

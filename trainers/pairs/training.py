@@ -36,7 +36,7 @@ _DEVICE = Rule("cpu, cuda or cuda:<n>", lambda value: DEVICE.fullmatch(value) is
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Chosen:
+class TrainerChoice:
     """A trainer whose settings are complete.
 
     Args:
@@ -133,9 +133,9 @@ class TransformTraining(ABC):
         figures = {name: made[1] for name, made in fitted.items()} | {**chosen.figures, "seconds": seconds}
         return forward_transform(trainer, pairs, {name: made[0] for name, made in fitted.items()}, figures, settings)
 
-    def chosen(self, pairs: Pairs, progress: OnEpoch | None) -> Chosen:
+    def chosen(self, pairs: Pairs, progress: OnEpoch | None) -> TrainerChoice:
         """Choose the settings that are None, if a method has such; arguments as of `fit`."""
-        return Chosen(trainer=self)
+        return TrainerChoice(trainer=self)
 
     @abstractmethod
     def architecture(self, linear: Architecture) -> Architecture:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 import pytest
 
@@ -9,9 +11,11 @@ import compatstore as cs
 from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.storage.shrinkage import shrinkage_of as recorded
 from compatstore.trainers import Procrustes, Ridge
+from compatstore.trainers.pairs.learn import HEAD_PAIRS, NETWORK_PAIRS, _CrossValidation, networks
 from compatstore.trainers.pairs.selection import NO_LABEL
 from compatstore.trainers.pairs.shrinking import cross_fitted_factors, shrinkage_of
 from compatstore.trainers.pairs.trainer import describe
+from compatstore.trainers.training import EpochProgress
 from compatstore.upgrade.training_pairs import FEWEST_PAIRS, TrainingPairs
 
 pytestmark = pytest.mark.full
@@ -131,3 +135,42 @@ def test_an_upgrade_that_teaches_itself_is_searched_by_shrunk_distances(tmp_path
     gallery.cutover("v2")
     assert gallery.search(target[0], k=600, columns=["id"]).num_rows == 600
     assert gallery.maintenance.verify().findings == ()
+
+
+@dataclass(frozen=True)
+class Counting:
+    """Ridge regression that counts its fits, each of ten epochs of a second."""
+
+    penalty: float
+    fits: list = field(default_factory=list, repr=False)
+
+    def fit(self, pairs, progress=None):
+        self.fits.append(len(pairs))
+        if progress is not None:
+            progress(EpochProgress("h", 1, 10, 0.0, 1.0))
+        return Ridge(penalties=(self.penalty, 1e9 * self.penalty), holdout=0.0).fit(pairs)
+
+
+@pytest.mark.parametrize(
+    ("penalty", "allowance", "fits"),
+    [(1e-3, np.inf, 5), (100.0, np.inf, 1), (1e-3, 50.0, 1), (1e-3, 0.0, 0)],
+    ids=["ahead", "behind", "too dear", "no time"],
+)
+def test_a_network_is_fitted_further_only_if_it_is_ahead_on_one_fold_and_time_is_left(penalty, allowance, fits):
+    source, target, _ = pairs_of(200)
+    crossed = _CrossValidation(cs.trainers.Pairs(source, target), 0, 3, None)
+    crossed.run((Ridge(penalties=(10.0,)),))
+    network = Counting(penalty)
+    crossed.screen(network, allowance)
+    assert len(network.fits) == fits
+    assert set(network.fits) <= {160}
+    assert [one.trainer for one in crossed.kept][:-1] == ([network] if fits == 5 else [])
+
+
+def test_networks_are_tried_where_pairs_are_many():
+    assert networks(HEAD_PAIRS, labelled=False) == networks(HEAD_PAIRS - 1, labelled=True) == ()
+    (through_head,) = networks(HEAD_PAIRS, labelled=True)
+    assert through_head.loss == "l2+disc"
+    (by_distance,) = networks(NETWORK_PAIRS, labelled=False)
+    assert by_distance.loss == "l2"
+    assert networks(NETWORK_PAIRS, labelled=True) == (through_head, by_distance)
