@@ -13,8 +13,8 @@ from compatstore.artifacts.architecture import Architecture
 from compatstore.boundary import checked_fields
 from compatstore.digests import seed_of
 from compatstore.trainers.pairs.closed_form import ClosedForm, Solution
-from compatstore.trainers.pairs.leave_one_out import RidgeSpectrum
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
+from compatstore.trainers.pairs.ridge import LeastSquares
 from compatstore.trainers.settings import Count, OpenShare, above, each
 
 _BLOCK = 4_096  # rows of the kernel at one time: 64 MB with 2,048 centres
@@ -68,12 +68,12 @@ class KernelRidge(ClosedForm):
         }
         return Solution(architecture, tensors, {"sharpness": sharpness, "penalty": penalty})
 
-    def left_out(self, pairs: Pairs, spectrum: RidgeSpectrum) -> Doubles | None:
+    def left_out(self, pairs: Pairs, squares: LeastSquares) -> Doubles | None:
         """Each pair by the solution on all others, for the centres and the gamma of all pairs.
 
         Args:
             pairs: At least 2 pairs.
-            spectrum: Not read.
+            squares: Not read.
 
         Returns:
             (n, d_out) float64; None if there is something to choose.

@@ -19,12 +19,11 @@ from compatstore.boundary import checked, checked_fields
 from compatstore.digests import seed_of
 from compatstore.errors import CompatStoreError
 from compatstore.evaluation import rank_queries
-from compatstore.trainers.pairs.closed_form import ClosedForm
+from compatstore.trainers.pairs.closed_form import ClosedForm, Moments
 from compatstore.trainers.pairs.correction import Correction
 from compatstore.trainers.pairs.kernel_ridge import KernelRidge
-from compatstore.trainers.pairs.leave_one_out import RidgeSpectrum
 from compatstore.trainers.pairs.pairs import Pairs, unit
-from compatstore.trainers.pairs.ridge import Ridge
+from compatstore.trainers.pairs.ridge import LeastSquares, Ridge
 from compatstore.trainers.pairs.selection import NO_LABEL, CrossFit, TooDear, fit_labelled
 from compatstore.trainers.pairs.shrinking import SHARES, cross_fitted_factors, shrinkage_figure
 from compatstore.trainers.pairs.trainer import PairTrainer, describe
@@ -178,14 +177,14 @@ class _CrossValidation:
         self._coarse, self._fine = (
             _folds(order, parts) for parts in (FOLDS, min(max(FITTED // len(pairs), FOLDS), FINER))
         )
-        self._pairs, self._judged, self._tried, self._spectrum = pairs, judged, tried, RidgeSpectrum(pairs)
+        self._pairs, self._judged, self._tried, self._squares = pairs, judged, tried, LeastSquares(Moments.of(pairs))
         self._began, self._crossed, self._done = time.process_time(), list[CrossFit](), 0
 
     def run(self, trainers: Sequence[PairTrainer]) -> None:
         """Fit candidates on all folds, in turns, so that the time of all is estimated early."""
         for one in trainers:
             folds = self._fine if isinstance(one, ClosedForm | Correction) else self._coarse
-            self._crossed.append(CrossFit(one, self._pairs, folds, self._spectrum))
+            self._crossed.append(CrossFit(one, self._pairs, folds, self._squares))
         while waiting := [one for one in self._crossed if one.left]:
             for one in waiting:
                 self._step(one)
@@ -206,7 +205,7 @@ class _CrossValidation:
             if at.seconds / at.epoch * at.epochs * (FOLDS + 1) > left:
                 raise TooDear
 
-        one = CrossFit(trainer, self._pairs, self._coarse, self._spectrum)
+        one = CrossFit(trainer, self._pairs, self._coarse, self._squares)
         rows = self._step(one, within)
         if one.runs and self._figure(one, one, rows) > max(self._figure(one, other, rows) for other in nearest):
             self._crossed.append(one)

@@ -15,9 +15,9 @@ from compatstore.errors import CompatStoreError, InvalidInput
 from compatstore.evaluation import Estimate
 from compatstore.evaluation.bootstrap import mean_of_groups, resample_clusters
 from compatstore.trainers.pairs.closed_form import ClosedForm
-from compatstore.trainers.pairs.leave_one_out import RidgeSpectrum
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.retrieval import RetrievalTest, side_for
+from compatstore.trainers.pairs.ridge import LeastSquares
 from compatstore.trainers.pairs.trainer import PairTrainer, without_holdout
 from compatstore.trainers.training import OnEpoch
 
@@ -197,11 +197,11 @@ class CrossFit:
         trainer: The candidate.
         pairs: All pairs.
         folds: The parts that they are cut into, rows of each.
-        spectrum: Decomposition of the pairs, which closed forms share.
+        squares: Of the pairs' moments, which closed forms share.
     """
 
-    def __init__(self, trainer: PairTrainer, pairs: Pairs, folds: Sequence[Positions], spectrum: RidgeSpectrum) -> None:
-        self.trainer, self._pairs, self._folds, self._spectrum = trainer, pairs, list(folds), spectrum
+    def __init__(self, trainer: PairTrainer, pairs: Pairs, folds: Sequence[Positions], squares: LeastSquares) -> None:
+        self.trainer, self._pairs, self._folds, self._squares = trainer, pairs, list(folds), squares
         self.runs, self.fastest = True, np.inf
         self.transformed, self._sigma2 = np.empty_like(pairs.target), np.full(len(pairs), np.nan, np.float32)
 
@@ -214,7 +214,7 @@ class CrossFit:
         """Transform all pairs at once if the closed form can, else those of the next fold; return their rows."""
         began, rows = time.perf_counter(), self._folds.pop(0)
         try:
-            made = self.trainer.held_out(self._pairs, self._spectrum) if isinstance(self.trainer, ClosedForm) else None
+            made = self.trainer.held_out(self._pairs, self._squares) if isinstance(self.trainer, ClosedForm) else None
             if made is None:
                 made = self._of_fold(rows, progress)
             else:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from compatstore.trainers import KernelRidge, LowRankRidge, Pairs, Ridge
+from compatstore.trainers.pairs.closed_form import Moments
 from compatstore.trainers.pairs.kernel_ridge import _Kernel, _LeastSquares
-from compatstore.trainers.pairs.leave_one_out import RidgeSpectrum
+from compatstore.trainers.pairs.ridge import LeastSquares
 
 pytestmark = pytest.mark.kernel
 
@@ -34,7 +35,11 @@ def without(pairs, row):
     return pairs.subset(np.delete(np.arange(len(pairs)), row))
 
 
-def squares(inputs):
+def squares_of(pairs):
+    return LeastSquares(Moments.of(pairs))
+
+
+def variance(inputs):
     return float(np.square(inputs - inputs.mean(axis=0)).sum())
 
 
@@ -42,11 +47,11 @@ def squares(inputs):
 @pytest.mark.parametrize("penalty", [1e-3, 0.1, 10.0])
 def test_ridge_regression_is_that_of_the_others_with_the_same_penalty(shape, penalty):
     pairs = pairs_of(*shape)
-    found = Ridge(penalties=(penalty,)).left_out(pairs, RidgeSpectrum(pairs))
+    found = Ridge(penalties=(penalty,)).left_out(pairs, squares_of(pairs))
     inputs = inputs_of(pairs)
     for row in LEFT_OUT:
         others = without(pairs, row)
-        same = penalty * squares(inputs) / squares(inputs_of(others))
+        same = penalty * variance(inputs) / variance(inputs_of(others))
         solved = Ridge(penalties=(same,)).solve(others).tensors
         expected = solved["mixer.0.weight"] @ inputs[row] + solved["mixer.0.bias"]
         np.testing.assert_allclose(found[row], expected, atol=1e-10)
@@ -56,7 +61,7 @@ def test_ridge_regression_is_that_of_the_others_with_the_same_penalty(shape, pen
 def test_kernel_ridge_regression_is_that_of_the_others_with_the_same_gamma(centres):
     pairs = pairs_of(50, 8)
     trainer = KernelRidge(sharpness=(1.0,), penalties=(0.05,), centres=centres)
-    found, kernel = trainer.left_out(pairs, RidgeSpectrum(pairs)), trainer._kernel(pairs, 1.0)
+    found, kernel = trainer.left_out(pairs, squares_of(pairs)), trainer._kernel(pairs, 1.0)
     for row in LEFT_OUT:
         others = without(pairs, row)
         mine = kernel if centres < len(pairs) else _Kernel(np.delete(kernel.centres, row, axis=0), kernel.gamma)
@@ -70,12 +75,12 @@ def test_vectors_of_unit_length_are_given_with_the_uncertainty_that_a_fit_gives(
     target = pairs.target / np.linalg.norm(pairs.target, axis=1, keepdims=True)
     pairs = Pairs(pairs.source, target)
     for trainer in (Ridge(penalties=(0.1,)), KernelRidge(sharpness=(1.0,), penalties=(0.05,))):
-        made, sigma2 = trainer.held_out(pairs, RidgeSpectrum(pairs))
-        raw = trainer.left_out(pairs, RidgeSpectrum(pairs))
+        made, sigma2 = trainer.held_out(pairs, squares_of(pairs))
+        raw = trainer.left_out(pairs, squares_of(pairs))
         np.testing.assert_allclose(np.linalg.norm(made, axis=1), 1, atol=1e-6)
         np.testing.assert_allclose(sigma2, 1 / np.square(raw).sum(axis=1), rtol=1e-6)
         silent = type(trainer)(penalties=trainer.penalties, uncertainty=False, **_sharp(trainer))
-        assert silent.held_out(pairs, RidgeSpectrum(pairs))[1] is None
+        assert silent.held_out(pairs, squares_of(pairs))[1] is None
 
 
 def _sharp(trainer):
@@ -89,4 +94,4 @@ def _sharp(trainer):
 )
 def test_what_is_chosen_and_what_fits_every_pair_needs_further_solutions(trainer):
     pairs = pairs_of(30, 60)
-    assert trainer.left_out(pairs, RidgeSpectrum(pairs)) is None
+    assert trainer.left_out(pairs, squares_of(pairs)) is None
