@@ -16,6 +16,7 @@ import numpy as np
 
 from compatstore import next_step
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
+from compatstore.artifacts.runners import one_thread_each
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import DecisionTable
 from compatstore.evaluation.curve import native_count
@@ -103,6 +104,7 @@ class _Judged(NamedTuple):
         return float(self.values[self.found.counted].mean())
 
 
+@one_thread_each()  # of BLAS: products this small take several times the processor's time in several threads
 def learn(
     context: UpgradeContext, learner: Learner, gates: Gates, monitor: Monitor, full: FullBackfill | None = None
 ) -> tuple[RunRecord, str]:
