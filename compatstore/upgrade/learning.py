@@ -128,7 +128,7 @@ def learn(
     """
     run, natives = context.run, context.count(context.target.native)
     tried = replace(run, learned_at=natives)
-    training, judges = training_pairs_of(context, column_of(gates.labels), allowance_of(context, learner))
+    training, judges = training_pairs_of(context, gates, allowance_of(context, learner))
     if len(judges) < FEWEST_PAIRS:
         return _note(context, tried, f"too few pairs: {len(judges)}, at least {FEWEST_PAIRS} are needed")
     share = native_share(context)

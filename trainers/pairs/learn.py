@@ -76,17 +76,17 @@ def networks(pairs: int, *, labelled: bool) -> tuple[PairTrainer, ...]:
 class Learn:
     """Settings of a self-training upgrade.
 
-    Candidates are compared by cross-validation: each is fitted once for each fold on the pairs of the other folds. The
-    ones with the least regression error are evaluated by retrieval, and the winner is refitted on all pairs. A fit of
-    the cross-validation has fewer pairs than the refit; so closed forms, which take little time, get more folds: 20 of
-    up to 500 pairs, and 10 of 1,000.
+    Candidates are compared by cross-validation. Ridge and kernel ridge regression predict each pair by their solution
+    on all others; another candidate is fitted once for each fold on the pairs of the other folds, other closed forms
+    with more folds: 20 of up to 500 pairs, and 10 of 1,000. The three with the least regression error are evaluated by
+    retrieval, and the winner is refitted on all pairs; without ground truth it is the one with the least error.
     Classification-loss candidates are always evaluated, whatever their regression error.
 
     Args:
         first: Items of the first round, >= 40; by default 2 % of the gallery, 100 at least and 2,000 at the most.
         candidates: Trainers on pairs to choose from; those that cannot run on the pairs are skipped. None takes closed
-            forms and, if torch is installed, a residual network; with labels (`Gates.labels`) also such
-            a network and FastFill, trained through a head.
+            forms and, if torch is installed and pairs are many, a residual network; with labels (`Gates.labels`) also
+            such a network that is trained through a head.
         improve: Also learn if an artifact leads to the target. It is the first transform of the upgrade, and a
             linear correction of it is the first candidate of each round.
         time_share: Processor time of all rounds at most, as a share of the time that embedding every item would take,
@@ -102,7 +102,7 @@ class Learn:
     """
 
     growth: ClassVar[float] = 2.0  # the next round begins once this many times as many items are native
-    judged: ClassVar[int] = 3  # candidates with the least regression error that are evaluated by retrieval
+    judged: ClassVar[int] = 3  # candidates with the least regression error that ground truth compares
     # Embedding ends if the upper bound of the gain, in the deciding figure, of the rest of the budget is not above
     # this. A subclass with None embeds the whole budget.
     least_gain: ClassVar[float | None] = 0.0
@@ -140,7 +140,9 @@ class Learn:
             source_version=training.source_version,
             target_version=training.target_version,
         )
-        crossed = _CrossValidation(pairs, training.seed, self.judged, tried)
+        # Without ground truth only agreement could compare them, of which the error says as much.
+        judged = self.judged if training.has_ground_truth else 1
+        crossed = _CrossValidation(pairs, training.seed, judged, tried)
         given = () if training.given is None else (Correction(current=training.given),)
         crossed.run((*given, *(self.candidates or CLOSED_FORMS)))
         if self.candidates is None:
