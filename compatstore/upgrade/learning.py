@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -76,20 +76,33 @@ MEASUREMENTS = 5  # approximate number after the fits of a round: of three trans
 STEP, GAIN = "learn", "gain"  # the step, and the end reason of a run without further gain
 
 
-class _Judged(NamedTuple):
-    """A transform, and the results of queries in a gallery that is served with it."""
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """A transform, and the results of queries in a gallery that is served with it.
+
+    Without ground truth, and where it is to be served alone, transforms are compared by the target alone: by its
+    agreement with native vectors, or its quality.
+    """
 
     transform: FittedTransform
     trial: Trial
     native: BoolArray
     constants: Fusion
-    found: QueryFigures
+    by_target: bool
     by_queries: JudgedTransform | None = None
 
     @property
     def fitted(self) -> FittedFusion:
         """The weight of the fused search; the trial chooses it once."""
         return self.trial.fit(self.native, self.constants, against_target=True)
+
+    @cached_property
+    def found(self) -> QueryFigures:
+        """Results of the queries as the upgrade is to be served: by a fused search, or by the target alone."""
+        if not self.by_target:
+            return self.fitted.found if self.by_queries is None else self.by_queries.fitted.found
+        share = self.trial.sample.share_of(self.native)
+        return self.trial.find(self.native, replace(self.constants, weight=1.0, native_share=share))
 
     @property
     def values(self) -> Doubles:
@@ -304,11 +317,8 @@ def _judge(
     both = context.catalog.can_ask_both(context.run.source, context.run.target)
     settings = decision_settings(context, _settings(gates, context.run))
     trial = trial_of_fusions(sample, settings, BOTH if both else ALONE)
-    native, constants = _native_rows(len(judges), share), trial.constants()
-    if _by_target_alone(trial, gates):
-        there = replace(constants, weight=1.0, native_share=sample.share_of(native))
-        return _Judged(transform, trial, native, constants, trial.find(native, there))
-    return _Judged(transform, trial, native, constants, trial.fit(native, constants, against_target=True).found)
+    by_target = gates.serving == "target" or not trial.truth
+    return _Judged(transform, trial, _native_rows(len(judges), share), trial.constants(), by_target)
 
 
 def _judge_by_queries(
@@ -323,18 +333,8 @@ def _judge_by_queries(
     pairs = (training.source[judges], training.target[judges], transform.transformed[judges])
     factors = _factors_of(context, transform, judges)
     judged = judge_by_queries(context, searched, transform.artifact, pairs, gates, factors)
-    trial, native, fitted = judged.trial, judged.native, judged.fitted
-    alone = _by_target_alone(trial, gates)
-    found = trial.find(native, replace(fitted.fusion, weight=1.0)) if alone else fitted.found
-    return _Judged(transform, trial, native, fitted.fusion, found, judged)
-
-
-def _by_target_alone(trial: Trial, gates: Gates) -> bool:
-    """True if transforms are compared as the target alone serves them, rather than a fused search.
-
-    Without ground truth they are: by the agreement with native vectors.
-    """
-    return gates.serving == "target" or not trial.truth
+    by_target = gates.serving == "target" or not judged.trial.truth
+    return _Judged(transform, judged.trial, judged.native, judged.fitted.fusion, by_target, judged)
 
 
 def _sample_of(
@@ -391,16 +391,16 @@ def _with_larger_shares(
         for choice in one.fusion.choices
     )
     masks = [_native_rows(items, other) for other in larger if other <= end + SAME_SHARE]
-    found, alone = best.found, gates.serving == "target"
+    alone = gates.serving == "target"
     if alone and masks:
         masks.append(np.ones(items, bool))
-    gains = (best.trial.most_gained(mask, constants, found, alone=alone) for mask in masks)
+    gains = (best.trial.most_gained(mask, constants, best.found, alone=alone) for mask in masks)
     pays = least_gain is None or not best.trial.truth or not masks or any(gain > least_gain for gain in gains)
     return replace(constants, choices=choices).at(share), pays
 
 
 def _best(judged: Sequence[_Judged]) -> _Judged:
-    return max(judged, key=lambda one: one.figure)
+    return max(judged, key=lambda one: one.figure) if len(judged) > 1 else judged[0]
 
 
 def _comes_nearer(training: TrainingPairs, current: CurrentTransform, transform: FittedTransform) -> bool:
