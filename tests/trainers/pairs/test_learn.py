@@ -11,7 +11,7 @@ import compatstore as cs
 from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.storage.shrinkage import shrinkage_of as recorded
 from compatstore.trainers import Procrustes, Ridge
-from compatstore.trainers.pairs.learn import HEAD_PAIRS, NETWORK_PAIRS, _CrossValidation, networks
+from compatstore.trainers.pairs.learn import NETWORK_PAIRS, _CrossValidation, networks
 from compatstore.trainers.pairs.selection import NO_LABEL
 from compatstore.trainers.pairs.shrinking import cross_fitted_factors, shrinkage_of
 from compatstore.trainers.pairs.trainer import describe
@@ -168,9 +168,9 @@ def test_a_network_is_fitted_further_only_if_it_is_ahead_on_one_fold_and_time_is
     assert [one.trainer for one in crossed.kept][:-1] == ([network] if fits == 5 else [])
 
 
-def test_networks_are_tried_where_pairs_are_many():
-    assert networks(HEAD_PAIRS, labelled=False) == networks(HEAD_PAIRS - 1, labelled=True) == ()
-    (through_head,) = networks(HEAD_PAIRS, labelled=True)
+def test_networks_are_tried_with_labels_or_where_pairs_are_many():
+    assert networks(NETWORK_PAIRS - 1, labelled=False) == ()
+    (through_head,) = networks(FEWEST_PAIRS, labelled=True)
     assert through_head.loss == "l2+disc"
     (by_distance,) = networks(NETWORK_PAIRS, labelled=False)
     assert by_distance.loss == "l2"
