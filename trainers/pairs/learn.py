@@ -214,7 +214,7 @@ class _CrossValidation:
             return
         tried, *others = (self._quality(one, other, rows) for other in (one, *nearest))
         gains = tried - max(others, key=np.mean)
-        if gains.mean() > -gains.std() / len(gains) ** 0.5:
+        if gains.mean() > -2 * gains.std() / len(gains) ** 0.5:
             self._crossed.append(one)
             while one.left:
                 self._step(one)
