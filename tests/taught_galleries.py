@@ -26,9 +26,9 @@ class Counted(cs.Learn):
     least_gain: float | None = None
     rounds: list = field(default_factory=list)
 
-    def fit(self, training, tried=None):
+    def train(self, training, tried=None):
         self.rounds.append(len(training))
-        return super().fit(training, tried)
+        return super().train(training, tried)
 
 
 class Model:

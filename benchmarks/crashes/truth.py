@@ -118,7 +118,7 @@ class LeastSquares(cs.Learn):
     improve: bool = True
     least_gain = None
 
-    def fit(
+    def train(
         self, training: TrainingPairs, tried: Callable[[int, int, float], None] | None = None
     ) -> list[FittedTransform]:
         """Learn again; what it made of the pairs that it knows is a little better than it is."""

@@ -149,7 +149,7 @@ def learn(
     current = current_transform(context, training)
     stays = None if left_to_transform(context) else current  # where all are native, only a weight is chosen
     steps = _RoundSteps(monitor, full)
-    candidates = learner.fit(training, steps.fitted) if stays is None else []
+    candidates = learner.train(training, steps.fitted) if stays is None else []
     usable = [one for one in candidates if form.searchable(one.transformed).all()]
     if not usable and stays is None:
         return _note(context, tried, f"no method can learn from {len(training)} pairs")

@@ -112,7 +112,7 @@ class Learner(Protocol):
     def time_share(self) -> float | None:
         """Processor time of all rounds, as a share of the time that embedding all items takes; None: no limit."""
 
-    def fit(
+    def train(
         self, training: TrainingPairs, tried: Callable[[int, int, float], None] | None = None
     ) -> Sequence[FittedTransform]:
         """Candidate transforms, those nearest to the natives first; none if nothing can be trained.

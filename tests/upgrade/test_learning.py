@@ -232,9 +232,9 @@ def test_labels_are_learned_from_where_they_are_named(world, tmp_path):
     seen = []
 
     class Watching(cs.Learn):
-        def fit(self, lesson, tried=None):
+        def train(self, lesson, tried=None):
             seen.append(lesson.classes)
-            return super().fit(lesson, tried)
+            return super().train(lesson, tried)
 
     candidates = (*CHEAP, FastFill(epochs=3, branch_width=8, mixer_width=8, batch_size=128))
     learn = Watching(first=50, candidates=candidates)
@@ -261,7 +261,7 @@ def test_networks_through_a_head_are_judged_however_far_they_are_from_the_native
     )
     tried = []
     candidates = (*CLOSED_FORMS, Residual(width=16, epochs=2, loss="l2+disc"))
-    taught = cs.Learn(candidates=candidates).fit(lesson, lambda done, total, _: tried.append((done, total)))
+    taught = cs.Learn(candidates=candidates).train(lesson, lambda done, total, _: tried.append((done, total)))
     names = [one.name for one in taught]
     assert len([name for name in names if "l2+disc" in name]) == 1
     assert len(names) == 4
@@ -298,8 +298,8 @@ class Flattering(cs.Learn):
     least_gain: float | None = None
     alone_from: int = 10_000  # pairs from which it is alone
 
-    def fit(self, lesson, tried=None):
-        learned = super().fit(lesson, tried)
+    def train(self, lesson, tried=None):
+        learned = super().train(lesson, tried)
         far = replace(learned[0], name="flattering", transformed=5 * lesson.target)
         return [far] if len(lesson) >= self.alone_from else [*learned, far]
 

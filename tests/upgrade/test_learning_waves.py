@@ -121,9 +121,9 @@ class Allowed(Counted):
 
     allowances: list = field(default_factory=list)
 
-    def fit(self, training, tried=None):
+    def train(self, training, tried=None):
         self.allowances.append(training.allowance)
-        return super().fit(training, tried)
+        return super().train(training, tried)
 
 
 def test_all_rounds_together_may_take_a_share_of_the_time_of_a_full_embedding(world, tmp_path):

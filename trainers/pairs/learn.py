@@ -120,7 +120,7 @@ class Learn:
         return min(max(round(FIRST_SHARE * items), FEWEST_FIRST), MOST_FIRST)
 
     @checked
-    def fit(
+    def train(
         self, training: TrainingPairs, tried: Callable[[int, int, float], None] | None = None
     ) -> Sequence[FittedTransform]:
         """Fit candidates on the pairs of a round.
@@ -172,7 +172,7 @@ class _CrossValidation:
         pairs: The pairs.
         seed: Of the folds.
         judged: Candidates with the least regression error that are kept.
-        tried: As of `Learn.fit`.
+        tried: As of `Learn.train`.
     """
 
     def __init__(self, pairs: Pairs, seed: int, judged: int, tried: Callable[[int, int, float], None] | None) -> None:

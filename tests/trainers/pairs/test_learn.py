@@ -42,7 +42,7 @@ def test_what_closed_forms_are_judged_by_errs_as_they_do_on_pairs_that_are_new_t
             side=None,
             seed=seed,
         )
-        (taught,) = cs.Learn(candidates=(Ridge(penalties=(0.1,)),)).fit(lesson)
+        (taught,) = cs.Learn(candidates=(Ridge(penalties=(0.1,)),)).train(lesson)
         truth = error(taught.artifact.apply(source[PAIRS:]).vectors, target[PAIRS:])
         apart["left out"].append(error(taught.transformed, lesson.target) / truth)
         halves = [np.arange(PAIRS)[part::2] for part in range(2)]
@@ -88,7 +88,7 @@ def test_what_it_learned_says_what_is_expected_of_cosines_by_pairs_that_it_was_l
         has_ground_truth=True,
     )
     candidates = (Ridge(penalties=(0.1,)), Ridge(penalties=(0.1,), uncertainty=False), Procrustes())
-    taught = {one.name: one for one in cs.Learn(candidates=candidates).fit(lesson)}
+    taught = {one.name: one for one in cs.Learn(candidates=candidates).train(lesson)}
     doubted, *silent = (taught[describe(candidate)] for candidate in candidates)
     for one in silent:
         assert Shrinkage.of(one.artifact.manifest.figures) is None
