@@ -252,7 +252,8 @@ class _CrossValidation:
             return -np.square(made - native, dtype=np.float64).sum(axis=1)
         labels, ids = self._pairs.labels[rows][known], np.arange(known.sum())
         ranked = rank_queries(unit(native[known]), unit(made[known]), labels, labels, ids, ids, metric="dot")
-        return np.nan_to_num(ranked.average_precision)
+        precision: Doubles = np.nan_to_num(ranked.average_precision)
+        return precision
 
 
 def _reads_labels(one: CrossFit) -> bool:
