@@ -42,7 +42,7 @@ gallery.register(v2)
 
 result = gallery.upgrade("v2", backfill=cs.Backfill(max_cost=0.03, price_per_item=0.0001))
 print(f"{len(documents)} texts, {result.backfilled} embedded by the new model for {result.spent.cost:.2f}")
-print(*result.lessons, sep="\n")
+print(*result.rounds, sep="\n")
 print(result.served)
 found = gallery.search("Remove a directory and everything in it", k=3)
 print([text.splitlines()[0] for text in found["source"].to_pylist()])

@@ -19,16 +19,16 @@ FIRST = cs.Learn(first=50, candidates=CHEAP)
 
 @dataclass(frozen=True)
 class Counted(cs.Learn):
-    """Notes the pairs of each lesson that trains."""
+    """Notes the pairs of each round."""
 
     first: int = 50
     candidates: tuple = CHEAP
     least_gain: float | None = None
-    lessons: list = field(default_factory=list)
+    rounds: list = field(default_factory=list)
 
-    def teach(self, lesson, tried=None):
-        self.lessons.append(len(lesson))
-        return super().teach(lesson, tried)
+    def train(self, training, tried=None):
+        self.rounds.append(len(training))
+        return super().train(training, tried)
 
 
 class Model:

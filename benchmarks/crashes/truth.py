@@ -15,7 +15,7 @@ import numpy as np
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.integrations.models import FrameworkModel
-from compatstore.upgrade.lesson import Lesson, Taught
+from compatstore.upgrade.training_pairs import FittedTransform, TrainingPairs
 
 SOURCE_DIM, TARGET_DIM, SIDE_DIM = 12, 16, 5
 LABELS = 4
@@ -118,8 +118,10 @@ class LeastSquares(cs.Learn):
     improve: bool = True
     least_gain = None
 
-    def teach(self, lesson: Lesson, tried: Callable[[int, int, float], None] | None = None) -> list[Taught]:
+    def train(
+        self, training: TrainingPairs, tried: Callable[[int, int, float], None] | None = None
+    ) -> list[FittedTransform]:
         """Learn again; what it made of the pairs that it knows is a little better than it is."""
-        weight = np.linalg.lstsq(lesson.source, lesson.target, rcond=None)[0]
-        transformed = lesson.source @ weight.astype(np.float32)
-        return [Taught(name="least squares", artifact=linear(weight, "refitted"), transformed=transformed)]
+        weight = np.linalg.lstsq(training.source, training.target, rcond=None)[0]
+        transformed = training.source @ weight.astype(np.float32)
+        return [FittedTransform(name="least squares", artifact=linear(weight, "refitted"), transformed=transformed)]

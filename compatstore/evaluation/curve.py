@@ -34,6 +34,14 @@ class BackfillCurve:
         num_queries: Queries counted, the same at every alpha.
         num_skipped: Queries left out, as no item of the gallery is correct for them.
         rankings: Results of each query at each alpha, a of them; for flips, subgroups and intervals.
+
+    Examples:
+        >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
+        >>> queries = np.array([[0.4], [5.4], [2.9]])
+        >>> labels = {"query_labels": [0, 1], "gallery_labels": [0, 0, 1, 1]}
+        >>> curve = cs.evaluation.backfill_curve(queries[:2], stored[::-1], stored, order=range(4), alphas=3, **labels)
+        >>> sorted(curve.area)
+        ['cmc@1', 'cmc@5', 'map']
     """
 
     alphas: Doubles
@@ -80,6 +88,14 @@ def backfill_curve(
     Raises:
         InvalidInput: Transformed and native vectors differ in shape, or something does not match in number. `order` is
             not a permutation, an alpha lies outside [0, 1], and as `retrieval_metrics`.
+
+    Examples:
+        >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
+        >>> queries = np.array([[0.4], [5.4], [2.9]])
+        >>> labels = {"query_labels": [0, 1], "gallery_labels": [0, 0, 1, 1]}
+        >>> curve = cs.evaluation.backfill_curve(queries[:2], stored[::-1], stored, order=range(4), alphas=3, **labels)
+        >>> curve.alphas.tolist(), float(curve.map[-1])
+        ([0.0, 0.5, 1.0], 1.0)
     """
     require_ranks(ks)
     shares = _shares(alphas)
@@ -104,6 +120,14 @@ def flips(before: Ranking, after: Ranking, k: int = 1) -> Flips:
     Raises:
         InvalidInput: The rankings are of different numbers of queries. No query has a correct item in both, or k is
             below 1.
+
+    Examples:
+        >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
+        >>> queries = np.array([[0.4], [5.4], [2.9]])
+        >>> labels = {"query_labels": [0, 1], "gallery_labels": [0, 0, 1, 1]}
+        >>> curve = cs.evaluation.backfill_curve(queries[:2], stored[::-1], stored, order=range(4), alphas=3, **labels)
+        >>> curve.alphas.tolist(), float(curve.map[-1])
+        ([0.0, 0.5, 1.0], 1.0)
     """
     require_ranks([k])
     if len(before.first_match) != len(after.first_match):

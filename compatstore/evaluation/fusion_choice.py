@@ -198,10 +198,11 @@ class Trial:
         key = native.tobytes(), constants
         if key not in self._fitted:
             if self.before is not None:
-                return self._by_rule(native, constants)
-            fitted = self._fit(native, constants, against_target=against_target)
-            if not against_target:
-                return fitted
+                fitted = self._by_rule(native, constants)
+            else:
+                fitted = self._fit(native, constants, against_target=against_target)
+                if not against_target:
+                    return fitted
             self._fitted[key] = fitted
         return self._fitted[key]
 

@@ -139,7 +139,7 @@ def both(earlier: ShardUpgrade | None, result: UpgradeResult) -> UpgradeResult:
         transformed=before.transformed + result.transformed,
         backfilled=before.backfilled + result.backfilled,
         seconds=before.seconds + result.seconds,
-        lessons=(*before.lessons, *result.lessons),
+        rounds=(*before.rounds, *result.rounds),
     )
 
 

@@ -14,10 +14,10 @@ from compatstore.storage.records import CHOSEN, OPEN, RunRecord
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.embeddable import count_embeddable, knows_its_price
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.lesson import Learner
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.states import set_run
+from compatstore.upgrade.training_pairs import Learner
 
 STEP = "full backfill"  # of the history
 

@@ -1,20 +1,22 @@
 """Self-training upgrade: fits transforms on natively embedded items and selects one by its quality as served.
 
-Each pair of a training round (`lesson.py`) is also a query, for transforms fitted without it: cross-validation keeps
-all pairs in use, and evaluates none on a transform that was trained on it. The hop uses the transform that serves best.
-Searches stay unchanged until the fusion of both versions is significantly better.
+Each pair of a training round (`training_pairs.py`) is also a query, for transforms fitted without it: cross-validation
+keeps all pairs in use, and evaluates none on a transform that was trained on it. The hop uses the transform that serves
+best. Searches stay unchanged until the fusion of both versions is significantly better.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from compatstore import next_step
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
+from compatstore.artifacts.runners import one_thread_each
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import DecisionTable
 from compatstore.evaluation.curve import native_count
@@ -54,33 +56,53 @@ from compatstore.upgrade.judging import (
     most_searched,
 )
 from compatstore.upgrade.learned_serving import in_words
-from compatstore.upgrade.lesson import (
-    FEWEST_PAIRS,
-    Learner,
-    Lesson,
-    Taught,
-    TransformAtHand,
-    lesson_of,
-    transform_at_hand,
-)
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries, column_of, has_ground_truth
 from compatstore.upgrade.states import BACKFILL, CUTOVER, require_open, set_run
+from compatstore.upgrade.training_pairs import (
+    FEWEST_PAIRS,
+    CurrentTransform,
+    FittedTransform,
+    Learner,
+    TrainingPairs,
+    allowance_of,
+    current_transform,
+    training_pairs_of,
+)
 
 NEW = 1 / 3  # minimum share of new evaluation pairs to re-evaluate the current transform
 MEASUREMENTS = 5  # approximate number after the fits of a round: of three transforms, and two more
 STEP, GAIN = "learn", "gain"  # the step, and the end reason of a run without further gain
 
 
-class _Judged(NamedTuple):
-    """A transform, and the results of queries in a gallery that is served with it."""
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """A transform, and the results of queries in a gallery that is served with it.
 
-    taught: Taught
+    Without ground truth, and where it is to be served alone, transforms are compared by the target alone: by its
+    agreement with native vectors, or its quality.
+    """
+
+    transform: FittedTransform
     trial: Trial
-    fitted: FittedFusion
-    found: QueryFigures
+    native: BoolArray
+    constants: Fusion
+    by_target: bool
     by_queries: JudgedTransform | None = None
+
+    @property
+    def fitted(self) -> FittedFusion:
+        """The weight of the fused search; the trial chooses it once."""
+        return self.trial.fit(self.native, self.constants, against_target=True)
+
+    @cached_property
+    def found(self) -> QueryFigures:
+        """Results of the queries as the upgrade is to be served: by a fused search, or by the target alone."""
+        if not self.by_target:
+            return self.fitted.found if self.by_queries is None else self.by_queries.fitted.found
+        share = self.trial.sample.share_of(self.native)
+        return self.trial.find(self.native, replace(self.constants, weight=1.0, native_share=share))
 
     @property
     def values(self) -> Doubles:
@@ -95,6 +117,7 @@ class _Judged(NamedTuple):
         return float(self.values[self.found.counted].mean())
 
 
+@one_thread_each()  # of BLAS: products this small take several times the processor's time in several threads
 def learn(
     context: UpgradeContext, learner: Learner, gates: Gates, monitor: Monitor, full: FullBackfill | None = None
 ) -> tuple[RunRecord, str]:
@@ -118,53 +141,53 @@ def learn(
     """
     run, natives = context.run, context.count(context.target.native)
     tried = replace(run, learned_at=natives)
-    lesson, judges = lesson_of(context, column_of(gates.labels))
+    training, judges = training_pairs_of(context, gates, allowance_of(context, learner))
     if len(judges) < FEWEST_PAIRS:
         return _note(context, tried, f"too few pairs: {len(judges)}, at least {FEWEST_PAIRS} are needed")
     share = native_share(context)
     form = VectorForm.of(context.target_record)
-    at_hand = transform_at_hand(context, lesson)
-    stays = None if left_to_transform(context) else at_hand  # where all are native, only a weight is chosen
+    current = current_transform(context, training)
+    stays = None if left_to_transform(context) else current  # where all are native, only a weight is chosen
     steps = _RoundSteps(monitor, full)
-    taught = learner.teach(lesson, steps.fitted) if stays is None else []
-    usable = [one for one in taught if form.searchable(one.transformed).all()]
+    candidates = learner.train(training, steps.fitted) if stays is None else []
+    usable = [one for one in candidates if form.searchable(one.transformed).all()]
     if not usable and stays is None:
-        return _note(context, tried, f"no method can learn from {len(lesson)} pairs")
+        return _note(context, tried, f"no method can learn from {len(training)} pairs")
     searched = gallery_to_search(context, gates)
 
-    def judge(one: Taught, judges: Positions) -> _Judged:
+    def judge(one: FittedTransform, judges: Positions) -> _Judged:
         if searched is None:
-            judged = _judge(context, lesson, one, judges, share, gates)
+            judged = _judge(context, training, one, judges, share, gates)
         else:
-            judged = _judge_by_queries(context, searched, lesson, one, judges, gates)
+            judged = _judge_by_queries(context, searched, training, one, judges, gates)
         steps.next()
         return judged
 
     judged = [judge(one, judges) for one in usable]
-    unseen = judges if at_hand is None else judges[at_hand.unseen[judges]]
+    unseen = judges if current is None else judges[current.unseen[judges]]
     if stays is not None:
-        best, taken = judge(stays.taught, judges), False
-    elif run.path == (run.given,) and (at_hand is None or len(unseen) < FEWEST_PAIRS):
+        best, taken = judge(stays.transform, judges), False
+    elif run.path == (run.given,) and (current is None or len(unseen) < FEWEST_PAIRS):
         steps.end()
         return _note(context, tried, "kept: too few pairs that it was not trained on compare it with others")
-    elif at_hand is None or len(unseen) < FEWEST_PAIRS:
+    elif current is None or len(unseen) < FEWEST_PAIRS:
         best, taken = _best(judged), True
     else:
         # The figures must describe the transform that stays in use: the current one if none is significantly better.
-        now, has_truth = judge(at_hand.taught, unseen), has_ground_truth(gates.labels)
+        now, has_truth = judge(current.transform, unseen), has_ground_truth(gates.labels)
 
-        def is_better(one: Taught) -> bool:
+        def is_better(one: FittedTransform) -> bool:
             if not has_truth:
-                return _comes_nearer(lesson, at_hand, one)
+                return _comes_nearer(training, current, one)
             again = judge(one, unseen)
-            return _serves_better(again, now) or (again.figure >= now.figure and _comes_nearer(lesson, at_hand, one))
+            return _serves_better(again, now) or (again.figure >= now.figure and _comes_nearer(training, current, one))
 
-        better = [one for one in judged if is_better(one.taught)]
+        better = [one for one in judged if is_better(one.transform)]
         best, taken = _best(better or [now]), bool(better)
         if not taken and searched is None and len(unseen) < NEW * len(judges):
             # More queries have chosen how it is searched, for larger shares too, than could now.
             steps.end()
-            return _note(context, tried, f"kept after {len(lesson)} pairs, too few new ones to re-evaluate")
+            return _note(context, tried, f"kept after {len(training)} pairs, too few new ones to re-evaluate")
     if best.by_queries is None:
         fusion, pays = _with_larger_shares(context, best, share, learner.least_gain, gates)
     else:
@@ -173,11 +196,11 @@ def learn(
     tried = replace(tried, ended_by="" if pays else GAIN)
     record = None
     if taken:
-        record = context.catalog.add_artifact(best.taught.artifact, run.source, run.target)
+        record = context.catalog.add_artifact(best.transform.artifact, run.source, run.target)
         state = CUTOVER if run.state == CUTOVER else BACKFILL
         tried = replace(tried, path=(record.id,), state=state)
     _record_estimate(context.with_run(tried), best, fusion, share, gates)  # first: a finished round is not repeated
-    what = f"{best.taught.name} learned from {len(lesson)} pairs" if taken else f"kept after {len(lesson)} pairs"
+    what = f"{best.transform.name} learned from {len(training)} pairs" if taken else f"kept after {len(training)} pairs"
     learned = _take(context, tried, record, fusion, gates, what)
     steps.end()
     return learned
@@ -193,6 +216,7 @@ class _RoundSteps:
 
     def __init__(self, monitor: Monitor, full: FullBackfill | None) -> None:
         self._monitor, self._full, self._done, self._total = monitor, full, 0, MEASUREMENTS
+        self._last = time.perf_counter()
         monitor.begin()
 
     def fitted(self, done: int, total: int, seconds: float) -> None:
@@ -201,15 +225,24 @@ class _RoundSteps:
         Raises:
             LearningTakesLonger: The others take longer than the full backfill.
         """
-        self._done, self._total = done, total + MEASUREMENTS
+        self._done, self._total, self._last = done, total + MEASUREMENTS, time.perf_counter()
         self._monitor.reach(done, self._total)
-        if self._full is not None and self._full.is_faster(seconds):
-            raise LearningTakesLonger(seconds)
+        self._require_faster(seconds)
 
     def next(self) -> None:
-        """Count a measurement; the last step is `end`."""
-        self._done = min(self._done + 1, self._total - 1)
+        """Count a measurement, before anything is written; the last step is `end`.
+
+        Raises:
+            LearningTakesLonger: As many of them as are left take longer than the full backfill.
+        """
+        self._done, began = min(self._done + 1, self._total - 1), self._last
+        self._last = time.perf_counter()
         self._monitor.reach(self._done, self._total)
+        self._require_faster((self._last - began) * (self._total - self._done))
+
+    def _require_faster(self, seconds: float) -> None:
+        if self._full is not None and self._full.is_faster(seconds):
+            raise LearningTakesLonger(seconds)
 
     def end(self) -> None:
         """Count all as done; a requested stop waits until the training round is served."""
@@ -272,62 +305,62 @@ def reached(context: UpgradeContext, gates: Gates) -> bool:
 
 
 def _judge(
-    context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions, share: float, gates: Gates
+    context: UpgradeContext,
+    training: TrainingPairs,
+    transform: FittedTransform,
+    judges: Positions,
+    share: float,
+    gates: Gates,
 ) -> _Judged:
     """Results of the query items in a gallery with a native share and transformed vectors for the rest."""
-    sample = _sample_of(context, lesson, taught, judges, gates)
+    sample = _sample_of(context, training, transform, judges, gates)
     both = context.catalog.can_ask_both(context.run.source, context.run.target)
     settings = decision_settings(context, _settings(gates, context.run))
     trial = trial_of_fusions(sample, settings, BOTH if both else ALONE)
-    native = _native_rows(len(judges), share)
-    fitted = trial.fit(native, trial.constants(), against_target=True)
-    return _Judged(taught, trial, fitted, _found(trial, native, fitted, gates))
+    by_target = gates.serving == "target" or not trial.truth
+    return _Judged(transform, trial, _native_rows(len(judges), share), trial.constants(), by_target)
 
 
 def _judge_by_queries(
-    context: UpgradeContext, searched: Sample, lesson: Lesson, taught: Taught, judges: Positions, gates: Gates
+    context: UpgradeContext,
+    searched: Sample,
+    training: TrainingPairs,
+    transform: FittedTransform,
+    judges: Positions,
+    gates: Gates,
 ) -> _Judged:
     """Results of application queries in the gallery as it is, with transformed vectors for the rest."""
-    pairs = (lesson.source[judges], lesson.target[judges], taught.transformed[judges])
-    factors = _factors_of(context, taught, judges)
-    judged = judge_by_queries(context, searched, taught.artifact, pairs, gates, factors)
-    found = _found(judged.trial, judged.native, judged.fitted, gates)
-    return _Judged(taught, judged.trial, judged.fitted, found, judged)
-
-
-def _found(trial: Trial, native: BoolArray, fitted: FittedFusion, gates: Gates) -> QueryFigures:
-    """Results of the queries as the upgrade is to be served: by a fused search, or by the target alone.
-
-    Without ground truth transforms are compared by the target alone: by its agreement with native vectors.
-    """
-    alone = gates.serving == "target" or not trial.truth
-    return trial.find(native, replace(fitted.fusion, weight=1.0)) if alone else fitted.found
+    pairs = (training.source[judges], training.target[judges], transform.transformed[judges])
+    factors = _factors_of(context, transform, judges)
+    judged = judge_by_queries(context, searched, transform.artifact, pairs, gates, factors)
+    by_target = gates.serving == "target" or not judged.trial.truth
+    return _Judged(transform, judged.trial, judged.native, judged.fitted.fusion, by_target, judged)
 
 
 def _sample_of(
-    context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions, gates: Gates
+    context: UpgradeContext, training: TrainingPairs, transform: FittedTransform, judges: Positions, gates: Gates
 ) -> EvaluationSample:
     ids = np.arange(len(judges))
-    labels = None if lesson.classes is None else lesson.classes[judges]
+    labels = None if training.classes is None else training.classes[judges]
     return EvaluationSample(
-        source_queries=lesson.source[judges],
-        target_queries=lesson.target[judges],
-        source=lesson.source[judges],
-        transformed=taught.transformed[judges],
-        native=lesson.target[judges],
+        source_queries=training.source[judges],
+        target_queries=training.target[judges],
+        source=training.source[judges],
+        transformed=transform.transformed[judges],
+        native=training.target[judges],
         order=ids,
         query_labels=labels,
         gallery_labels=labels,
         query_ids=ids,
         gallery_ids=ids,
         population=max(context.count(context.source.present), len(judges)),
-        factors=_factors_of(context, taught, judges),
+        factors=_factors_of(context, transform, judges),
     )
 
 
-def _factors_of(context: UpgradeContext, taught: Taught, judges: Positions) -> Doubles | None:
+def _factors_of(context: UpgradeContext, transform: FittedTransform, judges: Positions) -> Doubles | None:
     """Shrinkage factors of the queries' cosines; None without predicted errors, or if not only angles rank."""
-    return None if taught.factors is None or not by_angle(context.target_record) else taught.factors[judges]
+    return None if transform.factors is None or not by_angle(context.target_record) else transform.factors[judges]
 
 
 def _native_rows(items: int, share: float) -> BoolArray:
@@ -348,7 +381,7 @@ def _with_larger_shares(
     target alone may find less with more natives beside transformed vectors, while these improve the next transform: so
     there a share pays also if a transform without errors would.
     """
-    constants, items, end = best.trial.constants(), len(best.trial.sample.source), asked_share(context)
+    constants, items, end = best.constants, len(best.trial.sample.source), asked_share(context)
     larger = sorted({*SHARES, *([end] if share + SAME_SHARE < end < 1 else [])})
     larger = [other for other in larger if other > share + SAME_SHARE]
     fitted = [best.trial.fit(_native_rows(items, other), constants, against_target=True) for other in larger]
@@ -358,24 +391,24 @@ def _with_larger_shares(
         for choice in one.fusion.choices
     )
     masks = [_native_rows(items, other) for other in larger if other <= end + SAME_SHARE]
-    found, alone = best.found, gates.serving == "target"
+    alone = gates.serving == "target"
     if alone and masks:
         masks.append(np.ones(items, bool))
-    gains = (best.trial.most_gained(mask, constants, found, alone=alone) for mask in masks)
+    gains = (best.trial.most_gained(mask, constants, best.found, alone=alone) for mask in masks)
     pays = least_gain is None or not best.trial.truth or not masks or any(gain > least_gain for gain in gains)
     return replace(constants, choices=choices).at(share), pays
 
 
 def _best(judged: Sequence[_Judged]) -> _Judged:
-    return max(judged, key=lambda one: one.figure)
+    return max(judged, key=lambda one: one.figure) if len(judged) > 1 else judged[0]
 
 
-def _comes_nearer(lesson: Lesson, at_hand: TransformAtHand, taught: Taught) -> bool:
+def _comes_nearer(training: TrainingPairs, current: CurrentTransform, transform: FittedTransform) -> bool:
     """True if another transform is closer to the natives, on pairs that the current one was not trained on."""
-    natives = lesson.target[at_hand.unseen]
+    natives = training.target[current.unseen]
     return _is_significant(
-        _errors(at_hand.taught.transformed[at_hand.unseen], natives)
-        - _errors(taught.transformed[at_hand.unseen], natives)
+        _errors(current.transform.transformed[current.unseen], natives)
+        - _errors(transform.transformed[current.unseen], natives)
     )
 
 

@@ -19,9 +19,9 @@ from compatstore.upgrade.backfilling.embeddable import expected_price
 from compatstore.upgrade.backfilling.policies import SPREAD, require_policy, require_readable
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.lesson import Learner
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.states import EXPAND, ROLLED_BACK, run_of
+from compatstore.upgrade.training_pairs import Learner
 
 
 def resolve_run(

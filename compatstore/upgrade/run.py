@@ -29,12 +29,12 @@ from compatstore.upgrade.hop import Hop, expand
 from compatstore.upgrade.indexing import build_target, refresh_target
 from compatstore.upgrade.learned_serving import has_no_gain, how_searched, serve_as_learned
 from compatstore.upgrade.learning import GAIN, learn, left_to_transform, reached, require_known, require_reached
-from compatstore.upgrade.lesson import LEAST_GROWTH, Learner, wave_of
 from compatstore.upgrade.progress import Monitor, Observer
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.upgrade.states import BACKFILL, CUTOVER, READY, advance, require_open, set_run
+from compatstore.upgrade.training_pairs import LEAST_GROWTH, Learner, wave_of
 from compatstore.upgrade.transform import choose_precision, transformer_of
 
 CATCH_UP_PASSES = 10
@@ -83,7 +83,7 @@ class UpgradeResult(Shown):
         num_unbackfillable: Number of such items.
         seconds: Time taken.
         precision: Precision of the hop: "float32" or "bfloat16".
-        lessons: Results of the training rounds of this call, a sentence for each round.
+        rounds: Results of the training rounds of this call, a sentence for each round.
         waves: Results after each wave, of all calls.
         served: Serving of such an upgrade until its cutover, as a sentence; "" for other upgrades.
         full_backfill: Why such an upgrade embeds everything instead of learning, as a sentence; "" if it does not.
@@ -102,7 +102,7 @@ class UpgradeResult(Shown):
     num_unbackfillable: int
     seconds: float
     precision: Precision = "float32"
-    lessons: tuple[str, ...] = ()
+    rounds: tuple[str, ...] = ()
     waves: tuple[WaveFigures, ...] = ()
     served: str = ""
     full_backfill: str = ""
@@ -155,10 +155,10 @@ def _run_expanded(context: UpgradeContext, controls: Controls, started: float) -
     if context.run.state not in (READY, CUTOVER):
         build_target(context.later(), controls)
     if context.run.teaches and controls.learner is not None:
-        run, backfilled, more, lessons = _teach_itself(context.later(), controls, controls.learner)
+        run, backfilled, more, rounds = _teach_itself(context.later(), controls, controls.learner)
         transformed += more
     else:
-        (run, backfilled), lessons = _backfill(context.later(), controls), ()
+        (run, backfilled), rounds = _backfill(context.later(), controls), ()
     transformed += catch_up(context.later(run), controls)
     run = _ready(context.later(run), controls, busy=bool(transformed or backfilled))
     context = context.later(run)
@@ -181,7 +181,7 @@ def _run_expanded(context: UpgradeContext, controls: Controls, started: float) -
         num_unbackfillable=refusals.count,
         seconds=time.monotonic() - started,
         precision=precision,
-        lessons=lessons,
+        rounds=rounds,
         waves=read_waves(context.catalog, run.target) if run.teaches else (),
         served=how_searched(context) if run.learned_at else "",
         full_backfill=reason_of(context),
@@ -230,7 +230,7 @@ def _teach_itself(
         GateFailed: At the end of the budget a gate is not met at the confidence level; embedded items stay.
     """
     run, backfilled, transformed, ended = serve_as_learned(context, controls.gates), 0, 0, False
-    lessons = list[str]()
+    rounds = list[str]()
     shown: tuple[int, str] | None = None
     while not ended:
         context = context.later(run)
@@ -266,11 +266,11 @@ def _teach_itself(
             continue
         if ended and run.ended_by != limit:
             run = set_run(context.catalog, replace(run, ended_by=limit))
-        lessons.append(found)
+        rounds.append(found)
         transformed = max(transformed, catch_up(context.later(run), controls))  # each round makes the same items again
         run = serve_as_learned(context.later(run), controls.gates)
     require_reached(context, controls.gates)
-    return run, backfilled, transformed, tuple(lessons)
+    return run, backfilled, transformed, tuple(rounds)
 
 
 def _picture(context: UpgradeContext) -> str:

@@ -175,8 +175,8 @@ def done_view(result: UpgradeResult) -> Iterator[str | Table]:
     yield from waves_view(result.waves)
     if result.full_backfill:
         yield from wrapped(result.full_backfill)
-    for lesson in result.lessons:  # the history has the rest
-        yield from wrapped(f"learned: {lesson.split('; ')[0]}")
+    for found in result.rounds:  # the history has the rest
+        yield from wrapped(f"learned: {found.split('; ')[0]}")
     if result.served:
         yield from wrapped(result.served)
     if result.num_unbackfillable:

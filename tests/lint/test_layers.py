@@ -60,7 +60,7 @@ UPGRADE_LAYERS = [
     "backfilling",
     "estimates",
     "judging",
-    "lesson",
+    "training_pairs",
     "full_backfill",
     "learned_serving",
     "learning",

@@ -24,9 +24,12 @@ class Slow(Ridge):
 
     penalties: tuple = (0.1,)
 
-    def fit(self, pairs):
+    def left_out(self, pairs, spectrum):
+        """Fits of its own for each fold."""
+
+    def fit(self, pairs, progress=None):
         time.sleep(0.2)
-        return super().fit(pairs)
+        return super().fit(pairs, progress)
 
 
 SLOW = cs.Learn(first=FIRST, candidates=(Slow(),))
@@ -62,7 +65,7 @@ def test_a_cheap_encoder_embeds_everything_and_nothing_is_learned(world, tmp_pat
     assert result.full_backfill.startswith(f"full backfill instead of learning: {ITEMS - FIRST} more items take about ")
     assert "learning takes at least " in result.full_backfill
     assert result.full_backfill in {progress.found for progress in told}
-    assert (result.served, result.waves, result.lessons) == ("", (), ())
+    assert (result.served, result.waves, result.rounds) == ("", (), ())
     np.testing.assert_allclose(gallery.vectors(IDS, "v2"), world.native, atol=1e-6)
     again = gallery.upgrade("v2", learn=SLOW)
     assert (again.backfilled, again.full_backfill) == (0, result.full_backfill)
@@ -179,13 +182,13 @@ def test_a_gallery_of_one_round_is_embedded_and_nothing_is_learned(world, tmp_pa
 def test_natives_that_an_app_deletes_between_calls_bring_about_no_round_of_their_own(world, tmp_path):
     gallery, learn = world.gallery(tmp_path), Counted()
     gallery.upgrade("v2", backfill=0.25, learn=learn)
-    assert learn.lessons == [50, 100]
+    assert learn.rounds == [50, 100]
     gallery.delete(natives(gallery)[:3])
     again = gallery.upgrade("v2", backfill=0.25, learn=learn)
-    assert (again.backfilled, learn.lessons) == (2, [50, 100])
+    assert (again.backfilled, learn.rounds) == (2, [50, 100])
     gallery.upgrade("v2", backfill=0.5, learn=learn)
-    assert learn.lessons[:2] == [50, 100]
-    assert min(np.diff(learn.lessons)) > 40
+    assert learn.rounds[:2] == [50, 100]
+    assert min(np.diff(learn.rounds)) > 40
 
 
 def test_natives_that_an_app_deletes_within_a_round_are_made_up_for_before_it_is_learned_from(world, tmp_path):
@@ -204,7 +207,7 @@ def test_natives_that_an_app_deletes_within_a_round_are_made_up_for_before_it_is
     assert len(deleted) == 4
     assert (result.ended_by, result.missing) == ("backfill", 0)
     assert len(natives(gallery)) == round(0.9 * (ITEMS - 4))
-    assert all(later >= 1.5 * earlier for earlier, later in zip(learn.lessons, learn.lessons[1:], strict=False))
+    assert all(later >= 1.5 * earlier for earlier, later in zip(learn.rounds, learn.rounds[1:], strict=False))
     waves = [found.splitlines()[0] for found in dict.fromkeys(told) if found]
     assert waves
     assert len(waves) == len(set(waves)), "each wave is told once"

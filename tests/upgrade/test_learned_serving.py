@@ -124,7 +124,7 @@ def test_a_later_call_that_asks_for_it_needs_no_other_lesson(world, tmp_path, le
         gallery.upgrade("v2", gates=gates(labels="class", require=("map>=0.999",)), **asked)
     ended = gallery.upgrade("v2", gates=gates(labels="class"), **asked)
     estimate = load_estimate(gallery._catalog, "v2")
-    assert (len(ended.waves), ended.lessons) == (lessons, ())
+    assert (len(ended.waves), ended.rounds) == (lessons, ())
     assert (estimate.row.notation, estimate.terms.serving) == ("t/h+t", "target")
     assert gallery.explain(version="v2").shrinkage == (learn is LEARN)
     before = gallery._catalog.store.snapshot().version

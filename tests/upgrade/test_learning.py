@@ -11,8 +11,9 @@ import compatstore as cs
 from compatstore.errors import GateFailed, InvalidInput, NotFound
 from compatstore.evaluation.fusion import Fusion
 from compatstore.shown import view
-from compatstore.trainers import FastFill, MeanShift
-from compatstore.upgrade.lesson import Lesson
+from compatstore.trainers import FastFill, MeanShift, Residual
+from compatstore.trainers.pairs.learn import CLOSED_FORMS
+from compatstore.upgrade.training_pairs import TrainingPairs
 from tests.taught_galleries import (
     CHEAP,
     FIRST,
@@ -100,10 +101,10 @@ def test_what_was_chosen_since_the_last_lesson_stays(world, tmp_path, way):
 def test_where_all_are_native_a_lesson_chooses_a_weight_and_trains_nothing(world, tmp_path):
     gallery, learn = world.gallery(tmp_path), Counted()
     gallery.upgrade("v2", backfill=0.5, learn=learn)
-    path, before = registry_of(gallery).runs["v2"].path, list(learn.lessons)
+    path, before = registry_of(gallery).runs["v2"].path, list(learn.rounds)
     result = gallery.upgrade("v2", backfill=1.0, learn=learn)
-    assert (result.backfilled, learn.lessons) == (ITEMS // 2, before)
-    assert result.lessons[-1].startswith(f"kept after {ITEMS} pairs")
+    assert (result.backfilled, learn.rounds) == (ITEMS // 2, before)
+    assert result.rounds[-1].startswith(f"kept after {ITEMS} pairs")
     assert registry_of(gallery).runs["v2"].path == path
 
 
@@ -114,10 +115,10 @@ def test_items_of_the_target_alone_do_not_stand_for_items_that_are_left(world, t
     gallery.cutover("v2")
     new = ITEMS // 4
     gallery.add({"id": [f"new-{n}" for n in range(new)], "vector": world.native[:new]})
-    before = len(learn.lessons)
+    before = len(learn.rounds)
     gallery.upgrade("v2", backfill=ITEMS / (ITEMS + new), learn=learn)  # as many natives as the source has items
     assert len(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()) == ITEMS
-    assert len(learn.lessons) > before
+    assert len(learn.rounds) > before
 
 
 def test_without_anything_to_learn_from_it_refuses(world, tmp_path):
@@ -231,16 +232,16 @@ def test_labels_are_learned_from_where_they_are_named(world, tmp_path):
     seen = []
 
     class Watching(cs.Learn):
-        def teach(self, lesson, tried=None):
+        def train(self, lesson, tried=None):
             seen.append(lesson.classes)
-            return super().teach(lesson, tried)
+            return super().train(lesson, tried)
 
     candidates = (*CHEAP, FastFill(epochs=3, branch_width=8, mixer_width=8, batch_size=128))
     learn = Watching(first=50, candidates=candidates)
     result = world.gallery(tmp_path).upgrade("v2", backfill=0.25, gates=cs.Gates(labels="label"), learn=learn)
     assert all(classes is not None and len(classes) >= 50 for classes in seen)
     assert result.waves[-1].truth == "labels"
-    assert any("FastFill" in lesson or "Ridge" in lesson for lesson in result.lessons)
+    assert any("FastFill" in lesson or "Ridge" in lesson for lesson in result.rounds)
 
 
 @pytest.mark.full
@@ -248,7 +249,7 @@ def test_networks_through_a_head_are_judged_however_far_they_are_from_the_native
     pairs = 200
     classes = np.array(world.labels[:pairs], np.intp)
     classes[:20] = -1  # pairs without a label
-    lesson = Lesson(
+    lesson = TrainingPairs(
         source=world.source[:pairs],
         target=world.native[:pairs],
         side=None,
@@ -256,12 +257,14 @@ def test_networks_through_a_head_are_judged_however_far_they_are_from_the_native
         target_version=cs.EmbeddingVersion("v2", dim=LONG, metric="cosine", normalised=True),
         seed=0,
         classes=classes,
+        has_ground_truth=True,
     )
     tried = []
-    taught = cs.Learn().teach(lesson, lambda done, total, _: tried.append((done, total)))
+    candidates = (*CLOSED_FORMS, Residual(width=16, epochs=2, loss="l2+disc"))
+    taught = cs.Learn(candidates=candidates).train(lesson, lambda done, total, _: tried.append((done, total)))
     names = [one.name for one in taught]
-    assert len([name for name in names if "scale=8.0" in name]) == 2
-    assert len(names) == 5
+    assert len([name for name in names if "l2+disc" in name]) == 1
+    assert len(names) == 4
     assert [done for done, _ in tried] == list(range(1, len(tried) + 1))
     assert all(done < total for done, total in tried[:-1])
     assert tried[-1] == (len(tried), len(tried))
@@ -295,8 +298,8 @@ class Flattering(cs.Learn):
     least_gain: float | None = None
     alone_from: int = 10_000  # pairs from which it is alone
 
-    def teach(self, lesson, tried=None):
-        learned = super().teach(lesson, tried)
+    def train(self, lesson, tried=None):
+        learned = super().train(lesson, tried)
         far = replace(learned[0], name="flattering", transformed=5 * lesson.target)
         return [far] if len(lesson) >= self.alone_from else [*learned, far]
 
@@ -304,15 +307,15 @@ class Flattering(cs.Learn):
 @pytest.mark.full
 def test_what_comes_nearer_is_not_passed_over_for_what_does_not(world, tmp_path):
     result = world.gallery(tmp_path).upgrade("v2", backfill=0.5, learn=Flattering())
-    assert result.lessons[0].startswith("flattering")  # there is nothing to come nearer than
-    assert not result.lessons[-1].startswith(("flattering", "kept"))
+    assert result.rounds[0].startswith("flattering")  # there is nothing to come nearer than
+    assert not result.rounds[-1].startswith(("flattering", "kept"))
 
 
 @pytest.mark.full
 def test_figures_are_of_the_transform_that_stays(world, tmp_path):
     learn = Flattering(alone_from=100)
     result = world.gallery(tmp_path).upgrade("v2", backfill=0.25, learn=learn)
-    assert result.lessons[-1].startswith("kept")
+    assert result.rounds[-1].startswith("kept")
     first, second = result.waves
     # The far one finds all that the natives find; what stays does not.
     assert second.served.high < first.served.value
@@ -347,7 +350,7 @@ def test_what_stays_is_searched_as_more_queries_have_chosen(world, tmp_path):
     before = registry_of(gallery).fusion_of("v2").choices
     assert before[0].num_queries == 200
     result = gallery.upgrade("v2", backfill=0.61, learn=learn)  # 44 pairs are new
-    assert result.lessons[-1] == "kept after 244 pairs, too few new ones to re-evaluate"
+    assert result.rounds[-1] == "kept after 244 pairs, too few new ones to re-evaluate"
     assert registry_of(gallery).fusion_of("v2").choices == before
     assert [wave.native for wave in result.waves] == [200]
     assert served(gallery)[0] == "fused"

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 
 import compatstore as cs
 from compatstore import trainers
+from compatstore.errors import Interrupted
 from compatstore.trainers import Procrustes, Ridge
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
-from tests.taught_galleries import CHEAP, FIRST, IDS, ITEMS, LONG, SHORT, Model, SlowModel, World
+from tests.taught_galleries import CHEAP, FIRST, IDS, ITEMS, LONG, SHORT, Counted, Model, SlowModel, World
 
 pytestmark = pytest.mark.full
 
@@ -64,7 +65,7 @@ def test_waves_say_what_was_found_and_promised(world, tmp_path):
     learn = replace(FIRST, candidates=(*CHEAP, Procrustes()))
     result = gallery.upgrade("v2", backfill=budget, learn=learn, progress=told.append)
     assert [wave.native for wave in result.waves] == [50, 100]
-    assert "100 pairs" in result.lessons[-1], "the last lesson is of all that the budget has embedded"
+    assert "100 pairs" in result.rounds[-1], "the last lesson is of all that the budget has embedded"
     assert [wave.cost for wave in result.waves] == [25, 50]
     for wave in result.waves:
         assert wave.share == pytest.approx(wave.native / ITEMS)
@@ -99,6 +100,42 @@ def test_embedding_ends_where_more_is_sure_to_gain_nothing(world, tmp_path):
     learner = type("Whole", (cs.Learn,), {"least_gain": None})(first=100, candidates=(Procrustes(),))
     whole = gallery.upgrade("v2", learn=learner, **asked)
     assert (whole.backfilled, whole.ended_by) == (100, "backfill")
+
+
+@pytest.mark.parametrize(("rows", "rounds"), [(149, [50, 149]), (150, [50, 100, 150]), (100, [50, 100])])
+def test_a_wave_goes_on_to_the_end_of_the_budget_if_that_is_near(world, tmp_path, rows, rounds):
+    learn, told = Counted(), []
+    gallery, batches = world.gallery(tmp_path), cs.RunSettings(batch_rows=20)
+    budget = cs.Backfill(max_rows=rows)
+    with pytest.raises(Interrupted):  # in the second wave, whose end is the same then
+        gallery.upgrade(
+            "v2", backfill=budget, learn=learn, run=batches, should_stop=lambda: len(world.model.asked) > 80
+        )
+    gallery.upgrade("v2", backfill=budget, learn=learn, run=batches, progress=told.append)
+    assert learn.rounds == rounds
+
+
+@dataclass(frozen=True)
+class Allowed(Counted):
+    """Notes the processor seconds that each round may take."""
+
+    allowances: list = field(default_factory=list)
+
+    def train(self, training, tried=None):
+        self.allowances.append(training.allowance)
+        return super().train(training, tried)
+
+
+def test_all_rounds_together_may_take_a_share_of_the_time_of_a_full_embedding(world, tmp_path):
+    world.model = SlowModel(world.native)
+    learn = Allowed(time_share=0.2)
+    result = world.gallery(tmp_path / "some").upgrade("v2", backfill=0.25, learn=learn)
+    everything = ITEMS * result.spent.seconds / result.spent.rows
+    assert learn.rounds == [50, 100]
+    assert 0.5 * 0.2 * everything < learn.allowances[-1] < sum(learn.allowances) < 0.2 * everything
+    unlimited = Allowed(time_share=None)
+    world.gallery(tmp_path / "any").upgrade("v2", backfill=0.1, learn=unlimited)
+    assert unlimited.allowances == [np.inf]
 
 
 def test_it_stops_at_the_target_quality_and_goes_on_for_more(tmp_path):
@@ -160,7 +197,7 @@ def test_items_that_no_search_finds_are_in_no_lesson(tmp_path):
     result = gallery.upgrade("v2", backfill=0.2, learn=FIRST)
     assert result.state == "ready"
     assert result.num_unbackfillable > 0
-    assert result.lessons
+    assert result.rounds
     assert gallery.maintenance.verify().clean
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.retrieval import RetrievalTest
 from compatstore.trainers.pairs.selection import Trials
+from compatstore.trainers.pairs.training import TrainerChoice
 from compatstore.trainers.training import EpochProgress, OnEpoch
 
 if TYPE_CHECKING:
@@ -27,35 +28,22 @@ BATCHES = (256, 1024)
 NOT_COMPARED = "Too few pairs to keep some apart and compare candidates on them."
 UNTRIED_SCALE = 4.0  # where nothing can be compared
 
-# A trial trains half the epochs on four fifths of this many pairs at most, and is tested with the rest as queries.
-ROWS, EPOCHS, HELD_OUT, GALLERY, K = 6000, 0.5, 0.2, 2000, 10
+# A trial trains a part of the epochs on four fifths of this many pairs at most, and is tested with the rest as queries.
+# All losses are screened by short trials; the better half of them goes on to longer ones, with which batches compare.
+ROWS, SCREENED, EPOCHS, HELD_OUT, GALLERY, K = 3000, 0.1, 0.25, 0.2, 2000, 10
 
 Setting = Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Balanced:
-    """A choice of settings.
-
-    Args:
-        trainer: The trainer, complete in its settings.
-        settings: The chosen settings, JSON-able; empty if nothing was left to choose.
-        figures: The table of the candidates, as `Comparison.to_dict`; empty if none could be tried.
-    """
-
-    trainer: FastFill
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    figures: Mapping[str, Any] = field(default_factory=dict)
-
-
-def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -> Balanced:
+def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -> TrainerChoice:
     """Choose the settings of FastFill that are None.
 
     First the scale of ArcFace, or the weight of a cross-entropy, with batches of 256; then the batch, with the best of
-    these. Each candidate is trained on a part of the pairs, for half the epochs, and tested with the native vectors of
-    held-out pairs as queries, rows or whole classes by `holdout_by`. The candidate is chosen that serves best while its
-    gallery is backfilled in the order of sigma^2: by the mean of the areas of CMC-1 and mAP with labels,
-    otherwise by the area of the recall of the target's own neighbours.
+    these. Each candidate is trained on a part of the pairs, for a part of the epochs, and tested with the native
+    vectors of held-out pairs as queries, rows or whole classes by `holdout_by`. The candidate is chosen that serves
+    best while its gallery is backfilled in the order of sigma^2: by the mean of the areas of CMC-1 and mAP with labels,
+    otherwise by the area of the recall of the target's own neighbours. The worse half of the scales, or weights, is
+    left out after a tenth of the epochs (successive halving: Jamieson and Talwalkar 2016).
 
     Where too few pairs are kept apart to compare anything, a scale of 4 (a weight of a tenth of the variance) and
     batches of 256 are taken, and the manifest notes it.
@@ -65,18 +53,17 @@ def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -
         pairs: To choose on: those that will be trained on.
         progress: Called after each epoch of each candidate.
     """
-    losses: Sequence[Setting] = _losses(trainer, pairs) or [{}]
+    losses: list[Setting] = _losses(trainer, pairs) or [{}]
     batches: Sequence[Setting] = [{"batch_size": rows} for rows in BATCHES] if trainer.batch_size is None else [{}]
     if len(losses) == len(batches) == 1:
-        return Balanced(trainer=replace(trainer, **losses[0]))
+        return TrainerChoice(trainer=replace(trainer, **losses[0]))
     try:
         fitted, held_out = apart(trainer, pairs)
         sizes, metric = {"k": K, "queries": GALLERY, "rows": GALLERY}, pairs.target_space.metric or "l2"
         test = RetrievalTest(fitted, {"held_out": held_out}, **sizes, metric=metric, seed=trainer.seed, backfill=True)
         trials, tried = Trials(fitted, test, trainer.seed), dict[str, Setting]()
-        shorter = replace(trainer, epochs=max(1, round(EPOCHS * trainer.epochs)), side_transform=False)
 
-        def attempt(settings: Setting) -> None:
+        def attempt(trials: Trials, share: float, settings: Setting) -> None:
             name = ", ".join(f"{key} {value:g}" for key, value in settings.items())
             tried[name] = settings
 
@@ -84,22 +71,33 @@ def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -
                 if progress is not None:
                     progress(replace(at, network=f"{at.network}, {name}"))
 
-            trials.attempt(name, replace(shorter, **settings), report)
+            epochs = max(1, round(share * trainer.epochs))
+            trials.attempt(name, replace(trainer, epochs=epochs, side_transform=False, **settings), report)
 
+        if len(losses) > 2:
+            screen = Trials(fitted, test, trainer.seed)
+            for loss in losses:
+                attempt(screen, SCREENED, {**loss, **batches[0]})
+            ranked = [one.name for one in screen.comparison.candidates]
+            losses = [tried[name] for name in ranked[: -(-len(losses) // 2)]]
+            for name in ranked[len(losses) :]:
+                trials.leave_out(name, f"behind after {SCREENED:.0%} of the epochs")
         for loss in losses:
-            attempt({**loss, **batches[0]})
+            attempt(trials, EPOCHS, {**loss, **batches[0]})
         best = tried[trials.best.candidate.name]
         if len(fitted) > BATCHES[0]:  # fewer rows are one batch either way
             for batch in batches[1:]:
-                attempt({**best, **batch})
+                attempt(trials, EPOCHS, {**best, **batch})
         comparison = trials.comparison
     except InvalidInput:
         # The scale; or of the weights the one after 1, a tenth of the variance.
         untried = [each for each in losses if each.get("scale") == UNTRIED_SCALE] or losses[1:2] or losses
         settings = {**untried[0], **batches[0]}
-        return Balanced(trainer=replace(trainer, **settings), settings={**settings, "note": NOT_COMPARED})
+        return TrainerChoice(trainer=replace(trainer, **settings), settings={**settings, "note": NOT_COMPARED})
     settings = dict(tried[comparison.best.name])
-    return Balanced(trainer=replace(trainer, **settings), settings=settings, figures={"balance": comparison.to_dict()})
+    return TrainerChoice(
+        trainer=replace(trainer, **settings), settings=settings, figures={"balance": comparison.to_dict()}
+    )
 
 
 def apart(trainer: FastFill, pairs: Pairs) -> tuple[Pairs, Pairs]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from compatstore.arrays import Doubles
+from compatstore.arrays import Doubles, FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.artifact import Artifact
 from compatstore.artifacts.network import Execution, Network
@@ -19,6 +19,9 @@ from compatstore.trainers.pairs.pairs import Pairs, unit_length
 from compatstore.trainers.pairs.trainer import forward_transform, hop_figures
 from compatstore.trainers.settings import Share
 from compatstore.trainers.training import OnEpoch
+
+if TYPE_CHECKING:
+    from compatstore.trainers.pairs.ridge import LeastSquares
 
 # Rows that are float64 at one time: 50 MB at 128 + 256 values.
 _BLOCK = 16_384
@@ -130,6 +133,29 @@ class ClosedForm(ABC):
         Raises:
             InvalidInput: The form cannot map between these dimensions, or there are too few rows.
         """
+
+    def left_out(self, pairs: Pairs, squares: LeastSquares) -> Doubles | None:
+        """Prediction of each pair by the solution on all others, without a second solution.
+
+        Args:
+            pairs: The pairs.
+            squares: Of their moments, which forms share.
+
+        Returns:
+            (n, d_out) float64, before vectors are scaled to unit length; None if only other solutions tell.
+        """
+        return None
+
+    def held_out(self, pairs: Pairs, squares: LeastSquares) -> tuple[FloatArray, FloatArray | None] | None:
+        """`left_out` as an artifact transforms: (n, d_out) float32, and sigma^2 (n,) float32 or None."""
+        vectors = self.left_out(pairs, squares)
+        if vectors is None:
+            return None
+        if not unit_length(pairs.target):
+            return vectors.astype(np.float32), None
+        lengths = np.maximum(np.linalg.norm(vectors, axis=1), np.finfo(np.float32).tiny)
+        made = (vectors / lengths[:, None]).astype(np.float32)
+        return made, (1 / lengths**2).astype(np.float32) if self.uncertainty else None
 
     @checked
     def fit(self, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:

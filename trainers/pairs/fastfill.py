@@ -9,13 +9,13 @@ from typing import Annotated, ClassVar, Literal
 import torch
 
 from compatstore.artifacts.architecture import Architecture
-from compatstore.artifacts.artifact import Artifact
-from compatstore.boundary import checked, checked_fields
+from compatstore.boundary import checked_fields
 from compatstore.trainers.pairs.balance import balanced
 from compatstore.trainers.pairs.fct import two_branches
 from compatstore.trainers.pairs.loop import Batch, Loss, Objective, squared_distance
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.through_head import HeadTraining
+from compatstore.trainers.pairs.training import TrainerChoice
 from compatstore.trainers.pairs.two_branch import Prediction, TwoBranch
 from compatstore.trainers.settings import BatchRows, Count, Positive, from_to
 from compatstore.trainers.training import OnEpoch
@@ -78,18 +78,9 @@ class FastFill(HeadTraining):
     scale: Positive | None = None
     batch_size: BatchRows | None = None
 
-    @checked
-    def fit(self, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:
-        """Choose settings that are None, and train; arguments, result and errors as in `TransformTraining.fit`."""
-        chosen = balanced(self, self.split(pairs)[0], progress)
-        artifact = super(FastFill, chosen.trainer).fit(pairs, progress)
-        if not chosen.settings:
-            return artifact
-        manifest = artifact.manifest
-        return artifact.amended(
-            settings={**manifest.settings, "balance": chosen.settings},
-            figures={**manifest.figures, **chosen.figures},
-        )
+    def chosen(self, pairs: Pairs, progress: OnEpoch | None) -> TrainerChoice:
+        """Choose the balance of the two losses and the batch; see `balanced`."""
+        return balanced(self, pairs, progress)
 
     def architecture(self, linear: Architecture) -> Architecture:
         """Describe FCT's network."""

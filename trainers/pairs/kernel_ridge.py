@@ -14,6 +14,7 @@ from compatstore.boundary import checked_fields
 from compatstore.digests import seed_of
 from compatstore.trainers.pairs.closed_form import ClosedForm, Solution
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
+from compatstore.trainers.pairs.ridge import LeastSquares
 from compatstore.trainers.settings import Count, OpenShare, above, each
 
 _BLOCK = 4_096  # rows of the kernel at one time: 64 MB with 2,048 centres
@@ -66,6 +67,27 @@ class KernelRidge(ClosedForm):
             "mixer.1.bias": pairs.target.mean(axis=0, dtype=np.float64),
         }
         return Solution(architecture, tensors, {"sharpness": sharpness, "penalty": penalty})
+
+    def left_out(self, pairs: Pairs, squares: LeastSquares) -> Doubles | None:
+        """Each pair by the solution on all others, for the centres and the gamma of all pairs.
+
+        Args:
+            pairs: At least 2 pairs.
+            squares: Not read.
+
+        Returns:
+            (n, d_out) float64; None if there is something to choose.
+        """
+        if len(self.sharpness) * len(self.penalties) > 1:
+            return None
+        kernel = self._kernel(pairs, self.sharpness[0])
+        mean = pairs.target.mean(axis=0, dtype=np.float64)
+        centred = pairs.target - mean
+        apart = _LeastSquares(kernel, pairs).errors_left_out(
+            kernel, pairs, self.penalties[0], np.pad(centred, ((0, 0), (0, 1)), constant_values=1.0)
+        )
+        # The mean of the others is that of all, less a part of the own vector: the smoother is linear in it too.
+        return np.asarray(mean + centred - apart[:, :-1] - centred / (len(pairs) - 1) * apart[:, -1:])
 
     def _choose(self, pairs: Pairs) -> tuple[float, float]:
         choices = list(product(self.sharpness, self.penalties))
@@ -130,6 +152,24 @@ class _LeastSquares:
         penalised[np.diag_indices_from(penalised)] += penalty
         solved: Doubles = np.linalg.solve(penalised, self._cross)
         return solved if self._whitens is None else self._whitens @ solved
+
+    def errors_left_out(self, kernel: _Kernel, pairs: Pairs, penalty: float, values: Doubles) -> Doubles:
+        """Error on each row of the smoother of all others: (n, k) values -> (n, k)."""
+        inner = self._inner.copy()
+        inner[np.diag_indices_from(inner)] += penalty
+        inverse = np.linalg.inv(inner)
+        if self._whitens is None:  # I - H is the inverse times the penalty
+            return np.asarray(inverse @ values / np.diag(inverse)[:, None])
+        inverse = self._whitens @ inverse @ self._whitens.T
+        blocks = [slice(start, start + _BLOCK) for start in range(0, len(pairs), _BLOCK)]
+        cross = sum(kernel.between(pairs.source[rows]).T @ values[rows] for rows in blocks)
+        errors = np.empty_like(values)
+        for rows in blocks:
+            features = kernel.between(pairs.source[rows])
+            mapped = features @ inverse
+            leverage = np.einsum("nm,nm->n", mapped, features)
+            errors[rows] = (values[rows] - mapped @ cross) / (1 - leverage)[:, None]
+        return errors
 
 
 def _squares_between(left: Doubles, right: Doubles) -> Doubles:

@@ -14,6 +14,9 @@ from compatstore.trainers.pairs.closed_form import ClosedForm, Moments, Solution
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.settings import Count, OpenShare, at_least, each
 
+# A pair of this leverage or more is fitted whatever its target: rounding decides its prediction.
+_MOST_LEVERAGE = 1 - 1e-7
+
 # Directions whose variance is below this share of the largest cannot be separated from rounding.
 _ROUNDING = 1e-12
 
@@ -43,6 +46,12 @@ class Ridge(ClosedForm):
         moments = Moments.of(pairs)
         weight = LeastSquares(moments).weight(penalty, rank)
         return Solution.affine(pairs, weight, moments, {"penalty": penalty, "rank": float(rank)})
+
+    def left_out(self, pairs: Pairs, squares: LeastSquares) -> Doubles | None:
+        """Each pair by the solution on all others; None if a penalty is chosen, or a rank restricts the map."""
+        whole = squares.full_rank
+        fixed = len(self.penalties) == 1 and self.ranks_up_to(whole) == (whole,)
+        return squares.left_out(self.penalties[0], pairs) if fixed else None
 
     def ranks_up_to(self, full: int) -> tuple[int, ...]:
         """Return the ranks to choose from, where `full` is the largest possible."""
@@ -120,7 +129,7 @@ class LeastSquares:
         else:
             _, strengths, rows = np.linalg.svd(moments.factor, full_matrices=False)
             self._values, self._directions = strengths**2, rows.T
-        self._few = moments.factor is not None
+        self._few, self._moments = moments.factor is not None, moments
         self._variance = float(np.trace(moments.inputs)) / len(moments.inputs)
         self._cross = self._directions.T @ moments.cross
         self.full_rank = int(min(moments.cross.shape))
@@ -132,6 +141,28 @@ class LeastSquares:
             return np.asarray(solution.T @ self._directions.T)
         leading = self._leading(penalty)[:, :rank]
         return np.asarray(leading @ (leading.T @ solution.T) @ self._directions.T)
+
+    def left_out(self, penalty: float, pairs: Pairs) -> Doubles | None:
+        """Predict each of the pairs that the moments are of by ridge regression on all others.
+
+        The fitted values are H y. The solution without a pair errs on it by the error of that on all pairs divided by
+        1 - h_ii (Allen 1974; Hastie, Tibshirani and Friedman 2009, equation 7.64).
+
+        Args:
+            penalty: As in `weight`, in units of the variance over all pairs.
+            pairs: The pairs.
+
+        Returns:
+            (n, d_out) float64; None if a pair decides its own prediction alone.
+        """
+        parts = [pairs.source] if pairs.side is None else [pairs.source, pairs.side]
+        inputs = np.concatenate(parts, axis=1, dtype=np.float64) - self._moments.input_mean
+        turned = inputs @ self._directions
+        leverage = (np.square(turned) @ self._inverse(penalty) + 1) / len(pairs)
+        if leverage.max() >= _MOST_LEVERAGE:
+            return None
+        fitted = turned @ self._solution(penalty) + self._moments.output_mean
+        return np.asarray(pairs.target - (pairs.target - fitted) / (1 - leverage)[:, None])
 
     def errors(self, penalty: float, held_out: Moments) -> Doubles:
         """Return the mean squared distance on held-out rows for the ranks 1, 2, ..., `full_rank`.

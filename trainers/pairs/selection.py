@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,8 +14,10 @@ from compatstore.artifacts.artifact import Artifact
 from compatstore.errors import CompatStoreError, InvalidInput
 from compatstore.evaluation import Estimate
 from compatstore.evaluation.bootstrap import mean_of_groups, resample_clusters
+from compatstore.trainers.pairs.closed_form import ClosedForm
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.retrieval import RetrievalTest, side_for
+from compatstore.trainers.pairs.ridge import LeastSquares
 from compatstore.trainers.pairs.trainer import PairTrainer, without_holdout
 from compatstore.trainers.training import OnEpoch
 
@@ -130,6 +132,10 @@ class Trials:
         )
         self._tried.append(Tried(trainer, candidate, outcome.scores[self._test.decides], artifact))
 
+    def leave_out(self, name: str, reason: str) -> None:
+        """List a trainer that is not tried."""
+        self._skipped.append(Candidate(name=name, skipped=reason))
+
     @property
     def best(self) -> Tried:
         """The trial with the highest score.
@@ -174,44 +180,59 @@ def interval(difference: Doubles, groups: Mapping[str, slice], clusters: Positio
     return mean_of_groups(parts)
 
 
+class TooDear(Exception):  # noqa: N818  (a signal from a candidate's first epoch to its cross-validation)
+    """A candidate takes more processor time than is left."""
+
+
 class CrossFit:
-    """Each pair transformed by a fit on the other folds, fold by fold.
+    """Each pair transformed by a fit on others: on all others by a closed form that can, else on the other folds.
 
     Attributes:
         trainer: The candidate.
-        transformed: (n, target dim) float32, complete once all folds are fitted.
+        transformed: (n, target dim) float32, complete once no step is left.
         runs: False once the trainer could not run on the pairs.
-        fastest: Seconds of the fastest fit; infinite before any.
+        fastest: Seconds of the fastest step; infinite before any.
 
     Args:
         trainer: The candidate.
         pairs: All pairs.
         folds: The parts that they are cut into, rows of each.
+        squares: Of the pairs' moments, which closed forms share.
     """
 
-    def __init__(self, trainer: PairTrainer, pairs: Pairs, folds: list[Positions]) -> None:
-        self.trainer, self._pairs, self._folds, self.runs, self.fastest = trainer, pairs, list(folds), True, np.inf
+    def __init__(self, trainer: PairTrainer, pairs: Pairs, folds: Sequence[Positions], squares: LeastSquares) -> None:
+        self.trainer, self._pairs, self._folds, self._squares = trainer, pairs, list(folds), squares
+        self.runs, self.fastest = True, np.inf
         self.transformed, self._sigma2 = np.empty_like(pairs.target), np.full(len(pairs), np.nan, np.float32)
 
     @property
     def left(self) -> int:
-        """Folds that are not fitted yet."""
+        """Steps that are left, at the most."""
         return len(self._folds) if self.runs else 0
 
-    def fit_next(self) -> None:
-        """Fit on all pairs but those of the next fold, and transform these."""
-        fold, began = self._folds.pop(0), time.perf_counter()
-        others, mine = self._pairs.subset(np.setdiff1d(np.arange(len(self._pairs)), fold)), self._pairs.subset(fold)
+    def step(self, progress: OnEpoch | None = None) -> Positions:
+        """Transform all pairs at once if the closed form can, else those of the next fold; return their rows."""
+        began, rows = time.perf_counter(), self._folds.pop(0)
         try:
-            artifact = fit_labelled(self.trainer, others)
-            made = artifact.apply(mine.source, side_for(artifact, mine))
-        except CompatStoreError:
+            made = self.trainer.held_out(self._pairs, self._squares) if isinstance(self.trainer, ClosedForm) else None
+            if made is None:
+                made = self._of_fold(rows, progress)
+            else:
+                self._folds, rows = [], np.arange(len(self._pairs))
+        except (CompatStoreError, TooDear):
             self.runs = False
-            return
-        self.transformed[fold] = made.vectors
-        if made.uncertainty is not None:
-            self._sigma2[fold] = made.uncertainty
+            return rows
+        self.transformed[rows] = made[0]
+        if made[1] is not None:
+            self._sigma2[rows] = made[1]
         self.fastest = min(self.fastest, time.perf_counter() - began)
+        return rows
+
+    def _of_fold(self, rows: Positions, progress: OnEpoch | None) -> tuple[FloatArray, FloatArray | None]:
+        others = self._pairs.subset(np.setdiff1d(np.arange(len(self._pairs)), rows))
+        artifact, mine = fit_labelled(self.trainer, others, progress), self._pairs.subset(rows)
+        made = artifact.apply(mine.source, side_for(artifact, mine))
+        return made.vectors, made.uncertainty
 
     @property
     def sigma2(self) -> FloatArray | None:
@@ -225,7 +246,7 @@ class CrossFit:
         return float(np.einsum("nd,nd->", apart, apart) / len(self._pairs))
 
 
-def fit_labelled(trainer: PairTrainer, pairs: Pairs) -> Artifact:
+def fit_labelled(trainer: PairTrainer, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:
     """Fit on all pairs; where the trainer reads labels, on those that have one.
 
     Raises:
@@ -233,4 +254,4 @@ def fit_labelled(trainer: PairTrainer, pairs: Pairs) -> Artifact:
     """
     if getattr(trainer, "reads_labels", False) and pairs.labels is not None:
         pairs = pairs.subset(np.flatnonzero(pairs.labels != NO_LABEL))
-    return without_holdout(trainer).fit(pairs)
+    return without_holdout(trainer).fit(pairs, progress)

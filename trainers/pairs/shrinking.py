@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.arrays import Doubles, FloatArray
+from compatstore.arrays import Doubles, FloatArray, Positions
 from compatstore.artifacts.shrinkage import FIGURE, Shrinkage
-from compatstore.evaluation import rank_queries
 from compatstore.evaluation.curve import native_rows
 from compatstore.evaluation.distances import measure
-from compatstore.evaluation.ranking import nearest_rows
+from compatstore.evaluation.ranking import rank_blocks
+from compatstore.evaluation.relevance import relevance_from_labels
 from compatstore.trainers.pairs.pairs import unit, unit_length
 from compatstore.versions import Metric
 
@@ -168,33 +168,45 @@ class _Backfill:
         labels: npt.NDArray[np.generic] | None,
         shares: Sequence[float] = SHARES,
     ) -> None:
-        self._sigma2, self._transformed, self._native = sigma2, transformed, native
+        self._sigma2, rows = sigma2, np.arange(len(native))
+        # Products are shrunk in place of vectors: two sets of them serve every factor and every share.
+        self._natives, self._made = (
+            np.concatenate([block.copy() for _, block in measure(native, gallery, "dot").blocks()])
+            for gallery in (native, transformed)
+        )
         order = np.argsort(-sigma2, kind="stable")
         self._steps = [native_rows(order, share) for share in shares]
         counts = np.zeros(0) if labels is None else np.unique(labels, return_counts=True)[1]
         # Classes rank if some of them have several rows and not all.
         self.labels = labels if len(counts) > 1 and counts.max() > 1 else None
-        ks = () if self.labels is not None else [k for k in (1, 10) if len(native) > k]
-        self._rows = np.arange(len(native))
-        self._neighbours = {k: nearest_rows(measure(native, native, "dot"), k, self._rows) for k in ks}
+        if self.labels is not None:
+            self._correct = relevance_from_labels(self.labels, self.labels, rows, rows)
+            return
+        self._ks = [k for k in (1, 10) if len(native) > k]
+        self._neighbours = [self._nearest(self._natives, k) for k in self._ks]
 
     def found(self, shrinkage: Shrinkage) -> Doubles:
         """Return the score of each query, (q,) float64, in the mean over the shares."""
-        shrunk = self._transformed * shrinkage.at(self._sigma2)[:, None].astype(np.float32)
-        steps = [np.where(native[:, None], self._native, shrunk) for native in self._steps]
-        found: Doubles = np.mean([self._score(gallery) for gallery in steps], axis=0)
+        shrunk = self._made * shrinkage.at(self._sigma2)
+        steps = [np.where(native, self._natives, shrunk) for native in self._steps]
+        found: Doubles = np.mean([self._score(distances) for distances in steps], axis=0)
         return found
 
-    def _score(self, gallery: FloatArray) -> Doubles:
-        """CMC-1 and AP of each query among other items, or its recalls of native neighbours: (n, d) -> (q,) float64."""
+    def _score(self, distances: Doubles) -> Doubles:
+        """CMC-1 and AP of each query among other items, or its recalls of native neighbours: (q, n) -> (q,) float64."""
         if self.labels is not None:
-            ranking = rank_queries(
-                self._native, gallery, self.labels, self.labels, self._rows, self._rows, metric="dot"
-            )
+            columns = [self._correct.order]
+            (ranking,) = rank_blocks([(0, distances)], len(distances), self._correct, columns)
             each: Doubles = (ranking.first_match == 1) + ranking.average_precision
             return each[ranking.counted]
-        distances, recalls = measure(self._native, gallery, "dot"), np.zeros(len(gallery))
-        for k, true in self._neighbours.items():
-            found = nearest_rows(distances, k, self._rows)
+        recalls = np.zeros(len(distances))
+        for k, true in zip(self._ks, self._neighbours, strict=True):
+            found = self._nearest(distances, k)
             recalls += (found[:, :, None] == true[:, None, :]).sum(axis=(1, 2)) / k
         return recalls
+
+    @staticmethod
+    def _nearest(distances: Doubles, k: int) -> Positions:
+        """(q, k) intp, the nearest other items of each query, in no order; its own item gets an infinite distance."""
+        np.fill_diagonal(distances, np.inf)
+        return np.argpartition(distances, k - 1, axis=1)[:, :k]

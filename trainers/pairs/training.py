@@ -6,8 +6,10 @@ A method defines the network (`architecture`, `network`) and the objective (`obj
 from __future__ import annotations
 
 import math
+import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -31,6 +33,21 @@ HoldOutBy = Literal["row", "class"]
 # Rows from which the first sigma^2 is taken.
 _STARTING = 4096
 _DEVICE = Rule("cpu, cuda or cuda:<n>", lambda value: DEVICE.fullmatch(value) is not None)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainerChoice:
+    """A trainer whose settings are complete.
+
+    Args:
+        trainer: The trainer.
+        settings: The settings that were chosen, JSON-able; empty if nothing was left to choose.
+        figures: The tables of what was compared, by name; empty if nothing could be.
+    """
+
+    trainer: TransformTraining
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,14 +105,15 @@ class TransformTraining(ABC):
 
     @checked
     def fit(self, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:
-        """Train on pairs.
+        """Choose settings that are left open, and train.
 
         Args:
             pairs: Training pairs; the artifact is bound to the fingerprints of the versions that the pairs name.
             progress: Called after each epoch of each network.
 
         Returns:
-            A ForwardTransform; its figures are measured on held-out rows with the network as it is stored.
+            A ForwardTransform; its figures are measured on held-out rows with the network as it is stored. "seconds"
+            are those of choosing and of training.
 
         Raises:
             InvalidInput: Too few rows, or the pairs lack the labels, head or side-information that the settings need.
@@ -104,11 +122,20 @@ class TransformTraining(ABC):
             operation = f"train {type(self).__name__} with side_transform"
             raise InvalidInput(operation, expected="pairs with target_side", found="none")
         kept, held_out = self.split(pairs)
-        objective = self.objective(kept)
+        began = time.perf_counter()
+        chosen = self.chosen(kept, progress)
+        trainer, settled = chosen.trainer, time.perf_counter()
+        objective = trainer.objective(kept)
         objectives = {"h": objective, "g": Objective()} if self.side_transform else {"h": objective}
-        fitted = {name: self._fit_network(name, kept, held_out, one, progress) for name, one in objectives.items()}
-        networks, figures = {name: made[0] for name, made in fitted.items()}, {n: made[1] for n, made in fitted.items()}
-        return forward_transform(self, pairs, networks, figures, {"resolved": dict(objective.resolved)})
+        fitted = {name: trainer._fit_network(name, kept, held_out, one, progress) for name, one in objectives.items()}
+        seconds = {"choosing": settled - began, "training": time.perf_counter() - settled}
+        settings = {"resolved": dict(objective.resolved)} | ({"balance": chosen.settings} if chosen.settings else {})
+        figures = {name: made[1] for name, made in fitted.items()} | {**chosen.figures, "seconds": seconds}
+        return forward_transform(trainer, pairs, {name: made[0] for name, made in fitted.items()}, figures, settings)
+
+    def chosen(self, pairs: Pairs, progress: OnEpoch | None) -> TrainerChoice:
+        """Choose the settings that are None, if a method has such; arguments as of `fit`."""
+        return TrainerChoice(trainer=self)
 
     @abstractmethod
     def architecture(self, linear: Architecture) -> Architecture:

@@ -103,7 +103,7 @@ def test_the_side_transform_makes_the_next_side_information():
     artifact = trainers.FCT(**SMALL, side_transform=True).fit(pairs)
     predicted = artifact.apply(source, side).side
     assert np.square(predicted - next_side).mean() < 0.1 * next_side.var()
-    assert artifact.manifest.figures.keys() == {"h", "g"}
+    assert artifact.manifest.figures.keys() == {"h", "g", "seconds"}
     with pytest.raises(InvalidInput, match="target_side"):
         trainers.FCT(**SMALL, side_transform=True).fit(Pairs(source, target, side=side))
 

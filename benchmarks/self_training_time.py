@@ -1,0 +1,126 @@
+"""Processor time of a self-training upgrade beside its encoder, on synthetic galleries.
+
+    python -m benchmarks.self_training_time [texts table large] [--profile]
+
+Items are drawn around cluster centres of a latent space; the source sees it linearly, the target through a nonlinear
+map, both with noise. The encoder waits for as long as a small model takes for an item, which costs no processor time.
+The figure is the processor time of `Gallery.upgrade` less that of the same backfill with a given transform, which
+embeds, hops and stores as many items without learning. Set OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1: threads that
+wait for each other take processor time too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import compatstore as cs
+from compatstore.arrays import FloatArray
+from compatstore.trainers import Pairs, Ridge
+
+LATENT, CLUSTERS = 48, 80
+
+
+@dataclass(frozen=True)
+class Case:
+    """A gallery, its budget, and the limit of the processor time.
+
+    Args:
+        items: Of the gallery.
+        source: Values of a source vector.
+        target: Values of a target vector.
+        share: Native share that the upgrade embeds; named, so that a full backfill is no way out.
+        each: Seconds that the encoder takes for an item.
+        limit: Processor seconds.
+    """
+
+    items: int
+    source: int
+    target: int
+    share: float
+    each: float
+    limit: float
+
+
+CASES = {
+    "texts": Case(items=6_545, source=384, target=768, share=0.05, each=0.01, limit=10),
+    "table": Case(items=300, source=384, target=768, share=0.9, each=0.01, limit=2),
+    "large": Case(items=50_000, source=768, target=768, share=0.05, each=0.01, limit=60),
+}
+
+
+class Waiting:
+    """Looks vectors up by id, and waits as long as a model would take."""
+
+    spec, reads = "", "id"
+
+    def __init__(self, native: FloatArray, each: float) -> None:
+        self.dim, self.fingerprint = native.shape[1], f"waiting-{native[0, 0]:.6f}"
+        self._native, self._each = native, each
+
+    def encode(self, ids: Sequence[int]) -> FloatArray:
+        """Vectors of ids."""
+        time.sleep(self._each * len(ids))
+        return self._native[np.asarray(ids)]
+
+
+def vectors(case: Case) -> tuple[FloatArray, FloatArray]:
+    """Source and target vectors of unit length."""
+    rng = np.random.default_rng(0)
+    latent = rng.normal(size=(CLUSTERS, LATENT))[rng.integers(0, CLUSTERS, case.items)]
+    latent += 0.5 * rng.normal(size=latent.shape)
+    hidden = np.tanh(latent @ rng.normal(size=(LATENT, 256)) / LATENT**0.5)
+    made = latent @ rng.normal(size=(LATENT, case.source)), hidden @ rng.normal(size=(256, case.target))
+    noisy = [each + 0.3 * each.std() * rng.normal(size=each.shape) for each in made]
+    source, target = (np.asarray(n / np.linalg.norm(n, axis=1, keepdims=True), np.float32) for n in noisy)
+    return source, target
+
+
+def processor_time(case: Case, *, given: bool, profile: bool = False) -> tuple[float, cs.UpgradeResult]:
+    """Processor seconds of an upgrade that learns, or that is given a transform; and its result."""
+    source, target = vectors(case)
+    with tempfile.TemporaryDirectory() as folder:
+        v1 = cs.EmbeddingVersion("v1", dim=case.source, metric="cosine", normalised=True)
+        v2 = cs.EmbeddingVersion("v2", dim=case.target, metric="cosine", encoder=Waiting(target, case.each))
+        gallery = cs.Gallery.create(str(Path(folder, "g.lance")), v1, id_type="int64")
+        gallery.add({"id": range(case.items), "vector": source})
+        gallery.register(v2)
+        if given:
+            spaces = {"source_version": gallery.version("v1"), "target_version": gallery.version("v2")}
+            gallery.artifacts.link(Ridge(penalties=(0.1,)).fit(Pairs(source[:200], target[:200], **spaces)))
+        profiler = cProfile.Profile()
+        began = time.process_time()
+        if profile:
+            profiler.enable()
+        result = gallery.upgrade("v2", backfill=case.share)
+        profiler.disable()
+        seconds = time.process_time() - began
+    if profile:
+        profiler.print_stats("cumulative")
+    return seconds, result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", choices=[*CASES, []], help="all by default")
+    parser.add_argument("--profile", action="store_true", help="print where the time goes")
+    options = parser.parse_args()
+    for name in options.cases or CASES:
+        case = CASES[name]
+        plain, _ = processor_time(case, given=True)
+        seconds, result = processor_time(case, given=False, profile=options.profile)
+        learning = max(seconds - plain, 0.0)
+        print(f"{name}: {learning:.1f} s of learning, limit <= {case.limit:g} s, ratio {learning / case.limit:.2f}")
+        for line in (*result.rounds, result.full_backfill):
+            print(f"  {line}")
+
+
+if __name__ == "__main__":
+    main()
