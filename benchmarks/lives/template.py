@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 import compatstore as cs
-from benchmarks.crashes.place import Place
-from benchmarks.crashes.truth import ENCODERS, SOURCE, SOURCE_DIM, TARGET, bridge, label, source_vector
+from benchmarks.lives.truth import ENCODERS, SOURCE, SOURCE_DIM, TARGET, bridge, label, source_vector
 
-PlaceT = TypeVar("PlaceT", bound=Place)
+Place = str | Path
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,15 @@ def initial_items(fragments: int, rows: int) -> dict[str, str]:
 
 
 def make_template(
-    folder: PlaceT, kind: Kind, fragments: int, rows: int, target: cs.EmbeddingVersion = TARGET, linked: bool = True
-) -> PlaceT:
-    """A gallery of several fragments with deleted rows, the target registered and the artifact linked."""
+    folder: Place, kind: Kind, fragments: int, rows: int, target: cs.EmbeddingVersion = TARGET, linked: bool = True
+) -> Path:
+    """A gallery of several fragments with deleted rows, the target registered and the artifact linked.
+
+    Its path is that of a folder on a disk, or an address in an object store as a string.
+    """
     import lancedb
 
-    path: PlaceT = folder / "items.lance"
+    path: Any = f"{folder}/items.lance" if isinstance(folder, str) else folder / "items.lance"
     if not kind.adopted:
         gallery = cs.Gallery.create(str(path), SOURCE)
     items = {item_id(number): f"{item_id(number)}/0" for number in range(fragments * rows)}
