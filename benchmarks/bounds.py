@@ -59,8 +59,9 @@ def limit_of(row: Row) -> str:
 
 
 def number(value: float, unit: str = "") -> str:
-    """A figure with its unit, in three significant digits or as a whole number; shares in per cent."""
+    """A figure with its unit, in three significant digits, two decimals at least below 10; shares in per cent."""
     if unit == "%":
         return f"{number(100 * value)} %"
-    text = f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+    whole = abs(value) >= 100 or (value == int(value) and (unit or abs(value) != 1))
+    text = f"{value:,.0f}" if whole else max(f"{value:.3g}", f"{value:.2f}" if abs(value) < 10 else "", key=len)
     return f"{text} {unit}".rstrip()

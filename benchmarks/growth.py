@@ -74,7 +74,7 @@ def single_adds(folder: Path, adds: int, dim: int, queries: int) -> Iterator[Row
             worst = max(worst, statistics.median(took[0]) / statistics.median(took[1]))
     yield bound(f"search p50 after {adds:,} single adds / the same items added at once", worst, 2)
     yield bound(f"files after {adds:,} single adds, at the most", most, FILES)
-    yield bound("bytes of the largest manifest", largest_manifest(path), MANIFEST_BYTES)
+    yield bound("bytes of the largest manifest after single adds", largest_manifest(path), MANIFEST_BYTES)
 
 
 def cycles(folder: Path, count: int, dim: int) -> Iterator[Row]:
@@ -90,9 +90,9 @@ def cycles(folder: Path, count: int, dim: int) -> Iterator[Row]:
         manifests.append(largest_manifest(path))
     quarter = max(count // 4, 1)
     yield bound(f"files in {count} cycles of upgrade, cutover, rollback, abort", max(found), FILES)
-    yield bound("bytes of the largest manifest in them", max(manifests), MANIFEST_BYTES)
+    yield bound("bytes of the largest manifest in these cycles", max(manifests), MANIFEST_BYTES)
     grown = max(manifests[-quarter:]) / max(manifests[:quarter])
-    yield bound("largest manifest of the last quarter / of the first", grown, 1.5)
+    yield bound("largest manifest of the last cycles / of the first", grown, 1.5)
 
 
 def second_looks(folder: Path, rows: int, dim: int) -> Iterator[Row]:

@@ -28,7 +28,7 @@ def run(*, n: int = 50_000, dim: int = 128, classes: int = 1_000) -> Iterator[Ro
         doubles[start : start + BLOCK] @ doubles.T
     yield {"bare_product_s": round(time.perf_counter() - started, 2)}
     yield bound(f"CMC and mAP, {n:,} x {n:,} x {dim}", seconds, 90, "s")
-    yield bound("peak memory of it", gib, 2, "GiB")
+    yield bound("peak memory of CMC and mAP", gib, 2, "GiB")
 
 
 SMOKE = {"n": 300, "classes": 10}
