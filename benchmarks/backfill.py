@@ -1,8 +1,8 @@
 """A backfill: its time outside the encoder, what it writes for a vector, and searches of the source after it.
 
-The encoder sleeps, to take what a real one takes at `rate` items a second. Each file that appears is counted, also those
-that are gone at the end, in multiples of the vectors' own bytes: rows are moved, or columns are rewritten, which is what
-a gallery does whose rows may not move. Natives come in the order of the predicted error.
+The encoder sleeps, to take what a real one takes at `rate` items a second. Each file that appears is counted, also
+those that are gone at the end, in multiples of the vectors' own bytes: rows are moved, or columns are rewritten, which
+is what a gallery does whose rows may not move. Natives come in the order of the predicted error.
 """
 
 from __future__ import annotations

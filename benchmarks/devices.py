@@ -32,7 +32,7 @@ def pairs_of(path: Path | None) -> tuple[str, dict[str, Any]]:
     """Name, labels and vectors of both models of a set; without a file items in 20 clusters."""
     if path is not None:
         with np.load(path) as data:
-            return path.stem, {"labels": data["labels"], "source": data["source"], "target": data["target"]}
+            return str(data["name"]), {key.removeprefix("vectors:"): data[key] for key in data.files}
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 20, 600)
     items = rng.normal(size=(20, 8))[labels] + 0.4 * rng.normal(size=(600, 8))
@@ -65,7 +65,7 @@ def quality(queries: Any, made: Any, labels: Any) -> Any:
 def run(
     *, pairs: Path | None = None, branch: int = 256, mixer: int = 2048, epochs: int = 20, repeats: int = 7
 ) -> Iterator[Row]:
-    """A row for each runner; `pairs` is a file with `labels`, `source` and `target`."""
+    """A row for each runner; `pairs` is a file of `benchmarks.sets`."""
     name, data = pairs_of(pairs)
     train, rest = np.array_split(np.random.default_rng(0).permutation(len(data["labels"])), 2)
     learned = FCT(epochs=epochs, branch_width=branch, mixer_width=mixer, batch_size=256)
@@ -100,22 +100,14 @@ def run(
 
 
 def table(record: Record) -> str:
-    """Size, speed and quality of each runner."""
-    head = (
-        "set",
-        "runner",
-        "MB",
-        "rows per CPU second",
-        "to NumPy",
-        "CMC-1 %",
-        "change, points",
-        "change of mAP, points",
-    )
-    cells = [
-        (row["set"], row["runner"], row["mb"], f"{row['rows_per_cpu_second']:,}", f"{row['to_numpy']:.2f}", row["cmc1"])
-        + tuple(f"{row[f'{kind}_change']:+.3f} ± {row[f'{kind}_error']:.3f}" for kind in ("cmc1", "map"))
-        for row in record.rows
-    ]
+    """Size, speed and quality of each runner, beside those of NumPy."""
+    head = ("set", "runner", "MB", "rows per CPU second", "to NumPy", "change of CMC-1, points", "of mAP", "machine")
+    cells = []
+    for row in record.measured():
+        changes = (f"{row[f'{kind}_change']:+.3f} ± {row[f'{kind}_error']:.3f}" for kind in ("cmc1", "map"))
+        speed = (f"{row['rows_per_cpu_second']:,}", f"{row['to_numpy']:.2f}")
+        if row["runner"] != "NumPy":
+            cells.append((row["set"], row["runner"], row["mb"], *speed, *changes, row["machine"].partition(",")[0]))
     return markdown(head, cells)
 
 

@@ -1,7 +1,7 @@
-"""The hop, a backfill and exact search on a GPU, beside the card's own limits; without a GPU all of it on the processor.
+"""The hop, a backfill and exact search on a GPU, beside the card's own limits; on the processor without a GPU.
 
-In float32 and bfloat16: the card's matrix products; rows per second of FCT's network with its rows on the card, and of a
-whole hop. Then images per second of a network of timm (random weights, JPEG files of 112 pixels), with images on the
+In float32 and bfloat16: the card's matrix products; rows per second of FCT's network with its rows on the card, and of
+a whole hop. Then images per second of a network of timm (random weights, JPEG files of 112 pixels), with images on the
 card, by its encoder, and in a backfill; and exact neighbours by a product and `topk`.
 """
 
@@ -61,9 +61,8 @@ def hops(rows: int, dim: int, repeats: int, device: str) -> Iterator[Row]:
     here = torch.from_numpy(np.random.default_rng(3).normal(size=(rows, dim)).astype(np.float32)).to(device)
     for precision in PRECISIONS:
         left, right = (torch.randn(side, side, device=device, dtype=getattr(torch, precision)) for _ in range(2))
-        product = rate(
-            f"matrix products, {precision}", 2 * side**3, seconds(lambda: left @ right, repeats), "operations"
-        )  # noqa: B023
+        taken = seconds(lambda pair=(left, right): pair[0] @ pair[1], repeats)  # type: ignore[misc]
+        product = rate(f"matrix products, {precision}", 2 * side**3, taken, "operations")
         yield product
         runner = TorchRunner(architecture, tensors, device=device, precision=precision)
 

@@ -1,4 +1,4 @@
-"""Sizes and times of a gallery that many small writes made: single adds, cycles of an upgrade, calls that change nothing.
+"""Sizes and times of a gallery that many small writes made: single adds, cycles of an upgrade, idle calls.
 
 Searches are those of a gallery to which items came one by one and of one to which the same came at once, by turns. The
 last part counts the bytes that upgrade, plan and cutover read (`/proc/self/io`) if nothing or little changed.

@@ -20,11 +20,12 @@ import numpy as np
 
 import compatstore as cs
 from benchmarks.bounds import bound, bounds_table
-from benchmarks.record import Row
+from benchmarks.pages import markdown
+from benchmarks.record import Record, Row
 from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.artifacts.network import Precision
 
-BATCH = 512
+BATCH, ADDED_AT_ONCE = 512, 50_000
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
 
 
@@ -80,8 +81,8 @@ def make(folder: Path, rows: int, dim: int) -> cs.Gallery:
     source, target = cs.EmbeddingVersion("v1", dim=dim), cs.EmbeddingVersion("v2", dim=dim)
     gallery = cs.Gallery.create(str(folder / "gallery.lance"), source)
     rng = np.random.default_rng(2)
-    for start in range(0, rows, 50_000):
-        size = min(50_000, rows - start)
+    for start in range(0, rows, ADDED_AT_ONCE):
+        size = min(ADDED_AT_ONCE, rows - start)
         ids = [f"{start + i:09d}" for i in range(size)]
         gallery.add({"id": ids, "vector": rng.normal(size=(size, dim)).astype(np.float32)})
     gallery.register(target)
@@ -103,7 +104,7 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def derivation(rows: int, dim: int, shorter: int) -> float:
-    """Time of an upgrade to the first values as they are, over that of one to the first values scaled to unit length."""
+    """Time of an upgrade to the first values as they are, over that of one which scales them to unit length."""
     with tempfile.TemporaryDirectory() as folder:
         encoder = cs.encoders.Function(lambda ids: np.eye(len(ids), dim, dtype=np.float32), dim, fingerprint="ones")
         v1 = cs.EmbeddingVersion("v1", dim=dim, normalised=True, encoder=encoder)
@@ -136,8 +137,10 @@ def run(
                 seconds[name].append(timed(lambda: gallery.upgrade("v2", run=settings)))  # noqa: B023
                 gallery.retire("v2")
     median = {name: statistics.median(each) for name, each in seconds.items()}
+    fragments = -(-rows // ADDED_AT_ONCE)
     for name, each in median.items():
-        yield {"step": name, "rows_per_second": round(rows / each)}
+        row = {"step": name, "rows_per_second": round(rows / each), "items": rows, "fragments": fragments}
+        yield row | ({"seconds": round(each, 3)} if ray and name in ("float32", "by Ray") else {})
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     ratio = median["bare products"] / median["float32"]
     yield bound("hop / bare matrix products, float32", ratio, 0.90, least=True)
@@ -148,5 +151,15 @@ def run(
     yield bound("a derivation to shorter vectors / the same upgrade with nothing computed", ratio, 0.90, least=True)
 
 
+def engines(record: Record) -> str:
+    """A hop by Ray beside the local engine."""
+    sizes: dict[tuple[int, int], list[float]] = {}
+    for row in record.rows:
+        if "seconds" in row:
+            sizes.setdefault((row["items"], row["fragments"]), []).append(row["seconds"])
+    cells = [(f"{n:,}", m, *both, f"{both[1] / both[0]:.2f}") for (n, m), both in sizes.items() if len(both) == 2]
+    return markdown(("items", "fragments", "local engine, s", "by Ray, s", "ratio"), cells)
+
+
 SMOKE = {"rows": 600, "repeats": 1, "derived_rows": 600}
-TABLES = {"bounds": lambda record: bounds_table(record.rows)}
+TABLES = {"bounds": lambda record: bounds_table(record.rows), "engines": engines}

@@ -1,8 +1,8 @@
 """An app that uses its table through plain LanceDB, while that table is upgraded from another process.
 
 The app searches, adds, merges, updates and deletes at a steady rate, with one handle for good. After a third of the
-time another process runs the hop, a backfill and the cutover. Operations, errors and latencies before, during and after,
-beside the same app left alone; lost, stale and doubled items are violations.
+time another process runs the hop, a backfill and the cutover. Operations, errors and latencies before, during and
+after, beside the same app left alone; lost, stale and doubled items are violations.
 """
 
 from __future__ import annotations

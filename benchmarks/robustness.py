@@ -27,12 +27,6 @@ def totals(record: Record) -> str:
     return markdown(head, cells)
 
 
-def processes(record: Record) -> str:
-    """Kills and suspensions by process, or by step of an operator."""
-    cells = [(row.get("harness", HARNESS), row["process"], row["kills"], row["suspensions"]) for row in _hit(record)]
-    return markdown(("what was lived", "process", "kills", "suspensions"), cells)
-
-
 def _hit(record: Record) -> Iterator[Row]:
     harnesses: dict[str, list[Row]] = {}
     for row in record.rows:
@@ -62,4 +56,4 @@ def chart(record: Record) -> Figure:
     return figure
 
 
-TABLES = {"totals": totals, "processes": processes}
+TABLES = {"totals": totals}

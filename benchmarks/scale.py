@@ -10,7 +10,7 @@ from benchmarks.record import Record
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-OF = ("whole_life", "hop")
+OF = ("whole_life",)
 SHOWN = ("add", "hop", "backfill", "index", "search", "verify", "no-op upgrade", "cutover")
 FAR, FIRST, SECOND = 10**9, 10**6, 10**7  # items
 
@@ -27,16 +27,6 @@ def billion(record: Record) -> str:
         seconds = large["cpu_s"] * (large["cpu_s"] / small["cpu_s"]) ** 2
         cells.append((step, f"{seconds / 3600:.2g}", f"{large['written_mb'] * factor / 1e3:,.0f}"))
     return markdown(("step", "CPU, core hours", "written, GB"), cells)
-
-
-def engines(record: Record) -> str:
-    """A hop by Ray beside the local engine."""
-    rows = [row for row in record.rows if "fragments" in row]
-    cells = []
-    for key in dict.fromkeys((row["items"], row["fragments"]) for row in rows):
-        local, ray = (row["seconds"] for row in rows if (row["items"], row["fragments"]) == key)
-        cells.append((f"{key[0]:,}", key[1], local, ray, f"{ray / local:.2f}"))
-    return markdown(("items", "fragments", "local engine, s", "by Ray, s", "ratio"), cells)
 
 
 def chart(record: Record) -> Figure:
@@ -65,4 +55,4 @@ def chart(record: Record) -> Figure:
     return figure
 
 
-TABLES = {"billion": billion, "engines": engines}
+TABLES = {"billion": billion}

@@ -67,7 +67,7 @@ def chart(record: Record) -> Figure:
     figure, (axes,) = panels(0.36 * len(labels) + 0.7)
     colours = [SERIES[1] if each > 1 else SERIES[0] for each in shares]
     bars(axes, labels, [min(each, CLIPPED) for each in shares], [f"{each:.2f}" for each in shares], colours)
-    axes.axvline(1, color=QUIET, linestyle="--", linewidth=1)
+    axes.axvline(1, color=QUIET, linestyle="--", linewidth=1, zorder=0.5)
     axes.set_xlim(0, CLIPPED * 1.12)
     axes.set_title("Share of the limit, the worst case of each; left of the line holds", fontsize=10)
     return figure

@@ -1,4 +1,4 @@
-"""Processes that write: by the API, by a store of another framework, by LanceDB alone; and the memory of their writes."""
+"""Processes that write, by the API, by a store of another framework, by LanceDB alone; and their memory."""
 
 from __future__ import annotations
 

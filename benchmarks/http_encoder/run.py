@@ -1,21 +1,16 @@
 """An upgrade by an encoder behind HTTP that limits its rate, fails at random and bills: is all embedded, and paid once?
 
-    python -m benchmarks.http_encoder [--items 20000] [--batch 16] [--kills 10] [--seed 0]
-
 A real server in this process counts what it bills (`server.py`). Three upgrades of a gallery of texts:
 
 * whole: every item is embedded, by one process;
 * killed: the same, by processes that are killed at random moments, each followed by the next one;
-* limited: an upgrade of a quarter of the texts that teaches itself, with a limit of money and no price: the encoder
-  knows it.
+* limited: a self-training upgrade of a quarter of the texts, with a limit of money and no price: the encoder knows it.
 
-For each it prints what was found, the limit, and the ratio of the two; the exit status is 1 where a limit is missed.
 A text that is billed twice is explained by an answer that was lost after it was billed, or by a kill: one batch each.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import signal
 import subprocess
@@ -25,12 +20,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 import compatstore as cs
+from benchmarks.bounds import bound, verdict
 from benchmarks.http_encoder.server import EmbeddingServer, Rules, embedding_of, tokens_of
+from benchmarks.pages import markdown
+from benchmarks.record import Record, Row
 from compatstore.encoders import Function, OpenAICompatible
 
 WORDS = (
@@ -45,17 +42,10 @@ WATCHED = 0.05  # seconds
 CLOSE = 1e-5
 
 
-class Line(NamedTuple):
-    """A figure that was found, and its limit; the figure must not be larger."""
-
-    upgrade: str
-    what: str
-    found: float
-    limit: float
-
-    def __str__(self) -> str:
-        ratio = f"{self.found / self.limit:.3f}" if self.limit else ("0" if not self.found else "inf")
-        return f"| {self.upgrade} | {self.what} | {self.found:.6g} | {self.limit:.6g} | {ratio} |"
+def line(upgrade: str, what: str, found: float, limit: float) -> Row:
+    """A figure that was found, and its limit; a figure above it is a violation."""
+    found = found if found > 1e-9 else 0.0  # rounding of sums
+    return bound(what, found, limit, upgrade=upgrade, violations=int(found > limit))
 
 
 def texts_of(items: int, seed: int) -> list[str]:
@@ -116,7 +106,7 @@ def upgrade_with_kills(path: Path, server: EmbeddingServer, kills: int, requests
 
 def lines_of(
     name: str, gallery: cs.Gallery, server: EmbeddingServer, texts: list[str], batch: int, kills: int
-) -> Iterator[Line]:
+) -> Iterator[Row]:
     """What must hold of an upgrade that has embedded everything."""
     natives, vectors = (
         gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist(),
@@ -124,68 +114,63 @@ def lines_of(
     )
     true = np.stack([embedding_of(text, server.rules.dim) for text in texts])
     wrong = int((np.abs(vectors - true).max(axis=1) > CLOSE).sum())
-    yield Line(name, "items without their native vector", len(texts) - len(natives) + wrong, 0)
+    yield line(name, "items without their native vector", len(texts) - len(natives) + wrong, 0)
     lost = server.faults["lost"] + server.faults["cut"]
-    yield Line(name, f"texts billed twice ({lost} answers lost, {kills} kills)", server.twice, batch * (lost + kills))
+    yield line(name, f"texts billed twice ({lost} answers lost, {kills} kills)", server.twice, batch * (lost + kills))
     yield _spent(name, gallery, server)
     wrong = sum(finding.severity != "note" for finding in gallery.maintenance.verify().findings)
-    yield Line(name, "errors and warnings of verify", wrong, 0)
+    yield line(name, "errors and warnings of verify", wrong, 0)
 
 
-def _spent(name: str, gallery: cs.Gallery, server: EmbeddingServer) -> Line:
+def _spent(name: str, gallery: cs.Gallery, server: EmbeddingServer) -> Row:
     spent = gallery.status().upgrades[0].spent.cost
-    print(f"{name}: billed {server.money:.6f}, ledger {spent:.6f}; {dict(server.faults)}", file=sys.stderr)
-    return Line(name, "what the ledger differs from the bill, as a share", abs(spent / server.money - 1), WITHIN)
+    return line(name, "what the ledger differs from the bill, as a share", abs(spent / server.money - 1), WITHIN)
 
 
-def whole(folder: Path, texts: list[str], options: argparse.Namespace) -> Iterator[Line]:
-    with EmbeddingServer(replace(RULES, seed=options.seed)) as server:
-        gallery = made(folder / "whole.lance", texts, encoder_of(server, options.batch))
-        started = time.monotonic()
+def whole(folder: Path, texts: list[str], batch: int, kills: int, seed: int) -> Iterator[Row]:
+    """By one process."""
+    with EmbeddingServer(replace(RULES, seed=seed)) as server:
+        gallery = made(folder / "whole.lance", texts, encoder_of(server, batch))
         gallery.upgrade("v2", backfill=1.0)
-        seconds = time.monotonic() - started
-        answered = len(server.sizes)
-        print(f"whole: {answered / seconds:.0f} answers a second of {RULES.pace:.0f} allowed", file=sys.stderr)
-        yield from lines_of("whole", gallery, server, texts, options.batch, 0)
+        yield from lines_of("whole", gallery, server, texts, batch, 0)
 
 
-def killed(folder: Path, texts: list[str], options: argparse.Namespace) -> Iterator[Line]:
-    with EmbeddingServer(replace(RULES, seed=options.seed + 1)) as server:
-        made(folder / "killed.lance", texts, encoder_of(server, options.batch))
-        requests, rng = len(texts) // options.batch, random.Random(options.seed)
-        kills = upgrade_with_kills(folder / "killed.lance", server, options.kills, requests, rng)
+def killed(folder: Path, texts: list[str], batch: int, kills: int, seed: int) -> Iterator[Row]:
+    """By processes that are killed."""
+    with EmbeddingServer(replace(RULES, seed=seed + 1)) as server:
+        made(folder / "killed.lance", texts, encoder_of(server, batch))
+        done = upgrade_with_kills(folder / "killed.lance", server, kills, len(texts) // batch, random.Random(seed))
         gallery = cs.Gallery.open(str(folder / "killed.lance"), trust_code=True)
-        yield from lines_of("killed", gallery, server, texts, options.batch, kills)
+        yield from lines_of("killed", gallery, server, texts, batch, done)
 
 
-def limited(folder: Path, texts: list[str], options: argparse.Namespace) -> Iterator[Line]:
+def limited(folder: Path, texts: list[str], batch: int, kills: int, seed: int) -> Iterator[Row]:
+    """Within a fifth of the money that everything would cost."""
     texts = texts[: len(texts) // 4]
-    everything = sum(map(tokens_of, texts)) * RULES.price / 1e6
-    with EmbeddingServer(replace(RULES, seed=options.seed + 2)) as server:
-        gallery = made(folder / "limited.lance", texts, encoder_of(server, options.batch))
-        limit = 0.2 * everything
-        report = gallery.upgrade("v2", backfill=cs.Backfill(max_cost=limit))
-        yield Line("limited", f"money billed, of a limit of 20 % ({report.backfilled} items)", server.money, limit)
+    limit = 0.2 * sum(map(tokens_of, texts)) * RULES.price / 1e6
+    with EmbeddingServer(replace(RULES, seed=seed + 2)) as server:
+        gallery = made(folder / "limited.lance", texts, encoder_of(server, batch))
+        gallery.upgrade("v2", backfill=cs.Backfill(max_cost=limit))
+        yield line("limited", "money billed", server.money, limit)
         yield _spent("limited", gallery, server)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--items", type=int, default=20_000)
-    parser.add_argument("--batch", type=int, default=16, help="texts of a request")
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    texts = texts_of(options.items, options.seed)
-    print("| upgrade | what | found | limit | ratio |\n|---|---|---|---|---|")
-    missed = 0
+def run(*, items: int = 20_000, batch: int = 16, kills: int = 10, seed: int = 0) -> Iterator[Row]:
+    """All three upgrades."""
+    texts = texts_of(items, seed)
     with tempfile.TemporaryDirectory() as folder:
         for upgrade in (whole, killed, limited):
-            for line in upgrade(Path(folder), texts, options):
-                print(line, flush=True)
-                missed += line.found > line.limit
-    sys.exit(bool(missed))
+            yield from upgrade(Path(folder), texts, batch, kills, seed)
 
 
-if __name__ == "__main__":
-    main()
+def table(record: Record) -> str:
+    """Figures beside their limits, by upgrade."""
+    cells = [
+        (row["upgrade"], row["what"], f"{row['figure']:.4g}", f"{row['limit']:.4g}", verdict(row))
+        for row in record.rows
+    ]
+    return markdown(("upgrade", "what", "figure", "at most", ""), cells)
+
+
+SMOKE = {"items": 400, "kills": 1}
+TABLES = {"limits": table}
