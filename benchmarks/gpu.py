@@ -1,8 +1,7 @@
-"""The hop, a backfill and exact search on a GPU, beside the card's own limits; on the processor without a GPU.
+"""Hops and a backfill on a GPU, beside the processor and the network alone; on the processor without a GPU.
 
-In float32 and bfloat16: the card's matrix products; rows per second of FCT's network with its rows on the card, and of
-a whole hop. Then images per second of a network of timm (random weights, JPEG files of 112 pixels), with images on the
-card, by its encoder, and in a backfill; and exact neighbours by a product and `topk`.
+Rows per second of hops in float32 and bfloat16. Then images per second of a network of timm (random weights, JPEG files
+of 112 pixels), with images on the card, by its encoder, and in a backfill.
 """
 
 from __future__ import annotations
@@ -17,17 +16,15 @@ import numpy as np
 
 import compatstore as cs
 from benchmarks.bounds import number
-from benchmarks.hop import make, network
+from benchmarks.hop import make
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
-from compatstore.artifacts.architecture import forward
 from compatstore.artifacts.network import Precision
-from compatstore.artifacts.runners import TorchRunner
 from compatstore.encoders import NetworkEncoder
 from compatstore.encoders.backbones import TimmBackbone
 from compatstore.encoders.network import Preprocessing
 
-BATCH, PIXELS, QUERIES, K = 16384, 112, 1000, 10
+PIXELS = 112
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
 
 
@@ -52,27 +49,7 @@ def rate(what: str, count: float, taken: float, unit: str, limit: float | None =
 
 
 def hops(rows: int, dim: int, repeats: int, device: str) -> Iterator[Row]:
-    """FCT's network on the card, and a hop."""
-    import torch
-
-    side = 8192 if device == "cuda" else 512
-    architecture, tensors = network(dim)
-    flops = 2 * sum(tensor.size for name, tensor in tensors.items() if name.endswith("weight"))
-    here = torch.from_numpy(np.random.default_rng(3).normal(size=(rows, dim)).astype(np.float32)).to(device)
-    for precision in PRECISIONS:
-        left, right = (torch.randn(side, side, device=device, dtype=getattr(torch, precision)) for _ in range(2))
-        taken = seconds(lambda pair=(left, right): pair[0] @ pair[1], repeats)  # type: ignore[misc]
-        product = rate(f"matrix products, {precision}", 2 * side**3, taken, "operations")
-        yield product
-        runner = TorchRunner(architecture, tensors, device=device, precision=precision)
-
-        def on_card(runner: TorchRunner = runner) -> None:
-            with torch.inference_mode():
-                for part in here.split(BATCH):
-                    forward(architecture, runner, part, None)
-
-        limit = product["per_second"] / flops
-        yield rate(f"network, {precision}, on the card", rows, seconds(on_card, repeats), "rows", limit, "products")
+    """Hops on the processor and on the card."""
     with tempfile.TemporaryDirectory() as folder:
         gallery, bare = make(Path(folder), rows, dim), None
         for where, precision in (("cpu", "float32"), *((device, precision) for precision in PRECISIONS)):
@@ -123,23 +100,13 @@ def images(architecture: str, count: int, repeats: int) -> Iterator[Row]:
 
 
 def run(
-    *,
-    rows: int = 400_000,
-    dim: int = 128,
-    repeats: int = 3,
-    image_count: int = 4096,
-    architecture: str = "resnet50",
+    *, rows: int = 400_000, dim: int = 128, repeats: int = 3, image_count: int = 4096, architecture: str = "resnet50"
 ) -> Iterator[Row]:
-    """Hops, images, exact neighbours."""
+    """Hops, then images."""
     import torch
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    yield from hops(rows, dim, repeats, device)
+    yield from hops(rows, dim, repeats, "cuda" if torch.cuda.is_available() else "cpu")
     yield from images(architecture, image_count, repeats)
-    rng = np.random.default_rng(5)
-    held, queries = (torch.from_numpy(rng.normal(size=(n, dim)).astype(np.float32)).to(device) for n in (rows, QUERIES))
-    taken = seconds(lambda: (queries @ held.T).topk(K, dim=1), repeats)
-    yield rate(f"exact neighbours of {rows:,} items", QUERIES, taken, "queries")
 
 
 def table(record: Record) -> str:

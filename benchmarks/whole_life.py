@@ -1,15 +1,14 @@
-"""A gallery's whole life at several sizes: seconds, memory and bytes of each step, beside the machine's own limits.
+"""A gallery's whole life at several sizes: seconds, memory and bytes of each step, beside Lance's own.
 
 Items in 1,000 clusters are added 50,000 at a time; a small network with a sigma head hops them; the share whose sigma
 is largest is embedded by an encoder that costs next to nothing; the target is indexed; single queries search, ours and
-Lance's own by turns; then `verify`, the same upgrade again, and the cutover. Each step is a process of its own. The
-disk, the transform's bare products, and Lance's own append and index of the same vectors are limits of the same run.
+Lance's own by turns; then `verify`, the same upgrade again, and the cutover. Each step is a process of its own. Lance's
+own append and index of the same vectors are limits of the same run.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-import os
 import resource
 import shutil
 import statistics
@@ -31,7 +30,7 @@ from benchmarks.hop import sigma_transform
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 
-ADDED_AT_ONCE, BLOCK, CENTRES, QUERIES, K = 50_000, 1 << 24, 1_000, 200, 10
+ADDED_AT_ONCE, CENTRES, QUERIES, K = 50_000, 1_000, 200, 10
 Work = Callable[[], Row]
 
 
@@ -80,35 +79,6 @@ class Life:
     def centres(self) -> Any:
         """(1000, dim) float32."""
         return np.random.default_rng(1).standard_normal((CENTRES, self.dim), np.float32)
-
-
-def disk_write(life: Life) -> Work:
-    """As many bytes as a version's vectors are, one after another, until they are on the disk."""
-    block, size = np.random.default_rng(0).bytes(BLOCK), 4 * life.dim * life.rows
-
-    def work() -> Row:
-        with open(life.path("bare"), "wb", buffering=0) as file:
-            for start in range(0, size, BLOCK):
-                file.write(block[: size - start])
-            os.fsync(file.fileno())
-        return {}
-
-    return work
-
-
-def products(life: Life) -> Work:
-    """The matrix products of the transform, for as many rows."""
-    rows, rng = min(8_192, life.rows), np.random.default_rng(1)
-    shapes = ((life.dim, 64), (64, life.dim))
-    pairs = [(rng.standard_normal((rows, a), np.float32), rng.standard_normal((a, b), np.float32)) for a, b in shapes]
-
-    def work() -> Row:
-        for _ in range(0, life.rows, rows):
-            for left, right in pairs:
-                left @ right
-        return {}
-
-    return work
 
 
 def lance_append(life: Life) -> Work:
@@ -219,8 +189,6 @@ def lance_index(life: Life) -> Work:
 
 # Each prepares, unmeasured, and gives the work.
 STEPS: dict[str, Callable[[Life], Work]] = {
-    "disk, write": disk_write,
-    "products": products,
     "Lance, append": lance_append,
     "add": add,
     "hop": hop,
@@ -276,7 +244,6 @@ def run(
                     )
                 yield found[-1]
                 shutil.rmtree(life.path("plain.lance"), ignore_errors=True)
-                Path(life.path("bare")).unlink(missing_ok=True)
     yield from limits(found)
 
 

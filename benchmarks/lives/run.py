@@ -47,13 +47,13 @@ def run(
     with ExitStack() as stack:
         folder, bucket, address = stack.enter_context(tempfile.TemporaryDirectory()), "", ""
         if server:
-            from benchmarks.object_store.servers import SERVERS
+            from tests.servers.object_stores import SERVERS
 
             running = stack.enter_context(SERVERS[server]())
             os.environ |= running.environment
             bucket = running.uri("lives")
         if ray:
-            address = _cluster(stack)
+            address = cluster(stack)
         stage = Stage(Path(folder), bucket, address)
         for seed in range(first_seed, first_seed + lives):
             one = stage.live(seed, kills, suspensions, keep)
@@ -69,7 +69,7 @@ def run(
     yield {"process": "all", **counts, "violations": len(lived.violations), "seconds": round(lived.seconds)}
 
 
-def _cluster(stack: ExitStack) -> str:
+def cluster(stack: ExitStack) -> str:
     """Start a Ray cluster of two workers; its address."""
     import ray
 

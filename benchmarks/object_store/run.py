@@ -23,11 +23,11 @@ import compatstore as cs
 from benchmarks.lives.template import ADOPTED, make_template
 from benchmarks.lives.truth import ENCODERS
 from benchmarks.object_store.committing import DIM, NOTHING, commit_at_once
-from benchmarks.object_store.proxy import Proxy, proxy
-from benchmarks.object_store.servers import BUCKET, SERVERS, Server
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 from compatstore.errors import StorageError
+from tests.servers.object_stores import BUCKET, SERVERS, Server
+from tests.servers.proxy import Proxy, proxy
 
 V1 = cs.EmbeddingVersion("v1", dim=DIM, metric="l2")
 PLAIN_ROUNDS = 200  # at most: enough to see a store lose some

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from benchmarks.crashes.template import OWN, item_id, make_template
-from benchmarks.crashes.truth import ENCODERS, Model, bridge, source_vector
+from benchmarks.lives.template import OWN, item_id, make_template
+from benchmarks.lives.truth import ENCODERS, Model, bridge, source_vector
 from compatstore.errors import InvalidInput
 from compatstore.ingest import complete, write
 

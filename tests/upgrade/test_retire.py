@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import compatstore as cs
-from benchmarks.crashes.template import OWN, item_id, make_template
-from benchmarks.crashes.truth import ENCODERS, bridge, source_vector
+from benchmarks.lives.template import OWN, item_id, make_template
+from benchmarks.lives.truth import ENCODERS, bridge, source_vector
 from compatstore.errors import UpgradeError
 
 pytestmark = pytest.mark.full

@@ -6,8 +6,8 @@ import lance
 import pytest
 
 import compatstore as cs
-from benchmarks.crashes.template import ADOPTED, OWN, make_template
-from benchmarks.crashes.truth import ENCODERS
+from benchmarks.lives.template import ADOPTED, OWN, make_template
+from benchmarks.lives.truth import ENCODERS
 
 pytestmark = pytest.mark.full
 
