@@ -23,12 +23,12 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LANCE_LOG":
 import numpy as np
 
 import compatstore as cs
-from benchmarks.lives.checks import Expected, State, violations
-from benchmarks.lives.template import ADOPTED, initial_items, item_id, make_template
-from benchmarks.lives.truth import ENCODERS, SIDE_ENCODERS, Model, label, source_vector
 from benchmarks.lives.writers import next_revision
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
+from tests.known.checks import Expected, State, violations
+from tests.known.galleries import ADOPTED, initial_items, item_id, make_template
+from tests.known.vectors import ENCODERS, SIDE_ENCODERS, Model, label, source_vector
 
 FRAGMENTS, SHARE = 10, 0.2
 MIX = {"search": 16, "add": 1, "merge": 1, "update": 1, "delete": 1}  # operations of an app, mostly searches

@@ -19,11 +19,11 @@ import lance
 import psutil
 
 from benchmarks.lives.actor import Items, Scene
-from benchmarks.lives.checks import Expected, State, violations
 from benchmarks.lives.managers import BEFORE_CUTOVER, LIMITED, MOST_ROWS, SCRIPT
 from benchmarks.lives.roles import WRITERS, perform
-from benchmarks.lives.truth import SIDE_ENCODERS
 from benchmarks.lives.writers import Memory, Write
+from tests.known.checks import Expected, State, violations
+from tests.known.vectors import SIDE_ENCODERS
 
 # Processes are forked from one that has imported everything and has opened no table.
 CONTEXT = multiprocessing.get_context("forkserver")

@@ -7,7 +7,7 @@ killed with SIGKILL, or suspended with SIGSTOP while another takes its place. Af
 suspended, and all rows are compared with the acknowledged writes; a script that nobody writes beside must end as the
 same script without a kill, to the last bit.
 
-Each item belongs to one writer, and its vectors are a function of its source (`truth.py`). So the content of each row
+Each item belongs to one writer, and its vectors are a function of its source (`tests/known/vectors.py`). So the content of each row
 is known at any moment: that of the last acknowledged write, or all of a write that was begun, or nothing of it.
 """
 

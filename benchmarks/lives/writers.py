@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Any
 
 from benchmarks.lives.actor import Actor
-from benchmarks.lives.frameworks import FRAMEWORKS, Document, metadata
-from benchmarks.lives.template import PARTITIONS, documents
-from benchmarks.lives.truth import label, source_vector
+from tests.known.frameworks import FRAMEWORKS, Document, metadata
+from tests.known.galleries import PARTITIONS, documents
+from tests.known.vectors import label, source_vector
 
 MOST_ITEMS = 6  # of one write
 FEWEST_OWN = 8  # items, below which a writer only adds

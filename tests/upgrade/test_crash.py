@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 import compatstore as cs
-from benchmarks.lives.checks import Expected, State, violations
-from benchmarks.lives.template import OWN, initial_items, make_template
-from benchmarks.lives.truth import ENCODERS, SIDE_ENCODERS, label, source_vector
 from compatstore.storage.columns import InputHashes
+from tests.known.checks import Expected, State, violations
+from tests.known.galleries import OWN, initial_items, make_template
+from tests.known.vectors import ENCODERS, SIDE_ENCODERS, label, source_vector
 
 
 @pytest.fixture(scope="module")

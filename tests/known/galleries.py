@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 import compatstore as cs
-from benchmarks.lives.truth import ENCODERS, SOURCE, SOURCE_DIM, TARGET, bridge, label, source_vector
+from tests.known.vectors import ENCODERS, SOURCE, SOURCE_DIM, TARGET, bridge, label, source_vector
 
 Place = str | Path
 
