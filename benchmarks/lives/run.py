@@ -7,8 +7,9 @@ killed with SIGKILL, or suspended with SIGSTOP while another takes its place. Af
 suspended, and all rows are compared with the acknowledged writes; a script that nobody writes beside must end as the
 same script without a kill, to the last bit.
 
-Each item belongs to one writer, and its vectors are a function of its source (`tests/known/vectors.py`). So the content of each row
-is known at any moment: that of the last acknowledged write, or all of a write that was begun, or nothing of it.
+Each item belongs to one writer, and its vectors are a function of its source (`tests/known/vectors.py`). So the content
+of each row is known at any moment: that of the last acknowledged write, or all of a write that was begun, or nothing of
+it.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def run(
     for role in sorted(lived.kills | lived.suspensions | lived.writes):
         counts = {"kills": lived.kills[role], "suspensions": lived.suspensions[role], "writes": lived.writes[role]}
         yield {"process": role, **counts}
-    yield from ({"command": int(command), "blows": blows} for command, blows in sorted(lived.commands.items()))
+    yield from ({"command": command, "blows": lived.commands[command]} for command in sorted(lived.commands))
     counts = {"lives": lived.lives, "kills": lived.kills.total(), "suspensions": lived.suspensions.total()}
     counts |= {"in_a_write": lived.half, "writes": lived.writes.total(), "searches": lived.searches.total()}
     counts |= {"compared": lived.searches["compared"], "looks": lived.looks, "twins": lived.twins}
