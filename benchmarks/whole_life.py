@@ -11,7 +11,6 @@ from __future__ import annotations
 import multiprocessing
 import resource
 import shutil
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,11 +25,11 @@ import pyarrow as pa
 
 import compatstore as cs
 from benchmarks.bounds import bound, bounds_table
-from benchmarks.hop import sigma_transform
+from benchmarks.measuring import ADDED_AT_ONCE, by_turns, transform
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 
-ADDED_AT_ONCE, CENTRES, QUERIES, K = 50_000, 1_000, 200, 10
+CENTRES, QUERIES, K = 1_000, 200, 10
 Work = Callable[[], Row]
 
 
@@ -110,7 +109,7 @@ def hop(life: Life) -> Work:
     def work() -> Row:
         gallery = cs.Gallery.open(life.path("gallery.lance"))
         gallery.register(cs.EmbeddingVersion("v2", dim=life.dim, metric="l2", encoder=life.encoder()))
-        gallery.artifacts.link(sigma_transform(gallery))
+        gallery.artifacts.link(transform(gallery))
         return {"transformed": gallery.upgrade("v2").transformed}
 
     return work
@@ -140,13 +139,9 @@ def search(life: Life) -> Work:
     }
 
     def work() -> Row:
-        times = {name: list[float]() for name in ways}
-        for query in queries:
-            for name, way in ways.items():
-                started = time.perf_counter()
-                way(query)
-                times[name].append(1e3 * (time.perf_counter() - started))
-        return {name: round(statistics.median(taken), 3) for name, taken in times.items()} | {"settings": f"{settings}"}
+        times = by_turns(ways, queries)
+        median = {name: round(1e3 * float(np.median(taken)), 3) for name, taken in times.items()}
+        return median | {"settings": f"{settings}"}
 
     return work
 
@@ -172,7 +167,7 @@ def _queries(life: Life) -> Any:
     near = life.centres()[rng.integers(0, CENTRES, QUERIES)] + 0.6 * rng.standard_normal(
         (QUERIES, life.dim), np.float32
     )
-    return sigma_transform(life.open()).apply(near).vectors
+    return transform(life.open()).apply(near).vectors
 
 
 def lance_index(life: Life) -> Work:
