@@ -108,7 +108,6 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "words.parquet",
         "glove100.json",
         "page.md",
-        "house.md",
     )
     found = {name.split(".")[0]: home / name for name in names} | {"folder": home / "digits", "new": home / "new"}
     found["new"].mkdir()
@@ -146,7 +145,6 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found["nouns"].write_text("\n".join(lines) + "\n")
 
     found["page"].write_text("no tables\n")
-    found["house"].write_text("| files | 3 | |\n")
     found["papers"] = Path(shutil.copytree(ROOT / "docs" / "results" / "papers", home / "papers"))
     return found | {name: ROOT / "docs" / "results" / f"{name}.jsonl" for name in ("methods", "pairs")}
 
