@@ -365,7 +365,7 @@ def _owner(item: str) -> str | None:
 def content(table: str) -> Any:
     """All columns of a table, sorted by its first; transforms are named by their weights.
 
-    The id of a transform tells more than its weights: the seconds of its training, for example.
+    The id of a transform depends on the time of its training as well.
     """
     rows = lance.dataset(table).to_table()
     rows, linked = rows.sort_by(rows.schema.names[0]), list(cs.Gallery.open(table).artifacts)
