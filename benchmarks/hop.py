@@ -1,157 +1,108 @@
-"""The hop, end to end, beside the machine's own limit: a bare loop of the same matrix products.
+"""The hop, end to end, beside a bare loop of the same matrix products.
 
-    python benchmarks/hop.py [--rows 100000] [--dim 128] [--repeats 3]
-
-Prints rows per second of both, of the hop in bfloat16, of the clock and of the processor's seconds, the
-ratios and their bounds, the peak memory, and the bytes that the hop wrote; and how much of each hop it takes to read
-the source's vectors, which is all that one pass for two targets would save of the second hop. Run it with two sizes to
-see that memory does not grow with the gallery.
+Rows a second of both, of the hop in bfloat16 and by Ray, and of reading the source's vectors alone; ratios and peak
+memory with their limits. A processor without instructions for bfloat16 misses the limit of that ratio. A derivation
+cuts stored vectors off and scales them, in place of a hop.
 """
 
 from __future__ import annotations
 
-import argparse
 import resource
-import shutil
-import statistics
 import tempfile
-import time
-import timeit
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
 
 import compatstore as cs
-from compatstore.artifacts import Architecture, Artifact, Space
+from benchmarks.bounds import bound, bounds_table
+from benchmarks.measuring import ADDED_AT_ONCE, by_turns, filled, transform
+from benchmarks.pages import markdown
+from benchmarks.record import Record, Row
 from compatstore.artifacts.network import Precision
 
-BOUND = 0.90
-BFLOAT16_BOUND = 2.5
-MEMORY_BOUND = 2 << 30
 BATCH = 512
-FASTER: tuple[Precision, ...] = ("bfloat16",)
+PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
+PAPER = {"source_branch": (256, 256), "mixer": (2048, 2048)}  # the paper's transform without side-information
 
 
-def network(dim: int) -> tuple[Architecture, dict[str, np.ndarray]]:
-    """The paper's transformation without side-information, weights at random."""
-    architecture = Architecture(source_dim=dim, output_dim=dim, source_branch=(256, 256), mixer=(2048, 2048))
-    rng = np.random.default_rng(0)
-    shapes = architecture.shapes()
-    return architecture, {
-        name: rng.normal(0, shape[-1] ** -0.5, shape).astype(np.float32) for name, shape in shapes.items()
-    }
-
-
-def bfloat16_speed() -> float:
-    """Speed of a matrix product in bfloat16, as a multiple of float32's."""
-    import torch
-
-    seconds = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        left, right = torch.ones(512, 1024, dtype=dtype), torch.ones(1024, 1024, dtype=dtype)
-        seconds[dtype] = min(timeit.repeat(lambda: left @ right, number=1, repeat=5))  # noqa: B023
-    return seconds[torch.float32] / seconds[torch.bfloat16]
-
-
-def products(tensors: dict[str, np.ndarray], dim: int, rows: int) -> float:
-    """Seconds of the bare matrix products for that many rows."""
-    weights = [tensor.T for name, tensor in tensors.items() if name.endswith("weight")]
-    inputs = [np.random.default_rng(1).normal(size=(BATCH, w.shape[0])).astype(np.float32) for w in weights]
-    outputs = [np.empty((BATCH, w.shape[1]), np.float32) for w in weights]
-    started = time.perf_counter()
-    for _ in range(rows // BATCH):
-        for x, w, y in zip(inputs, weights, outputs, strict=True):
-            np.matmul(x, w, out=y)
-    return (time.perf_counter() - started) * rows / (rows // BATCH * BATCH)
-
-
-def make(folder: Path, rows: int, dim: int) -> cs.Gallery:
+def make(path: Path, rows: int, dim: int) -> cs.Gallery:
     """A gallery of random vectors, ready to hop."""
-    source, target = cs.EmbeddingVersion("v1", dim=dim), cs.EmbeddingVersion("v2", dim=dim)
-    gallery = cs.Gallery.create(str(folder / "gallery.lance"), source)
-    rng = np.random.default_rng(2)
-    for start in range(0, rows, 50_000):
-        size = min(50_000, rows - start)
-        ids = [f"{start + i:09d}" for i in range(size)]
-        gallery.add({"id": ids, "vector": rng.normal(size=(size, dim)).astype(np.float32)})
-    gallery.register(target)
-    architecture, tensors = network(dim)
-    spaces = {"source": Space.of(source), "target": Space.of(target)}
-    named = {f"h.{name}": tensor for name, tensor in tensors.items()}
-    gallery.artifacts.link(Artifact.create("ForwardTransform", **spaces, networks={"h": architecture}, tensors=named))
+    gallery = filled(path, rows, dim)
+    gallery.register(cs.EmbeddingVersion("v2", dim=dim, metric="l2"))
+    gallery.artifacts.link(transform(gallery, **PAPER))
     return gallery
 
 
-def size_of(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+def products(weights: list[np.ndarray], rows: int) -> None:
+    """The bare matrix products for that many rows."""
+    inputs = [np.ones((BATCH, weight.shape[1]), np.float32) for weight in weights]
+    outputs = [np.empty((BATCH, weight.shape[0]), np.float32) for weight in weights]
+    for _ in range(0, rows, BATCH):
+        for x, weight, y in zip(inputs, weights, outputs, strict=True):
+            np.matmul(x, weight.T, out=y)
 
 
-def read(folder: Path) -> None:
+def hop(gallery: cs.Gallery, target: str = "v2", **settings: Any) -> None:
+    """Hop."""
+    gallery.upgrade(target, run=cs.RunSettings(**settings))
+
+
+def read(path: Path) -> None:
     """Read the vectors of the source, batch by batch."""
-    for _ in lance.dataset(str(folder / "gallery.lance")).to_batches(columns=["v1"]):
+    for _ in lance.dataset(str(path)).to_batches(columns=["v1"]):
         pass
 
 
-def timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds of the clock, and of the processor."""
-    clock, processor = time.perf_counter(), time.process_time()
-    work()
-    return time.perf_counter() - clock, time.process_time() - processor
+def derivation(path: Path, rows: int, dim: int, shorter: int) -> Row:
+    """An upgrade to the first values scaled to unit length, beside one to the first values as they are."""
+    encoder = cs.encoders.Function(lambda ids: np.eye(len(ids), dim, dtype=np.float32), dim, fingerprint="ones")
+    gallery = filled(path, rows, dim, unit=True, encoder=encoder)
+    gallery.register("cut", dim=shorter, normalised=False)
+    gallery.register("short", dim=shorter)
+    taken = by_turns({name: lambda _, name=name: hop(gallery, name) for name in ("cut", "short")}, [None])  # type: ignore[misc]
+    what = "a derivation to shorter vectors / the same upgrade with nothing computed"
+    return bound(what, float(taken["cut"][0] / taken["short"][0]), 0.90, least=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--dim", type=int, default=128)
-    parser.add_argument("--repeats", type=int, default=3)
-    arguments = parser.parse_args()
-    folder = Path(tempfile.mkdtemp())
-    ratios, gains, processor = [], {name: list[float]() for name in FASTER}, {name: list[float]() for name in FASTER}
-    reading = {name: list[float]() for name in ("float32", *FASTER)}
-    try:
-        gallery = make(folder, arguments.rows, arguments.dim)
-        before = size_of(folder)
-        tensors = network(arguments.dim)[1]
-        for repeat in range(arguments.repeats):
-            bare = products(tensors, arguments.dim, arguments.rows)
-            hop, cpu = timed(lambda: gallery.upgrade("v2"))
-            if repeat == 0:
-                written = (size_of(folder) - before) / arguments.rows
-                print(f"bytes written per row: {written:.0f}, the vector's own: {4 * arguments.dim}")
-            ratios.append(bare / hop)
-            read_once, _ = timed(lambda: read(folder))
-            reading["float32"].append(read_once / hop)
-            gallery.retire("v2")
-            found = [f"bare products {arguments.rows / bare:,.0f} rows/s, hop {arguments.rows / hop:,.0f}"]
-            for name in FASTER:
-                run = cs.RunSettings(precision=name)
-                taken, cpu_taken = timed(lambda: gallery.upgrade("v2", run=run))  # noqa: B023
-                gains[name].append(hop / taken)
-                reading[name].append(read_once / taken)
-                processor[name].append(cpu / cpu_taken)
-                gallery.retire("v2")
-                found.append(f"in {name} {arguments.rows / taken:,.0f}")
-            print(", ".join(found))
-    finally:
-        shutil.rmtree(folder)
-    ratio = statistics.median(ratios)
-    gain = statistics.median(gains["bfloat16"])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(f"hop / bare products: {ratio:.2f} (median of {len(ratios)}), bound >= {BOUND}, share {ratio / BOUND:.2f}")
-    products_gain = bfloat16_speed()
-    if products_gain < 1:
-        print(f"bfloat16 / float32: {gain:.2f}, of bare products {products_gain:.2f}: no bound on this processor")
-    else:
-        print(f"bfloat16 / float32: {gain:.2f}, bound >= {BFLOAT16_BOUND}, share {gain / BFLOAT16_BOUND:.2f}")
-    for name in FASTER:
-        clock, share = statistics.median(gains[name]), statistics.median(processor[name])
-        print(f"{name} / float32: {clock:.2f} of the clock, {share:.2f} of the processor's seconds")
-    shares = ", ".join(f"{statistics.median(share):.3f} in {name}" for name, share in reading.items())
-    print(f"reading the source's vectors / hop: {shares}")
-    print(f"peak memory: {peak / 2**20:.0f} MiB, bound {MEMORY_BOUND / 2**20:.0f} MiB, share {peak / MEMORY_BOUND:.2f}")
+def run(
+    *, rows: int = 60_000, dim: int = 128, repeats: int = 5, derived_rows: int = 1_000_000, ray: bool = False
+) -> Iterator[Row]:
+    """Hop a gallery again and again: in float32, in bfloat16 and by Ray; then derive shorter vectors."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "gallery.lance")
+        gallery = make(path, rows, dim)
+        weights = [one for name, one in transform(gallery, **PAPER).tensors.items() if name.endswith("weight")]
+        hops: dict[str, dict[str, Any]] = {precision: {"precision": precision} for precision in PRECISIONS}
+        hops |= {"by Ray": {"engine": "ray"}} if ray else {}
+        ways = {"bare products": lambda _: products(weights, rows), "reading": lambda _: read(path)}
+        for name, settings in hops.items():
+            ways[name] = lambda _, settings=settings: hop(gallery, **settings)  # type: ignore[misc]
+            ways[f"undo {name}"] = lambda _: gallery.retire("v2")
+        median = {name: float(np.median(seconds)) for name, seconds in by_turns(ways, range(repeats)).items()}
+        shape = {"items": rows, "fragments": -(-rows // ADDED_AT_ONCE)}
+        for name in ("bare products", "reading", *hops):
+            row = {"step": name, "rows_per_second": round(rows / median[name]), **shape}
+            yield row | ({"seconds": round(median[name], 3)} if ray and name in ("float32", "by Ray") else {})
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        ratio = median["bare products"] / median["float32"]
+        yield bound("hop / bare matrix products, float32", ratio, 0.90, least=True)
+        yield bound("hop in bfloat16 / in float32", median["float32"] / median["bfloat16"], 2.5, least=True)
+        yield bound("peak memory of the hop, torch included", peak, 2048, "MiB")
+        yield derivation(Path(folder, "long.lance"), derived_rows, 6 * dim, 2 * dim)
 
 
-if __name__ == "__main__":
-    main()
+def engines(record: Record) -> str:
+    """A hop by Ray beside the local engine."""
+    sizes: dict[tuple[int, int], list[float]] = {}
+    for row in record.rows:
+        if "seconds" in row:
+            sizes.setdefault((row["items"], row["fragments"]), []).append(row["seconds"])
+    cells = [(f"{n:,}", m, *both, f"{both[1] / both[0]:.2f}") for (n, m), both in sizes.items() if len(both) == 2]
+    return markdown(("items", "fragments", "local engine, s", "by Ray, s", "ratio"), cells)
+
+
+SMOKE = {"rows": 600, "repeats": 1, "derived_rows": 600}
+TABLES = {"bounds": lambda record: bounds_table(record.rows), "engines": engines}

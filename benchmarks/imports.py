@@ -1,81 +1,68 @@
-"""What `import compatstore` and single commands cost: seconds, seconds of the processor, and heavy libraries.
-
-python benchmarks/imports.py [--runs 9]
-"""
+"""Seconds of `import compatstore` and of single commands, beside an interpreter that imports nothing."""
 
 from __future__ import annotations
 
-import argparse
 import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-BOUND = 0.3
-HEAVY = ("torch", "lance", "lancedb", "pandas", "pyarrow")
-MADE = """
-import numpy as np, compatstore as cs
-gallery = cs.Gallery.create({path!r}, cs.EmbeddingVersion("v1", dim=8, model="m@1"))
-gallery.add({{"id": [f"{{n}}" for n in range(100)], "vector": np.eye(100, 8, dtype=np.float32) + 1}})
-"""
-LOADED = """
-import sys
-from compatstore.cli.app import app
-try:
-    app({words!r}, prog_name="compatstore")
-except SystemExit:
-    pass
-print(*[name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
+from benchmarks.bounds import bound, bounds_table
+from benchmarks.record import Row
+
+STATEMENTS = ("import compatstore", "import compatstore; compatstore.Gallery")
+LOADED = "import compatstore, sys; sys.exit('torch' in sys.modules)"
+HELP = (["--help"], ["upgrade", "--help"], ["search", "--help"], ["train", "fastfill", "--help"])
+GALLERY = """
+import sys, numpy as np, compatstore as cs
+gallery = cs.Gallery.create(sys.argv[1], cs.EmbeddingVersion("v1", dim=8, model="m@1"))
+gallery.add({"id": [f"{n}" for n in range(100)], "vector": np.eye(100, 8, dtype=np.float32) + 1})
 """
 
 
-def seconds(statement: str) -> float:
-    started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", statement], check=True)
-    return time.perf_counter() - started
+def seconds(statement: str, runs: int) -> float:
+    """Median seconds of a fresh interpreter that runs a statement."""
+    taken = []
+    for _ in range(runs):
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", statement], check=True)
+        taken.append(time.perf_counter() - started)
+    return statistics.median(taken)
 
 
-def processor_seconds(words: Sequence[str]) -> float:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-m", "compatstore", *words], check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+def processor_seconds(words: Sequence[str], runs: int) -> float:
+    """Median processor seconds of a fresh interpreter with these arguments."""
+    taken = []
+    for _ in range(runs):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return statistics.median(taken)
 
 
-def loaded(words: Sequence[str]) -> str:
-    program = LOADED.format(words=list(words), heavy=HEAVY)
-    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    return ran.stderr.strip().replace(" ", ", ") or "none"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=9, help="of which the median is taken")
-    runs = range(parser.parse_args().runs)
-    bare = statistics.median(seconds("pass") for _ in runs)
-    for statement in ("import compatstore", "import compatstore; compatstore.Gallery"):
-        cost = statistics.median(seconds(statement) for _ in runs) - bare
-        print(
-            f"{statement}: {cost:.3f} s over {bare:.3f} s of a bare start, bound <= {BOUND} s, share {cost / BOUND:.2f}"
-        )
-    program = "import compatstore, sys; print('torch' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    print(f"torch is loaded: {found.stdout.strip()}")
+def run(*, runs: int = 9) -> Iterator[Row]:
+    """Time the statements and the commands; then see whether torch was loaded."""
+    bare = seconds("pass", runs)
+    for statement in STATEMENTS:
+        yield bound(f"`{statement}`", seconds(statement, runs) - bare, 0.3, "s")
+    loaded = subprocess.run([sys.executable, "-c", LOADED], check=False).returncode
+    yield bound("torch is loaded by it", loaded, 0)
+    for words in HELP:
+        taken = processor_seconds(["-m", "compatstore", *words], runs)
+        yield bound(f"`compatstore {' '.join(words)}`", taken, 0.3, "CPU s")
+    lance = processor_seconds(["-c", "import lance"], runs)
     with tempfile.TemporaryDirectory() as folder:
         gallery = str(Path(folder, "g.lance"))
-        subprocess.run([sys.executable, "-c", MADE.format(path=gallery)], check=True)
-        for words in (
-            *(["--help"], ["upgrade", "--help"], ["search", "--help"], ["train", "fastfill", "--help"]),
-            *(["status", gallery], ["search", gallery, "--id", "1"]),
-        ):
-            cost = statistics.median(processor_seconds(words) for _ in runs)
-            shown = " ".join(words).replace(gallery, "GALLERY")
-            print(f"compatstore {shown}: {cost:.2f} s of the processor; loads {loaded(words)}")
+        subprocess.run([sys.executable, "-c", GALLERY, gallery], check=True)
+        for verb, *words in (["status"], ["search", "--id", "1"]):
+            taken = processor_seconds(["-m", "compatstore", verb, gallery, *words], runs)
+            yield bound(f"`compatstore {verb}` / `import lance`", taken / lance, 1.7)
 
 
-if __name__ == "__main__":
-    main()
+SMOKE = {"runs": 1}
+TABLES = {"bounds": lambda record: bounds_table(record.rows)}

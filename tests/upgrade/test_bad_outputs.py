@@ -207,6 +207,6 @@ def test_queries_do_not_find_such_items_in_the_whole_gallery(tmp_path):
     gallery.artifacts.link(linear(target))
     context = resolve_run(gallery._catalog, "v2")
     (batch,) = read_gallery(context, ROWS, served=False)
-    there = dict(zip(IDS, batch.target_there.tolist(), strict=True))
+    there = dict(zip(IDS, batch.in_target.tolist(), strict=True))
     assert [item for item in IDS if not there[item]] == [BIG, ZERO]
     assert np.isfinite(batch.target).all()
