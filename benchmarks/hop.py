@@ -1,37 +1,30 @@
-"""The hop, end to end, beside the machine's own limit: a bare loop of the same matrix products.
+"""The hop, end to end, beside a bare loop of the same matrix products.
 
-    python benchmarks/hop.py [--rows 100000] [--dim 128] [--repeats 3]
-
-Prints rows per second of both, of the hop in bfloat16, of the clock and of the processor's seconds, the
-ratios and their bounds, the peak memory, and the bytes that the hop wrote; and how much of each hop it takes to read
-the source's vectors, which is all that one pass for two targets would save of the second hop. Run it with two sizes to
-see that memory does not grow with the gallery.
+Rows a second of both, of the hop in bfloat16 and of reading the source's vectors alone; ratios and peak memory with
+their limits. A processor without instructions for bfloat16 has no limit of that ratio.
 """
 
 from __future__ import annotations
 
-import argparse
 import resource
-import shutil
 import statistics
 import tempfile
 import time
 import timeit
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import lance
 import numpy as np
 
 import compatstore as cs
+from benchmarks.bounds import bound, bounds_table
+from benchmarks.record import Row
 from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.artifacts.network import Precision
 
-BOUND = 0.90
-BFLOAT16_BOUND = 2.5
-MEMORY_BOUND = 2 << 30
 BATCH = 512
-FASTER: tuple[Precision, ...] = ("bfloat16",)
+PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
 
 
 def network(dim: int) -> tuple[Architecture, dict[str, np.ndarray]]:
@@ -84,74 +77,43 @@ def make(folder: Path, rows: int, dim: int) -> cs.Gallery:
     return gallery
 
 
-def size_of(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
 def read(folder: Path) -> None:
     """Read the vectors of the source, batch by batch."""
     for _ in lance.dataset(str(folder / "gallery.lance")).to_batches(columns=["v1"]):
         pass
 
 
-def timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds of the clock, and of the processor."""
-    clock, processor = time.perf_counter(), time.process_time()
+def timed(work: Callable[[], object]) -> float:
+    """Seconds of the clock."""
+    started = time.perf_counter()
     work()
-    return time.perf_counter() - clock, time.process_time() - processor
+    return time.perf_counter() - started
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--dim", type=int, default=128)
-    parser.add_argument("--repeats", type=int, default=3)
-    arguments = parser.parse_args()
-    folder = Path(tempfile.mkdtemp())
-    ratios, gains, processor = [], {name: list[float]() for name in FASTER}, {name: list[float]() for name in FASTER}
-    reading = {name: list[float]() for name in ("float32", *FASTER)}
-    try:
-        gallery = make(folder, arguments.rows, arguments.dim)
-        before = size_of(folder)
-        tensors = network(arguments.dim)[1]
-        for repeat in range(arguments.repeats):
-            bare = products(tensors, arguments.dim, arguments.rows)
-            hop, cpu = timed(lambda: gallery.upgrade("v2"))
-            if repeat == 0:
-                written = (size_of(folder) - before) / arguments.rows
-                print(f"bytes written per row: {written:.0f}, the vector's own: {4 * arguments.dim}")
-            ratios.append(bare / hop)
-            read_once, _ = timed(lambda: read(folder))
-            reading["float32"].append(read_once / hop)
-            gallery.retire("v2")
-            found = [f"bare products {arguments.rows / bare:,.0f} rows/s, hop {arguments.rows / hop:,.0f}"]
-            for name in FASTER:
-                run = cs.RunSettings(precision=name)
-                taken, cpu_taken = timed(lambda: gallery.upgrade("v2", run=run))  # noqa: B023
-                gains[name].append(hop / taken)
-                reading[name].append(read_once / taken)
-                processor[name].append(cpu / cpu_taken)
+def run(*, rows: int = 60_000, dim: int = 128, repeats: int = 5) -> Iterator[Row]:
+    """Hop a gallery again and again, in float32 and in bfloat16."""
+    seconds: dict[str, list[float]] = {"bare products": [], "float32": [], "bfloat16": [], "reading": []}
+    tensors = network(dim)[1]
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        gallery = make(folder, rows, dim)
+        for _ in range(repeats):
+            seconds["bare products"].append(products(tensors, dim, rows))
+            seconds["reading"].append(timed(lambda: read(folder)))
+            for precision in PRECISIONS:
+                settings = cs.RunSettings(precision=precision)
+                seconds[precision].append(timed(lambda: gallery.upgrade("v2", run=settings)))  # noqa: B023
                 gallery.retire("v2")
-                found.append(f"in {name} {arguments.rows / taken:,.0f}")
-            print(", ".join(found))
-    finally:
-        shutil.rmtree(folder)
-    ratio = statistics.median(ratios)
-    gain = statistics.median(gains["bfloat16"])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(f"hop / bare products: {ratio:.2f} (median of {len(ratios)}), bound >= {BOUND}, share {ratio / BOUND:.2f}")
-    products_gain = bfloat16_speed()
-    if products_gain < 1:
-        print(f"bfloat16 / float32: {gain:.2f}, of bare products {products_gain:.2f}: no bound on this processor")
-    else:
-        print(f"bfloat16 / float32: {gain:.2f}, bound >= {BFLOAT16_BOUND}, share {gain / BFLOAT16_BOUND:.2f}")
-    for name in FASTER:
-        clock, share = statistics.median(gains[name]), statistics.median(processor[name])
-        print(f"{name} / float32: {clock:.2f} of the clock, {share:.2f} of the processor's seconds")
-    shares = ", ".join(f"{statistics.median(share):.3f} in {name}" for name, share in reading.items())
-    print(f"reading the source's vectors / hop: {shares}")
-    print(f"peak memory: {peak / 2**20:.0f} MiB, bound {MEMORY_BOUND / 2**20:.0f} MiB, share {peak / MEMORY_BOUND:.2f}")
+    median = {name: statistics.median(each) for name, each in seconds.items()}
+    for name, each in median.items():
+        yield {"step": name, "rows_per_second": round(rows / each)}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    ratio = median["bare products"] / median["float32"]
+    yield bound("hop / bare matrix products, float32", ratio, 0.90, least=True)
+    if bfloat16_speed() > 1:
+        yield bound("hop in bfloat16 / in float32", median["float32"] / median["bfloat16"], 2.5, least=True)
+    yield bound("peak memory of the hop, torch included", peak, 2048, "MiB")
 
 
-if __name__ == "__main__":
-    main()
+SMOKE = {"rows": 600, "repeats": 1}
+TABLES = {"bounds": lambda record: bounds_table(record.rows)}

@@ -39,7 +39,6 @@ SMALLEST = {
     "benchmarks.glove": "--source {glove50} --words {words} --target {glove100} --queries 10",
     "benchmarks.gpu": "--rows 600 --dim 8 --repeats 1 --images 4 --architecture test_resnet",
     "benchmarks.growth": "--adds 8 --cycles 1 --rows 600 --dim 8 --queries 2",
-    "benchmarks.hop": "--rows 600 --repeats 1",
     "benchmarks.imports": "--runs 1",
     "benchmarks.index_upgrade": "--rows 400 --dim 16 --kind IVF_FLAT --steps 2 --queries 3",
     "benchmarks.kernel_settings": "{embedded} --seeds 0 --items 100 --queries 30 --shares 0.2",
@@ -99,7 +98,8 @@ SLOW = {
 
 def programs() -> set[str]:
     """Modules that can be started."""
-    return {name for name, path in MODULES.items() if '__name__ == "__main__"' in path.read_text()}
+    programs = {name for name, path in MODULES.items() if '__name__ == "__main__"' in path.read_text()}
+    return programs - {"benchmarks.__main__"}
 
 
 def start(module: str, arguments: str, monkeypatch: pytest.MonkeyPatch) -> object:

@@ -11,7 +11,11 @@ import sys
 
 from lint.tree import assert_none, planted, planted_page, read_pages, read_sources
 
+from benchmarks.__main__ import arguments_of
+from benchmarks.record import load
+
 PYTHON = re.compile(r"python (?:-m )?((?:benchmarks|examples)[./][\w./]+)([^`|\n]*)")
+NAMED = re.compile(r"python -m benchmarks (\w+)([^`|\n]*)")
 LONGEST, MOST_LINES = 50, 40  # lines of an example, and those of them that hold code
 
 
@@ -46,10 +50,10 @@ def documented(pages, sources):
     packages |= {each.name.removesuffix(".__main__") for each in sources if each.place.endswith("/__main__.py")}
     commands = {}
     for place, text in texts(pages, sources):
-        for name, rest in PYTHON.findall(re.sub(r"\\\n\s*", "", text)):
+        for name, rest in PYTHON.findall(_joined(text)):
             module = name.removesuffix(".py").replace("/", ".")
             module += ".__main__" if module in packages else ""
-            commands[module, re.sub(r"[][]", "", rest).strip()] = place
+            commands[module, _plain(rest)] = place
     return commands
 
 
@@ -92,6 +96,31 @@ def not_understood(commands, monkeypatch):
             yield f"{place}: python -m {module} {arguments}: reads no arguments"
 
 
+def named(pages, sources):
+    """(benchmark, arguments) -> place of commands `python -m benchmarks NAME`."""
+    found = ((place, *each) for place, text in texts(pages, sources) for each in NAMED.findall(_joined(text)))
+    return {(name, _plain(rest)): place for place, name, rest in found if name not in ("NAME", "pages")}
+
+
+def _joined(text):
+    """A text with continued lines as one."""
+    return re.sub(r"\\\n\s*", "", text)
+
+
+def _plain(arguments):
+    """Arguments without the brackets of optional ones."""
+    return re.sub(r"[][]", "", arguments).strip()
+
+
+def not_run(commands):
+    """Commands of benchmarks that are none, or with arguments that they do not understand."""
+    for (name, arguments), place in commands.items():
+        try:
+            arguments_of(load(name), name).parse_args(shlex.split(arguments))
+        except (ModuleNotFoundError, SystemExit) as error:
+            yield f"{place}: python -m benchmarks {name} {arguments}: {type(error).__name__} {error}"
+
+
 def long_examples(sources):
     """Examples that are too long to be read at a glance."""
     for source in examples(sources)[0]:
@@ -125,6 +154,10 @@ def test_a_documented_command_is_understood(monkeypatch):
     assert_none(not_understood({key: place for key, place in commands.items() if key[1]}, monkeypatch))
 
 
+def test_a_documented_benchmark_is_understood():
+    assert_none(not_run(named(read_pages(), read_sources())))
+
+
 def test_examples_are_short():
     assert_none(long_examples(read_sources()))
 
@@ -134,14 +167,17 @@ def test_a_module_that_examples_share_is_imported_by_several():
 
 
 def test_each_rule_finds_a_planted_offender(monkeypatch):
-    page = planted_page("`python -m benchmarks.hop --no-such`, `python examples/gone.py`, `python -m benchmarks.run`")
+    page = planted_page("`python -m benchmarks.gone --no-such`, `python examples/gone.py`")
     commands = documented([page], read_sources())
     assert list(not_started(commands, read_sources())) == [
-        f"docs/planted.md: python -m {module}: no such program" for module in ("examples.gone", "benchmarks.run")
+        f"docs/planted.md: python -m {module}: no such program" for module in ("benchmarks.gone", "examples.gone")
     ]
-    wrong = {key: place for key, place in commands.items() if key[0] == "benchmarks.hop"}
-    assert list(not_understood(wrong, monkeypatch)) == [
-        "docs/planted.md: python -m benchmarks.hop --no-such: SystemExit 2"
+    wrong = not_understood(dict.fromkeys([("benchmarks.record", "--no-such")], "docs/planted.md"), monkeypatch)
+    assert next(wrong).startswith("docs/planted.md: python -m benchmarks.record --no-such: AttributeError")
+    page = planted_page("`python -m benchmarks hop --no-such 3`, `python -m benchmarks gone`")
+    assert [each.rpartition(": ")[2] for each in not_run(named([page], []))] == [
+        "SystemExit 2",
+        "ModuleNotFoundError no benchmark gone",
     ]
     assert list(not_imported([planted("", "benchmarks.gone")])) == [
         "benchmarks/gone.py: ModuleNotFoundError: No module named 'benchmarks.gone'"
