@@ -11,7 +11,6 @@ from scipy.stats import t
 from benchmarks.record import Row
 
 
-
 class Interval(NamedTuple):
     """A mean over seeds, and half of its 95 % interval; infinite of a single seed.
 

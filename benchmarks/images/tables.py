@@ -116,16 +116,25 @@ def alike_table(record: Record) -> str:
 def refresh_table(record: Record) -> str:
     """A compatible target with a gallery refreshed by `Residual`, less an independent target with the same."""
     lines = []
-    for size, setting, method in (("quick", "classes", "DMU"), ("quick", "data", "DMU"), ("standard", "classes", "BCT")):
+    for size, setting, method in (
+        ("quick", "classes", "DMU"),
+        ("quick", "data", "DMU"),
+        ("standard", "classes", "BCT"),
+    ):
         for name in dict.fromkeys(row["set"] for row in where(record.rows, size=size, setting=setting)):
             case = Case(record.rows, size, setting, name)
             pair = [
-                less(case.figures(f"{method}, refreshed by distance", f"t/h {m}"), case.figures("residual, sigma", f"t/h {m}"))
+                less(
+                    case.figures(f"{method}, refreshed by distance", f"t/h {m}"),
+                    case.figures("residual, sigma", f"t/h {m}"),
+                )
                 for m in ("cmc1", "map")
             ]
             if all(pair):
                 seeds = pair[0].seeds if pair[0] else 0
-                lines.append([EPOCHS[size], method, f"{case.title}: {setting}", *(one.signed for one in pair if one), seeds])
+                lines.append(
+                    [EPOCHS[size], method, f"{case.title}: {setting}", *(one.signed for one in pair if one), seeds]
+                )
     return markdown(["epochs", "target", "set", "CMC-1", "mAP", "seeds"], lines)
 
 
@@ -151,4 +160,3 @@ TABLES: Mapping[str, Callable[[Record], str]] = {
     "alike": alike_table,
     "refresh": refresh_table,
 }
-

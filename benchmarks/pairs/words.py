@@ -36,7 +36,9 @@ def read_pairs(source: Path, index: Path, target: Path) -> Pairs:
     # Two more values, the length and the word's number, follow a vector.
     targets = np.array([vectors[word][:DIM] for word in shared], dtype=np.float32)
     sources = np.load(source)[[place[word] for word in shared]]
-    versions = [EmbeddingVersion(f"glove{each.shape[1]}", dim=each.shape[1], metric="cosine") for each in (sources, targets)]
+    versions = [
+        EmbeddingVersion(f"glove{each.shape[1]}", dim=each.shape[1], metric="cosine") for each in (sources, targets)
+    ]
     return Pairs(sources, targets, source_version=versions[0], target_version=versions[1])
 
 
@@ -66,4 +68,8 @@ def words_rows(source: Path, index: Path, target: Path, *, queries: int = 1000, 
         gallery = artifact.apply(pairs.source).vectors
         cosine = np.einsum("nd,nd->n", unit(gallery[chosen]), unit(pairs.target[chosen])).mean()
         recall = 100 * recall_at_k(neighbours(pairs, chosen, gallery), correct)
-        yield row | {"auto score": round(100 * (scores[name] or 0), 2), "recall@10": round(recall, 2), "cosine": round(float(cosine), 4)}
+        yield row | {
+            "auto score": round(100 * (scores[name] or 0), 2),
+            "recall@10": round(recall, 2),
+            "cosine": round(float(cosine), 4),
+        }

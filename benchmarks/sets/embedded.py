@@ -154,7 +154,10 @@ def digits() -> EmbeddedSet:
 
     pixels, labels = load_digits(return_X_y=True)
     fresh = np.arange(len(pixels)) >= 500
-    vectors = {SOURCE: PCA(8, random_state=0).fit_transform(pixels), MIDDLE: PCA(12, random_state=0).fit_transform(pixels)}
+    vectors = {
+        SOURCE: PCA(8, random_state=0).fit_transform(pixels),
+        MIDDLE: PCA(12, random_state=0).fit_transform(pixels),
+    }
     vectors[TARGET] = LinearDiscriminantAnalysis().fit(pixels[~fresh], labels[~fresh]).transform(pixels)
     floats = {name: np.asarray(values, np.float32) for name, values in vectors.items()}
     sides = {name: np.asarray(pixels[:, 20:28], np.float32) for name in (SOURCE, MIDDLE)}
