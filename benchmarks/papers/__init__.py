@@ -1,0 +1,1 @@
+"""Claims of the four papers, beside rows of the records."""
