@@ -1,32 +1,55 @@
-"""A backfill: its time outside the encoder, and the bytes that it writes for each vector.
+"""A backfill: its time outside the encoder, what it writes for a vector, and searches of the source after it.
 
-    python benchmarks/backfill.py [--rows 20000] [--dim 128] [--share 0.1] [--rate 200] [--write-mode auto]
-
-The encoder sleeps, to take what a real one takes at `--rate` items a second. Prints the share of the time that is not
-the encoder's, and the bytes written for each backfilled vector beside the vector's own, with their bounds. Each file
-that appears is counted, also those that are gone at the end.
+The encoder sleeps, to take what a real one takes at `rate` items a second. Each file that appears is counted, also
+those that are gone at the end, in multiples of the vectors' own bytes: rows are moved, or columns are rewritten, which
+is what a gallery does whose rows may not move. Natives come in the order of the predicted error.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
+import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import lance
 import numpy as np
 
 import compatstore as cs
-from compatstore.artifacts import Architecture, Space
+from benchmarks.bounds import bound, bounds_of, bounds_table
+from benchmarks.hop import sigma_transform
+from benchmarks.pages import markdown
+from benchmarks.record import Record, Row
 
-OUTSIDE_BOUND = 0.05
-BYTES_BOUND = 3.0
+WAYS = ("move_rows", "rewrite_columns")
+QUERIES = 110
+
+
+class Sleeper:
+    """An encoder of a steady rate.
+
+    Args:
+        dim: Length of its vectors.
+        rate: Items a second.
+    """
+
+    def __init__(self, dim: int, rate: float) -> None:
+        self.seconds, self._dim, self._rate = 0.0, dim, rate
+
+    def encode(self, sources: Sequence[str]) -> np.ndarray:
+        """Embed n texts: (n, dim) float32."""
+        started = time.perf_counter()
+        time.sleep(len(sources) / self._rate)
+        vectors = np.random.default_rng(len(sources)).normal(size=(len(sources), self._dim)).astype(np.float32)
+        self.seconds += time.perf_counter() - started
+        return vectors
 
 
 def files_of(folder: Path) -> dict[str, int]:
+    """Path -> bytes of all files."""
     found = {}
     for place, _, names in os.walk(folder):
         for name in names:
@@ -35,50 +58,76 @@ def files_of(folder: Path) -> dict[str, int]:
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--dim", type=int, default=128)
-    parser.add_argument("--share", type=float, default=0.1)
-    parser.add_argument("--rate", type=float, default=200.0)
-    parser.add_argument("--write-mode", choices=["auto", "move_rows", "rewrite_columns"], default="auto")
-    arguments = parser.parse_args()
-    rng = np.random.default_rng(0)
-    spent = [0.0]
+def make(path: Path, rows: int, dim: int, encoder: Sleeper, *, indexed: bool) -> cs.Gallery:
+    """A gallery that was hopped by a transform with a sigma head."""
+    gallery, rng = cs.Gallery.create(str(path), cs.EmbeddingVersion("v1", dim=dim)), np.random.default_rng(0)
+    for start in range(0, rows, 20_000):
+        ids = [f"{number:09d}" for number in range(start, min(start + 20_000, rows))]
+        gallery.add({"id": ids, "vector": rng.normal(size=(len(ids), dim)).astype(np.float32), "source": ids})
+    if indexed:
+        gallery.maintenance.index("v1").create(kind="IVF_PQ", num_partitions=max(rows // 800, 1), num_sub_vectors=16)
+    function = cs.encoders.Function(encoder.encode, dim, fingerprint="sleeper")
+    gallery.register(cs.EmbeddingVersion("v2", dim=dim, encoder=function))
+    gallery.artifacts.link(sigma_transform(gallery))
+    gallery.upgrade("v2")
+    return gallery
 
-    def encode(sources: Sequence[str]) -> np.ndarray:
+
+def measured(gallery: cs.Gallery, path: Path, backfill: cs.Backfill) -> tuple[int, float, int]:
+    """Natives of a backfill, its seconds, and the bytes of all files that it wrote."""
+    before, seen, started = files_of(path), dict[str, int](), time.perf_counter()
+    done = gallery.upgrade("v2", backfill=backfill, progress=lambda _: seen.update(files_of(path)))
+    seconds = time.perf_counter() - started
+    written = sum(size for name, size in {**seen, **files_of(path)}.items() if name not in before)
+    return done.backfilled, seconds, written
+
+
+def search_ms(path: Path, dim: int) -> float:
+    """Median milliseconds of Lance's own search of the source column."""
+    table, times = lance.dataset(str(path)), []
+    for query in np.random.default_rng(1).normal(size=(QUERIES, dim)).astype(np.float32):
         started = time.perf_counter()
-        time.sleep(len(sources) / arguments.rate)
-        vectors = np.random.default_rng(len(sources)).normal(size=(len(sources), arguments.dim)).astype(np.float32)
-        spent[0] += time.perf_counter() - started
-        return vectors
+        table.to_table(columns=["id"], nearest={"column": "v1", "q": query, "k": 10})
+        times.append(1e3 * (time.perf_counter() - started))
+    return statistics.median(times[10:])
 
+
+def run(
+    *,
+    rows: int = 200_000,
+    dim: int = 128,
+    shares: tuple[float, ...] = (0.01, 0.1, 0.5),
+    paced_rows: int = 20_000,
+    rate: float = 200.0,
+) -> Iterator[Row]:
+    """A tenth of `paced_rows` at a rate, then shares of `rows` as fast as they are stored."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "gallery.lance")
-        gallery = cs.Gallery.create(str(path), cs.EmbeddingVersion("v1", dim=arguments.dim))
-        ids = [f"{number:09d}" for number in range(arguments.rows)]
-        vectors = rng.normal(size=(arguments.rows, arguments.dim)).astype(np.float32)
-        gallery.add({"id": ids, "vector": vectors, "source": ids})
-        encoder = cs.encoders.Function(encode, arguments.dim, fingerprint="sleeper")
-        gallery.register(cs.EmbeddingVersion("v2", dim=arguments.dim, encoder=encoder))
-        shape = Architecture(source_dim=arguments.dim, output_dim=arguments.dim)
-        weights = {"h.mixer.0.weight": np.eye(arguments.dim), "h.mixer.0.bias": np.zeros(arguments.dim)}
-        spaces = {role: Space.of(gallery.version(name)) for role, name in (("source", "v1"), ("target", "v2"))}
-        gallery.artifacts.link(cs.Artifact.create("ForwardTransform", networks={"h": shape}, tensors=weights, **spaces))
-        gallery.upgrade("v2")
-        before, seen, started = files_of(path), dict[str, int](), time.perf_counter()
-        rows = gallery.upgrade(
-            "v2",
-            backfill=cs.Backfill(share=arguments.share, write_mode=arguments.write_mode),
-            progress=lambda _: seen.update(files_of(path)),
-        ).backfilled
-        seconds = time.perf_counter() - started
-        written = sum(size for name, size in {**seen, **files_of(path)}.items() if name not in before)
-    outside, ratio = 1 - spent[0] / seconds, written / rows / (4 * arguments.dim)
-    print(f"{rows} items in {seconds:.1f} s, {rows / seconds:.0f} a second, the encoder alone {rows / spent[0]:.0f}")
-    print(f"outside the encoder: {outside:.1%}, bound <= {OUTSIDE_BOUND:.0%}, share {outside / OUTSIDE_BOUND:.2f}")
-    print(f"bytes per vector / its own: {ratio:.1f}, bound <= {BYTES_BOUND:.0f}, share {ratio / BYTES_BOUND:.2f}")
+        encoder, path = Sleeper(dim, rate), Path(folder, "paced.lance")
+        gallery = make(path, paced_rows, dim, encoder, indexed=False)
+        _, seconds, _ = measured(gallery, path, cs.Backfill(share=0.1))
+        yield bound(f"time outside the encoder at {rate:g} items a second", 1 - encoder.seconds / seconds, 0.05, "%")
+    for part in shares:
+        for way in WAYS:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder, "gallery.lance")
+                gallery = make(path, rows, dim, Sleeper(dim, 1e9), indexed=True)
+                before = search_ms(path, dim)
+                natives, seconds, written = measured(
+                    gallery, path, cs.Backfill(share=part, order="sigma", write_mode=way)
+                )
+                ratio, after = written / natives / (4 * dim), search_ms(path, dim)
+            row = {"way": way, "share": part, "bytes_ratio": round(ratio, 2)}
+            yield row | {"us": round(1e6 * seconds / natives), "search_ratio": round(after / before, 2)}
+            yield bound(f"bytes for a vector / its own, {part:.0%}, {way}", ratio, 3.0, group=f"bytes, {way}")
 
 
-if __name__ == "__main__":
-    main()
+def ways(record: Record) -> str:
+    """What each way writes, and what searches of the source pay for it."""
+    rows = [row for row in record.rows if "way" in row]
+    head = ("way", "share", "bytes / the vectors' own", "µs a vector", "search of the source / before")
+    cells = [(row["way"], f"{row['share']:.0%}", row["bytes_ratio"], row["us"], row["search_ratio"]) for row in rows]
+    return markdown(head, cells)
+
+
+SMOKE = {"rows": 1000, "dim": 16, "shares": (0.1,), "paced_rows": 300, "rate": 1e6}
+TABLES = {"bounds": lambda record: bounds_table(bounds_of(record.rows)), "ways": ways}

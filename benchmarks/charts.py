@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from matplotlib import rc_context
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -59,12 +59,12 @@ def panels(height: float, rows: int = 1, *, heights: Sequence[float] | None = No
         rows: Number of panels.
         heights: Shares of the panels' heights; equal by default.
     """
-    with rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH, height), layout="constrained")
-        axes = figure.subplots(rows, 1, squeeze=False, height_ratios=heights)
-        for one in axes[:, 0]:
-            one.set_prop_cycle(color=SERIES)
-        return figure, list(axes[:, 0])
+    rcParams.update(STYLE)  # also for titles and legends that are added later
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    axes = figure.subplots(rows, 1, squeeze=False, height_ratios=heights)
+    for one in axes[:, 0]:
+        one.set_prop_cycle(color=SERIES)
+    return figure, list(axes[:, 0])
 
 
 def bars(axes: Axes, labels: Sequence[str], values: Sequence[float], texts: Sequence[str], color: Any = None) -> None:
@@ -91,8 +91,8 @@ def bars(axes: Axes, labels: Sequence[str], values: Sequence[float], texts: Sequ
 def svg(figure: Figure) -> str:
     """A figure as SVG. The same figure gives the same text."""
     buffer = io.StringIO()
-    with rc_context(STYLE):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    rcParams.update(STYLE)
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue().replace("'DejaVu Sans'", "system-ui, sans-serif")
     rules = "".join(
         f'[style*="{kind}: {light}"]{{{kind}:{dark}!important}}'

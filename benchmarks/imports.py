@@ -1,43 +1,38 @@
-"""What `import compatstore` costs, beside an interpreter that imports nothing.
-
-python benchmarks/imports.py [--runs 9]
-"""
+"""Seconds of `import compatstore`, beside an interpreter that imports nothing."""
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
-BOUND = 0.3
+from benchmarks.bounds import bound, bounds_table
+from benchmarks.record import Row
 
-
-def seconds(statement: str) -> float:
-    started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", statement], check=True)
-    return time.perf_counter() - started
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=9, help="of which the median is taken")
-    runs = range(parser.parse_args().runs)
-    bare = statistics.median(seconds("pass") for _ in runs)
-    for statement in ("import compatstore", "import compatstore; compatstore.Gallery"):
-        cost = statistics.median(seconds(statement) for _ in runs) - bare
-        print(
-            f"{statement}: {cost:.3f} s over {bare:.3f} s of a bare start, bound <= {BOUND} s, share {cost / BOUND:.2f}"
-        )
-    loaded = subprocess.run(
-        [sys.executable, "-c", "import compatstore, sys; print('torch' in sys.modules)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    print(f"torch is loaded: {loaded.stdout.strip()}")
+STATEMENTS = ("import compatstore", "import compatstore; compatstore.Gallery")
+LOADED = "import compatstore, sys; sys.exit('torch' in sys.modules)"
 
 
-if __name__ == "__main__":
-    main()
+def seconds(statement: str, runs: int) -> float:
+    """Median seconds of a fresh interpreter that runs a statement."""
+    taken = []
+    for _ in range(runs):
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", statement], check=True)
+        taken.append(time.perf_counter() - started)
+    return statistics.median(taken)
+
+
+def run(*, runs: int = 9) -> Iterator[Row]:
+    """Time the statements; then see whether torch was loaded."""
+    bare = seconds("pass", runs)
+    for statement in STATEMENTS:
+        yield bound(f"`{statement}`", seconds(statement, runs) - bare, 0.3, "s")
+    loaded = subprocess.run([sys.executable, "-c", LOADED], check=False).returncode
+    yield bound("torch is loaded by it", loaded, 0)
+
+
+SMOKE = {"runs": 1}
+TABLES = {"bounds": lambda record: bounds_table(record.rows)}

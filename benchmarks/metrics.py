@@ -1,79 +1,35 @@
-"""CMC and mAP of every item against all others: time and memory beside a bare matrix product of the same size.
-
-    python benchmarks/metrics.py [--n 50000] [--dim 128] [--classes 1000]
-
-Exits with status 1 when a limit for 50,000 items on 2 cores is missed.
-"""
+"""CMC and mAP of every item against all others: time and memory, beside a bare matrix product of the same size."""
 
 from __future__ import annotations
 
-import argparse
 import resource
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
-from compatstore.evaluation import RetrievalMetrics, retrieval_metrics
+from benchmarks.bounds import bound, bounds_table
+from benchmarks.record import Row
+from compatstore.evaluation import retrieval_metrics
 
-SECONDS_LIMIT = 90.0
-GIB_LIMIT = 2.0
-
-
-def clustered(n: int, dim: int, classes: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    """Make (n, dim) float32 vectors around class centres, and their labels, (n,) int64."""
-    random = np.random.default_rng(0)
-    labels = random.integers(0, classes, n)
-    vectors = random.standard_normal((classes, dim))[labels] + 2 * random.standard_normal((n, dim))
-    return vectors.astype(np.float32), labels
+BLOCK = 320  # rows of a product
 
 
-def timed(action: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
+def run(*, n: int = 50_000, dim: int = 128, classes: int = 1_000) -> Iterator[Row]:
+    """Rank items around class centres, each without itself; then multiply all vectors with all, in double precision."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, classes, n)
+    vectors = (rng.standard_normal((classes, dim))[labels] + 2 * rng.standard_normal((n, dim))).astype(np.float32)
+    started = time.perf_counter()
+    retrieval_metrics(vectors, vectors, labels, labels, np.arange(n), np.arange(n))
+    seconds, gib = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    doubles, started = vectors.astype(np.float64), time.perf_counter()
+    for start in range(0, n, BLOCK):
+        doubles[start : start + BLOCK] @ doubles.T
+    yield {"bare_product_s": round(time.perf_counter() - started, 2)}
+    yield bound(f"CMC and mAP, {n:,} x {n:,} x {dim}", seconds, 90, "s")
+    yield bound("peak memory of CMC and mAP", gib, 2, "GiB")
 
 
-def bare_product(vectors: npt.NDArray[np.float32], block: int = 320) -> None:
-    """Multiply all vectors with all, in double precision and in blocks, and do nothing with the products."""
-    doubles = vectors.astype(np.float64)
-    products = np.empty((block, len(doubles)))
-    for start in range(0, len(doubles), block):
-        rows = doubles[start : start + block]
-        np.matmul(rows, doubles.T, out=products[: len(rows)])
-
-
-def peak_gib() -> float:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**30 if sys.platform == "darwin" else peak / 2**20
-
-
-def measure(n: int, dim: int, classes: int) -> tuple[RetrievalMetrics, float, float, float]:
-    """Return the metrics, their seconds, the peak GiB so far and the seconds of the bare product."""
-    vectors, labels = clustered(n, dim, classes)
-    ids, results = np.arange(n), []
-    seconds = timed(lambda: results.append(retrieval_metrics(vectors, vectors, labels, labels, ids, ids)))
-    gib = peak_gib()  # before the product below adds its own
-    return results[0], seconds, gib, timed(lambda: bare_product(vectors))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--n", type=int, default=50_000)
-    parser.add_argument("--dim", type=int, default=128)
-    parser.add_argument("--classes", type=int, default=1_000)
-    options = parser.parse_args()
-    found, seconds, gib, bare = measure(options.n, options.dim, options.classes)
-    print(f"{options.n:,} x {options.n:,} x {options.dim}, {options.classes:,} classes, each item without itself")
-    print(f"CMC-1 {found.cmc[1]:.4f}  CMC-5 {found.cmc[5]:.4f}  mAP {found.map:.4f}  ties {found.num_ties}")
-    print(f"{'':24}{'figure':>10}{'limit':>10}{'share':>8}")
-    print(f"{'seconds':24}{seconds:10.1f}{SECONDS_LIMIT:10.1f}{seconds / SECONDS_LIMIT:8.2f}")
-    print(f"{'peak memory, GiB':24}{gib:10.2f}{GIB_LIMIT:10.2f}{gib / GIB_LIMIT:8.2f}")
-    print(f"{'bare product, seconds':24}{bare:10.1f}   so the metrics take {seconds / bare:.1f} times as long")
-    sys.exit(seconds > SECONDS_LIMIT or gib > GIB_LIMIT)
-
-
-if __name__ == "__main__":
-    main()
+SMOKE = {"n": 300, "classes": 10}
+TABLES = {"bounds": lambda record: bounds_table(record.rows)}

@@ -1,22 +1,18 @@
 """An app that uses its table through plain LanceDB, while that table is upgraded from another process.
 
-    python -m benchmarks.plain_app [--seconds 60] [--rows 5000] [--rate 50]
-
 The app searches, adds, merges, updates and deletes at a steady rate, with one handle for good. After a third of the
-time another process runs expand, hop, backfill and cutover. Prints operations, errors and latencies before, during and
-after, beside the same app left alone; the exit code is 1 when anything was lost, stale or in error.
+time another process runs the hop, a backfill and the cutover. Operations, errors and latencies before, during and
+after, beside the same app left alone; lost, stale and doubled items are violations.
 """
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import os
 import random
-import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -27,25 +23,26 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LANCE_LOG":
 import numpy as np
 
 import compatstore as cs
-from benchmarks.crashes.checks import Expected, State, violations
-from benchmarks.crashes.template import ADOPTED, initial_items, item_id, make_template
-from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, Model, label, source_vector
+from benchmarks.lives.checks import Expected, State, violations
+from benchmarks.lives.template import ADOPTED, initial_items, item_id, make_template
+from benchmarks.lives.truth import ENCODERS, SIDE_ENCODERS, Model, label, source_vector
+from benchmarks.lives.writers import next_revision
+from benchmarks.pages import markdown
+from benchmarks.record import Record, Row
 
-FRAGMENTS = 10
-SHARE = 0.2
-# What an app does most: mostly searches, and every way of writing.
-MIX = {"search": 16, "add": 1, "merge": 1, "update": 1, "delete": 1}
+FRAGMENTS, SHARE = 10, 0.2
+MIX = {"search": 16, "add": 1, "merge": 1, "update": 1, "delete": 1}  # operations of an app, mostly searches
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of the app's.
+    """One operation of the app.
 
     Attributes:
         name: search, add, merge, update, delete.
-        began: When, on the monotonic clock.
-        seconds: How long it took.
-        error: What went wrong, or "".
+        began: On the monotonic clock.
+        seconds: Duration.
+        error: The error, or "".
     """
 
     name: str
@@ -56,16 +53,16 @@ class Operation:
 
 @dataclass
 class PlainApp:
-    """An app that knows nothing of compatstore, and remembers what its table must hold.
+    """An app that does not know compatstore, and remembers the contents that its table must have.
 
     Args:
         path: The table.
         items: Id -> source.
         rate: Operations per second.
-        seed: Of what it does.
+        seed: Of its choices.
 
     Attributes:
-        operations: All that it did.
+        operations: All operations so far.
         written: Id -> when the last write to it began.
         gone: Ids that it deleted.
     """
@@ -90,45 +87,40 @@ class PlainApp:
         due = time.monotonic()
         while not is_over():
             name = self._random.choices(list(MIX), list(MIX.values()))[0]
-            began = time.monotonic()
+            began, error = time.monotonic(), ""
             try:
                 getattr(self, f"_{name}")()
-                error = ""
             except Exception as failure:
                 error = f"{name}: {failure}"
             self.operations.append(Operation(name, began, time.monotonic() - began, error))
-            # What came too late is made up for, but not a whole slow second in one burst.
+            # A late operation is made up for, but not a whole slow second in one burst.
             now = time.monotonic()
             due = max(due + 1 / self.rate, now - 1)
             time.sleep(max(due - now, 0))
 
     def _search(self) -> None:
         item = self._pick()
-        query = source_vector(self.items[item])
-        found = self._table.search(query).limit(5).select([ADOPTED.id, "_distance"]).to_list()
+        found = self._table.search(source_vector(self.items[item])).limit(5).select([ADOPTED.id, "_distance"]).to_list()
         if (found[0][ADOPTED.id], found[0]["_distance"]) != (item, 0.0):
             raise LookupError(f"{item} is not the nearest to its own vector, but {found[0]}")
         if self.gone & {row[ADOPTED.id] for row in found}:
             raise LookupError("a deleted item was found")
 
     def _add(self) -> None:
-        numbers = range(self._next, self._next + 3)
-        self._next += 3
-        new = {item_id(number): f"{item_id(number)}/0" for number in numbers}
+        new = self._new(3)
         self._table.add(ADOPTED.rows(new))
         self._remember(new)
 
     def _merge(self) -> None:
-        item, number = self._pick(), self._next
-        self._next += 1
-        changed = {item: self._revised(item), item_id(number): f"{item_id(number)}/0"}
+        item = self._pick()
+        changed = {item: next_revision(self.items[item]), **self._new(1)}
         merge = self._table.merge_insert(ADOPTED.id).when_matched_update_all().when_not_matched_insert_all()
         merge.execute(ADOPTED.rows(changed))
         self._remember(changed)
 
     def _update(self) -> None:
         item = self._pick()
-        source = self._revised(item)
+        source = next_revision(self.items[item])
         values = {ADOPTED.source: source, ADOPTED.vector: source_vector(source).tolist(), "label": label(source)}
         self._table.update(where=_is(item), values=values)
         self._remember({item: source})
@@ -142,9 +134,9 @@ class PlainApp:
     def _pick(self) -> str:
         return self._random.choice(list(self.items))
 
-    def _revised(self, item: str) -> str:
-        name, _, revision = self.items[item].rpartition("/")
-        return f"{name}/{int(revision) + 1}"
+    def _new(self, count: int) -> dict[str, str]:
+        self._next += count
+        return {item_id(number): f"{item_id(number)}/0" for number in range(self._next - count, self._next)}
 
     def _remember(self, items: dict[str, str]) -> None:
         self.items |= items
@@ -156,24 +148,24 @@ def _is(item: str) -> str:
 
 
 class PacedModel(Model):
-    """The target's encoder, as slow as is asked for.
+    """The target's encoder at a pace.
 
     Args:
-        seconds_per_item: How slow.
+        seconds_per_item: The pace.
     """
 
     def __init__(self, seconds_per_item: float) -> None:
         super().__init__("v2")
         self._seconds_per_item = seconds_per_item
 
-    def encode(self, sources: list[str]) -> np.ndarray:  # type: ignore[override]
+    def encode(self, sources: Sequence[str]) -> np.ndarray:
         """Embed: n texts -> (n, dim) float32."""
         time.sleep(self._seconds_per_item * len(sources))
         return super().encode(sources)
 
 
 def operate(path: str, seconds_per_item: float, tell: Connection) -> None:
-    """The whole upgrade, run by a process of its own; tells when the cutover begins and when it is done."""
+    """The whole upgrade, in a process of its own; sends when the cutover begins and when it is done."""
     encoders = {**ENCODERS, "v2": PacedModel(seconds_per_item)}
     gallery = cs.Gallery.open(path, encoders=encoders, side_encoders=SIDE_ENCODERS)
     gallery.upgrade("v2", backfill=cs.Backfill(share=SHARE, order="sigma"))
@@ -183,20 +175,18 @@ def operate(path: str, seconds_per_item: float, tell: Connection) -> None:
 
 
 @dataclass(frozen=True)
-class Run:
-    """What came of one run.
+class Measured:
+    """Outcome of one run.
 
     Attributes:
         app: The app, with all its operations.
         began: When the upgrade began.
-        cutover: When the cutover began.
-        ended: When it was done.
-        violations: What was wrong in the table right after the cutover, and at the end.
+        ended: When the cutover was done.
+        violations: Of the table right after the cutover, and at the end.
     """
 
     app: PlainApp
     began: float
-    cutover: float
     ended: float
     violations: list[str]
 
@@ -209,7 +199,7 @@ class Run:
         }
 
 
-def run(folder: Path, *, rows: int, rate: float, seconds: float, upgrade: bool = True) -> Run:
+def measure(folder: Path, *, rows: int, rate: float, seconds: float, upgrade: bool = True) -> Measured:
     """Let the app work, and in its second third upgrade the table, or do not.
 
     Args:
@@ -219,20 +209,18 @@ def run(folder: Path, *, rows: int, rate: float, seconds: float, upgrade: bool =
         seconds: Of the app's work, about.
         upgrade: False leaves the app alone.
     """
-    path = make_template(folder, ADOPTED, FRAGMENTS, rows // FRAGMENTS)
+    path, third = make_template(folder, ADOPTED, FRAGMENTS, rows // FRAGMENTS), seconds / 3
     app = PlainApp(path, initial_items(FRAGMENTS, rows // FRAGMENTS), rate)
-    third = seconds / 3
     app.work(_after(third))
-    began = time.monotonic()
-    if not upgrade:
+    began, found = time.monotonic(), list[str]()
+    if upgrade:
+        cutover, ended = _work_beside_the_operator(app, path, third / (SHARE * rows))
+        found = _stale_after_cutover(app, path, cutover)
+    else:
         app.work(_after(third))
         ended = time.monotonic()
-        app.work(_after(third))
-        return Run(app, began, ended, ended, [])
-    cutover, ended = _work_beside_the_operator(app, path, third / (SHARE * rows))
-    found = _stale_after_cutover(app, path, cutover)
     app.work(_after(third))
-    return Run(app, began, cutover, ended, found + _wrong_at_the_end(app, path))
+    return Measured(app, began, ended, found + (_wrong_at_the_end(app, path) if upgrade else []))
 
 
 def _after(seconds: float) -> Callable[[], bool]:
@@ -258,55 +246,45 @@ def _stale_after_cutover(app: PlainApp, path: Path, cutover: float) -> list[str]
     late = {item for item, when in app.written.items() if when >= cutover}
     state = State.read(path)
     keep = [item not in late for item in state.table[ADOPTED.id].to_pylist()]
-    settled = replace(state, table=state.table.filter(keep))
     items = {item: source for item, source in app.items.items() if item not in late}
-    found = violations(settled, Expected(items), ADOPTED)
+    found = violations(replace(state, table=state.table.filter(keep)), Expected(items), ADOPTED)
     return [f"after the cutover: {violation}" for violation in found if not violation.startswith("status counts")]
 
 
 def _wrong_at_the_end(app: PlainApp, path: Path) -> list[str]:
-    """One more catch-up, and every item is found in the target by what it is now, and no deleted one."""
+    """One more catch-up, and every item is found in the target by its present vector, and no deleted one."""
     gallery = cs.Gallery.open(str(path), encoders=ENCODERS, side_encoders=SIDE_ENCODERS)
     gallery.cutover("v2")
     found = [f"at the end: {violation}" for violation in violations(State.read(path), Expected(app.items), ADOPTED)]
     changed = [item for item in app.written if item in app.items]
-    vectors = gallery.vectors(changed, "v2")
-    for item, vector in zip(changed, vectors, strict=True):
+    for item, vector in zip(changed, gallery.vectors(changed, "v2"), strict=True):
         nearest = gallery.search(vector, k=5, version="v2")[ADOPTED.id].to_pylist()
         if nearest[0] != item or app.gone & set(nearest):
             found.append(f"{item} is found as {nearest}")
     return found
 
 
-def print_run(name: str, measured: Run) -> None:
-    """Rows of the table: operations, errors and latencies, by phase."""
-    for phase, operations in measured.phases().items():
-        for kind in ("search", "write"):
-            chosen = [o for o in operations if (o.name == "search") == (kind == "search")]
-            errors = sum(bool(o.error) for o in chosen)
-            rate = len(operations) / (operations[-1].began - operations[0].began)
-            latencies = " | ".join(f"{ms:.1f}" for ms in np.percentile([1e3 * o.seconds for o in chosen], [50, 95, 99]))
-            print(f"| {name} | {phase} | {kind} | {len(chosen)} | {rate:.0f} | {errors} | {latencies} |")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--rows", type=int, default=5_000)
-    parser.add_argument("--rate", type=float, default=50)
-    arguments = parser.parse_args()
-    settings = {"rows": arguments.rows, "rate": arguments.rate, "seconds": arguments.seconds}
-    print("| app | phase | operations | number | a second, all | errors | p50 ms | p95 ms | p99 ms |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    wrong: list[str] = []
+def run(*, rows: int = 5_000, rate: float = 50.0, seconds: float = 60.0) -> Iterator[Row]:
+    """The app left alone, and beside an upgrade: rows by phase, and one of errors and violations."""
     for name, upgrade in (("left alone", False), ("upgraded", True)):
         with tempfile.TemporaryDirectory() as folder:
-            measured = run(Path(folder), **settings, upgrade=upgrade)
-        print_run(name, measured)
-        wrong += [*measured.violations, *(o.error for o in measured.app.operations if o.error)]
-    print(f"\n{len(wrong)} errors, stale or lost items", *wrong, sep="\n")
-    sys.exit(bool(wrong))
+            measured = measure(Path(folder), rows=rows, rate=rate, seconds=seconds, upgrade=upgrade)
+        for phase, operations in measured.phases().items():
+            for kind in ("search", "write"):
+                chosen = [o for o in operations if (o.name == "search") == (kind == "search")]
+                row = {"app": name, "phase": phase, "operation": kind, "number": len(chosen)}
+                row |= {"violations": sum(bool(o.error) for o in chosen)}
+                quantiles = np.percentile([1e3 * o.seconds for o in chosen] or [0.0], [50, 99])
+                yield row | dict(zip(("p50_ms", "p99_ms"), (round(float(ms), 1) for ms in quantiles), strict=True))
+        yield {"app": name, "lost, stale or doubled": measured.violations, "violations": len(measured.violations)}
 
 
-if __name__ == "__main__":
-    main()
+def table(record: Record) -> str:
+    """Operations, errors and latencies by phase."""
+    head = ("app", "phase", "operation", "number", "errors", "p50, ms", "p99, ms")
+    keys = ("app", "phase", "operation", "number", "violations", "p50_ms", "p99_ms")
+    return markdown(head, [[row[key] for key in keys] for row in record.rows if "phase" in row])
+
+
+SMOKE = {"seconds": 3.0, "rows": 500}
+TABLES = {"operations": table}

@@ -1,0 +1,1 @@
+"""An encoder behind HTTP that fails, limits its rate and bills."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 from zlib import crc32
 
-from benchmarks.crashes.truth import ENCODERS, label
+from benchmarks.lives.truth import ENCODERS, label
 
 Document = tuple[str, dict[str, Any]]  # text and metadata
 

@@ -1,4 +1,4 @@
-"""One life: its processes, what hits them, and what must hold after each blow."""
+"""One life: its processes, the kills and suspensions that hit them, and the comparisons after each of these."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import lance
+import psutil
 
-from benchmarks.crashes.checks import Expected, State, violations
-from benchmarks.crashes.writer import Memory, Write
-from benchmarks.lives.actors import LONGEST_SUSPENSION, WRITERS, Items, Scene, perform
+from benchmarks.lives.actor import Items, Scene
+from benchmarks.lives.checks import Expected, State, violations
+from benchmarks.lives.managers import BEFORE_CUTOVER, LIMITED, MOST_ROWS, SCRIPT
+from benchmarks.lives.roles import WRITERS, perform
+from benchmarks.lives.truth import SIDE_ENCODERS
+from benchmarks.lives.writers import Memory, Write
 
 # Processes are forked from one that has imported everything and has opened no table.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     [
-        "benchmarks.lives.actors",
+        "benchmarks.lives.roles",
         "lancedb",
         "compatstore.integrations.langchain",
         "compatstore.integrations.haystack",
@@ -35,35 +39,44 @@ CONTEXT.set_forkserver_preload(
 )
 OPERATIONS = {"Writer": 8, "OtherWriter": 8, "PlainApp": 8, "Store": 8, "Reader": 14, "Janitor": 5, "Manager": 7}
 AT_THE_END = {"Writer": 4, "OtherWriter": 4, "Store": 4, "Reader": 8, "Janitor": 2, "Closer": 1}
+SCRIPTED = {"Operator": len(SCRIPT), "Reader": 60}
+BESIDE_A_SCRIPT = {"Writer": 40, "OtherWriter": 40}
 BETWEEN_BLOWS = 1.2  # seconds, at most
-LONGEST_SECONDS = 180.0
+LONGEST_SUSPENSION = {"Operator": 4.0}  # seconds; the lease of an operator is taken over meanwhile
+LONGEST_OF_OTHERS = 2.5
+LONGEST_SECONDS = 300.0
+RAY_TITLES = {"Ray worker": "ray::compatstore job", "Ray actor": "ray::_Actor"}
 
 
 @dataclass
 class Lived:
-    """What came of lives.
+    """Outcome of lives.
 
     Attributes:
-        lives: How many.
+        lives: Number of lives.
         kills: Role -> processes that were killed.
         suspensions: Role -> processes that were suspended.
+        commands: Number of a command of the script -> kills and suspensions of its operator.
         half: Writes that were begun and not acknowledged when their process was killed.
         writes: Acknowledged writes by role.
-        searches: Searches: "compared" with exact ones, "beside a write", or "fused".
+        searches: Searches: "compared" with exact ones, "beside a write", or "as an upgrade chose".
         refused: Operations that were refused, by error.
-        looks: Comparisons of all tables with what was written.
-        violations: What did not hold.
-        seconds: How long they took.
+        looks: Comparisons of all rows with the acknowledged writes.
+        twins: Comparisons of a whole table with one that was never disturbed.
+        violations: One sentence each.
+        seconds: Duration.
     """
 
     lives: int = 0
     kills: Counter[str] = field(default_factory=Counter)
     suspensions: Counter[str] = field(default_factory=Counter)
+    commands: Counter[str] = field(default_factory=Counter)
     half: int = 0
     writes: Counter[str] = field(default_factory=Counter)
     searches: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     looks: int = 0
+    twins: int = 0
     violations: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -75,17 +88,17 @@ class Lived:
 
 
 class Part:
-    """One process, and what its journal says."""
+    """One process, and the records of its journal."""
 
-    def __init__(self, life: Life, role: str, operations: int) -> None:
-        self.role, self.operations, self.done = role, operations, 0
+    def __init__(self, life: Life, role: str, operations: range) -> None:
+        self.role, self.left, self.superseded = role, operations, False
         self.pending: tuple[str, Write] | None = None
         self.wakes: float | None = None
         self._life = life
-        self._journal = life.folder / f"journal-{next(life.numbers)}"
+        self._journal = life.folder / f"journal-{next(life.numbers)}.jsonl"
         self._read = 0
         own = {table: life.owned(table, role) for table in life.scene.tables}
-        seed = f"{life.seed} {self._journal.name}"
+        seed = f"{life.seed} {self._journal.stem}"
         arguments = (role, life.scene, str(self._journal), seed, operations, own)
         self.process = CONTEXT.Process(target=perform, args=arguments, daemon=True)
         self.process.start()
@@ -96,9 +109,14 @@ class Part:
         with suppress(ProcessLookupError):
             os.kill(self.process.pid, number)
 
+    def supersede(self) -> None:
+        """Let another process go on with the operations of this one."""
+        self.superseded = True
+        self._journal.with_suffix(".over").touch()
+
     @property
     def suspended(self) -> bool:
-        """Whether the process stands still, or has ended."""
+        """True if the process stands still, or has ended."""
         try:
             stat = Path(f"/proc/{self.process.pid}/stat").read_text()
         except (FileNotFoundError, ProcessLookupError):
@@ -106,7 +124,7 @@ class Part:
         return stat.rpartition(")")[2].split()[0] in "TZ"
 
     def listen(self) -> None:
-        """Read what it has said since."""
+        """Read its new records."""
         lived = self._life.lived
         said = self._journal.read_bytes() if self._journal.exists() else b""
         end = said.rfind(b"\n") + 1
@@ -120,7 +138,7 @@ class Part:
                     self._life.memories[self.pending[0]].end(self.pending[1])
                 self.pending = None
             elif what == "step":
-                self.done += 1
+                self.left = self.left[1:]
             elif what == "violation":
                 lived.violations.append(f"seed {self._life.seed}: {detail}")
             else:
@@ -128,7 +146,7 @@ class Part:
         self._read = end
 
     def settle(self) -> None:
-        """See whether the write at hand is in the table: all of it, or nothing."""
+        """Find out whether the current write is in the table: all of it, or nothing."""
         if self.pending is None:
             return
         (table, write), kind = self.pending, self._life.scene.kind
@@ -150,46 +168,81 @@ class Life:
     Args:
         scene: Where it takes place.
         items: Id -> source, of each table.
+        folder: A local folder, for journals.
         seed: Of all choices.
-        kills: How many, at most.
-        suspensions: How many, at most.
+        blows: Kills and suspensions, at most.
+        phases: Role -> operations, one phase after the other.
+        twin: The table at the end of a life with the same script and no blow, sorted by id, and how often its
+            operator embedded each source; None if others write.
     """
 
-    def __init__(self, scene: Scene, items: Items, seed: int, kills: int, suspensions: int) -> None:
-        self.scene, self.seed = scene, seed
-        self.folder = Path(scene.tables[0]).parent.parent
+    def __init__(
+        self,
+        scene: Scene,
+        items: Items,
+        folder: Path,
+        seed: int,
+        blows: tuple[int, int],
+        phases: Sequence[dict[str, int]],
+        twin: tuple[Any, Counter[str]] | None = None,
+    ) -> None:
+        self.scene, self.seed, self.folder = scene, seed, folder
         self.memories = {table: Memory(items) for table in scene.tables}
         self.numbers = iter(range(10**6))
         self.lived = Lived(lives=1)
+        self._phases, self._twin, self._position = phases, twin, len(SCRIPT)
         self._draw = random.Random(seed)
-        self._blows = ["kill"] * kills + ["suspend"] * suspensions
+        self._blows = ["kill"] * blows[0] + ["suspend"] * blows[1]
         self._draw.shuffle(self._blows)
         self._parts: list[Part] = []
 
     def run(self) -> Lived:
         """Live."""
         started = time.monotonic()
-        for number, operations in enumerate((OPERATIONS, AT_THE_END)):
+        for phase in self._phases:
             if not self.lived.violations:
-                self._run_phase(operations, blows=len(self._blows) * 2 // 3 if number == 0 else None)
+                last = phase is self._phases[-1]
+                self._run_phase(phase, blows=len(self._blows) if last else len(self._blows) * 2 // 3)
         if not self.lived.violations:
+            self._position = len(SCRIPT)
             self.look("at the end", settled=True)
+            self._compare_with_twin()
         self.lived.seconds = time.monotonic() - started
         return self.lived
+
+    def _compare_with_twin(self) -> None:
+        """The same table to the last bit, and no item embedded more often than once more for each blow."""
+        if self._twin is None:
+            return
+        table, (twin, embedded) = content(self.scene.tables[0]), self._twin
+        if table.schema.names != twin.schema.names or table.num_rows != twin.num_rows:
+            self.violate(
+                f"{table.num_rows} rows of {table.schema.names}, undisturbed {twin.num_rows} of {twin.schema.names}"
+            )
+        else:
+            differ = [name for name in twin.schema.names if table[name].to_pylist() != twin[name].to_pylist()]
+            self.lived.violations += [f"seed {self.seed}: columns {differ} differ from the undisturbed life"] * bool(
+                differ
+            )
+        allowed = self.lived.kills.total() + self.lived.suspensions.total()
+        often = [source for source, n in encoded(self.folder).items() if n > embedded[source] + allowed]
+        if often:
+            self.violate(f"{len(often)} items were embedded more often than once more for each blow: {often[:3]}")
+        self.lived.twins += 1
 
     def owned(self, table: str, role: str) -> Items:
         """The items of one role."""
         return {item: source for item, source in self.memories[table].items.items() if _owner(item) == role}
 
     def violate(self, what: str) -> None:
-        """Something did not hold."""
+        """Count a violation."""
         self.lived.violations.append(f"seed {self.seed}: {what}")
 
-    def _run_phase(self, operations: dict[str, int], blows: int | None) -> None:
+    def _run_phase(self, operations: dict[str, int], blows: int) -> None:
         """Run processes until all have done their operations."""
-        self._parts = [Part(self, role, count) for role, count in operations.items()]
-        left = len(self._blows) if blows is None else blows
-        ends, next_blow = time.monotonic() + LONGEST_SECONDS, time.monotonic() + self._draw.uniform(0.1, BETWEEN_BLOWS)
+        self._parts = [Part(self, role, range(count)) for role, count in operations.items()]
+        left, now = blows, time.monotonic()
+        ends, next_blow = now + LONGEST_SECONDS, now + self._draw.uniform(0.1, BETWEEN_BLOWS)
         try:
             while self._parts and not self.lived.violations:
                 time.sleep(0.01)
@@ -214,7 +267,7 @@ class Life:
                 part.hit(signal.SIGCONT)
 
     def _collect(self) -> None:
-        """Listen to all, and let go of those that have ended."""
+        """Listen to all, and forget those that have ended."""
         for part in list(self._parts):
             ended = not part.process.is_alive()
             part.listen()
@@ -224,11 +277,16 @@ class Life:
                     self.violate(f"{part.role} ended with status {part.process.exitcode}")
 
     def _blow(self, kind: str) -> None:
-        """Kill or suspend one of the processes that run."""
+        """Kill or suspend one of the processes that run: the operator of a script, or a worker of its Ray cluster."""
         awake = [part for part in self._parts if part.wakes is None]
-        if not awake:
+        aims = [part for part in awake if part.role == "Operator"] or awake
+        if kind == "kill" and self.scene.ray and self._draw.random() < 2 / 3 and self._kill_of_ray():
             return
-        part = self._draw.choice(awake)
+        if not aims:
+            return
+        part = self._draw.choice(aims)
+        if part.role == "Operator":
+            self.lived.commands[str(part.left.start)] += 1
         if kind == "kill":
             part.process.kill()
             part.process.join()
@@ -238,24 +296,49 @@ class Life:
             self.lived.half += part.pending is not None
             part.settle()
             self.look(f"after {part.role} was killed")
-            if part.done < part.operations:
-                self._parts.append(Part(self, part.role, part.operations - part.done))
+            if part.left:
+                self._parts.append(Part(self, part.role, part.left))
         else:
             part.hit(signal.SIGSTOP)
-            part.wakes = time.monotonic() + self._draw.uniform(0.1, LONGEST_SUSPENSION)
+            part.wakes = time.monotonic() + self._draw.uniform(
+                0.1, LONGEST_SUSPENSION.get(part.role, LONGEST_OF_OTHERS)
+            )
             self.lived.suspensions[part.role] += 1
             if part.role == "Manager":
-                self._parts.append(Part(self, "SecondManager", 2))
+                self._parts.append(Part(self, "SecondManager", range(2)))
+            elif part.role == "Operator":
+                part.listen()
+                part.supersede()
+                self._parts.append(Part(self, "Operator", part.left))
+
+    def _kill_of_ray(self) -> bool:
+        """Kill a process of the Ray cluster; True if there was one."""
+        found = []
+        for process in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error, IndexError):
+                found += [
+                    (role, process) for role, title in RAY_TITLES.items() if process.cmdline()[0].startswith(title)
+                ]
+        if found:
+            role, process = self._draw.choice(found)
+            with suppress(psutil.Error):
+                process.kill()
+                self.lived.kills[role] += 1
+        return bool(found)
 
     def look(self, where: str, settled: bool = False) -> None:
-        """Compare all tables with what was written, while all processes stand still."""
+        """Compare all tables with the acknowledged writes, while all processes stand still."""
         with self._suspended():
+            operators = [part.left.start for part in self._parts if part.role == "Operator" and not part.superseded]
+            position = max(operators, default=self._position)
+            charged, most = position <= BEFORE_CUTOVER, MOST_ROWS if position == LIMITED else None
             for table, memory in self.memories.items():
                 expected = Expected(memory.items, settled=True)
                 if not settled:
-                    expected = Expected(memory.items, memory.behind, memory.earlier)
-                for violation in violations(State.read(Path(table), side_encoders={}), expected, self.scene.kind):
-                    self.violate(f"{where}: {Path(table).name}: {violation}")
+                    expected = Expected(memory.items, memory.behind, memory.earlier, charged=charged, most=most)
+                state = State.read(table, side_encoders=SIDE_ENCODERS if self.scene.side else {})
+                for violation in violations(state, expected, self.scene.kind):
+                    self.violate(f"{where}: {table.rpartition('/')[2]}: {violation}")
         self.lived.looks += 1
 
     @contextmanager
@@ -276,8 +359,20 @@ class Life:
 
 
 def _owner(item: str) -> str | None:
-    """The role that an item belongs to: it made it, or it got it of the first ones; None if it belongs to none."""
+    """The role that an item belongs to: it made it, or it is one of its share of the first ones; None for no role."""
     if not item.startswith("it'em"):
         return item.partition("'")[0]
     roles: Sequence[Any] = [*WRITERS, None]
     return roles[int(item[-5:]) % len(roles)]
+
+
+def content(table: str) -> Any:
+    """All columns of a table, sorted by its first."""
+    rows = lance.dataset(table).to_table()
+    return rows.sort_by(rows.schema.names[0])
+
+
+def encoded(folder: Path) -> Counter[str]:
+    """Source -> how often the operators of a life embedded it."""
+    path = folder / "encoded"
+    return Counter(path.read_text().splitlines() if path.exists() else ())

@@ -1,0 +1,104 @@
+"""Latency of a version in memory beside FAISS alone, on the same graph with the same settings, by turns in one thread.
+
+Rows lie around 2,000 centres. The cache is measured as it was built, and once more with one item in a hundred deleted
+and 1,000 items added that wait for `sync`. Run with OMP_NUM_THREADS=1.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import compatstore as cs
+from benchmarks.bounds import bound
+from benchmarks.pages import markdown
+from benchmarks.record import Record, Row
+
+K, CENTRES, SPREAD = 10, 2000, 0.6
+
+
+def near(rng: np.random.Generator, centres: Any, rows: int) -> Any:
+    """(rows, dim) float32 around the centres."""
+    noise = SPREAD * rng.standard_normal((rows, centres.shape[1]), np.float32)
+    return centres[rng.integers(0, len(centres), rows)] + noise
+
+
+def measured(calls: Mapping[str, Callable[[Any], object]], queries: Any, size: int, repeats: int) -> dict[str, Any]:
+    """Seconds of each call, by turns; the first tenth does not count."""
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    place = 0
+    for _ in range(repeats + repeats // 10):
+        for name, call in calls.items():
+            batch = queries[place : place + size]
+            place = (place + size) % (len(queries) - size)
+            started = time.perf_counter()
+            call(batch)
+            taken[name].append(time.perf_counter() - started)
+    return {name: np.array(seconds[repeats // 10 :]) for name, seconds in taken.items()}
+
+
+def rows_of(cache: Any, state: str, items: int, queries: Any, batches: Sequence[int], repeats: int) -> Iterator[Row]:
+    """A row for each call and size of a batch; `nearest` of a fresh cache has a limit."""
+    import faiss
+
+    cache.nearest(queries[:1])  # follows the table
+    graph, settings = cache._state.held[0].graph._index, faiss.SearchParametersHNSW(efSearch=cache.ef_search)
+    calls: dict[str, Callable[[Any], object]] = {
+        "FAISS alone": lambda batch: graph.search(batch, K, params=settings),
+        "nearest": lambda batch: cache.nearest(batch, K),
+        "search, ids": lambda batch: cache.search(batch, K, columns=["id"]),
+        "search, all columns": lambda batch: cache.search(batch, K),
+    }
+    for size in batches:
+        taken = measured(calls, queries, size, max(repeats // size, 10))
+        p50 = {name: 1e3 * float(np.median(seconds)) for name, seconds in taken.items()}
+        for name, each in p50.items():
+            row = {"items": items, "cache": state, "queries": size, "call": name, "p50_ms": round(each, 3)}
+            ratio = each / p50["FAISS alone"]
+            if name == "nearest" and state == "as built":
+                what = f"cache / FAISS alone, {items:,} items, {size} queries"
+                yield bound(what, ratio, 1.2, group="cache / FAISS alone", **row)
+            else:
+                yield row | {"figure": round(ratio, 4)}
+
+
+def run(
+    *,
+    rows: tuple[int, ...] = (200_000, 1_000_000),
+    dim: int = 128,
+    batches: tuple[int, ...] = (1, 32, 256),
+    repeats: int = 2000,
+) -> Iterator[Row]:
+    """As built and after writes, at each size."""
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((CENTRES, dim), np.float32)
+    for count in rows:
+        with tempfile.TemporaryDirectory() as folder:
+            v1 = cs.EmbeddingVersion("v1", dim=dim, metric="l2")
+            gallery = cs.Gallery.create(str(Path(folder, "gallery.lance")), v1)
+            for start in range(0, count, 50_000):
+                ids = [f"item-{number:08d}" for number in range(start, min(start + 50_000, count))]
+                gallery.add({"id": ids, "vector": near(rng, centres, len(ids)), "number": range(len(ids))})
+            cache = gallery.cache()
+            yield from rows_of(cache, "as built", count, near(rng, centres, 20_000), batches, repeats)
+            gallery.delete([f"item-{number:08d}" for number in range(0, count, 100)])
+            gallery.add({"id": [f"new-{n}" for n in range(1000)], "vector": near(rng, centres, 1000)})
+            yield from rows_of(cache, "after writes", count, near(rng, centres, 20_000), batches, repeats // 4)
+
+
+def table(record: Record) -> str:
+    """Milliseconds and ratios to FAISS alone, of `nearest` and of a search for ids."""
+    head = ("items", "cache", "queries", "call", "p50, ms", "/ FAISS alone")
+    keys = ("cache", "queries", "call", "p50_ms")
+    return markdown(
+        head, [(f"{row['items']:,}", *(row[key] for key in keys), f"{row['figure']:.2f}") for row in record.rows]
+    )
+
+
+SMOKE = {"rows": (600,), "dim": 8, "batches": (1, 4), "repeats": 10}
+TABLES = {"calls": table}

@@ -1,0 +1,219 @@
+"""Processes that write, by the API, by a store of another framework, by LanceDB alone; and their memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from benchmarks.lives.actor import Actor
+from benchmarks.lives.frameworks import FRAMEWORKS, Document, metadata
+from benchmarks.lives.template import PARTITIONS, documents
+from benchmarks.lives.truth import label, source_vector
+
+MOST_ITEMS = 6  # of one write
+FEWEST_OWN = 8  # items, below which a writer only adds
+PLAIN_ATTEMPTS = 30
+
+
+@dataclass(frozen=True)
+class Write:
+    """One write of an app.
+
+    Attributes:
+        plain: True if it goes past the API.
+        items: Id -> source of items that are added or changed.
+        removed: Ids that are removed.
+    """
+
+    plain: bool
+    items: dict[str, str] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+
+
+class Memory:
+    """The contents that a table must have.
+
+    Args:
+        items: Id -> source at the beginning.
+
+    Attributes:
+        behind: Ids last written behind the gallery's back; it finds out when it next looks.
+        earlier: Id -> sources that the target vector of such an item may still belong to.
+    """
+
+    def __init__(self, items: dict[str, str]) -> None:
+        self.items = dict(items)
+        self.behind: set[str] = set()
+        self.earlier: dict[str, set[str]] = {}
+
+    def end(self, write: Write) -> None:
+        """After a write was acknowledged."""
+        for item in write.removed:
+            del self.items[item]
+        for item, source in write.items.items():
+            if write.plain and item in self.items:
+                self.earlier.setdefault(item, set()).add(self.items[item])
+            elif not write.plain:
+                self.earlier.pop(item, None)
+            self.items[item] = source
+        self.behind = self.behind | set(write.items) if write.plain else self.behind - set(write.items)
+
+
+def lost_races(write: Callable[[], object]) -> int:
+    """Do a plain write, again as often as Lance refuses it because others wrote; the number of refusals."""
+    for attempt in range(PLAIN_ATTEMPTS):
+        try:
+            write()
+            return attempt
+        except (OSError, RuntimeError, ValueError) as error:
+            if "onflict" not in str(error) and "concurrent" not in str(error):
+                raise
+            time.sleep(0.01 * attempt)
+    raise RuntimeError(f"a plain write lost {PLAIN_ATTEMPTS} races in a row")
+
+
+def next_revision(source: str) -> str:
+    """The source of an item after one more change."""
+    name, _, revision = source.rpartition("/")
+    return f"{name}/{int(revision) + 1}"
+
+
+class Writer(Actor):
+    """Adds, changes, deletes and reads its own items."""
+
+    plain = False
+
+    def step(self) -> None:
+        """Write or read some of its items."""
+        table = self.draw.choice(self.scene.tables)
+        own = self.own[table]
+        kind = self.draw.choice(("add", "change", "delete", "read")) if len(own) > FEWEST_OWN else "add"
+        chosen = self.draw.sample(sorted(own), self.draw.randint(1, min(MOST_ITEMS, len(own)))) if own else []
+        if kind == "read":
+            self._compare(table, chosen)
+        elif kind == "delete":
+            self._write(table, Write(self.plain, removed=tuple(chosen)))
+        elif kind == "change":
+            self._write(table, Write(self.plain, {item: next_revision(own[item]) for item in chosen}))
+        else:
+            prefix = type(self).__name__
+            names = [f"{prefix}'s-{self.draw.randrange(10**9)}" for _ in range(self.draw.randint(1, MOST_ITEMS))]
+            self._write(table, Write(self.plain, {name: f"{name}/0" for name in names}))
+
+    def _write(self, table: str, write: Write) -> None:
+        self.journal.say("begin", [table, asdict(write)])
+        self.carry_out(table, write)
+        self.journal.say("end")
+        own = self.own[table]
+        own.update(write.items)
+        for item in write.removed:
+            del own[item]
+
+    def _compare(self, table: str, ids: Sequence[str]) -> None:
+        expected = {item: self.expected(item, self.own[table][item]) for item in ids}
+        found = self.read(table, ids)
+        if ordered(found) != ordered(expected):
+            self.journal.say("violation", f"read of {table}: {found}, expected {expected}")
+
+    def carry_out(self, table: str, write: Write) -> None:
+        """Write, in one commit."""
+        gallery = self.gallery(table)
+        if write.removed:
+            gallery.delete(list(write.removed))
+        else:
+            gallery.add(documents(write.items), upsert=True)
+
+    def read(self, table: str, ids: Sequence[str]) -> dict[str, Document]:
+        """Documents by id, as far as they are there."""
+        kind = self.scene.kind
+        rows = self.gallery(table).get(list(ids), [kind.id, kind.source, "label"], missing="skip").to_pylist()
+        return {row[kind.id]: (row[kind.source], {"label": row["label"]}) for row in rows}
+
+    def expected(self, item: str, source: str) -> Document:
+        """What a document holds."""
+        return source, metadata(source, odd=False)
+
+
+class OtherWriter(Writer):
+    """The second of the two."""
+
+
+class Store(Writer):
+    """Works through a store of another framework."""
+
+    def _store(self, table: str) -> Any:
+        return FRAMEWORKS[self.scene.framework](table)
+
+    def carry_out(self, table: str, write: Write) -> None:
+        """Write by the store, in one commit."""
+        if write.removed:
+            self._store(table).delete(write.removed)
+        else:
+            self._store(table).write({item: self.expected(item, source) for item, source in write.items.items()})
+
+    def read(self, table: str, ids: Sequence[str]) -> dict[str, Document]:
+        """Documents as the store gives them."""
+        return dict(self._store(table).read(ids))
+
+    def expected(self, item: str, source: str) -> Document:
+        """An adopted table has no column for odd keys; of a gallery's first items they were not written."""
+        of_first_items = item.startswith("it'em") and source.endswith("/0")
+        return source, metadata(source, odd=not (self.scene.kind.adopted or of_first_items))
+
+
+class PlainApp(Writer):
+    """Works through LanceDB alone, and knows of no gallery."""
+
+    plain = True
+
+    def _table(self, table: str) -> Any:
+        import lancedb
+
+        folder, _, name = table.rpartition("/")
+        return lancedb.connect(folder, read_consistency_interval=timedelta(0)).open_table(name.removesuffix(".lance"))
+
+    def step(self) -> None:
+        """Write or read some items, or have LanceDB optimize."""
+        if self.draw.random() < 0.1:
+            table = self._table(self.draw.choice(self.scene.tables))
+            # Lance loses files of its own when it merges indexes, seldom; what it leaves is looked at.
+            self.unless(lambda: lost_races(table.optimize), RuntimeError)
+        else:
+            super().step()
+
+    def carry_out(self, table: str, write: Write) -> None:
+        """Write as an app would, again where Lance refuses it because others wrote."""
+        handle, kind = self._table(table), self.scene.kind
+        if write.removed:
+            lost_races(lambda: handle.delete(f"{kind.id} IN ({_quoted(write.removed)})"))
+        elif len(write.items) == 1 and not write.items.keys().isdisjoint(self.own[table]):
+            (item,), (source,) = write.items, write.items.values()
+            values = {kind.source: source, kind.vector: source_vector(source).tolist(), "label": label(source)}
+            lost_races(lambda: handle.update(f"{kind.id} = {_quoted([item])}", values))
+        elif write.items.keys().isdisjoint(self.own[table]):
+            lost_races(lambda: handle.add(kind.rows(write.items)))
+        else:
+            merge = handle.merge_insert(kind.id).when_matched_update_all().when_not_matched_insert_all()
+            lost_races(lambda: merge.execute(kind.rows(write.items)))
+
+    def read(self, table: str, ids: Sequence[str]) -> dict[str, Document]:
+        """Each item is the nearest to its own vector, by a search that names no column."""
+        kind, handle = self.scene.kind, self._table(table)
+        rows = []
+        for item in ids:
+            query = source_vector(self.own[table][item])
+            search = handle.search(query).nprobes(PARTITIONS).select([kind.id, kind.source, "label", "_distance"])
+            rows += search.limit(1).to_list()
+        return {row[kind.id]: (row[kind.source], {"label": row["label"]}) for row in rows}
+
+
+def ordered(found: Mapping[str, Document]) -> str:
+    """Documents as a text that is equal where they are; 1, 1.0 and True are three values."""
+    return repr(sorted((name, text, sorted(meta.items(), key=repr)) for name, (text, meta) in found.items()))
+
+
+def _quoted(texts: Sequence[str]) -> str:
+    return ", ".join("'" + text.replace("'", "''") + "'" for text in texts)

@@ -1,0 +1,336 @@
+"""A gallery's whole life at several sizes: seconds, memory and bytes of each step, beside the machine's own limits.
+
+Items in 1,000 clusters are added 50,000 at a time; a small network with a sigma head hops them; the share whose sigma
+is largest is embedded by an encoder that costs next to nothing; the target is indexed; single queries search, ours and
+Lance's own by turns; then `verify`, the same upgrade again, and the cutover. Each step is a process of its own. The
+disk, the transform's bare products, and Lance's own append and index of the same vectors are limits of the same run.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+
+import compatstore as cs
+from benchmarks.bounds import bound, bounds_table
+from benchmarks.hop import sigma_transform
+from benchmarks.pages import markdown
+from benchmarks.record import Record, Row
+
+ADDED_AT_ONCE, BLOCK, CENTRES, QUERIES, K = 50_000, 1 << 24, 1_000, 200, 10
+Work = Callable[[], Row]
+
+
+@dataclass(frozen=True)
+class Life:
+    """One gallery.
+
+    Args:
+        folder: Where it is, and what else is written.
+        rows: Items.
+        dim: Length of their vectors, in both versions.
+        share: Of the backfill.
+    """
+
+    folder: Path
+    rows: int
+    dim: int
+    share: float
+
+    def path(self, name: str) -> str:
+        """A file or table of the folder."""
+        return str(self.folder / name)
+
+    def open(self) -> cs.Gallery:
+        """The gallery, with its encoder."""
+        return cs.Gallery.open(self.path("gallery.lance"), encoders={"v2": self.encoder()})
+
+    def encoder(self) -> cs.encoders.Function:
+        """Gives each item a vector that is drawn from its id."""
+
+        def encode(ids: Sequence[str]) -> Any:
+            return np.stack([np.random.default_rng(int(i)).normal(size=self.dim).astype(np.float32) for i in ids])
+
+        return cs.encoders.Function(encode, self.dim, fingerprint="drawn from the id", reads="id")
+
+    def items(self) -> Iterator[pa.Table]:
+        """All items, `ADDED_AT_ONCE` at a time; the noise is drawn once, as drawing is not what is measured."""
+        rng = np.random.default_rng(0)
+        noise = 0.6 * rng.standard_normal((min(ADDED_AT_ONCE, self.rows), self.dim), np.float32)
+        for start in range(0, self.rows, ADDED_AT_ONCE):
+            count = min(ADDED_AT_ONCE, self.rows - start)
+            vectors = self.centres()[rng.integers(0, CENTRES, count)] + noise[:count]
+            column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), self.dim)
+            yield pa.table({"id": [f"{start + n:012d}" for n in range(count)], "vector": column})
+
+    def centres(self) -> Any:
+        """(1000, dim) float32."""
+        return np.random.default_rng(1).standard_normal((CENTRES, self.dim), np.float32)
+
+
+def disk_write(life: Life) -> Work:
+    """As many bytes as a version's vectors are, one after another, until they are on the disk."""
+    block, size = np.random.default_rng(0).bytes(BLOCK), 4 * life.dim * life.rows
+
+    def work() -> Row:
+        with open(life.path("bare"), "wb", buffering=0) as file:
+            for start in range(0, size, BLOCK):
+                file.write(block[: size - start])
+            os.fsync(file.fileno())
+        return {}
+
+    return work
+
+
+def products(life: Life) -> Work:
+    """The matrix products of the transform, for as many rows."""
+    rows, rng = min(8_192, life.rows), np.random.default_rng(1)
+    shapes = ((life.dim, 64), (64, life.dim))
+    pairs = [(rng.standard_normal((rows, a), np.float32), rng.standard_normal((a, b), np.float32)) for a, b in shapes]
+
+    def work() -> Row:
+        for _ in range(0, life.rows, rows):
+            for left, right in pairs:
+                left @ right
+        return {}
+
+    return work
+
+
+def lance_append(life: Life) -> Work:
+    """Lance's own append of the same items."""
+
+    def work() -> Row:
+        for batch in life.items():
+            lance.write_dataset(batch, life.path("plain.lance"), mode="append")
+        return {}
+
+    return work
+
+
+def add(life: Life) -> Work:
+    """A new gallery of these items."""
+
+    def work() -> Row:
+        gallery = cs.Gallery.create(life.path("gallery.lance"), cs.EmbeddingVersion("v1", dim=life.dim, metric="l2"))
+        for batch in life.items():
+            gallery.add(batch)
+        return {}
+
+    return work
+
+
+def hop(life: Life) -> Work:
+    """Register the target, link the transform, and transform each vector."""
+
+    def work() -> Row:
+        gallery = cs.Gallery.open(life.path("gallery.lance"))
+        gallery.register(cs.EmbeddingVersion("v2", dim=life.dim, metric="l2", encoder=life.encoder()))
+        gallery.artifacts.link(sigma_transform(gallery))
+        return {"transformed": gallery.upgrade("v2").transformed}
+
+    return work
+
+
+def backfill(life: Life) -> Work:
+    """Embed the share whose sigma is largest."""
+    chosen = cs.Backfill(share=life.share, order="sigma")
+    return lambda: {"natives": life.open().upgrade("v2", backfill=chosen).backfilled}
+
+
+def index(life: Life) -> Work:
+    """Index the target by default: built, and its search settings chosen by what it finds."""
+    return lambda: {"cells": life.open().maintenance.index("v2").create().cells}
+
+
+def search(life: Life) -> Work:
+    """Single queries in the target, and the same by Lance alone, by turns."""
+    gallery, table, queries = life.open(), lance.dataset(life.path("gallery.lance")), _queries(life)
+    settings = gallery.explain(version="v2").parts[0].settings
+    options = {"column": "v2", "k": K, "metric": "l2", **settings.options}
+    ways: dict[str, Callable[[Any], object]] = {
+        "lance_ms": lambda query: table.to_table(
+            columns=["id", "_distance", "v2__origin"], nearest={**options, "q": query}
+        ),
+        "ours_ms": lambda query: gallery.search(query, K, "v2", columns=["id"]),
+    }
+
+    def work() -> Row:
+        times = {name: list[float]() for name in ways}
+        for query in queries:
+            for name, way in ways.items():
+                started = time.perf_counter()
+                way(query)
+                times[name].append(1e3 * (time.perf_counter() - started))
+        return {name: round(statistics.median(taken), 3) for name, taken in times.items()} | {"settings": f"{settings}"}
+
+    return work
+
+
+def exact_search(life: Life) -> Work:
+    """The exact neighbours of these queries, in one call of Lance's, and what share of them the searches find."""
+    table, queries = lance.dataset(life.path("gallery.lance")), _queries(life)
+    found = life.open().search(queries, K, "v2", columns=["id"])["id"].to_pylist()
+
+    def work() -> Row:
+        nearest = {"column": "v2", "k": K, "metric": "l2", "use_index": False, "q": queries}
+        exact = table.to_table(columns=["id", "query_index", "_distance"], nearest=nearest)
+        truth = zip(exact["query_index"].to_pylist(), exact["id"].to_pylist(), strict=True)
+        hits = {(at // K, name) for at, name in enumerate(found)} & set(truth)
+        return {"recall": len(hits) / (K * len(queries))}
+
+    return work
+
+
+def _queries(life: Life) -> Any:
+    """(`QUERIES`, dim) float32: what the transform makes of vectors that are no items."""
+    rng = np.random.default_rng(3)
+    near = life.centres()[rng.integers(0, CENTRES, QUERIES)] + 0.6 * rng.standard_normal(
+        (QUERIES, life.dim), np.float32
+    )
+    return sigma_transform(life.open()).apply(near).vectors
+
+
+def lance_index(life: Life) -> Work:
+    """Lance's own index of the same vectors, of the same kind and cells, in the place of the gallery's."""
+    cells = life.open().maintenance.index("v2").status().cells
+
+    def work() -> Row:
+        options = {"num_partitions": cells, "num_sub_vectors": max(life.dim // 8, 1), "replace": True}
+        lance.dataset(life.path("gallery.lance")).create_index("v2", "IVF_PQ", metric="l2", **options)
+        return {"cells": cells}
+
+    return work
+
+
+# Each prepares, unmeasured, and gives the work.
+STEPS: dict[str, Callable[[Life], Work]] = {
+    "disk, write": disk_write,
+    "products": products,
+    "Lance, append": lance_append,
+    "add": add,
+    "hop": hop,
+    "backfill": backfill,
+    "index": index,
+    "search": search,
+    "search, exact": exact_search,
+    "verify": lambda life: lambda: {"clean": life.open().maintenance.verify().clean},
+    "no-op upgrade": lambda life: lambda: {"transformed": life.open().upgrade("v2").transformed},
+    "cutover": lambda life: lambda: {"missing": life.open().cutover("v2").missing},
+    "Lance, index": lance_index,
+}
+
+
+def measured(life: Life, name: str) -> Row:
+    """Seconds, peak of memory and bytes of a step, in this process."""
+    work = STEPS[name](life)
+    read, cpu, started = _bytes(), _cpu_seconds(), time.perf_counter()
+    figures = work()
+    wall, used, now = time.perf_counter() - started, _cpu_seconds() - cpu, _bytes()
+    took = {"wall_s": wall, "cpu_s": used, "read_mb": (now[0] - read[0]) / 1e6, "written_mb": (now[1] - read[1]) / 1e6}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if (status := Path("/proc/self/status")).exists():  # `ru_maxrss` can be that of the process which started this one
+        peak = next(int(line.split()[1]) for line in status.read_text().splitlines() if "VmHWM" in line) / 1024
+    return {key: round(value, 3) for key, value in took.items()} | {"peak_mib": round(peak)} | figures
+
+
+def _cpu_seconds() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def _bytes() -> tuple[int, int]:
+    """Bytes that calls have read, and that went to the disk."""
+    if not (counted := Path("/proc/self/io")).exists():
+        return 0, 0
+    found = dict(line.split(": ") for line in counted.read_text().splitlines())
+    return int(found["rchar"]), int(found["write_bytes"])
+
+
+def run(
+    *, rows: tuple[int, ...] = (100_000, 1_000_000, 10_000_000), dim: int = 128, share: float = 0.01
+) -> Iterator[Row]:
+    """Live at each size, each step in a new process; then the limits."""
+    spawn, found = multiprocessing.get_context("spawn"), []
+    for count in rows:
+        with tempfile.TemporaryDirectory() as folder:
+            life = Life(Path(folder), count, dim, share)
+            for name in STEPS:
+                with ProcessPoolExecutor(1, spawn) as process:
+                    found.append(
+                        {"rows": count, "dim": dim, "step": name} | process.submit(measured, life, name).result()
+                    )
+                yield found[-1]
+                shutil.rmtree(life.path("plain.lance"), ignore_errors=True)
+                Path(life.path("bare")).unlink(missing_ok=True)
+    yield from limits(found)
+
+
+def limits(found: Sequence[Row]) -> Iterator[Row]:
+    """Figures with a limit, at each size."""
+    steps = {(row["rows"], row["step"]): row for row in found}
+    for rows in dict.fromkeys(row["rows"] for row in found):
+        at = {step: steps[rows, step] for count, step in steps if count == rows}
+        size = f"{rows:,} items"
+        ratio = at["add"]["cpu_s"] / at["Lance, append"]["cpu_s"]
+        yield bound(f"`add` / Lance's append, CPU, {size}", ratio, 2.5, group="`add` / Lance's append, CPU")
+        peak = max(at[step]["peak_mib"] for step in ("add", "hop", "backfill"))
+        yield bound(
+            f"peak memory of add, hop and backfill, {size}",
+            peak,
+            2048,
+            "MiB",
+            group="peak memory of add, hop and backfill",
+        )
+        own = 4 * at["backfill"]["dim"] * at["backfill"]["natives"] / 1e6
+        ratio = at["backfill"]["written_mb"] / own
+        yield bound(
+            f"bytes written for a native vector / its own, {size}",
+            ratio,
+            3,
+            group="bytes written for a native vector / its own, with merges",
+        )
+        recall = at["search, exact"]["recall"]
+        yield bound(
+            f"recall@10 of the default index, {size}", recall, 0.95, least=True, group="recall@10 of a default index"
+        )
+        ratio = at["search"]["ours_ms"] / at["search"]["lance_ms"]
+        yield bound(f"search p50 with an index / Lance, {size}", ratio, 1.1, group="search with an index / Lance")
+        read = at["no-op upgrade"]["read_mb"] * 1e6 / (4 * at["add"]["dim"] * rows)
+        yield bound(f"bytes read by a no-op upgrade, {size}", read, 0.02, "%", group="bytes read by a no-op upgrade")
+
+
+def steps_table(record: Record) -> str:
+    """Seconds at each size, memory and bytes at the largest, a line a step."""
+    rows = {(row["step"], row["rows"]): row for row in record.rows if "step" in row}
+    sizes = sorted({size for _, size in rows})
+    head = ("step", *(f"{size:,} items, s" for size in sizes), "CPU, s", "peak, MiB", "written, MB")
+    cells = []
+    for step in dict.fromkeys(step for step, _ in rows):
+        last = rows.get((step, sizes[-1]), {})
+        seconds = [_short(rows[step, size]["wall_s"]) if (step, size) in rows else "" for size in sizes]
+        took = [_short(last[key]) if last else "" for key in ("cpu_s", "peak_mib", "written_mb")]
+        cells.append((step, *seconds, *took))
+    return markdown(head, cells)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+SMOKE = {"rows": (600, 1200), "dim": 8}
+TABLES = {"steps": steps_table, "bounds": lambda record: bounds_table(record.rows)}
