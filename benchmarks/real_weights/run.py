@@ -39,6 +39,7 @@ WAYS = {
     "fused 100%": "both models, all re-embedded",
     "full backfill": "all re-embedded",
 }
+SERVED = "as served"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,17 +130,11 @@ def upgraded(upgrade: Upgrade, folder: str, share: float) -> Iterator[Row]:
     started = time.perf_counter()
     table = gallery.evaluate("new", labels="label", sample=len(ids), shares=(share,))
     yield {"part": "time", "step": "measure: embed the rest, search", "seconds": _since(started), "items": len(ids)}
-    served = gallery.report("new", labels="label", sample=len(ids)).measured
-    for name, row in {
-        **{row.name: row for row in table.rows},
-        "as served": served and _row(served, "as served"),
-    }.items():
-        if row and (name in WAYS or name == "as served"):
+    rows = {row.name: row for row in gallery.report("new", labels="label", sample=len(ids)).measured.rows}
+    served = rows.get("fused as served") or rows["status quo"]
+    for name, row in {**{row.name: row for row in table.rows}, SERVED: served}.items():
+        if name in (*WAYS, SERVED):
             yield {"part": "ways", "way": WAYS.get(name, f"as served, {share:.0%} native"), **_figures(row)}
-
-
-def _row(table: Any, name: str) -> Any:
-    return next((row for row in table.rows if row.name in (name, "hop alone")), None)
 
 
 def _figures(row: Any) -> Row:
