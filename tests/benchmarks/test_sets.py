@@ -1,4 +1,4 @@
-"""Texts for the benchmark: what a dictionary in dictd's format says of a noun, and which glosses it asks for."""
+"""Sets of benchmarks: glosses and their queries, glyphs, files of embeddings, and draws of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import gzip
 import numpy as np
 import pytest
 
-from benchmarks.pairs.texts import Glosses, asking, asking_kinds, read_definitions, read_glosses
+from benchmarks.sets.embedded import MIDDLE, SOURCE, TARGET, EmbeddedSet, QuerySet, digits, draw
+from benchmarks.sets.glyphs import by_networks, plain
+from benchmarks.sets.texts import Glosses, queries_of, queries_of_kinds, read_definitions, read_glosses
 
 ENTRIES = {
     "Lion": 'Lion \\Li"on\\, n. [F. lion, L. leo. Cf. {Leopard}.]\n   1. (Zool.) A large feline ({Panthera leo}); as,\n'
@@ -51,10 +53,10 @@ def test_each_definition_asks_for_the_glosses_of_its_noun(dictionary):
     glosses = Glosses(
         texts=["a", "b", "c", "d"], labels=np.zeros(4, np.int64), nouns=["lion", "corgi", "Lion", "mazourka"]
     )
-    texts, queries, items = asking(glosses, dictionary)
+    texts, queries, items = queries_of(glosses, dictionary)
     assert texts == ["A large feline (Panthera leo)", "A Polish dance."]
     assert list(zip(queries.tolist(), items.tolist(), strict=True)) == [(0, 0), (0, 2), (1, 3)]
-    texts, queries, items = asking(glosses, None)
+    texts, queries, items = queries_of(glosses, None)
     assert (texts, queries.tolist(), items.tolist()) == (
         ["Lion", "corgi", "lion", "mazourka"],
         [2, 1, 0, 3],
@@ -91,9 +93,45 @@ def test_a_gloss_is_read_with_its_class_and_all_kinds_above_it(nouns):
 
 def test_a_kind_asks_by_its_nouns_for_its_own_gloss_and_all_below(nouns):
     glosses = read_glosses(nouns, fewest=1)
-    texts, queries, items = asking_kinds(glosses, fewest=2, most=4)
+    texts, queries, items = queries_of_kinds(glosses, fewest=2, most=4)
     assert texts == ["entity", "feline, felid", "big cat"]
     found = [items[queries == row].tolist() for row in range(3)]
     assert found == [[0, 1, 2, 3], [0, 1, 2, 3], [1, 2]]
-    assert asking_kinds(glosses, fewest=2, most=3).texts == ["big cat"]
-    assert asking_kinds(glosses, fewest=9, most=9).texts == []
+    assert queries_of_kinds(glosses, fewest=2, most=3)[0] == ["big cat"]
+    assert queries_of_kinds(glosses, fewest=9, most=9)[0] == []
+
+
+@pytest.fixture
+def glyphs(tmp_path):
+    rng, labels = np.random.default_rng(0), np.repeat(np.arange(4), 50)
+    pixels = rng.integers(0, 255, (4, 32, 32))[labels] + rng.integers(-60, 60, (200, 32, 32))
+    path = tmp_path / "glyphs.npz"
+    np.savez(path, x=pixels.clip(0, 255).astype(np.uint8), char=labels, font=np.tile(np.arange(50), 4))
+    return path
+
+
+def test_glyphs_are_embedded_by_models_that_have_not_seen_what_is_searched(glyphs, tmp_path):
+    for made in (by_networks(glyphs, fewest=20, epochs=1), plain(glyphs, "Characters", fewest=4)):
+        made.save(tmp_path / "set.npz")
+        read = EmbeddedSet.load(tmp_path / "set.npz")
+        assert (read.name, int(read.fresh.sum())) == (made.name, 40)
+        assert read.vectors.keys() == made.vectors.keys()
+        assert all(np.array_equal(read.vectors[name], made.vectors[name]) for name in made.vectors)
+        trial = draw(read, 0, pairs=100, gallery=20, queries=5)
+        assert not read.fresh[trial.pairs].any()
+        assert read.fresh[trial.gallery].all()
+
+
+def test_gallery_and_queries_are_of_other_classes_than_the_pairs_if_unseen():
+    data = digits()
+    trial = draw(data, 3, unseen=True, pairs=100, gallery=80, queries=20)
+    assert not set(data.labels[trial.pairs]) & set(data.labels[[*trial.gallery, *trial.queries]])
+    assert not set(trial.gallery) & set(trial.queries)
+    assert {SOURCE, MIDDLE, TARGET} == data.vectors.keys()
+
+
+def test_queries_survive_their_file(tmp_path):
+    made = QuerySet(name="kinds", vectors={SOURCE: np.ones((2, 3))}, queries=np.array([0, 1]), items=np.array([4, 5]))
+    made.save(tmp_path / "queries.npz")
+    read = QuerySet.load(tmp_path / "queries.npz")
+    assert (read.name, read.queries.tolist(), read.items.tolist()) == ("kinds", [0, 1], [4, 5])
