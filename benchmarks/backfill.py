@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ import numpy as np
 
 import compatstore as cs
 from benchmarks.bounds import bound, bounds_of, bounds_table
-from benchmarks.hop import sigma_transform
+from benchmarks.measuring import by_turns, filled, transform
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 
@@ -60,15 +59,12 @@ def files_of(folder: Path) -> dict[str, int]:
 
 def make(path: Path, rows: int, dim: int, encoder: Sleeper, *, indexed: bool) -> cs.Gallery:
     """A gallery that was hopped by a transform with a sigma head."""
-    gallery, rng = cs.Gallery.create(str(path), cs.EmbeddingVersion("v1", dim=dim)), np.random.default_rng(0)
-    for start in range(0, rows, 20_000):
-        ids = [f"{number:09d}" for number in range(start, min(start + 20_000, rows))]
-        gallery.add({"id": ids, "vector": rng.normal(size=(len(ids), dim)).astype(np.float32), "source": ids})
+    gallery = filled(path, rows, dim)
     if indexed:
         gallery.maintenance.index("v1").create(kind="IVF_PQ", num_partitions=max(rows // 800, 1), num_sub_vectors=16)
     function = cs.encoders.Function(encoder.encode, dim, fingerprint="sleeper")
-    gallery.register(cs.EmbeddingVersion("v2", dim=dim, encoder=function))
-    gallery.artifacts.link(sigma_transform(gallery))
+    gallery.register(cs.EmbeddingVersion("v2", dim=dim, metric="l2", encoder=function))
+    gallery.artifacts.link(transform(gallery))
     gallery.upgrade("v2")
     return gallery
 
@@ -84,12 +80,9 @@ def measured(gallery: cs.Gallery, path: Path, backfill: cs.Backfill) -> tuple[in
 
 def search_ms(path: Path, dim: int) -> float:
     """Median milliseconds of Lance's own search of the source column."""
-    table, times = lance.dataset(str(path)), []
-    for query in np.random.default_rng(1).normal(size=(QUERIES, dim)).astype(np.float32):
-        started = time.perf_counter()
-        table.to_table(columns=["id"], nearest={"column": "v1", "q": query, "k": 10})
-        times.append(1e3 * (time.perf_counter() - started))
-    return statistics.median(times[10:])
+    table, queries = lance.dataset(str(path)), np.random.default_rng(1).normal(size=(QUERIES, dim)).astype(np.float32)
+    ways = {"Lance": lambda query: table.to_table(columns=["id"], nearest={"column": "v1", "q": query, "k": 10})}
+    return 1e3 * float(np.median(by_turns(ways, queries)["Lance"][10:]))
 
 
 def run(

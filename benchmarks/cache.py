@@ -6,9 +6,9 @@ and 1,000 items added that wait for `sync`. Run with OMP_NUM_THREADS=1.
 
 from __future__ import annotations
 
+import itertools
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 import compatstore as cs
 from benchmarks.bounds import bound
+from benchmarks.measuring import by_turns
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 
@@ -28,35 +29,23 @@ def near(rng: np.random.Generator, centres: Any, rows: int) -> Any:
     return centres[rng.integers(0, len(centres), rows)] + noise
 
 
-def measured(calls: Mapping[str, Callable[[Any], object]], queries: Any, size: int, repeats: int) -> dict[str, Any]:
-    """Seconds of each call, by turns; the first tenth does not count."""
-    taken: dict[str, list[float]] = {name: [] for name in calls}
-    place = 0
-    for _ in range(repeats + repeats // 10):
-        for name, call in calls.items():
-            batch = queries[place : place + size]
-            place = (place + size) % (len(queries) - size)
-            started = time.perf_counter()
-            call(batch)
-            taken[name].append(time.perf_counter() - started)
-    return {name: np.array(seconds[repeats // 10 :]) for name, seconds in taken.items()}
-
-
 def rows_of(cache: Any, state: str, items: int, queries: Any, batches: Sequence[int], repeats: int) -> Iterator[Row]:
     """A row for each call and size of a batch; `nearest` of a fresh cache has a limit."""
     import faiss
 
     cache.nearest(queries[:1])  # follows the table
     graph, settings = cache._state.held[0].graph._index, faiss.SearchParametersHNSW(efSearch=cache.ef_search)
-    calls: dict[str, Callable[[Any], object]] = {
-        "FAISS alone": lambda batch: graph.search(batch, K, params=settings),
-        "nearest": lambda batch: cache.nearest(batch, K),
-        "search, ids": lambda batch: cache.search(batch, K, columns=["id"]),
-        "search, all columns": lambda batch: cache.search(batch, K),
-    }
     for size in batches:
-        taken = measured(calls, queries, size, max(repeats // size, 10))
-        p50 = {name: 1e3 * float(np.median(seconds)) for name, seconds in taken.items()}
+        fresh = itertools.cycle(queries[: len(queries) // size * size].reshape(-1, size, queries.shape[1]))
+        # Each call has queries of its own: the one before it would have them in the processor's cache.
+        calls: dict[str, Callable[[Any], object]] = {
+            "FAISS alone": lambda _: graph.search(next(fresh), K, params=settings),  # noqa: B023
+            "nearest": lambda _: cache.nearest(next(fresh), K),  # noqa: B023
+            "search, ids": lambda _: cache.search(next(fresh), K, columns=["id"]),  # noqa: B023
+        }
+        times = max(repeats // size, 10)
+        taken = by_turns(calls, range(times + times // 10))
+        p50 = {name: 1e3 * float(np.median(seconds[times // 10 :])) for name, seconds in taken.items()}
         for name, each in p50.items():
             row = {"items": items, "cache": state, "queries": size, "call": name, "p50_ms": round(each, 3)}
             ratio = each / p50["FAISS alone"]

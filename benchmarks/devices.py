@@ -8,7 +8,6 @@ they differ from NumPy's, with the standard error over queries.
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,12 +19,11 @@ import threadpoolctl
 
 import compatstore as cs
 from benchmarks.bounds import bound
+from benchmarks.measuring import by_turns
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 from compatstore.devices.runner import DeviceModel
 from compatstore.trainers import FCT, Pairs
-
-RUNNERS = ("NumPy", "bfloat16", "float32", "int8")
 
 
 def pairs_of(path: Path | None) -> tuple[str, dict[str, Any]]:
@@ -40,18 +38,6 @@ def pairs_of(path: Path | None) -> tuple[str, dict[str, Any]]:
         role: (items @ rng.normal(size=(8, dim))).astype(np.float32) for role, dim in (("source", 6), ("target", 8))
     }
     return "clusters", {"labels": labels, **vectors}
-
-
-def rates(ways: list[Callable[[], Any]], rows: int, repeats: int) -> list[float]:
-    """Rows per second of the processor of each way, medians, by turns after one of each."""
-    found = [list[float]() for _ in ways]
-    for repeat in range(repeats + 1):
-        for seconds, way in zip(found, ways, strict=True):
-            started = time.process_time()
-            way()
-            if repeat:
-                seconds.append(time.process_time() - started)
-    return [rows / max(statistics.median(seconds), 1e-9) for seconds in found]
 
 
 def quality(queries: Any, made: Any, labels: Any) -> Any:
@@ -75,18 +61,20 @@ def run(
         whole = cs.export(artifact, Path(folder, "h.onnx"))
         small = cs.export(artifact, Path(folder, "h8.onnx"), int8=True, vectors=read)
         models = [DeviceModel(Path(folder, file)) for file in ("h.onnx", "h8.onnx")]
-        ways: list[Callable[[], Any]] = [
-            lambda: artifact.apply(read),
-            lambda: artifact.apply(read, precision="bfloat16"),
-            *(lambda m=model: m.apply(read) for model in models),
-        ]
+        ways: dict[str, Callable[[Any], Any]] = {
+            "NumPy": lambda _: artifact.apply(read),
+            "bfloat16": lambda _: artifact.apply(read, precision="bfloat16"),
+            "float32": lambda _: models[0].apply(read),
+            "int8": lambda _: models[1].apply(read),
+        }
         with threadpoolctl.threadpool_limits(1):
-            speeds = rates(ways, len(read), repeats)
-        made = [way().vectors for way in ways]
+            taken = by_turns(ways, range(repeats + 1), time.process_time).values()
+        speeds = [len(read) / max(float(np.median(seconds[1:])), 1e-9) for seconds in taken]
+        made = [way(None).vectors for way in ways.values()]
     weights = sum(tensor.nbytes for tensor in artifact.tensors.values())
     sizes = [weights, weights, whole.bytes, small.bytes]
     found = [quality(data["target"][rest], vectors, data["labels"][rest]) for vectors in made]
-    for runner, vectors, speed, size, its in zip(RUNNERS, made, speeds, sizes, found, strict=True):
+    for runner, vectors, speed, size, its in zip(ways, made, speeds, sizes, found, strict=True):
         apart = its - found[0]
         mean, error = apart.mean(axis=1), apart.std(axis=1, ddof=1) / apart.shape[1] ** 0.5
         row = {"set": name, "runner": runner, "mb": round(size / 1e6, 2), "rows_per_cpu_second": round(speed)}

@@ -1,48 +1,29 @@
-"""The hop, a backfill and exact search on a GPU, beside the card's own limits; on the processor without a GPU.
+"""Hops and a backfill on a GPU, beside the processor and the network alone; on the processor without a GPU.
 
-In float32 and bfloat16: the card's matrix products; rows per second of FCT's network with its rows on the card, and of
-a whole hop. Then images per second of a network of timm (random weights, JPEG files of 112 pixels), with images on the
-card, by its encoder, and in a backfill; and exact neighbours by a product and `topk`.
+Rows per second of hops in float32 and bfloat16. Then images per second of a network of timm (random weights, JPEG files
+of 112 pixels), with images on the card, by its encoder, and in a backfill.
 """
 
 from __future__ import annotations
 
-import statistics
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import compatstore as cs
 from benchmarks.bounds import number
-from benchmarks.hop import make, network
+from benchmarks.hop import make
+from benchmarks.measuring import by_turns
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
-from compatstore.artifacts.architecture import forward
-from compatstore.artifacts.network import Precision
-from compatstore.artifacts.runners import TorchRunner
 from compatstore.encoders import NetworkEncoder
 from compatstore.encoders.backbones import TimmBackbone
 from compatstore.encoders.network import Preprocessing
 
-BATCH, PIXELS, QUERIES, K = 16384, 112, 1000, 10
-PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
-
-
-def seconds(work: Callable[[], object], repeats: int) -> float:
-    """Median seconds of a call, the device's work included, after one call that is not counted."""
-    import torch
-
-    found = []
-    for _ in range(repeats + 1):
-        started = time.perf_counter()
-        work()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        found.append(time.perf_counter() - started)
-    return statistics.median(found[1:])
+PIXELS = 112
 
 
 def rate(what: str, count: float, taken: float, unit: str, limit: float | None = None, of: str = "") -> Row:
@@ -52,39 +33,17 @@ def rate(what: str, count: float, taken: float, unit: str, limit: float | None =
 
 
 def hops(rows: int, dim: int, repeats: int, device: str) -> Iterator[Row]:
-    """FCT's network on the card, and a hop."""
-    import torch
-
-    side = 8192 if device == "cuda" else 512
-    architecture, tensors = network(dim)
-    flops = 2 * sum(tensor.size for name, tensor in tensors.items() if name.endswith("weight"))
-    here = torch.from_numpy(np.random.default_rng(3).normal(size=(rows, dim)).astype(np.float32)).to(device)
-    for precision in PRECISIONS:
-        left, right = (torch.randn(side, side, device=device, dtype=getattr(torch, precision)) for _ in range(2))
-        taken = seconds(lambda pair=(left, right): pair[0] @ pair[1], repeats)  # type: ignore[misc]
-        product = rate(f"matrix products, {precision}", 2 * side**3, taken, "operations")
-        yield product
-        runner = TorchRunner(architecture, tensors, device=device, precision=precision)
-
-        def on_card(runner: TorchRunner = runner) -> None:
-            with torch.inference_mode():
-                for part in here.split(BATCH):
-                    forward(architecture, runner, part, None)
-
-        limit = product["per_second"] / flops
-        yield rate(f"network, {precision}, on the card", rows, seconds(on_card, repeats), "rows", limit, "products")
+    """Hops on the processor and on the card."""
     with tempfile.TemporaryDirectory() as folder:
-        gallery, bare = make(Path(folder), rows, dim), None
-        for where, precision in (("cpu", "float32"), *((device, precision) for precision in PRECISIONS)):
-            taken = []
-            for _ in range(repeats):
-                started = time.perf_counter()
-                gallery.upgrade("v2", run=cs.RunSettings(device=where, precision=precision))
-                taken.append(time.perf_counter() - started)
-                gallery.retire("v2")
-            row = rate(
-                f"hop, {where}, {precision}", rows, statistics.median(taken), "rows", bare, "the processor's hop"
-            )
+        gallery = make(Path(folder, "gallery.lance"), rows, dim)
+        ways: dict[str, Callable[[Any], object]] = {}
+        for where, precision in (("cpu", "float32"), (device, "float32"), (device, "bfloat16")):
+            settings = cs.RunSettings(device=where, precision=precision)  # type: ignore[arg-type]
+            ways[f"hop, {where}, {precision}"] = lambda _, run=settings: gallery.upgrade("v2", run=run)  # type: ignore[misc]
+            ways[f"undo {where}, {precision}"] = lambda _: gallery.retire("v2")
+        taken, bare = by_turns(ways, range(repeats)), 0.0
+        for name in (name for name in ways if name.startswith("hop")):
+            row = rate(name, rows, float(np.median(taken[name])), "rows", bare, "the processor's hop")
             bare = bare or row["per_second"]
             yield row
 
@@ -98,11 +57,12 @@ def images(architecture: str, count: int, repeats: int) -> Iterator[Row]:
     encoder = NetworkEncoder(backbone, Preprocessing(size=PIXELS, mode="RGB"), normalise=True)
     batch = torch.rand(256, 3, PIXELS, PIXELS, device=encoder.device)
 
-    def alone() -> None:
+    def alone(_: object) -> None:
         with torch.inference_mode():
-            encoder.module.eval()(batch)
+            encoder.module.eval()(batch).cpu()
 
-    card = rate(f"{architecture}, images on the card", len(batch), seconds(alone, repeats), "images")
+    seconds = by_turns({"card": alone}, range(repeats + 1))["card"][1:]
+    card = rate(f"{architecture}, images on the card", len(batch), float(np.median(seconds)), "images")
     yield card
     with tempfile.TemporaryDirectory() as folder:
         paths, rng = [], np.random.default_rng(4)
@@ -110,36 +70,24 @@ def images(architecture: str, count: int, repeats: int) -> Iterator[Row]:
             paths.append(str(Path(folder, f"{at}.jpg")))
             coarse = Image.fromarray(rng.integers(0, 256, (14, 14, 3), np.uint8))
             coarse.resize((PIXELS, PIXELS), Image.Resampling.BICUBIC).save(paths[-1], quality=87)
-        taken = seconds(lambda: encoder.encode(paths), 1)
+        taken = float(by_turns({"files": lambda _: encoder.encode(paths)}, range(2))["files"][1])
         files = rate("the same, JPEG files by its encoder", count, taken, "images", card["per_second"], "the network")
         yield files
         gallery = cs.Gallery.create(str(Path(folder, "gallery.lance")), cs.EmbeddingVersion("v1", dim=16))
         gallery.add({"id": paths, "vector": rng.normal(size=(count, 16)).astype(np.float32), "source": paths})
         gallery.register(cs.EmbeddingVersion("v2", dim=128, encoder=encoder))
-        started = time.perf_counter()
-        gallery.upgrade("v2", backfill=1.0, learn=None)
-        taken = time.perf_counter() - started
+        taken = float(by_turns({"": lambda _: gallery.upgrade("v2", backfill=1.0, learn=None)}, [None])[""][0])
         yield rate("a backfill of them", count, taken, "images", files["per_second"], "the encoder")
 
 
 def run(
-    *,
-    rows: int = 400_000,
-    dim: int = 128,
-    repeats: int = 3,
-    image_count: int = 4096,
-    architecture: str = "resnet50",
+    *, rows: int = 400_000, dim: int = 128, repeats: int = 3, image_count: int = 4096, architecture: str = "resnet50"
 ) -> Iterator[Row]:
-    """Hops, images, exact neighbours."""
+    """Hops, then images."""
     import torch
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    yield from hops(rows, dim, repeats, device)
+    yield from hops(rows, dim, repeats, "cuda" if torch.cuda.is_available() else "cpu")
     yield from images(architecture, image_count, repeats)
-    rng = np.random.default_rng(5)
-    held, queries = (torch.from_numpy(rng.normal(size=(n, dim)).astype(np.float32)).to(device) for n in (rows, QUERIES))
-    taken = seconds(lambda: (queries @ held.T).topk(K, dim=1), repeats)
-    yield rate(f"exact neighbours of {rows:,} items", QUERIES, taken, "queries")
 
 
 def table(record: Record) -> str:

@@ -6,9 +6,7 @@ last part counts the bytes that upgrade, plan and cutover read (`/proc/self/io`)
 
 from __future__ import annotations
 
-import statistics
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,7 +14,7 @@ import numpy as np
 
 import compatstore as cs
 from benchmarks.bounds import bound, bounds_table
-from benchmarks.hop import sigma_transform
+from benchmarks.measuring import by_turns, filled, transform
 from benchmarks.record import Row
 
 FILES, MANIFEST_BYTES = 1_280, 50_000
@@ -35,15 +33,9 @@ def largest_manifest(path: Path) -> int:
 
 def make(path: Path, rows: int, dim: int) -> cs.Gallery:
     """A gallery with a target and a transform, before the hop."""
-    gallery, rng = (
-        cs.Gallery.create(str(path), cs.EmbeddingVersion("v1", dim=dim, metric="l2")),
-        np.random.default_rng(0),
-    )
-    for start in range(0, rows, 50_000):
-        ids = [str(row) for row in range(start, min(start + 50_000, rows))]
-        gallery.add({"id": ids, "vector": rng.normal(size=(len(ids), dim)).astype(np.float32)})
+    gallery = filled(path, rows, dim)
     gallery.register(cs.EmbeddingVersion("v2", dim=dim, metric="l2", encoder=ones(dim)))
-    gallery.artifacts.link(sigma_transform(gallery))
+    gallery.artifacts.link(transform(gallery))
     return gallery
 
 
@@ -65,13 +57,9 @@ def single_adds(folder: Path, adds: int, dim: int, queries: int) -> Iterator[Row
         if n % 50 == 49:
             most = max(most, files(path))
         if n >= adds - LAST:
-            took: tuple[list[float], list[float]] = ([], [])
-            for query in np.resize(vectors, (queries, dim)):
-                for gallery, times in zip((single, at_once), took, strict=True):
-                    started = time.perf_counter()
-                    gallery.search(query, k=10)
-                    times.append(time.perf_counter() - started)
-            worst = max(worst, statistics.median(took[0]) / statistics.median(took[1]))
+            ways = {"one by one": lambda q: single.search(q, k=10), "at once": lambda q: at_once.search(q, k=10)}
+            took = {name: np.median(each) for name, each in by_turns(ways, np.resize(vectors, (queries, dim))).items()}
+            worst = max(worst, float(took["one by one"] / took["at once"]))
     yield bound(f"search p50 after {adds:,} single adds / the same items added at once", worst, 2)
     yield bound(f"files after {adds:,} single adds, at the most", most, FILES)
     yield bound("bytes of the largest manifest after single adds", largest_manifest(path), MANIFEST_BYTES)

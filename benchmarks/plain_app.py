@@ -12,7 +12,7 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,12 +23,12 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LANCE_LOG":
 import numpy as np
 
 import compatstore as cs
-from benchmarks.lives.checks import Expected, State, violations
-from benchmarks.lives.template import ADOPTED, initial_items, item_id, make_template
-from benchmarks.lives.truth import ENCODERS, SIDE_ENCODERS, Model, label, source_vector
 from benchmarks.lives.writers import next_revision
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
+from tests.known.checks import Expected, State, violations
+from tests.known.galleries import ADOPTED, PlainTable, initial_items, item_id, make_template
+from tests.known.vectors import ENCODERS, SIDE_ENCODERS
 
 FRAGMENTS, SHARE = 10, 0.2
 MIX = {"search": 16, "add": 1, "merge": 1, "update": 1, "delete": 1}  # operations of an app, mostly searches
@@ -76,10 +76,8 @@ class PlainApp:
     gone: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        import lancedb
-
         self._random = random.Random(self.seed)
-        self._table = lancedb.connect(self.path.parent).open_table(self.path.stem)
+        self._table = PlainTable(self.path, ADOPTED)
         self._next = FRAGMENTS * len(self.items)
 
     def work(self, is_over: Callable[[], bool]) -> None:
@@ -100,7 +98,7 @@ class PlainApp:
 
     def _search(self) -> None:
         item = self._pick()
-        found = self._table.search(source_vector(self.items[item])).limit(5).select([ADOPTED.id, "_distance"]).to_list()
+        found = self._table.nearest(self.items[item], 5)
         if (found[0][ADOPTED.id], found[0]["_distance"]) != (item, 0.0):
             raise LookupError(f"{item} is not the nearest to its own vector, but {found[0]}")
         if self.gone & {row[ADOPTED.id] for row in found}:
@@ -108,26 +106,24 @@ class PlainApp:
 
     def _add(self) -> None:
         new = self._new(3)
-        self._table.add(ADOPTED.rows(new))
+        self._table.add(new)
         self._remember(new)
 
     def _merge(self) -> None:
         item = self._pick()
         changed = {item: next_revision(self.items[item]), **self._new(1)}
-        merge = self._table.merge_insert(ADOPTED.id).when_matched_update_all().when_not_matched_insert_all()
-        merge.execute(ADOPTED.rows(changed))
+        self._table.merge(changed)
         self._remember(changed)
 
     def _update(self) -> None:
         item = self._pick()
         source = next_revision(self.items[item])
-        values = {ADOPTED.source: source, ADOPTED.vector: source_vector(source).tolist(), "label": label(source)}
-        self._table.update(where=_is(item), values=values)
+        self._table.update(item, source)
         self._remember({item: source})
 
     def _delete(self) -> None:
         item = self._pick()
-        self._table.delete(_is(item))
+        self._table.delete([item])
         del self.items[item]
         self.gone.add(item)
 
@@ -143,32 +139,12 @@ class PlainApp:
         self.written |= dict.fromkeys(items, time.monotonic())
 
 
-def _is(item: str) -> str:
-    return f"{ADOPTED.id} = '" + item.replace("'", "''") + "'"
-
-
-class PacedModel(Model):
-    """The target's encoder at a pace.
-
-    Args:
-        seconds_per_item: The pace.
-    """
-
-    def __init__(self, seconds_per_item: float) -> None:
-        super().__init__("v2")
-        self._seconds_per_item = seconds_per_item
-
-    def encode(self, sources: Sequence[str]) -> np.ndarray:
-        """Embed: n texts -> (n, dim) float32."""
-        time.sleep(self._seconds_per_item * len(sources))
-        return super().encode(sources)
-
-
-def operate(path: str, seconds_per_item: float, tell: Connection) -> None:
+def operate(path: str, rate: float, tell: Connection) -> None:
     """The whole upgrade, in a process of its own; sends when the cutover begins and when it is done."""
-    encoders = {**ENCODERS, "v2": PacedModel(seconds_per_item)}
-    gallery = cs.Gallery.open(path, encoders=encoders, side_encoders=SIDE_ENCODERS)
-    gallery.upgrade("v2", backfill=cs.Backfill(share=SHARE, order="sigma"))
+    gallery = cs.Gallery.open(path, encoders=ENCODERS, side_encoders=SIDE_ENCODERS)
+    gallery.upgrade(
+        "v2", backfill=cs.Backfill(share=SHARE, order="sigma"), run=cs.RunSettings(throttle=rate, batch_rows=16)
+    )
     tell.send(time.monotonic())
     gallery.cutover("v2")
     tell.send(time.monotonic())
@@ -214,7 +190,7 @@ def measure(folder: Path, *, rows: int, rate: float, seconds: float, upgrade: bo
     app.work(_after(third))
     began, found = time.monotonic(), list[str]()
     if upgrade:
-        cutover, ended = _work_beside_the_operator(app, path, third / (SHARE * rows))
+        cutover, ended = _work_beside_the_operator(app, path, SHARE * rows / third)
         found = _stale_after_cutover(app, path, cutover)
     else:
         app.work(_after(third))
@@ -228,11 +204,11 @@ def _after(seconds: float) -> Callable[[], bool]:
     return lambda: time.monotonic() > end
 
 
-def _work_beside_the_operator(app: PlainApp, path: Path, seconds_per_item: float) -> tuple[float, float]:
+def _work_beside_the_operator(app: PlainApp, path: Path, rate: float) -> tuple[float, float]:
     """Work until the operator's process has ended; when its cutover began, and when it was done."""
     spawn = multiprocessing.get_context("spawn")
     listen, tell = spawn.Pipe(duplex=False)
-    operator = spawn.Process(target=operate, args=(str(path), seconds_per_item, tell))
+    operator = spawn.Process(target=operate, args=(str(path), rate, tell))
     operator.start()
     app.work(lambda: not operator.is_alive())
     operator.join()
@@ -276,7 +252,7 @@ def run(*, rows: int = 5_000, rate: float = 50.0, seconds: float = 60.0) -> Iter
                 row |= {"violations": sum(bool(o.error) for o in chosen)}
                 quantiles = np.percentile([1e3 * o.seconds for o in chosen] or [0.0], [50, 99])
                 yield row | dict(zip(("p50_ms", "p99_ms"), (round(float(ms), 1) for ms in quantiles), strict=True))
-        yield {"app": name, "lost, stale or doubled": measured.violations, "violations": len(measured.violations)}
+        yield {"app": name, "first": (*measured.violations, "")[0], "violations": len(measured.violations)}
 
 
 def table(record: Record) -> str:

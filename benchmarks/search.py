@@ -9,7 +9,6 @@ measured when it was built. Vectors are random, which has no cells: nearly all o
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 
 import compatstore as cs
 from benchmarks.bounds import bound, figure_of, limit_of, share, verdict
+from benchmarks.measuring import by_turns, filled
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 from compatstore.artifacts import Space
@@ -51,14 +51,12 @@ class Case:
         """A row for each size of a batch."""
         table = lance.dataset(str(path))
         for size in batches:
-            taken: dict[str, list[float]] = {"lance": [], "ours": []}
-            for number in range(-1, max(len(queries) // size, BATCHES_AT_LEAST)):
-                batch = np.take(queries, np.arange(number * size, (number + 1) * size), axis=0, mode="wrap")
-                for side, call in (("lance", lambda each: self.alone(table, each)), ("ours", self.ours)):
-                    started = time.perf_counter()
-                    call(batch)
-                    taken[side].append(time.perf_counter() - started)
-            (lance_ms, _), (ours_ms, p99) = (1e3 * np.quantile(taken[side][1:], (0.5, 0.99)) for side in taken)
+            places = [
+                np.arange(n * size, (n + 1) * size) for n in range(-1, max(len(queries) // size, BATCHES_AT_LEAST))
+            ]
+            ways = {"lance": lambda each: self.alone(table, each), "ours": self.ours}
+            taken = by_turns(ways, (np.take(queries, place, axis=0, mode="wrap") for place in places))
+            (lance_ms, _), (ours_ms, p99) = (1e3 * np.quantile(taken[side][1:], (0.5, 0.99)) for side in ways)
             row = {"items": items, "search": self.name, "queries": size}
             row |= {"lance_ms": round(lance_ms, 2), "ours_ms": round(ours_ms, 2), "ours_p99_ms": round(p99, 2)}
             what = f"{self.name}, {items:,} items, {size} queries"
@@ -75,14 +73,7 @@ class Case:
 
 def make(path: Path, rows: int, dim: int) -> cs.Gallery:
     """A gallery of random items, its target registered."""
-    gallery, rng = (
-        cs.Gallery.create(str(path), cs.EmbeddingVersion("v1", dim=dim, metric="l2")),
-        np.random.default_rng(0),
-    )
-    for start in range(0, rows, 50_000):
-        vectors = rng.normal(size=(min(50_000, rows - start), dim)).astype(np.float32)
-        ids = [str(start + number) for number in range(len(vectors))]
-        gallery.add({"id": ids, "vector": vectors, "source": ["-"] * len(ids)})
+    gallery, rng = filled(path, rows, dim), np.random.default_rng(4)
     encoder = cs.encoders.Function(
         lambda sources: rng.normal(size=(len(sources), dim)).astype(np.float32), dim, fingerprint="random"
     )

@@ -1,18 +1,16 @@
-"""A gallery's whole life at several sizes: seconds, memory and bytes of each step, beside the machine's own limits.
+"""A gallery's whole life at several sizes: seconds, memory and bytes of each step, beside Lance's own.
 
 Items in 1,000 clusters are added 50,000 at a time; a small network with a sigma head hops them; the share whose sigma
 is largest is embedded by an encoder that costs next to nothing; the target is indexed; single queries search, ours and
-Lance's own by turns; then `verify`, the same upgrade again, and the cutover. Each step is a process of its own. The
-disk, the transform's bare products, and Lance's own append and index of the same vectors are limits of the same run.
+Lance's own by turns; then `verify`, the same upgrade again, and the cutover. Each step is a process of its own. Lance's
+own append and index of the same vectors are limits of the same run.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-import os
 import resource
 import shutil
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,11 +25,11 @@ import pyarrow as pa
 
 import compatstore as cs
 from benchmarks.bounds import bound, bounds_table
-from benchmarks.hop import sigma_transform
+from benchmarks.measuring import ADDED_AT_ONCE, by_turns, transform
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 
-ADDED_AT_ONCE, BLOCK, CENTRES, QUERIES, K = 50_000, 1 << 24, 1_000, 200, 10
+CENTRES, QUERIES, K = 1_000, 200, 10
 Work = Callable[[], Row]
 
 
@@ -82,35 +80,6 @@ class Life:
         return np.random.default_rng(1).standard_normal((CENTRES, self.dim), np.float32)
 
 
-def disk_write(life: Life) -> Work:
-    """As many bytes as a version's vectors are, one after another, until they are on the disk."""
-    block, size = np.random.default_rng(0).bytes(BLOCK), 4 * life.dim * life.rows
-
-    def work() -> Row:
-        with open(life.path("bare"), "wb", buffering=0) as file:
-            for start in range(0, size, BLOCK):
-                file.write(block[: size - start])
-            os.fsync(file.fileno())
-        return {}
-
-    return work
-
-
-def products(life: Life) -> Work:
-    """The matrix products of the transform, for as many rows."""
-    rows, rng = min(8_192, life.rows), np.random.default_rng(1)
-    shapes = ((life.dim, 64), (64, life.dim))
-    pairs = [(rng.standard_normal((rows, a), np.float32), rng.standard_normal((a, b), np.float32)) for a, b in shapes]
-
-    def work() -> Row:
-        for _ in range(0, life.rows, rows):
-            for left, right in pairs:
-                left @ right
-        return {}
-
-    return work
-
-
 def lance_append(life: Life) -> Work:
     """Lance's own append of the same items."""
 
@@ -140,7 +109,7 @@ def hop(life: Life) -> Work:
     def work() -> Row:
         gallery = cs.Gallery.open(life.path("gallery.lance"))
         gallery.register(cs.EmbeddingVersion("v2", dim=life.dim, metric="l2", encoder=life.encoder()))
-        gallery.artifacts.link(sigma_transform(gallery))
+        gallery.artifacts.link(transform(gallery))
         return {"transformed": gallery.upgrade("v2").transformed}
 
     return work
@@ -170,13 +139,9 @@ def search(life: Life) -> Work:
     }
 
     def work() -> Row:
-        times = {name: list[float]() for name in ways}
-        for query in queries:
-            for name, way in ways.items():
-                started = time.perf_counter()
-                way(query)
-                times[name].append(1e3 * (time.perf_counter() - started))
-        return {name: round(statistics.median(taken), 3) for name, taken in times.items()} | {"settings": f"{settings}"}
+        times = by_turns(ways, queries)
+        median = {name: round(1e3 * float(np.median(taken)), 3) for name, taken in times.items()}
+        return median | {"settings": f"{settings}"}
 
     return work
 
@@ -202,7 +167,7 @@ def _queries(life: Life) -> Any:
     near = life.centres()[rng.integers(0, CENTRES, QUERIES)] + 0.6 * rng.standard_normal(
         (QUERIES, life.dim), np.float32
     )
-    return sigma_transform(life.open()).apply(near).vectors
+    return transform(life.open()).apply(near).vectors
 
 
 def lance_index(life: Life) -> Work:
@@ -219,8 +184,6 @@ def lance_index(life: Life) -> Work:
 
 # Each prepares, unmeasured, and gives the work.
 STEPS: dict[str, Callable[[Life], Work]] = {
-    "disk, write": disk_write,
-    "products": products,
     "Lance, append": lance_append,
     "add": add,
     "hop": hop,
@@ -276,7 +239,6 @@ def run(
                     )
                 yield found[-1]
                 shutil.rmtree(life.path("plain.lance"), ignore_errors=True)
-                Path(life.path("bare")).unlink(missing_ok=True)
     yield from limits(found)
 
 

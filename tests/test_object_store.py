@@ -16,8 +16,6 @@ import pyarrow as pa
 import pytest
 
 import compatstore as cs
-from benchmarks.object_store.proxy import proxy
-from benchmarks.object_store.servers import SERVERS
 from compatstore.artifacts import Artifact, Space
 from compatstore.errors import CorruptArtifact, InvalidInput, StorageError
 from compatstore.storage.files import FOLDER, Blobs, Files
@@ -25,6 +23,8 @@ from compatstore.storage.location import locate
 from compatstore.trainers import Pairs, Ridge
 from compatstore.verification.examination import gallery_place
 from lazily import Lazy
+from tests.servers.object_stores import SERVERS
+from tests.servers.proxy import proxy
 
 pytestmark = pytest.mark.full
 

@@ -1,20 +1,20 @@
 """An app that uses its table through plain LanceDB notices nothing of an upgrade, and nothing of what it did is stale.
 
-This is the short form of `python -m benchmarks.plain_app`.
+This is the short form of `python -m benchmarks plain_app`.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from benchmarks.plain_app import run
+from benchmarks.plain_app import measure
 
 pytestmark = pytest.mark.full
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    return run(tmp_path_factory.mktemp("app"), rows=1000, rate=50, seconds=3)
+    return measure(tmp_path_factory.mktemp("app"), rows=1000, rate=50, seconds=3)
 
 
 def test_an_app_sees_no_error_during_a_whole_upgrade(measured):

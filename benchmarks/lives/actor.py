@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import compatstore as cs
-from benchmarks.lives.template import Kind
-from benchmarks.lives.truth import ENCODERS, SIDE_ENCODERS
+from tests.known.galleries import Kind
+from tests.known.vectors import ENCODERS, SIDE_ENCODERS
 
 LEASE_TERM = 1.5  # seconds; the lease of a suspended process is taken over after one to two of these
 

@@ -19,11 +19,11 @@ import lance
 import psutil
 
 from benchmarks.lives.actor import Items, Scene
-from benchmarks.lives.checks import Expected, State, violations
 from benchmarks.lives.managers import BEFORE_CUTOVER, LIMITED, MOST_ROWS, SCRIPT
 from benchmarks.lives.roles import WRITERS, perform
-from benchmarks.lives.truth import SIDE_ENCODERS
 from benchmarks.lives.writers import Memory, Write
+from tests.known.checks import Expected, State, violations
+from tests.known.vectors import SIDE_ENCODERS
 
 # Processes are forked from one that has imported everything and has opened no table.
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -70,7 +70,7 @@ class Lived:
     lives: int = 0
     kills: Counter[str] = field(default_factory=Counter)
     suspensions: Counter[str] = field(default_factory=Counter)
-    commands: Counter[str] = field(default_factory=Counter)
+    commands: Counter[int] = field(default_factory=Counter)
     half: int = 0
     writes: Counter[str] = field(default_factory=Counter)
     searches: Counter[str] = field(default_factory=Counter)
@@ -215,18 +215,14 @@ class Life:
         if self._twin is None:
             return
         table, (twin, embedded) = content(self.scene.tables[0]), self._twin
-        if table.schema.names != twin.schema.names or table.num_rows != twin.num_rows:
-            self.violate(
-                f"{table.num_rows} rows of {table.schema.names}, undisturbed {twin.num_rows} of {twin.schema.names}"
-            )
-        else:
-            differ = [name for name in twin.schema.names if table[name].to_pylist() != twin[name].to_pylist()]
-            self.lived.violations += [f"seed {self.seed}: columns {differ} differ from the undisturbed life"] * bool(
-                differ
-            )
+        names = table.schema.names
+        if names != twin.schema.names or table.num_rows != twin.num_rows:
+            there = f"{twin.num_rows} rows of {twin.schema.names}"
+            self.violate(f"{table.num_rows} rows of {names}, undisturbed {there}")
+        elif differ := [name for name in names if table[name].to_pylist() != twin[name].to_pylist()]:
+            self.violate(f"columns {differ} differ from the undisturbed life")
         allowed = self.lived.kills.total() + self.lived.suspensions.total()
-        often = [source for source, n in encoded(self.folder).items() if n > embedded[source] + allowed]
-        if often:
+        if often := [source for source, n in encoded(self.folder).items() if n > embedded[source] + allowed]:
             self.violate(f"{len(often)} items were embedded more often than once more for each blow: {often[:3]}")
         self.lived.twins += 1
 
@@ -278,7 +274,7 @@ class Life:
 
     def _blow(self, kind: str) -> None:
         """Kill or suspend one of the processes that run: the operator of a script, or a worker of its Ray cluster."""
-        awake = [part for part in self._parts if part.wakes is None]
+        awake = [part for part in self._parts if part.wakes is None and not part.superseded]
         aims = [part for part in awake if part.role == "Operator"] or awake
         if kind == "kill" and self.scene.ray and self._draw.random() < 2 / 3 and self._kill_of_ray():
             return
@@ -286,7 +282,8 @@ class Life:
             return
         part = self._draw.choice(aims)
         if part.role == "Operator":
-            self.lived.commands[str(part.left.start)] += 1
+            self._position = part.left.start
+            self.lived.commands[self._position] += 1
         if kind == "kill":
             part.process.kill()
             part.process.join()
@@ -300,9 +297,8 @@ class Life:
                 self._parts.append(Part(self, part.role, part.left))
         else:
             part.hit(signal.SIGSTOP)
-            part.wakes = time.monotonic() + self._draw.uniform(
-                0.1, LONGEST_SUSPENSION.get(part.role, LONGEST_OF_OTHERS)
-            )
+            longest = LONGEST_SUSPENSION.get(part.role, LONGEST_OF_OTHERS)
+            part.wakes = time.monotonic() + self._draw.uniform(0.1, longest)
             self.lived.suspensions[part.role] += 1
             if part.role == "Manager":
                 self._parts.append(Part(self, "SecondManager", range(2)))
@@ -316,9 +312,8 @@ class Life:
         found = []
         for process in psutil.Process().children(recursive=True):
             with suppress(psutil.Error, IndexError):
-                found += [
-                    (role, process) for role, title in RAY_TITLES.items() if process.cmdline()[0].startswith(title)
-                ]
+                title = process.cmdline()[0]
+                found += [(role, process) for role, begin in RAY_TITLES.items() if title.startswith(begin)]
         if found:
             role, process = self._draw.choice(found)
             with suppress(psutil.Error):

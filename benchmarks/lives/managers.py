@@ -10,10 +10,10 @@ from typing import Any
 
 import compatstore as cs
 from benchmarks.lives.actor import LEASE_TERM, Actor
-from benchmarks.lives.truth import ENCODED, ENCODERS
 from compatstore.errors import Incompatible, Interrupted, LeaseHeld, LeaseLost, NotFound, UpgradeError
 from compatstore.trainers.pairs.learn import CLOSED_FORMS
 from compatstore.trainers.pairs.trainer import PairTrainer
+from tests.known.vectors import ENCODED, ENCODERS
 
 CLOSING_SECONDS = 60.0
 PATIENCE_SECONDS = 60.0  # for the lease of a process that was killed or suspended

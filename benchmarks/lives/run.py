@@ -7,8 +7,9 @@ killed with SIGKILL, or suspended with SIGSTOP while another takes its place. Af
 suspended, and all rows are compared with the acknowledged writes; a script that nobody writes beside must end as the
 same script without a kill, to the last bit.
 
-Each item belongs to one writer, and its vectors are a function of its source (`truth.py`). So the content of each row
-is known at any moment: that of the last acknowledged write, or all of a write that was begun, or nothing of it.
+Each item belongs to one writer, and its vectors are a function of its source (`tests/known/vectors.py`). So the content
+of each row is known at any moment: that of the last acknowledged write, or all of a write that was begun, or nothing of
+it.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ def run(
     with ExitStack() as stack:
         folder, bucket, address = stack.enter_context(tempfile.TemporaryDirectory()), "", ""
         if server:
-            from benchmarks.object_store.servers import SERVERS
+            from tests.servers.object_stores import SERVERS
 
             running = stack.enter_context(SERVERS[server]())
             os.environ |= running.environment
             bucket = running.uri("lives")
         if ray:
-            address = _cluster(stack)
+            address = cluster(stack)
         stage = Stage(Path(folder), bucket, address)
         for seed in range(first_seed, first_seed + lives):
             one = stage.live(seed, kills, suspensions, keep)
@@ -62,14 +63,14 @@ def run(
     for role in sorted(lived.kills | lived.suspensions | lived.writes):
         counts = {"kills": lived.kills[role], "suspensions": lived.suspensions[role], "writes": lived.writes[role]}
         yield {"process": role, **counts}
-    yield from ({"command": int(command), "blows": blows} for command, blows in sorted(lived.commands.items()))
+    yield from ({"command": command, "blows": lived.commands[command]} for command in sorted(lived.commands))
     counts = {"lives": lived.lives, "kills": lived.kills.total(), "suspensions": lived.suspensions.total()}
     counts |= {"in_a_write": lived.half, "writes": lived.writes.total(), "searches": lived.searches.total()}
     counts |= {"compared": lived.searches["compared"], "looks": lived.looks, "twins": lived.twins}
     yield {"process": "all", **counts, "violations": len(lived.violations), "seconds": round(lived.seconds)}
 
 
-def _cluster(stack: ExitStack) -> str:
+def cluster(stack: ExitStack) -> str:
     """Start a Ray cluster of two workers; its address."""
     import ray
 

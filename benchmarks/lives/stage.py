@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lives.actor import Scene
-from benchmarks.lives.frameworks import FRAMEWORKS
 from benchmarks.lives.life import AT_THE_END, BESIDE_A_SCRIPT, OPERATIONS, SCRIPTED, Life, Lived, content, encoded
-from benchmarks.lives.template import ADOPTED, KINDS, OWN, Kind, initial_items, make_template
-from benchmarks.lives.truth import TARGET
+from tests.known.frameworks import FRAMEWORKS
+from tests.known.galleries import ADOPTED, KINDS, OWN, Kind, initial_items, make_template
+from tests.known.vectors import TARGET
 
 ENDINGS = ("retire", "cutover", "abort")
 TARGET_ALONE = replace(TARGET, side_dim=None, side_encoder=None)  # stores of other frameworks have no side-information

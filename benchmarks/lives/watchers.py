@@ -10,9 +10,9 @@ import numpy as np
 
 import compatstore as cs
 from benchmarks.lives.actor import Actor
-from benchmarks.lives.template import PARTITIONS
-from benchmarks.lives.truth import LABELS, source_vector, target_vector
 from compatstore.errors import Incompatible, InvalidInput, NotFound, UpgradeError
+from tests.known.galleries import PARTITIONS
+from tests.known.vectors import LABELS, source_vector, target_vector
 
 K = 5
 GRACE = 4.0  # seconds for which a janitor leaves old files: longer than any suspension of a process beside it

@@ -5,13 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import timedelta
 from typing import Any
 
 from benchmarks.lives.actor import Actor
-from benchmarks.lives.frameworks import FRAMEWORKS, Document, metadata
-from benchmarks.lives.template import PARTITIONS, documents
-from benchmarks.lives.truth import label, source_vector
+from tests.known.frameworks import FRAMEWORKS, Document, metadata
+from tests.known.galleries import PlainTable, documents
 
 MOST_ITEMS = 6  # of one write
 FEWEST_OWN = 8  # items, below which a writer only adds
@@ -169,51 +167,34 @@ class PlainApp(Writer):
 
     plain = True
 
-    def _table(self, table: str) -> Any:
-        import lancedb
-
-        folder, _, name = table.rpartition("/")
-        return lancedb.connect(folder, read_consistency_interval=timedelta(0)).open_table(name.removesuffix(".lance"))
-
     def step(self) -> None:
         """Write or read some items, or have LanceDB optimize."""
         if self.draw.random() < 0.1:
-            table = self._table(self.draw.choice(self.scene.tables))
-            # Lance loses files of its own when it merges indexes, seldom; what it leaves is looked at.
-            self.unless(lambda: lost_races(table.optimize), RuntimeError)
+            handle = PlainTable(self.draw.choice(self.scene.tables), self.scene.kind, fresh=True).handle
+            # Lance loses files of its own when it merges indexes, seldom; the comparisons see the rest.
+            self.unless(lambda: lost_races(handle.optimize), RuntimeError)
         else:
             super().step()
 
     def carry_out(self, table: str, write: Write) -> None:
         """Write as an app would, again where Lance refuses it because others wrote."""
-        handle, kind = self._table(table), self.scene.kind
+        plain, new = PlainTable(table, self.scene.kind, fresh=True), write.items.keys().isdisjoint(self.own[table])
         if write.removed:
-            lost_races(lambda: handle.delete(f"{kind.id} IN ({_quoted(write.removed)})"))
-        elif len(write.items) == 1 and not write.items.keys().isdisjoint(self.own[table]):
-            (item,), (source,) = write.items, write.items.values()
-            values = {kind.source: source, kind.vector: source_vector(source).tolist(), "label": label(source)}
-            lost_races(lambda: handle.update(f"{kind.id} = {_quoted([item])}", values))
-        elif write.items.keys().isdisjoint(self.own[table]):
-            lost_races(lambda: handle.add(kind.rows(write.items)))
+            lost_races(lambda: plain.delete(write.removed))
+        elif new:
+            lost_races(lambda: plain.add(write.items))
+        elif len(write.items) == 1:
+            lost_races(lambda: plain.update(*next(iter(write.items.items()))))
         else:
-            merge = handle.merge_insert(kind.id).when_matched_update_all().when_not_matched_insert_all()
-            lost_races(lambda: merge.execute(kind.rows(write.items)))
+            lost_races(lambda: plain.merge(write.items))
 
     def read(self, table: str, ids: Sequence[str]) -> dict[str, Document]:
-        """Each item is the nearest to its own vector, by a search that names no column."""
-        kind, handle = self.scene.kind, self._table(table)
-        rows = []
-        for item in ids:
-            query = source_vector(self.own[table][item])
-            search = handle.search(query).nprobes(PARTITIONS).select([kind.id, kind.source, "label", "_distance"])
-            rows += search.limit(1).to_list()
+        """Each item is the nearest to its own vector."""
+        kind, plain = self.scene.kind, PlainTable(table, self.scene.kind, fresh=True)
+        rows = [row for item in ids for row in plain.nearest(self.own[table][item], 1)]
         return {row[kind.id]: (row[kind.source], {"label": row["label"]}) for row in rows}
 
 
 def ordered(found: Mapping[str, Document]) -> str:
     """Documents as a text that is equal where they are; 1, 1.0 and True are three values."""
     return repr(sorted((name, text, sorted(meta.items(), key=repr)) for name, (text, meta) in found.items()))
-
-
-def _quoted(texts: Sequence[str]) -> str:
-    return ", ".join("'" + text.replace("'", "''") + "'" for text in texts)

@@ -7,7 +7,7 @@ space first, by a calibration.
 
 The calibration takes two distances as equal at which items are as likely to be correct. For each space the share of
 correct pairs by distance is fitted to a sample, decreasing (isotonic regression by pooling adjacent violators); a
-source distance becomes the target distance with the same share. `benchmarks/merges.py` compares it with others.
+source distance becomes the target distance with the same share.
 """
 
 from __future__ import annotations

@@ -76,6 +76,7 @@ Python each time included.
 Written by `python docs/tools/record.py`, which runs it.
 """
 
+
 @dataclass(frozen=True)
 class Recording:
     """What commands printed.

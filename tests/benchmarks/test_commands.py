@@ -21,32 +21,19 @@ MODULES = {
     if path.name != "__init__.py"
 }
 
-# Started by others: the crash harness hands the victim a gallery (tests/upgrade/test_crash.py), `benchmarks.learning`
-# an interpreter with rebasis the pairs.
-INNER = {"benchmarks.crashes.victim", "benchmarks.rebasis_maps"}
+# Started by others: `benchmarks.learning` hands an interpreter with rebasis the pairs.
+INNER = {"benchmarks.rebasis_maps"}
 
 # Module -> its arguments, as small as it goes; names in braces are files of `inputs`, below.
 SMALLEST = {
-    "benchmarks.addresses": "--rows 2000 --dim 4 --read 1500",
-    "benchmarks.backfill": "--rows 300 --dim 16 --rate 1e6",
     "benchmarks.claims": "{page}",
-    "benchmarks.derive": "--rows 600 --dim 16 --shorter 8 --repeats 1",
-    "benchmarks.devices": "{embedded} --widths 8 16 --epochs 2 --repeats 1",
-    "benchmarks.faiss_cache": "--rows 600 --dim 8 --batches 1 4 --repeats 10",
     "benchmarks.fusion.__main__": "{embedded} --journal {new}/fusion.jsonl --page {page} --seeds 1 --items 60 "
     "--queries 20 --shares 0 0.5",
-    "benchmarks.fused_depth": "{embedded} --journal {new}/depth.jsonl --page {page} --items 200 --queries 20",
     "benchmarks.glove": "--source {glove50} --words {words} --target {glove100} --queries 10",
-    "benchmarks.gpu": "--rows 600 --dim 8 --repeats 1 --images 4 --architecture test_resnet",
-    "benchmarks.growth": "--adds 8 --cycles 1 --rows 600 --dim 8 --queries 2",
-    "benchmarks.imports": "--runs 1",
-    "benchmarks.index_upgrade": "--rows 400 --dim 16 --kind IVF_FLAT --steps 2 --queries 3",
     "benchmarks.kernel_settings": "{embedded} --seeds 0 --items 100 --queries 30 --shares 0.2",
     "benchmarks.learning": "{embedded} --journal {new}/learning.jsonl --page {page} --seeds 0 --items 300 --queries 60 "
     "--shares 0.2",
     "benchmarks.spread": "{embedded} --page {page} --seeds 1 --items 100 --queries 30 --shares 0.2",
-    "benchmarks.memory": "--rows 600 --dim 8",
-    "benchmarks.merges": "{embedded} --seeds 1 --items 60 --queries 20",
     "benchmarks.methods.embedded": "--set {glyphs} Glyphs --journal {new}/methods.jsonl --size tiny "
     "--out {new}/set.npz",
     "benchmarks.methods.margins": "--set {glyphs} Glyphs --journal {new}/margins.jsonl --size tiny --seeds 1 "
@@ -58,9 +45,6 @@ SMALLEST = {
     "--page {page}",
     "benchmarks.methods.run": "--set {glyphs} Glyphs --set {folder} Digits --leave-out 9 --journal {new}/methods.jsonl "
     "--size tiny --try --seeds 1 --setting classes --row independent DMU",
-    "benchmarks.fragments": "--marked 2 --fragment-rows 600 --batches 1 --rows 200 --small 0 2 --dim 8",
-    "benchmarks.metrics": "--n 300 --classes 10",
-    "benchmarks.natives": "--rows 1000 --dim 32 --shares 0.1 --ways rows columns",
     "benchmarks.papers.__main__": "{papers}",
     "benchmarks.pairs.attraction": "{embedded} --size tiny --seeds 1",
     "benchmarks.pairs.glyphs": "--glyphs {few} --out {new}/glyphs.npz --size tiny",
@@ -70,29 +54,16 @@ SMALLEST = {
     "benchmarks.pairs.report": "{pairs} {page}",
     "benchmarks.pairs.run": "{embedded} --journal {new}/pairs.jsonl --size tiny --seeds 1 --part chains",
     "benchmarks.pairs.texts": "--nouns {nouns} --out {new}/glosses.npz --source words@16 --target words@64 --fewest 3",
-    "benchmarks.recall": "--rows 400 --dim 16 --queries 3 --cells 4",
-    "benchmarks.search": "--rows 600 --dim 32 --queries 2 --batches 1 2 --fewest 1",
     "benchmarks.side_information.run": "--glyphs {glyphs} --folder {new}/side --size tiny --seeds 1 --row none",
     "benchmarks.source_rows": "--seeds 1 --epochs 2 --images 100",
     "benchmarks.stopping": "{embedded} --repeats 1 --sample 120 --items 250 --queries 100",
-    "benchmarks.two_models": "{embedded} --clean 1 --mixed 1 --rows 600",
     "benchmarks.rule": "{embedded} --seeds 0 --items 300 --shares 0.5",
 }
 # Run without the marker `full`.
-QUICK = "benchmarks.backfill"
+QUICK = "benchmarks.claims"
 SLOW = {
-    "benchmarks.crashes.__main__": "--kills 2 --seeds 2",
-    "benchmarks.house": "--page {house}",
-    "benchmarks.http_encoder.__main__": "--items 400 --kills 1",
-    "benchmarks.learning_kills": "--kills 2",
     "benchmarks.learning_intervals": "{embedded} --journal {new}/intervals.jsonl --page {page} --draws 1 --items 600 "
     "--queries 60",
-    "benchmarks.object_store.__main__": "--rounds 3 --versions 5",
-    "benchmarks.plain_app": "--seconds 3 --rows 500",
-    "benchmarks.ray_hop": "--rows 600 --dim 8 --fragments 2 4 --repeats 1",
-    "benchmarks.lives.__main__": "--lives 1 --kills 1 --suspensions 1",
-    "benchmarks.ray_kills": "--kills 2",
-    "benchmarks.whole_life.__main__": "--rows 300 600 --dim 8 --page {page}",
 }
 
 
@@ -137,7 +108,6 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "words.parquet",
         "glove100.json",
         "page.md",
-        "house.md",
     )
     found = {name.split(".")[0]: home / name for name in names} | {"folder": home / "digits", "new": home / "new"}
     found["new"].mkdir()
@@ -175,7 +145,6 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found["nouns"].write_text("\n".join(lines) + "\n")
 
     found["page"].write_text("no tables\n")
-    found["house"].write_text("| files | 3 | |\n")
     found["papers"] = Path(shutil.copytree(ROOT / "docs" / "results" / "papers", home / "papers"))
     return found | {name: ROOT / "docs" / "results" / f"{name}.jsonl" for name in ("methods", "pairs")}
 

@@ -1,13 +1,16 @@
-"""The short form of `python -m benchmarks.lives`, and that its comparisons notice what is wrong."""
+"""Galleries outlive kills and suspensions: the short form of `python -m benchmarks lives`, and its comparisons."""
 
 from __future__ import annotations
+
+from contextlib import ExitStack
 
 import lance
 import pytest
 
-from benchmarks.crashes.writer import Write
 from benchmarks.lives.life import Part
-from benchmarks.lives.stages import Stage
+from benchmarks.lives.run import cluster
+from benchmarks.lives.stage import SETTINGS, Stage
+from benchmarks.lives.writers import Write
 
 pytestmark = pytest.mark.full
 
@@ -25,6 +28,56 @@ def test_a_gallery_outlives_a_random_life(stage):
     assert lived.writes.total() > 20
     assert lived.searches["compared"] > 0
     assert lived.looks == lived.kills.total() + 1
+
+
+def scripted(condition):
+    """Seed of the first script of a kind."""
+    return next(seed for seed, setting in enumerate(SETTINGS) if setting.script and condition(setting))
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(scripted(lambda one: not one.quiet), id="beside writers"),
+        pytest.param(scripted(lambda one: one.quiet and not one.linked), id="self-training"),
+        # As many seconds each, and with less that the two above have not.
+        pytest.param(scripted(lambda one: one.quiet and one.side), id="alone", marks=pytest.mark.slow),
+        pytest.param(scripted(lambda one: one.kind.adopted), id="adopted", marks=pytest.mark.slow),
+        pytest.param(scripted(lambda one: one.fragments > 64), id="waves", marks=pytest.mark.slow),
+    ],
+)
+def test_a_gallery_outlives_kills_all_over_a_script(stage, seed):
+    lived = stage.live(seed, kills=2, suspensions=1)
+    assert lived.violations == []
+    assert lived.kills["Operator"] >= 3
+    assert lived.suspensions["Operator"] >= 1
+    assert len(lived.commands) >= 3, "blows must be spread to mean anything"
+    assert lived.twins == SETTINGS[seed].quiet
+    assert SETTINGS[seed].quiet or lived.writes.total() > lived.kills.total()
+    assert lived.searches.total() > lived.kills.total()
+
+
+@pytest.mark.slow
+def test_an_upgrade_by_ray_outlives_kills_of_its_processes(tmp_path):
+    pytest.importorskip("ray")
+    with ExitStack() as stack:
+        lived = Stage(tmp_path, ray=cluster(stack)).live(seed=0, kills=2, suspensions=0)
+    assert lived.violations == []
+    assert lived.twins == 1
+    assert lived.kills.total() > lived.kills["Operator"], "workers and actors are killed as well"
+
+
+def test_an_end_unlike_the_undisturbed_one_is_noticed(stage):
+    seed = scripted(lambda one: one.quiet and one.side)
+    life = stage.life(seed, kills=0, suspensions=0)
+    twin, embedded = life._twin
+    life._twin = twin.set_column(twin.schema.get_field_index("label"), "label", [["x"] * twin.num_rows]), embedded
+    (life.folder / "encoded").write_text("a/0\na/0\n")
+    life._compare_with_twin()
+    columns, often = life.lived.violations
+    assert "undisturbed" in columns
+    assert "2 items" not in often
+    assert "1 items were embedded more often" in often
 
 
 @pytest.fixture
@@ -47,9 +100,9 @@ def test_a_write_is_there_as_a_whole_or_not_at_all(life, rows, pending, violatio
     there = life.scene.kind.rows(dict(list(WRITTEN.items())[:rows])) if rows else None
     if there is not None:
         lance.write_dataset(there, table, mode="append")
-    part = Part(life, "Store", operations=0)
+    part = Part(life, "Store", range(0))
     part.process.join()
-    part.pending = (table, Write(0, False, WRITTEN))
+    part.pending = (table, Write(False, WRITTEN))
     part.settle()
     assert (part.pending is not None, len(life.lived.violations)) == (pending, violations)
     assert WRITTEN.items() <= life.memories[table].items.items() or rows < 2

@@ -53,7 +53,14 @@ def test_recall_and_ndcg_count_the_correct_items_of_the_first_ten():
 
 @pytest.mark.parametrize(
     ("means", "word"),
-    [((2, 2), "holds"), ((2, 0), "in part"), ((2, -2), "mixed"), ((0, 0), "level"), ((0, -2), "does not hold"), ((), "not measured")],
+    [
+        ((2, 2), "holds"),
+        ((2, 0), "in part"),
+        ((2, -2), "mixed"),
+        ((0, 0), "level"),
+        ((0, -2), "does not hold"),
+        ((), "not measured"),
+    ],
 )
 def test_a_verdict_is_one_word_for_all_differences(means, word):
     assert verdict([Found("set", "map", Interval(mean, 1, 3)) for mean in means]) == word

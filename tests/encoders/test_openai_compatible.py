@@ -8,10 +8,10 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks.http_encoder.server import EmbeddingServer, Rules, embedding_of, tokens_of
 from compatstore.encoders import Bill, Metered, OpenAICompatible, encode_readable, from_spec, metered
 from compatstore.encoders import endpoint as endpoint_module
 from compatstore.errors import EncoderFailed, InvalidInput, SourceError
+from tests.servers.embeddings import EmbeddingServer, Rules, embedding_of, tokens_of
 
 TEXTS = [f"text {number} of {'some ' * (number % 7)}words" for number in range(200)]
 KEY = "sk-a-secret-of-the-users"
@@ -101,7 +101,7 @@ def test_faults_that_pass_lose_nothing(fault: str) -> None:
 
 @pytest.mark.parametrize("form", ["seconds", "date", "ms"])
 def test_a_rate_limit_is_a_pace_however_often_it_is_reached(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.http_encoder.server.WAITS", (form,))
+    monkeypatch.setattr("tests.servers.embeddings.WAITS", (form,))
     waits: list[float] = []
     rules = Rules(faults={"limit": 0.8}, wait=1.0 if form == "date" else 0.25, seed=1)
     with EmbeddingServer(rules) as server, metered(waits.append) as call:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from benchmarks.crashes.template import OWN, item_id, make_template
-from benchmarks.crashes.truth import ENCODERS, Model, bridge, source_vector
 from compatstore.errors import InvalidInput
 from compatstore.ingest import complete, write
+from tests.known.galleries import OWN, item_id, make_template
+from tests.known.vectors import ENCODERS, Model, bridge, source_vector
 
 
 class SlowModel(Model):

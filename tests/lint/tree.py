@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
 import pytest
 
-from benchmarks.house import read_tree
-
 ROOT = Path(__file__).parents[2]
+# Folder of an installed package -> its name.
+PACKAGES = {"compatstore": "compatstore", "trainers": "compatstore.trainers", "cli": "compatstore.cli"}
 # Folders of sources beside those of the installed packages.
 BESIDES = ("benchmarks", "examples", "tests", "docs/tools")
 # Languages of blocks of code that tests/test_documents.py runs; a block without a language is a listing.
@@ -28,18 +28,16 @@ class Source:
         place: Its path from the repository's root, such as "cli/app.py".
         text: Its text.
         name: Its name as a module, such as "compatstore.cli.app".
-        parsed: Its syntax tree, where another reader has made one.
     """
 
     place: str
     text: str
     name: str = ""
-    parsed: ast.Module | None = field(default=None, repr=False)
 
     @cached_property
     def tree(self) -> ast.Module:
         """The syntax tree, made when a rule first asks for it."""
-        return self.parsed or ast.parse(self.text, self.place)
+        return ast.parse(self.text, self.place)
 
     @cached_property
     def calls(self) -> tuple[tuple[ast.Call, str], ...]:
@@ -95,9 +93,24 @@ class Page:
 def read_packages() -> tuple[Source, ...]:
     """The modules of the installed packages; links between their folders are not followed."""
     return tuple(
-        Source(str(module.path.relative_to(ROOT)), module.path.read_text(), module.name, module.tree)
-        for module in read_tree(ROOT)
+        Source(str(path.relative_to(ROOT)), path.read_text(), ".".join([package, *_parts(path, ROOT / folder)]))
+        for folder, package in PACKAGES.items()
+        for path in sorted(_files(ROOT / folder))
     )
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            yield from _files(path)
+        elif path.suffix == ".py":
+            yield path
+
+
+def _parts(path: Path, folder: Path) -> list[str]:
+    """Names of a module below its package: none for the package itself."""
+    parts = [*path.relative_to(folder).with_suffix("").parts]
+    return parts[:-1] if parts[-1] == "__init__" else parts
 
 
 @cache

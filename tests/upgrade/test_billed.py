@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from benchmarks.http_encoder.server import EmbeddingServer, Rules, embedding_of, tokens_of
 from compatstore.encoders import Bill, Function, OpenAICompatible, endpoint, meter
 from compatstore.errors import EncoderFailed, Incompatible, Interrupted, InvalidInput
+from tests.servers.embeddings import EmbeddingServer, Rules, embedding_of, tokens_of
 from tests.taught_galleries import CHEAP
 
 pytestmark = pytest.mark.full

@@ -1,7 +1,4 @@
-"""Real processes are killed and suspended all over an upgrade, beside an app that works; nothing may come of it.
-
-This is the short form of `python -m benchmarks.crashes`.
-"""
+"""The comparisons of the harness that kills and suspends processes (tests/benchmarks/test_lives.py) see damage."""
 
 from __future__ import annotations
 
@@ -14,36 +11,10 @@ import pyarrow as pa
 import pytest
 
 import compatstore as cs
-from benchmarks.crashes.checks import Expected, State, violations
-from benchmarks.crashes.life import SEARCHES, Life
-from benchmarks.crashes.rehearsal import prepare
-from benchmarks.crashes.template import KINDS, OWN, initial_items, make_template
-from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, label, source_vector
 from compatstore.storage.columns import InputHashes
-
-KILLS, SUSPENSIONS, FRAGMENTS, ROWS = 5, 1, 3, 80
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "kind",
-    [
-        OWN,
-        # The same life in a table with other names of columns: half a minute. What an app's table goes through besides
-        # is in tests/test_adopt.py.
-        pytest.param(KINDS[1], marks=pytest.mark.slow),
-    ],
-    ids=lambda kind: kind.name,
-)
-def test_a_gallery_outlives_kills_at_every_step(tmp_path, kind):
-    template = prepare(tmp_path / "template", kind, FRAGMENTS, ROWS)
-    lived = Life(template, tmp_path / "life", seed=1, kills=KILLS, suspensions=SUSPENSIONS).run()
-    assert lived.violations == []
-    assert lived.kills.total() >= KILLS - 2, "a kill that comes after the last command is none"
-    assert lived.suspensions.total() >= 1
-    assert len({position for position, _ in lived.kills}) >= 3, "kills must be spread to mean anything"
-    assert lived.writes > lived.kills.total()
-    assert lived.searches >= SEARCHES * lived.kills.total()
+from tests.known.checks import Expected, State, violations
+from tests.known.galleries import OWN, initial_items, make_template
+from tests.known.vectors import ENCODERS, SIDE_ENCODERS, label, source_vector
 
 
 @pytest.fixture(scope="module")

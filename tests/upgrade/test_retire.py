@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import compatstore as cs
-from benchmarks.crashes.template import OWN, item_id, make_template
-from benchmarks.crashes.truth import ENCODERS, bridge, source_vector
 from compatstore.errors import UpgradeError
+from tests.known.galleries import OWN, item_id, make_template
+from tests.known.vectors import ENCODERS, bridge, source_vector
 
 pytestmark = pytest.mark.full
 

@@ -6,8 +6,8 @@ import lance
 import pytest
 
 import compatstore as cs
-from benchmarks.crashes.template import ADOPTED, OWN, make_template
-from benchmarks.crashes.truth import ENCODERS
+from tests.known.galleries import ADOPTED, OWN, make_template
+from tests.known.vectors import ENCODERS
 
 pytestmark = pytest.mark.full
 

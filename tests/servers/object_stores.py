@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.object_store.proxy import OF_GOOGLE, proxy
+from tests.servers.proxy import OF_GOOGLE, proxy
 
 BUCKET = "galleries"
 START_SECONDS = 60.0

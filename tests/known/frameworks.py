@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 from zlib import crc32
 
-from benchmarks.lives.truth import ENCODERS, label
+from tests.known.vectors import ENCODERS, label
 
 Document = tuple[str, dict[str, Any]]  # text and metadata
 

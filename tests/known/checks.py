@@ -12,12 +12,12 @@ import pyarrow as pa
 from pyarrow.fs import FileSystem
 
 import compatstore as cs
-from benchmarks.lives.template import Kind, Place
-from benchmarks.lives.truth import ENCODERS, SIDE_DIM, SIDE_ENCODERS, label, side_vector, source_vector, target_vector
 from compatstore.artifacts import Artifact
 from compatstore.encoders import Encoder
 from compatstore.storage.columns import InputHashes
 from compatstore.verification import Verification
+from tests.known.galleries import Kind, Place
+from tests.known.vectors import ENCODERS, SIDE_DIM, SIDE_ENCODERS, label, side_vector, source_vector, target_vector
 
 SAMPLES = 3
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 import compatstore as cs
-from benchmarks.lives.truth import ENCODERS, SOURCE, SOURCE_DIM, TARGET, bridge, label, source_vector
+from tests.known.vectors import ENCODERS, SOURCE, SOURCE_DIM, TARGET, bridge, label, source_vector
 
 Place = str | Path
 
@@ -113,3 +115,54 @@ def make_template(
     if linked:
         gallery.artifacts.link(bridge())
     return path
+
+
+class PlainTable:
+    """A table as an app uses it through LanceDB alone.
+
+    Args:
+        path: Of the table.
+        kind: Of the table.
+        fresh: True to see the writes of others at once; an app's handle stays on a version by default.
+    """
+
+    def __init__(self, path: Place, kind: Kind, *, fresh: bool = False) -> None:
+        import lancedb
+
+        folder, _, name = str(path).rpartition("/")
+        interval = timedelta(0) if fresh else None
+        self.handle = lancedb.connect(folder, read_consistency_interval=interval).open_table(
+            name.removesuffix(".lance")
+        )
+        self._kind = kind
+
+    def add(self, items: dict[str, str]) -> None:
+        """Append items: id -> source."""
+        self.handle.add(self._kind.rows(items))
+
+    def merge(self, items: dict[str, str]) -> None:
+        """Add or replace items."""
+        merge = self.handle.merge_insert(self._kind.id).when_matched_update_all().when_not_matched_insert_all()
+        merge.execute(self._kind.rows(items))
+
+    def update(self, item: str, source: str) -> None:
+        """Change an item."""
+        values = {self._kind.source: source, self._kind.vector: source_vector(source).tolist(), "label": label(source)}
+        self.handle.update(self._among([item]), values)
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Remove items."""
+        self.handle.delete(self._among(ids))
+
+    def nearest(self, source: str, k: int) -> list[dict[str, Any]]:
+        """Rows nearest to the source vector of a source, by a search that names no column."""
+        columns = [self._kind.id, self._kind.source, "label", "_distance"]
+        search = self.handle.search(source_vector(source)).nprobes(PARTITIONS).select(columns)
+        return list(search.limit(k).to_list())
+
+    def _among(self, ids: Sequence[str]) -> str:
+        return f"{self._kind.id} IN ({', '.join(map(_quoted, ids))})"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

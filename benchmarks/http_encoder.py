@@ -1,6 +1,6 @@
 """An upgrade by an encoder behind HTTP that limits its rate, fails at random and bills: is all embedded, and paid once?
 
-A real server in this process counts what it bills (`server.py`). Three upgrades of a gallery of texts:
+A real server in this process counts what it bills (`tests/servers`). Three upgrades of a gallery of texts:
 
 * whole: every item is embedded, by one process;
 * killed: the same, by processes that are killed at random moments, each followed by the next one;
@@ -25,10 +25,10 @@ import numpy as np
 
 import compatstore as cs
 from benchmarks.bounds import bound, verdict
-from benchmarks.http_encoder.server import EmbeddingServer, Rules, embedding_of, tokens_of
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 from compatstore.encoders import Function, OpenAICompatible
+from tests.servers.embeddings import EmbeddingServer, Rules, embedding_of, tokens_of
 
 WORDS = (
     *("small", "large", "old", "new", "red", "green", "blue", "grey", "round", "flat", "soft", "hard"),
@@ -127,40 +127,25 @@ def _spent(name: str, gallery: cs.Gallery, server: EmbeddingServer) -> Row:
     return line(name, "what the ledger differs from the bill, as a share", abs(spent / server.money - 1), WITHIN)
 
 
-def whole(folder: Path, texts: list[str], batch: int, kills: int, seed: int) -> Iterator[Row]:
-    """By one process."""
-    with EmbeddingServer(replace(RULES, seed=seed)) as server:
-        gallery = made(folder / "whole.lance", texts, encoder_of(server, batch))
-        gallery.upgrade("v2", backfill=1.0)
-        yield from lines_of("whole", gallery, server, texts, batch, 0)
-
-
-def killed(folder: Path, texts: list[str], batch: int, kills: int, seed: int) -> Iterator[Row]:
-    """By processes that are killed."""
-    with EmbeddingServer(replace(RULES, seed=seed + 1)) as server:
-        made(folder / "killed.lance", texts, encoder_of(server, batch))
-        done = upgrade_with_kills(folder / "killed.lance", server, kills, len(texts) // batch, random.Random(seed))
-        gallery = cs.Gallery.open(str(folder / "killed.lance"), trust_code=True)
-        yield from lines_of("killed", gallery, server, texts, batch, done)
-
-
-def limited(folder: Path, texts: list[str], batch: int, kills: int, seed: int) -> Iterator[Row]:
-    """Within a fifth of the money that everything would cost."""
-    texts = texts[: len(texts) // 4]
-    limit = 0.2 * sum(map(tokens_of, texts)) * RULES.price / 1e6
-    with EmbeddingServer(replace(RULES, seed=seed + 2)) as server:
-        gallery = made(folder / "limited.lance", texts, encoder_of(server, batch))
-        gallery.upgrade("v2", backfill=cs.Backfill(max_cost=limit))
-        yield line("limited", "money billed", server.money, limit)
-        yield _spent("limited", gallery, server)
-
-
 def run(*, items: int = 20_000, batch: int = 16, kills: int = 10, seed: int = 0) -> Iterator[Row]:
     """All three upgrades."""
     texts = texts_of(items, seed)
-    with tempfile.TemporaryDirectory() as folder:
-        for upgrade in (whole, killed, limited):
-            yield from upgrade(Path(folder), texts, batch, kills, seed)
+    with tempfile.TemporaryDirectory() as folder, EmbeddingServer(replace(RULES, seed=seed)) as server:
+        gallery = made(Path(folder, "whole.lance"), texts, encoder_of(server, batch))
+        gallery.upgrade("v2", backfill=1.0)
+        yield from lines_of("whole", gallery, server, texts, batch, 0)
+    with tempfile.TemporaryDirectory() as folder, EmbeddingServer(replace(RULES, seed=seed + 1)) as server:
+        path = Path(folder, "killed.lance")
+        made(path, texts, encoder_of(server, batch))
+        done = upgrade_with_kills(path, server, kills, len(texts) // batch, random.Random(seed))
+        yield from lines_of("killed", cs.Gallery.open(str(path), trust_code=True), server, texts, batch, done)
+    texts = texts[: len(texts) // 4]
+    limit = 0.2 * sum(map(tokens_of, texts)) * RULES.price / 1e6
+    with tempfile.TemporaryDirectory() as folder, EmbeddingServer(replace(RULES, seed=seed + 2)) as server:
+        gallery = made(Path(folder, "limited.lance"), texts, encoder_of(server, batch))
+        gallery.upgrade("v2", backfill=cs.Backfill(max_cost=limit))
+        yield line("limited", "money billed", server.money, limit)
+        yield _spent("limited", gallery, server)
 
 
 def table(record: Record) -> str:

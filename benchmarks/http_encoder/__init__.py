@@ -1,1 +1,0 @@
-"""An encoder behind HTTP that fails, limits its rate and bills."""
