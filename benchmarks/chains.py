@@ -80,12 +80,13 @@ def next_model(models: Models, method: str, images: Any, before: TrainedModel, s
 def series(models: Models, method: str) -> Row:
     """Three versions, of every fourth, second and all classes: each gallery by the queries of every later version."""
     versions = versions_of(models, method, (4, 2, 1))
-    queries, galleries = ([embed(one.encoder, each) for one in versions] for each in parts(models))
+    trial = models.trial
+    queries, galleries = ([embed(one.encoder, each) for one in versions] for each in (trial.queries, trial.gallery))
     found: Row = {}
     for later, asked in enumerate(queries):
         for earlier, stored in enumerate(galleries[: later + 1]):
             cut = np.ascontiguousarray(asked[:, : stored.shape[1]])  # a longer version is compared by its first values
-            found |= figures(models.trial, cut, stored, f"{later + 1}/{earlier + 1}")
+            found |= figures(trial, cut, stored, f"{later + 1}/{earlier + 1}")
     return found
 
 
@@ -138,11 +139,6 @@ def six_versions(models: Models, method: str) -> Row:
         vectors = FCT(seed=trial.seed, **shape).fit(pairs).apply(vectors, of_items).vectors  # type: ignore[arg-type]
         found |= figures(trial, embed(after.encoder, trial.queries), vectors, f"{number}/h(1)")
     return found
-
-
-def parts(models: Models) -> tuple[Any, Any]:
-    """Images of the queries and of the gallery."""
-    return models.trial.queries, models.trial.gallery
 
 
 IMAGES: dict[str, dict[str, Callable[[Models], Row]]] = {
@@ -218,12 +214,16 @@ COMPARED = {
     "BT^2, the same": ("series", ("BT2", "3/1"), ("independent", "1/1")),
     "BT^2 less BCT, there": ("series", ("BT2", "3/1"), ("BCT", "3/1")),
     "BT^2 less BCT, third model in its own gallery": ("series", ("BT2", "3/3"), ("BCT", "3/3")),
-    "DMU refreshed twice, heads of native vectors, less BCT": ("series", ("DMU, refreshed", "3/h(h(1))"), ("BCT", "3/1")),
+    "DMU refreshed twice, heads of native vectors, less BCT": (
+        "series", ("DMU, refreshed", "3/h(h(1))"), ("BCT", "3/1"),
+    ),
     "DMU refreshed twice, heads of both kinds, less the first model": (
         "series", ("DMU, refreshed", "3/h(h(1)), from both"), ("independent", "1/1"),
     ),
     "DMU refreshed three times, less the first model": (
-        "series", ("DMU, refreshed three times", "of four: 4/h(h(h(1)))"), ("DMU, refreshed three times", "of four: 1/1"),
+        "series",
+        ("DMU, refreshed three times", "of four: 4/h(h(h(1)))"),
+        ("DMU, refreshed three times", "of four: 1/1"),
     ),
 }  # fmt: skip
 
@@ -249,7 +249,7 @@ def images_table(record: Record) -> str:
 
 
 def chart(record: Record) -> Figure:
-    """mAP of direct and chained hops over the first model."""
+    """MAP of direct and chained hops over the first model."""
     rows = where(record.rows, part="pairs")
     found = [
         (f"{name}, {classes}", where(rows, set=name, classes=classes))

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 
 from benchmarks.charts import INK, QUIET, SERIES
-from benchmarks.seeds import Interval
+from benchmarks.record import Row
+from benchmarks.seeds import Interval, mean, values_of
 
 Series = Mapping[str, Sequence[Interval | None]]
 
@@ -39,6 +40,14 @@ def dots(axes: Axes, groups: Sequence[str], series: Series, marks: Series | None
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(groups) - 0.5, -0.5)
     axes.set_xlabel(label)
+
+
+def curves(axes: Axes, rows: list[Row], ways: Mapping[str, str], figure: str) -> None:
+    """Means of a figure by share of the gallery; `ways`: name in the rows -> name in the legend."""
+    for color, (way, label) in zip((INK, *SERIES), ways.items(), strict=False):
+        means = {share: mean(rows, f"{way} {figure}", share=share) for share in values_of(rows, "share")}
+        points = [(float(share[:-1]), value.mean) for share, value in means.items() if value]
+        axes.plot(*zip(*points, strict=True), "-o" if way != "baseline" else "-", color=color, label=label)
 
 
 def legend(axes: Axes, columns: int = 3) -> None:

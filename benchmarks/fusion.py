@@ -1,4 +1,4 @@
-"""Fused search over both versions of an upgrade, beside the other ways to serve it; its depth; its weight without labels.
+"""Fused search over both versions of an upgrade beside other ways to serve it, its depth, its weight without labels.
 
     python -m benchmarks fusion --sets caltech.npz characters.npz fonts.npz glosses.npz
 
@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.charts import INK, SERIES, panels
-from benchmarks.dots import legend
+from benchmarks.charts import panels
+from benchmarks.dots import curves, legend
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
-from benchmarks.seeds import Interval, by_seed, less, mean, values_of, where
+from benchmarks.seeds import by_seed, less, values_of, where
 from benchmarks.served import Outside, Served, ranked
 from benchmarks.sets.embedded import SOURCE, TARGET, EmbeddedSet, Trial, draw, read, unit
 from compatstore.arrays import Positions
@@ -207,13 +207,9 @@ def chart(record: Record) -> Figure:
     """MAP of four ways to serve while a gallery is backfilled, of classes that the pairs lack."""
     found = cases(record.rows, "unseen")
     figure, axes = panels(1.7 * len(found) + 0.7, len(found))
-    shown = ("baseline", "merge by distance", "target alone", "fused")
+    names = {"baseline": "old model", "merge by distance": "merge", "target alone": "target alone", "fused": "fused"}
     for one, (title, rows) in zip(axes, found, strict=True):
-        for color, way in zip((INK, *SERIES), shown, strict=False):
-            shares = values_of(rows, "share")
-            means: list[Interval | None] = [mean(rows, f"{way} map", share=share) for share in shares]
-            points = [(int(share[:-1]), each.mean) for share, each in zip(shares, means, strict=True) if each]
-            one.plot(*zip(*points, strict=True), "-o", color=color, label=way)
+        curves(one, rows, names, "map")
         one.set_title(f"{title}: mAP")
     axes[-1].set_xlabel("share of the gallery that is native, %")
     legend(axes[0], columns=4)

@@ -7,7 +7,8 @@
 Sets are files of `benchmarks.sets`; without any, scikit-learn's digits. One gallery is upgraded from one share to the
 next, and searched as it has decided: by the old version, or by both. Beside it, with the same natives: the target
 alone, a merge without a transform, and everything re-embedded. Queries are other items, whose labels define which items
-are correct. `--queries-file` has queries that are no items: some judge the upgrade, others report.
+are correct. `--queries-file` has queries that are no items: some judge the upgrade, others report. First samples were
+measured once, by `benchmarks/spread.py` of the commit that these rows name.
 """
 
 from __future__ import annotations
@@ -21,20 +22,17 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import compatstore as cs
-from benchmarks.charts import INK, SERIES, panels
-from benchmarks.dots import legend
+from benchmarks.charts import panels
+from benchmarks.dots import curves, legend
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
-from benchmarks.seeds import by_seed, less, mean, values_of, where
+from benchmarks.seeds import by_seed, less, values_of, where
 from benchmarks.served import Outside, Served, ranked
 from benchmarks.sets.embedded import SOURCE, TARGET, EmbeddedSet, QuerySet, read, unit
 from compatstore.arrays import Positions
-from compatstore.trainers import Pairs, Residual, Ridge
-from compatstore.upgrade.backfilling.policies import order
-from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
+from compatstore.trainers import Pairs, Residual
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
-SAMPLE_SHARES, SAMPLES = (0.02, 0.05), ("random", "spread")
 LEARNED = 0.3  # share of a gallery that the transform of an estimate has learned from
 FIGURES = ("cmc@1", "map")
 
@@ -117,21 +115,6 @@ def intervals(data: EmbeddedSet, seed: int, items: int, queries: int, sample: in
                 }
 
 
-def first_sample(data: EmbeddedSet, seed: int, items: int, queries: int, share: float) -> Row:
-    """A hop by ridge regression of a random first sample, and of one that is spread over the gallery."""
-    asked, rows = split(data, seed, items, queries)
-    source, target = (unit(data.vectors[name][rows]) for name in (SOURCE, TARGET))
-    correct = data.labels[asked][:, None] == data.labels[rows]
-    queries_of = {name: unit(data.vectors[name][asked]) for name in (SOURCE, TARGET)}
-    outside = Outside(source=queries_of[SOURCE], target=queries_of[TARGET], correct=correct)
-    found: Row = {"share": f"{share:.0%}"}
-    for name in SAMPLES:
-        sample = order(name, ArrayRows(ids=rows.tolist(), source=source), seed)[: max(round(share * len(rows)), 2)]
-        made = Ridge(penalties=(1.0,), holdout=0.0).fit(Pairs(source[sample], target[sample])).apply(source).vectors
-        found |= outside.figures(ranked(-outside.target @ unit(made).T), name)
-    return found
-
-
 def run(
     *,
     sets: tuple[Path, ...] = (),
@@ -146,7 +129,7 @@ def run(
     draws: int = 20,
     sample: int = 300,
 ) -> Iterator[Row]:
-    """Measure each set: what is served share by share, intervals, and the first sample."""
+    """Measure each set: what is served share by share, and intervals."""
     for data in read(sets):
         for seed in range(first_seed, first_seed + seeds):
             asked, rows = split(data, seed, items, queries)
@@ -161,8 +144,6 @@ def run(
                     known = f"queries: {given.name}"
                 for row in served_rows(served, outside, shares, gates):
                     yield {"part": "served", **about, "given": known, "items": len(rows), **row}
-            for share in SAMPLE_SHARES:
-                yield {"part": "first sample", **about, **first_sample(data, seed, items, queries, share)}
         for draw in range(draws):
             for row in intervals(data, draw, min(items, 1200), 3500, sample):
                 yield {"part": "intervals", "set": data.name, "seed": draw, **row}
@@ -229,7 +210,7 @@ def sample_table(record: Record) -> str:
     lines = []
     for name, share in dict.fromkeys((row["set"], row["share"]) for row in rows):
         own = where(rows, set=name, share=share)
-        plain, wide = (sum(row[f"{way} map"] for row in own) / len(own) for way in SAMPLES)
+        plain, wide = (own[0][f"{way} map"] for way in ("random", "spread"))
         error = own[0].get("error map")
         lines.append([name, share, f"{plain:.1f}", f"{wide:.1f}", f"{wide - plain:+.1f}", error])
     return markdown(["set", "sample", "random", "spread", "gain", "standard error"], lines)
@@ -239,16 +220,8 @@ def chart(record: Record) -> Figure:
     """The deciding figure by share of the gallery, without labels."""
     found = [each for each in cases(record) if each[1] == "nothing"] or cases(record)
     figure, axes = panels(1.7 * len(found) + 0.7, len(found))
-    ways = {"baseline": INK, "merge": SERIES[0], "target alone": SERIES[1], "served": SERIES[2], "full": SERIES[4]}
     for one, (name, _, rows) in zip(axes, found, strict=True):
-        for way, color in ways.items():
-            points = []
-            for share in values_of(rows, "share"):
-                if value := mean(rows, f"{way} {figure_of(rows)}", share=share):
-                    points.append((float(share[:-1]), value.mean))
-            one.plot(
-                *zip(*points, strict=True), "-" if way in ("baseline", "full") else "-o", color=color, label=LABELS[way]
-            )
+        curves(one, rows, LABELS, figure_of(rows))
         one.set_xscale("log")
         ticks = [1, 2, 5, 10, 25, 50, 100]
         one.set_xticks(ticks, [str(tick) for tick in ticks], minor=False)

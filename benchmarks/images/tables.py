@@ -84,7 +84,7 @@ def before_table(setting: str) -> Callable[[Record], str]:
 
 
 def own_table(record: Record) -> str:
-    """mAP of each compatible model in its own gallery, less that of a model trained without regard for the old one."""
+    """MAP of each compatible model in its own gallery, less that of a model trained without regard for the old one."""
     found = [case for setting in ("classes", "data") for case in cases(record.rows, setting)]
     lines = []
     for case in found:
@@ -142,7 +142,7 @@ EPOCHS = {"quick": 7, "standard": 60}
 
 
 def chart(record: Record) -> Figure:
-    """mAP over the old model with nothing re-embedded, by set."""
+    """MAP over the old model with nothing re-embedded, by set."""
     found = cases(record.rows, "classes")
     series = {name.strip("`"): [gain(case, name, "map") for case in found] for name in SHOWN}
     figure, (axes,) = panels(0.95 * len(found) + 1.3)

