@@ -1,9 +1,10 @@
-"""Two upgrades in a row and more: one direct hop or several, compatible models in series, and six versions.
+"""Two upgrades in a row and more: one direct hop or several, and compatible models in series.
 
     python -m benchmarks chains --sets glyphs-embedded.npz caltech-embedded.npz
     python -m benchmarks chains --images glyphs.npz caltech101 --names Glyphs Caltech-101 --size standard
 
-Sets are files of `benchmarks.sets` with a middle version. Images are sets as of `python -m benchmarks images`.
+Sets are files of `benchmarks.sets` with a middle version. Images are sets as of `python -m benchmarks images`. Rows of
+six versions ("steps") were measured by `benchmarks/methods/steps.py` of the commit that they name.
 """
 
 from __future__ import annotations
@@ -29,8 +30,6 @@ from benchmarks.record import Record, Row
 from benchmarks.seeds import Interval, by_seed, cell, less, where
 from benchmarks.sets.embedded import MIDDLE, SOURCE, TARGET, Trial, draw, read
 from compatstore.trainers import BCT, BT2, DMU, FCT, Independent, Pairs, Refreshed, TrainedModel
-
-STEPS = 6  # versions that know 50, 60, ..., 100 % of the classes
 
 
 def hops(trial: Trial, *, chained: bool, side: bool, **settings: Any) -> Row:
@@ -118,33 +117,9 @@ def versions_of(models: Models, method: str, steps: tuple[int, ...]) -> list[Any
     return versions
 
 
-def six_versions(models: Models, method: str) -> Row:
-    """Six independent versions, each of a few classes more; the first gallery takes every hop (FCT, figure 7)."""
-    trial, size, images = models.trial, models.trial.size, models.trial.target
-    count = len(images.class_names)
-    known = [images.of_classes(range(round(count * (STEPS - 1 + step) / (2 * STEPS - 2)))) for step in range(STEPS)]
-    trainers = (Independent(dim=size.dim, **models.classifier(target=start > 0, start=start)) for start in range(STEPS))
-    versions = [models.fit(trainer, each) for trainer, each in zip(trainers, known, strict=True)]
-    found: Row = {}
-    if method == "independent":
-        for number, one in enumerate(versions, 1):
-            found |= own(trial, one, f"{number}/{number}")
-        return found
-    side = models.side("SimCLR") if method == "FCT + SimCLR" else None
-    vectors = embed(versions[0].encoder, trial.gallery)
-    shape = {"branch_width": size.branch_width, "mixer_width": size.transform_width, "epochs": size.transform_epochs}
-    for number, (before, after, learned) in enumerate(zip(versions, versions[1:], known[1:], strict=False), 2):
-        of_pairs, of_items = (None if side is None else embed(side, each) for each in (learned, trial.gallery))
-        pairs = Pairs(embed(before.encoder, learned), embed(after.encoder, learned), side=of_pairs)
-        vectors = FCT(seed=trial.seed, **shape).fit(pairs).apply(vectors, of_items).vectors  # type: ignore[arg-type]
-        found |= figures(trial, embed(after.encoder, trial.queries), vectors, f"{number}/h(1)")
-    return found
-
-
-IMAGES: dict[str, dict[str, Callable[[Models], Row]]] = {
-    "series": {name: partial(series, method=name) for name in ("independent", "BCT", "BT2", "DMU")}
-    | {"DMU, refreshed three times": refreshed},
-    "steps": {name: partial(six_versions, method=name) for name in ("independent", "FCT", "FCT + SimCLR")},
+IMAGES: dict[str, Callable[[Models], Row]] = {
+    **{name: partial(series, method=name) for name in ("independent", "BCT", "BT2", "DMU")},
+    "DMU, refreshed three times": refreshed,
 }
 
 
@@ -175,10 +150,9 @@ def run(
         loaded = read_images(path, name, SIZES[size].pixels)
         for seed in range(seeds):
             models = Models(draw_images(loaded, "classes", SIZES[size], seed))
-            for part, methods in IMAGES.items():
-                for method, measure in methods.items():
-                    about = {"part": part, "size": size, "set": name, "method": method, "seed": seed}
-                    yield about | measure(models)
+            for method, measure in IMAGES.items():
+                about = {"part": "series", "size": size, "set": name, "method": method, "seed": seed}
+                yield about | measure(models)
 
 
 def pairs_table(record: Record) -> str:

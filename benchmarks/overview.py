@@ -38,23 +38,17 @@ class Choice(NamedTuple):
     figures: tuple[str, str, str]
 
 
-CHOICES = (
-    Choice(
-        "the new model alone: no pairs, no labels", "self-training upgrade", "self-teaching", ("", "10% as one", "t/t")
-    ),
-    Choice("pairs of other items, no labels", "`KernelRidge`", "kernel ridge", ("t/h", "10% sigma", "t/t")),
-    Choice("pairs of other items with labels", "`FastFill`", "FastFill, level chosen", ("t/h", "10% sigma", "t/t")),
-    Choice(
-        "side-information: SimCLR, stored with the old vectors", "`FCT`", "FCT + SimCLR", ("t/h", "10% random", "t/t")
-    ),
-    Choice("the next model can be trained", "BCT, searched as stored", "BCT", ("t/s", "10% compared", "t/t")),
-    Choice(
-        "the same, and pairs",
-        "BCT, refreshed by `Residual`",
-        "BCT, refreshed by distance",
-        ("t/h", "10% random", "t/t"),
-    ),
-)
+CHOICES = tuple(
+    Choice(*each)
+    for each in (
+        ("no pairs and no labels", "self-training upgrade", "self-teaching", ("", "10% as one", "t/t")),
+        ("pairs of other items, no labels", "`KernelRidge`", "kernel ridge", ("t/h", "10% sigma", "t/t")),
+        ("pairs of other items with labels", "`FastFill`", "FastFill, level chosen", ("t/h", "10% sigma", "t/t")),
+        ("side-information, stored with the old vectors", "`FCT`", "FCT + SimCLR", ("t/h", "10% random", "t/t")),
+        ("the next model can be trained", "BCT, searched as stored", "BCT", ("t/s", "10% compared", "t/t")),
+        ("the same, and pairs", "its `Residual`", "BCT, refreshed by distance", ("t/h", "10% random", "t/t")),
+    )
+)  # fmt: skip
 
 
 def images_of(record: Record) -> dict[str, Case]:

@@ -3,9 +3,9 @@
     python -m benchmarks images --sets glyphs.npz caltech101 cifar10 --names Glyphs Caltech-101 CIFAR-10 \
         --leave-out BACKGROUND_Google --size standard --settings classes data --seeds 5 --checkpoints trained
 
-A set is an npz file of glyphs or a folder of class folders; without any, scikit-learn's digits. The settings
-"elsewhere" and "disjoint" join each set with `--other`. With `--checkpoints` each training has a file, and rows share
-what they have in common. `--loss` is that of all models: ArcFace, CosFace or cross-entropy.
+A set is an npz file of glyphs or a folder of class folders; without any, scikit-learn's digits. With `--checkpoints`
+each training has a file, and rows share what they have in common. `--loss` is that of all models: ArcFace, CosFace or
+cross-entropy. Rows of the settings "elsewhere", "disjoint" and "texts" were measured by code of the commit they name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.images.methods import MAIN, METHODS
 from benchmarks.images.models import Models
 from benchmarks.images.sizes import SIZES
 from benchmarks.images.tables import TABLES, chart
-from benchmarks.images.trial import draw, joined, read
+from benchmarks.images.trial import draw, read
 from benchmarks.record import Row
 
 __all__ = ["SMOKE", "TABLES", "chart", "run"]
@@ -28,8 +28,6 @@ def run(
     sets: tuple[Path, ...] = (),
     names: tuple[str, ...] = (),
     leave_out: tuple[str, ...] = (),
-    other: Path | None = None,
-    other_name: str = "",
     size: str = "quick",
     loss: str = "ArcFace",
     settings: tuple[str, ...] = ("classes", "data"),
@@ -45,8 +43,6 @@ def run(
     for path, name in zip(sets or (None,), names or ("",), strict=True):
         for setting in settings:
             data = read(path, name, pixels, leave_out)
-            if other is not None:
-                data = joined(data, setting, read(other, other_name, pixels, leave_out))  # type: ignore[arg-type]
             for seed in range(first_seed, first_seed + seeds):
                 models = Models(draw(data, setting, given, seed), loss, checkpoints)  # type: ignore[arg-type]
                 for method in methods:

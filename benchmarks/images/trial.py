@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,7 @@ from benchmarks.sets.embedded import digit_images
 from compatstore.encoders.images import find_classes
 from compatstore.trainers import Images
 
-Setting = Literal["classes", "data", "architecture", "subgroups", "elsewhere", "disjoint"]
-SETTINGS: tuple[Setting, ...] = get_args(Setting)
+Setting = Literal["classes", "data", "architecture", "subgroups"]
 TEST_SHARE, SHARE_OF_SOURCE = 0.3, 0.3
 FEW = 10  # a biased source knows one in as many classes of the minority
 
@@ -33,14 +32,12 @@ class ImageSet:
         training: Images that models are trained on.
         test: Gallery and queries, which no model is trained on.
         flip: True if a mirrored image is one of its class, as photographs are.
-        others: Images of another set for the source; None if it is trained on `training`.
     """
 
     name: str
     training: Images
     test: Images
     flip: bool = False
-    others: Images | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,8 +47,7 @@ class Trial:
     Args:
         setting: "classes": the source knows every second class; "data": all classes, from 30 % of the images;
             "architecture": as "classes", and the target is a transformer; "subgroups": every second class is of the
-            majority, and the source knows all of these and every tenth of the others; "elsewhere": as "classes", and
-            another set is searched; "disjoint": the source is trained on another set alone.
+            majority, and the source knows all of these and every tenth of the others.
         source: Images of the source.
         target: Images of the target.
         gallery: Images that are searched, of all classes.
@@ -97,13 +93,6 @@ def read(path: Path | None, name: str, pixels: int, leave_out: Sequence[str] = (
     return ImageSet(name=name, training=training, test=test, flip=True)
 
 
-def joined(data: ImageSet, setting: Setting, other: ImageSet) -> ImageSet:
-    """A set with another of as many channels: searched in place of its own test, or learned by the source."""
-    if setting == "elsewhere":
-        return replace(data, name=f"{data.name}, searching {other.name}", test=other.test)
-    return replace(data, name=f"{data.name} after {other.name}", others=other.training)
-
-
 def draw(data: ImageSet, setting: Setting, size: Size, seed: int) -> Trial:
     """Draw a trial of a set."""
     random = np.random.default_rng(seed)
@@ -115,9 +104,6 @@ def draw(data: ImageSet, setting: Setting, size: Size, seed: int) -> Trial:
     source = training.of_classes(classes[::2])
     if setting == "data":
         source = training.take(np.flatnonzero(random.random(len(training)) < SHARE_OF_SOURCE))
-    elif setting == "disjoint" and data.others is not None:
-        rows = np.random.default_rng(seed).permutation(len(data.others))[: size.images]
-        source = data.others.take(np.sort(rows))
     elif setting == "subgroups":
         source = training.of_classes(sorted((*classes[::2], *classes[1 :: 2 * FEW])))
     queries = data.test.take(searched[:count])

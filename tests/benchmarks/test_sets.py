@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+
 import numpy as np
 import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
 
+from benchmarks.sets import photographs, texts
 from benchmarks.sets.embedded import MIDDLE, SOURCE, TARGET, EmbeddedSet, QuerySet, digits, draw
 from benchmarks.sets.glyphs import by_networks, plain
 from benchmarks.sets.texts import Glosses, queries_of_kinds, queries_of_nouns, read_glosses
+from compatstore.trainers import Images, Independent
 
 
 def test_a_noun_has_the_glosses_of_all_its_synsets():
     glosses = Glosses(texts=["a", "b", "c"], labels=np.zeros(3, np.int64), nouns=["lion", "corgi", "lion"])
-    texts, queries, items = queries_of_nouns(glosses)
-    assert (texts, queries.tolist(), items.tolist()) == (["corgi", "lion"], [1, 0, 1], [0, 1, 2])
+    nouns, queries, items = queries_of_nouns(glosses)
+    assert (nouns, queries.tolist(), items.tolist()) == (["corgi", "lion"], [1, 0, 1], [0, 1, 2])
 
 
 LICENCE = "  1 This software and database is provided | as is  \n"
@@ -45,8 +52,8 @@ def test_a_gloss_is_read_with_its_class_and_all_kinds_above_it(nouns):
 
 def test_a_kind_asks_by_its_nouns_for_its_own_gloss_and_all_below(nouns):
     glosses = read_glosses(nouns, fewest=1)
-    texts, queries, items = queries_of_kinds(glosses, fewest=2, most=4)
-    assert texts == ["entity", "feline, felid", "big cat"]
+    kinds, queries, items = queries_of_kinds(glosses, fewest=2, most=4)
+    assert kinds == ["entity", "feline, felid", "big cat"]
     found = [items[queries == row].tolist() for row in range(3)]
     assert found == [[0, 1, 2, 3], [0, 1, 2, 3], [1, 2]]
     assert queries_of_kinds(glosses, fewest=2, most=3)[0] == ["big cat"]
@@ -87,3 +94,32 @@ def test_queries_survive_their_file(tmp_path):
     made.save(tmp_path / "queries.npz")
     read = QuerySet.load(tmp_path / "queries.npz")
     assert (read.name, read.queries.tolist(), read.items.tolist()) == ("kinds", [0, 1], [4, 5])
+
+
+@pytest.mark.full
+def test_photographs_are_embedded_by_the_encoders_of_a_command(tmp_path, monkeypatch):
+    data, folder = load_digits(), tmp_path / "digits"
+    for row in range(60):
+        place = folder / str(data.target[row])
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((data.images[row] * 15).astype(np.uint8)).save(place / f"{row}.png")
+    few = Images((data.images[:60] * 15).astype(np.uint8), data.target[:60])
+    Independent(dim=8, width=4, epochs=1).fit(few).encoder.save(tmp_path / "network")
+    start(photographs, f"--images {folder} --out {tmp_path}/set.npz --name Digits --leave-out 9 --values 4 "
+          f"--source network:{tmp_path}/network --target network:{tmp_path}/network", monkeypatch)  # fmt: skip
+    made = EmbeddedSet.load(tmp_path / "set.npz")
+    assert made.vectors[TARGET].shape == (sum(data.target[:60] != 9), 4)
+    np.testing.assert_allclose(np.linalg.norm(made.vectors[TARGET], axis=1), 1, rtol=1e-5)
+
+
+def test_glosses_are_embedded_by_the_words_of_a_command(nouns, tmp_path, monkeypatch):
+    models = "--source words@16 --target words@64 --fewest 1 --kinds"
+    start(texts, f"--nouns {nouns} --out {tmp_path}/set.npz --asked {tmp_path}/kinds.npz {models}", monkeypatch)
+    made = EmbeddedSet.load(tmp_path / "set.npz")
+    assert [made.vectors[name].shape for name in (SOURCE, TARGET)] == [(4, 16), (4, 64)]
+
+
+def start(module, arguments, monkeypatch):
+    """Run the command of a module."""
+    monkeypatch.setattr(sys, "argv", [module.__name__, *shlex.split(arguments)])
+    module.main()
