@@ -8,8 +8,8 @@ r"""Glosses of WordNet's nouns, embedded by two text models; their classes are t
 `data.noun` is of the Debian package `wordnet-base`. A text is what a gloss says before its examples; its class is the
 first hypernym of its synset. Classes of fewer than `--fewest` glosses are left out. An encoder is use (Universal
 Sentence Encoder, 512 values), minilm (all-MiniLM-L6-v2, 384), or words@N, the words of a text hashed to N values.
-`--asked` writes queries that are no items: the nouns, whose glosses are correct; with `--kinds` kinds ("feline, felid"),
-for which the glosses of all synsets below them are correct, 20 to 200.
+`--asked` writes queries that are no items: the nouns, whose glosses are correct; with `--kinds` kinds ("feline,
+felid"), for which the glosses of all synsets below them are correct, 20 to 200.
 """
 
 from __future__ import annotations
