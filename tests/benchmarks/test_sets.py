@@ -70,7 +70,7 @@ def glyphs(tmp_path):
 
 
 def test_glyphs_are_embedded_by_models_that_have_not_seen_what_is_searched(glyphs, tmp_path):
-    for made in (by_networks(glyphs, fewest=20, epochs=1), plain(glyphs, "Characters", fewest=4)):
+    for made in (by_networks(glyphs, fewest=20, epochs=2), plain(glyphs, "Characters", fewest=4)):
         made.save(tmp_path / "set.npz")
         read = EmbeddedSet.load(tmp_path / "set.npz")
         assert (read.name, int(read.fresh.sum())) == (made.name, 40)
@@ -104,7 +104,7 @@ def test_photographs_are_embedded_by_the_encoders_of_a_command(tmp_path, monkeyp
         place.mkdir(parents=True, exist_ok=True)
         Image.fromarray((data.images[row] * 15).astype(np.uint8)).save(place / f"{row}.png")
     few = Images((data.images[:60] * 15).astype(np.uint8), data.target[:60])
-    Independent(dim=8, width=4, epochs=1).fit(few).encoder.save(tmp_path / "network")
+    Independent(dim=8, width=4, epochs=2).fit(few).encoder.save(tmp_path / "network")
     start(photographs, f"--images {folder} --out {tmp_path}/set.npz --name Digits --leave-out 9 --values 4 "
           f"--source network:{tmp_path}/network --target network:{tmp_path}/network", monkeypatch)  # fmt: skip
     made = EmbeddedSet.load(tmp_path / "set.npz")
