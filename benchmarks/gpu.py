@@ -27,7 +27,7 @@ PIXELS = 112
 
 
 def rate(what: str, count: float, taken: float, unit: str, limit: float | None = None, of: str = "") -> Row:
-    """A row: so many a second, and their share of a limit."""
+    """A row: a rate a second, and its share of a limit."""
     found = count / taken
     return {"what": what, "per_second": found, "unit": unit, "share": limit and round(found / limit, 2), "of": of}
 

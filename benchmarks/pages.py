@@ -22,7 +22,7 @@ BLOCK = re.compile(r"(<!-- table: (\w+)/([\w-]+) -->\n).*?(<!-- /table -->)", re
 
 
 def fill(text: str) -> str:
-    """A page with its tables made anew."""
+    """A page with its tables made from the records."""
     return BLOCK.sub(lambda block: f"{block[1]}{_table(block[2], block[3])}\n{block[4]}", text)
 
 

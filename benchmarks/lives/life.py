@@ -18,6 +18,7 @@ from typing import Any
 import lance
 import psutil
 
+import compatstore as cs
 from benchmarks.lives.actor import Items, Scene
 from benchmarks.lives.managers import BEFORE_CUTOVER, LIMITED, MOST_ROWS, SCRIPT
 from benchmarks.lives.roles import WRITERS, perform
@@ -362,9 +363,18 @@ def _owner(item: str) -> str | None:
 
 
 def content(table: str) -> Any:
-    """All columns of a table, sorted by its first."""
+    """All columns of a table, sorted by its first; transforms are named by their weights.
+
+    The id of a transform depends on the time of its training as well.
+    """
     rows = lance.dataset(table).to_table()
-    return rows.sort_by(rows.schema.names[0])
+    rows, linked = rows.sort_by(rows.schema.names[0]), list(cs.Gallery.open(table).artifacts)
+
+    def named(origin: str | None) -> str | None:
+        return next((one.weights for one in linked if origin and one.id.startswith(origin)), origin)
+
+    origins = [named(origin) for origin in rows["v2__origin"].to_pylist()]
+    return rows.set_column(rows.schema.get_field_index("v2__origin"), "v2__origin", [origins])
 
 
 def encoded(folder: Path) -> Counter[str]:

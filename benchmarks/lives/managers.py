@@ -10,7 +10,7 @@ from typing import Any
 
 import compatstore as cs
 from benchmarks.lives.actor import LEASE_TERM, Actor
-from compatstore.errors import Incompatible, Interrupted, LeaseHeld, LeaseLost, NotFound, UpgradeError
+from compatstore.errors import CompatStoreError, Incompatible, LeaseHeld, NotFound, UpgradeError
 from compatstore.trainers.pairs.learn import CLOSED_FORMS
 from compatstore.trainers.pairs.trainer import PairTrainer
 from tests.known.vectors import ENCODED, ENCODERS
@@ -119,14 +119,13 @@ class Operator(Actor):
         while not self.superseded:
             try:
                 SCRIPT[self.position](self, self.gallery(self.scene.tables[0]))
-            except LeaseHeld:
-                if time.monotonic() > ends:
+            except CompatStoreError as error:
+                if self.superseded:
+                    self.journal.say("refused", type(error).__name__)
+                elif isinstance(error, LeaseHeld) and time.monotonic() < ends:
+                    time.sleep(LEASE_TERM / 10)
+                else:
                     raise
-                time.sleep(LEASE_TERM / 10)
-            except (LeaseLost, Interrupted) as error:
-                if not self.superseded:
-                    raise
-                self.journal.say("refused", type(error).__name__)
             else:
                 break
         self.position += 1

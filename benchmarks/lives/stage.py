@@ -64,7 +64,7 @@ BY_RAY = Setting(OWN, fragments=6, rows=55, script=True, quiet=True, ray=True)
 
 
 class Stage:
-    """Makes the tables once, and a copy for each life; in an object store anew for each life.
+    """Makes the tables once, and a copy for each life; in an object store for each life.
 
     Args:
         folder: An empty folder.
