@@ -12,23 +12,10 @@ import numpy as np
 from benchmarks.images.measure import figures, own, searched_as_is, transformed
 from benchmarks.images.models import Models, embed
 from benchmarks.record import Row
+from compatstore import trainers as of
 from compatstore.artifacts import Artifact
 from compatstore.encoders import Encoder
-from compatstore.trainers import (
-    BCT,
-    BT2,
-    DMU,
-    FCT,
-    LCE,
-    RACT,
-    RBT,
-    FastFill,
-    FocalDistillation,
-    KernelRidge,
-    Residual,
-    TrainedModel,
-    UniBCT,
-)
+from compatstore.trainers import BCT, DMU, FCT, FastFill, Residual, TrainedModel
 
 BY_SIGMA, BOTH = ("sigma",), ("random", "sigma")
 
@@ -54,7 +41,7 @@ def bt2(models: Models, *, extra: float | None = None, **settings: Any) -> Row:
     size = models.trial.size
     more = size.extra if extra is None else max(round(extra * size.dim), 1)
     classified = "output" if models.trial.setting == "architecture" else "target"
-    trainer = BT2(dim=size.dim + more, extra=more, **{**models.classifier(), "classified": classified, **settings})
+    trainer = of.BT2(dim=size.dim + more, extra=more, **{**models.classifier(), "classified": classified, **settings})
     return _as_is(models, models.fit(trainer, models.trial.target, models.source, target=models.independent))
 
 
@@ -145,13 +132,13 @@ METHODS: dict[str, Callable[[Models], Row]] = {
     "FastFill": own_scale,
     "FastFill, level chosen": partial(fastfill, expected=True),
     "FCT, by length": partial(fct, uncertainty=True, orders=BOTH, expected=True),
-    "kernel ridge": partial(transform, KernelRidge, orders=BOTH, expected=True),
+    "kernel ridge": partial(transform, of.KernelRidge, orders=BOTH, expected=True),
     "residual, sigma": partial(transform, Residual, orders=BY_SIGMA),
     "BCT, refreshed by distance": partial(refreshed_by_distance, "BCT"),
     "DMU, refreshed by distance": partial(refreshed_by_distance, "DMU"),
-    "RACT": partial(compatible, RACT, temperature=0.1),
-    "UniBCT": partial(compatible, UniBCT),
-    "FD": partial(compatible, FocalDistillation),
+    "RACT": partial(compatible, of.RACT, temperature=0.1),
+    "UniBCT": partial(compatible, of.UniBCT),
+    "FD": partial(compatible, of.FocalDistillation),
     "DMU, even weights": partial(dmu, selection="none"),
     "DMU, least confidence": partial(dmu, selection="least-confidence"),
     "DMU, regression": partial(dmu, compatibility="regression"),
@@ -169,8 +156,8 @@ METHODS: dict[str, Callable[[Models], Row]] = {
     "FCT, mixer 4096 wide": partial(fct, mixer_width=4096),
     "FCT, KL": partial(fct, loss="kl"),
     "FCT, reversed KL": partial(fct, loss="reversed-kl"),
-    "RBT": partial(transform, RBT),
-    "LCE, transform": partial(transform, LCE),
+    "RBT": partial(transform, of.RBT),
+    "LCE, transform": partial(transform, of.LCE),
     "independent, twice the values": partial(wider, independent),
     "FCT, twice the values": partial(wider, fct),
 }
