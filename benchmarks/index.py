@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import math
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 import lance
@@ -58,27 +56,6 @@ def make(path: str, dim: int, rows: int, kind: str) -> cs.Gallery:
     return gallery
 
 
-@contextmanager
-def writer(path: str, dim: int, rows: int, pause: float) -> Iterator[None]:
-    """An app that adds items during a block, again and again."""
-    over = threading.Event()
-
-    def work() -> None:
-        gallery, added = cs.Gallery.open(path), 0
-        while not over.wait(pause):
-            ids = [f"late-{added + row}" for row in range(rows)]
-            gallery.add({"id": ids, "vector": sources(rows, dim, seed=1000 + added)})
-            added += rows
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 def look(gallery: cs.Gallery, path: str, queries: Mapping[str, FloatArray], state: str) -> Row:
     """Times and recall of both versions, as far as they are there."""
     row: Row = {"state": state}
@@ -108,27 +85,30 @@ def run(
     steps: int = 20,
     queries: int = 40,
     writes: int = 20,
-    pause: float = 3.0,
 ) -> Iterator[Row]:
-    """Upgrade, looking at every step, while `writes` items are added every `pause` seconds."""
+    """Upgrade; an app adds `writes` items before each look."""
     with tempfile.TemporaryDirectory() as folder:
         path, asked = str(Path(folder, "gallery.lance")), sources(queries, dim, seed=3)
         gallery, by_version = make(path, dim, rows, kind), {"v1": asked, "v2": targets(asked)}
-        found, shown = [look(gallery, path, by_version, "before")], [-1]
+        app, found, shown = cs.Gallery.open(path), list[Row](), [-1]
+
+        def write_and_look(state: str) -> None:
+            ids = [f"late-{len(found)}-{row}" for row in range(writes)]
+            app.add({"id": ids, "vector": sources(writes, dim, seed=1000 + len(found))})
+            found.append(look(gallery, path, by_version, state))
 
         def progress(at: Progress) -> None:
             step = steps * at.done // max(at.total, 1)
             if at.step == "backfill" and step > shown[-1]:
                 shown.append(step)
-                found.append(look(gallery, path, by_version, f"backfill {step / steps:.0%}"))
+                write_and_look(f"backfill {step / steps:.0%}")
 
-        with writer(path, dim, writes, pause):
-            settings = cs.RunSettings(batch_rows=max(rows // steps // 4, 1))
-            backfill = cs.Backfill(share=1.0, write_mode="move_rows")
-            gallery.upgrade("v2", backfill=backfill, run=settings, progress=progress)
-            found.append(look(gallery, path, by_version, "ready"))
-            gallery.cutover("v2")
-            found.append(look(gallery, path, by_version, "after the cutover"))
+        write_and_look("before")
+        settings = cs.RunSettings(batch_rows=max(rows // steps // 4, 1))
+        gallery.upgrade("v2", backfill=cs.Backfill(share=1.0, write_mode="move_rows"), run=settings, progress=progress)
+        write_and_look("ready")
+        gallery.cutover("v2")
+        write_and_look("after the cutover")
     yield from found
     for version in by_version:
         lowest = min(row[f"{version}_recall"] for row in found if f"{version}_recall" in row)
@@ -143,5 +123,5 @@ def table(record: Record) -> str:
     return markdown(head, [(row["state"], *(row.get(key) for key in keys)) for row in record.rows if "state" in row])
 
 
-SMOKE = {"rows": 400, "dim": 16, "kind": "IVF_FLAT", "steps": 2, "queries": 3, "pause": 0.5}
+SMOKE = {"rows": 400, "dim": 16, "kind": "IVF_FLAT", "steps": 2, "queries": 3}
 TABLES = {"states": table}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.pages import markdown
 from benchmarks.record import Record
 
 if TYPE_CHECKING:
@@ -12,21 +11,6 @@ if TYPE_CHECKING:
 
 OF = ("whole_life",)
 SHOWN = ("add", "hop", "backfill", "index", "search", "verify", "no-op upgrade", "cutover")
-FAR, FIRST, SECOND = 10**9, 10**6, 10**7  # items
-
-
-def billion(record: Record) -> str:
-    """Hours and memory of each step at 10^9 items, by its last slope."""
-    rows = {(row["step"], row["rows"]): row for row in record.rows if "rows" in row and "step" in row}
-    cells = []
-    for step in SHOWN:
-        if step == "search" or (step, SECOND) not in rows:
-            continue
-        small, large = rows[step, FIRST], rows[step, SECOND]
-        factor = FAR / SECOND
-        seconds = large["cpu_s"] * (large["cpu_s"] / small["cpu_s"]) ** 2
-        cells.append((step, f"{seconds / 3600:.2g}", f"{large['written_mb'] * factor / 1e3:,.0f}"))
-    return markdown(("step", "CPU, core hours", "written, GB"), cells)
 
 
 def chart(record: Record) -> Figure:
@@ -55,4 +39,4 @@ def chart(record: Record) -> Figure:
     return figure
 
 
-TABLES = {"billion": billion}
+TABLES: dict[str, object] = {}

@@ -46,6 +46,7 @@ BETWEEN_BLOWS = 1.2  # seconds, at most
 LONGEST_SUSPENSION = {"Operator": 4.0}  # seconds; the lease of an operator is taken over meanwhile
 LONGEST_OF_OTHERS = 2.5
 LONGEST_SECONDS = 300.0
+RAY_LOOKS = 50  # for a worker or an actor, before the operator is killed in its place
 RAY_TITLES = {"Ray worker": "ray::compatstore job", "Ray actor": "ray::_Actor"}
 
 
@@ -309,18 +310,21 @@ class Life:
                 self._parts.append(Part(self, "Operator", part.left))
 
     def _kill_of_ray(self) -> bool:
-        """Kill a process of the Ray cluster; True if there was one."""
-        found = []
-        for process in psutil.Process().children(recursive=True):
-            with suppress(psutil.Error, IndexError):
-                title = process.cmdline()[0]
-                found += [(role, process) for role, begin in RAY_TITLES.items() if title.startswith(begin)]
-        if found:
-            role, process = self._draw.choice(found)
-            with suppress(psutil.Error):
-                process.kill()
-                self.lived.kills[role] += 1
-        return bool(found)
+        """Kill a process of the Ray cluster; True if there was one within a second."""
+        for _ in range(RAY_LOOKS):
+            found = []
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error, IndexError):
+                    title = process.cmdline()[0]
+                    found += [(role, process) for role, begin in RAY_TITLES.items() if title.startswith(begin)]
+            if found:
+                role, process = self._draw.choice(found)
+                with suppress(psutil.Error):
+                    process.kill()
+                    self.lived.kills[role] += 1
+                return True
+            time.sleep(0.02)
+        return False
 
     def look(self, where: str, settled: bool = False) -> None:
         """Compare all tables with the acknowledged writes, while all processes stand still."""

@@ -88,7 +88,9 @@ class Stage:
 
     def life(self, seed: int, kills: int, suspensions: int) -> Life:
         """A life in tables of its own, before it begins."""
-        setting = BY_RAY if self._ray else SETTINGS[seed % len(SETTINGS)]
+        # Shards are tables of one folder, which a bucket of addresses is not.
+        settings = [one for one in SETTINGS if one.shards == 1] if self._bucket else SETTINGS
+        setting = BY_RAY if self._ray else settings[seed % len(settings)]
         twin = self._twin(setting) if setting.quiet else None
         times = BLOWS_OF_A_SCRIPT if setting.script else 1
         return self._life(setting, seed, (times * kills, times * suspensions), twin)

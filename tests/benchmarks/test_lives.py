@@ -70,6 +70,7 @@ def test_an_upgrade_by_ray_outlives_kills_of_its_processes(tmp_path):
 def test_an_end_unlike_the_undisturbed_one_is_noticed(stage):
     seed = scripted(lambda one: one.quiet and one.side)
     life = stage.life(seed, kills=0, suspensions=0)
+    assert life.run().violations == []
     twin, embedded = life._twin
     life._twin = twin.set_column(twin.schema.get_field_index("label"), "label", [["x"] * twin.num_rows]), embedded
     (life.folder / "encoded").write_text("a/0\na/0\n")
