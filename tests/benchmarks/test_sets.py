@@ -113,10 +113,11 @@ def test_photographs_are_embedded_by_the_encoders_of_a_command(tmp_path, monkeyp
 
 
 def test_glosses_are_embedded_by_the_words_of_a_command(nouns, tmp_path, monkeypatch):
-    models = "--source words@16 --target words@64 --fewest 1 --kinds"
-    start(texts, f"--nouns {nouns} --out {tmp_path}/set.npz --asked {tmp_path}/kinds.npz {models}", monkeypatch)
+    models = "--source words@16 --target words@64 --fewest 1"
+    start(texts, f"--nouns {nouns} --out {tmp_path}/set.npz --asked {tmp_path}/nouns.npz {models}", monkeypatch)
     made = EmbeddedSet.load(tmp_path / "set.npz")
     assert [made.vectors[name].shape for name in (SOURCE, TARGET)] == [(4, 16), (4, 64)]
+    assert len(QuerySet.load(tmp_path / "nouns.npz").items) == 4
 
 
 def start(module, arguments, monkeypatch):
