@@ -1,91 +1,150 @@
-r"""Everything that is learned from pairs, on real sets, with classes seen and unseen in training, over several seeds.
+"""Transforms learned from pairs: hop, orders of a backfill, training on what a backfill embeds.
 
-    python -m benchmarks.pairs.run glyphs.npz caltech.npz --journal pairs.jsonl [--size cpu] [--seeds 3] [--part rows]
-    python -m benchmarks.pairs.report pairs.jsonl docs/results/pairs.md
-    python -m benchmarks.pairs.run glyphs.npz caltech.npz --part chains --journal chains.jsonl
-    python -m benchmarks.pairs.run caltech.npz glosses.npz --part fastfill --journal balance.jsonl
+    python -m benchmarks pairs --sets glyphs-embedded.npz caltech.npz glosses.npz
 
-The sets are made by `benchmarks.pairs.glyphs` and `benchmarks.pairs.images`. Each measurement is written to the journal
-as it is finished and never taken again: a run that was stopped goes on where it was.
+Sets are files of `benchmarks.sets`; without any, scikit-learn's digits. Gallery and queries are of classes that the
+pairs have ("seen"), or of the other half of the classes ("unseen"). Word vectors were measured once, by
+`benchmarks/glove.py` of the commit that these rows name.
 """
 
 from __future__ import annotations
 
-import argparse
-import itertools
-import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from benchmarks.pairs.chains import chains, measure_chain
-from benchmarks.pairs.embedded import TARGET, EmbeddedSet
-from benchmarks.pairs.journal import Journal, Record
-from benchmarks.pairs.measure import status_quo, trained
-from benchmarks.pairs.methods import BALANCE, BALANCE_UNIT, CHOSEN, FIXED_SCALES, METHODS, SWEEP
-from benchmarks.pairs.refit import FIRST_PAIRS, measure_refit
-from benchmarks.pairs.scenario import SETTINGS, Scenario, Setting, scenario
-from benchmarks.pairs.settings import SIZES, Size
-from compatstore.trainers.pairs.pairs import unit_length
+import numpy as np
 
-PARTS = ("rows", "balance", "lambda", "refit")
-# Each on a page of its own, with a journal of its own.
-CHAINS, FASTFILL = "chains", "fastfill"
+from benchmarks.pairs.tables import TABLES, chart
+from benchmarks.record import Row
+from benchmarks.sets.embedded import SOURCE, TARGET, Trial, draw, read
+from compatstore.arrays import FloatArray, Positions
+from compatstore.artifacts import Transformed
+from compatstore.evaluation import backfill_curve, retrieval_metrics
+from compatstore.trainers import FCT, FastFill, Pairs, Residual, Ridge
+from compatstore.upgrade.backfilling.policies import order
+from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 
-Measurement = Callable[[Scenario], Record]
+__all__ = ["SMOKE", "TABLES", "chart", "run"]
+
+FIRST_PAIRS, SHARES = (500, 6000), (0.1, 0.25)  # of the second training
+CHECKED = 10  # one of as many gathered items is put aside to compare both transforms
 
 
-def measurements(part: str, data: EmbeddedSet, size: Size) -> dict[str, Measurement]:
-    """Name what a part measures on every trial of a set."""
-    if part == "rows":
-        rows: dict[str, Measurement] = {method.name: partial(trained, method=method, size=size) for method in METHODS}
-        return {"none": status_quo} | rows
-    if part == "balance":
-        method = BALANCE_UNIT if unit_length(data.vectors[TARGET]) else BALANCE
-        return {method.name: partial(trained, method=method, size=size)}
-    if part == "lambda":
-        return {method.name: partial(trained, method=method, size=size) for method in SWEEP}
-    if part == FASTFILL:
-        scales = FIXED_SCALES if unit_length(data.vectors[TARGET]) else ()
-        measured = {method.name: partial(trained, method=method, size=size) for method in (*CHOSEN, *scales)}
-        return {"none": status_quo, **measured}
-    if part == CHAINS:
-        ways = chains(data).items()
-        hops = {name: partial(measure_chain, size=size, way=way, side=side) for name, (way, side) in ways}
-        return {"none": status_quo, **hops} if hops else {}
-    return {f"refit {first}": partial(measure_refit, size=size, first=first) for first in FIRST_PAIRS}
+def trainers(epochs: int, width: int, seed: int) -> Mapping[str, Callable[[], Any]]:
+    """The methods by name, networks of one size; FastFill chooses the balance of its losses."""
+    branches = {"branch_width": width // 2, "mixer_width": width, "epochs": epochs, "precision": "bfloat16"}
+    loop: dict[str, Any] = {"epochs": epochs, "width": width, "precision": "bfloat16", "seed": seed}
+    return {
+        "Ridge": lambda: Ridge(seed=seed),
+        "FCT": lambda: FCT(batch_size=256, seed=seed, **branches),
+        "Residual": lambda: Residual(loss="l2", holdout_by="row", **loop),
+        "FastFill": lambda: FastFill(seed=seed, **branches),
+        "FastFill, scale 64": lambda: FastFill(scale=64.0, disc_weight=1.0, batch_size=256, seed=seed, **branches),
+    }
+
+
+def figures(trial: Trial, version: str, gallery: FloatArray, name: str) -> Row:
+    """CMC-1 and mAP of a trial's queries in a version, on gallery vectors (n, d), by L2."""
+    labels, queries = trial.data.labels, trial.data.vectors[version][trial.queries]
+    found = retrieval_metrics(queries, gallery, labels[trial.queries], labels[trial.gallery], ks=(1,))
+    return {f"{name} cmc1": round(100 * found.cmc[1], 2), f"{name} map": round(100 * found.map, 2)}
+
+
+def pairs_of(trial: Trial, rows: Positions, *, labels: bool = False) -> Pairs:
+    """Pairs of some rows of a set; with labels also the head of the target's own training, if there is one."""
+    data = trial.data
+    vectors = (data.vectors[SOURCE][rows], data.vectors[TARGET][rows])
+    if not labels:
+        return Pairs(*vectors)
+    classes, own = np.unique(data.labels[rows], return_inverse=True)
+    head = data.heads.get(TARGET)
+    return Pairs(*vectors, labels=own, head=None if head is None else head[classes])
+
+
+def backfilled(trial: Trial, hopped: Transformed, policy: str) -> Row:
+    """Area under the curve of a backfill, and mAP with a tenth of the gallery native."""
+    source, native = (trial.data.vectors[name] for name in (SOURCE, TARGET))
+    labels, rows = trial.data.labels, trial.gallery
+    items = ArrayRows(ids=rows.tolist(), sigma2=hopped.uncertainty, source=source[rows])
+    if policy == "oracle":
+        urgent = np.argsort(-np.square(hopped.vectors - native[rows]).sum(axis=1), kind="stable")
+    else:
+        urgent = order(policy, items, trial.seed)
+    searched = (native[trial.queries], hopped.vectors, native[rows], labels[trial.queries], labels[rows])
+    found = backfill_curve(*searched, urgent, alphas=11, ks=(1,))
+    areas = {f"area {policy} {key}": round(100 * found.area[name], 2) for key, name in NAMES.items()}
+    return areas | {f"10% {policy} map": round(100 * float(found.map[1]), 2)}
+
+
+NAMES = {"cmc1": "cmc@1", "map": "map"}
+
+
+def methods(trial: Trial, epochs: int, width: int) -> Iterator[Row]:
+    """Each version alone, and each method: its hop, and the orders that it allows."""
+    vectors, rows = trial.data.vectors, trial.gallery
+    alone = {"s/s": SOURCE, "t/t": TARGET}
+    own = [figures(trial, version, vectors[version][rows], name) for name, version in alone.items()]
+    yield {"method": "none", **own[0], **own[1]}
+    for name, trainer in trainers(epochs, width, trial.seed).items():
+        hopped = trainer().fit(pairs_of(trial, trial.pairs, labels=True)).apply(vectors[SOURCE][rows])
+        orders = ("random", "oracle") if hopped.uncertainty is None else ("random", "sigma", "spread-sigma", "oracle")
+        found = figures(trial, TARGET, hopped.vectors, "t/h")
+        for policy in orders:
+            found |= backfilled(trial, hopped, policy)
+        yield {"method": name, **found}
+
+
+def second_training(trial: Trial, epochs: int, width: int) -> Iterator[Row]:
+    """A residual network from few pairs, trained again on these and on what a backfill has embedded."""
+    gallery = pairs_of(trial, trial.gallery)
+    for first in FIRST_PAIRS:
+        chosen = np.random.default_rng(trial.seed).permutation(trial.pairs)[:first]
+        trainer = Residual(loss="l2", holdout=0.0, epochs=epochs, width=width, precision="bfloat16", seed=trial.seed)
+        pairs = pairs_of(trial, chosen)
+        once = trainer.fit(pairs)
+        hopped = once.apply(gallery.source)
+        items = ArrayRows(ids=trial.gallery.tolist(), sigma2=hopped.uncertainty)
+        for policy in ("random", "sigma"):
+            for share in SHARES:
+                urgent = order(policy, items, trial.seed)[: round(share * len(gallery))]
+                native, aside = urgent[np.arange(len(urgent)) % CHECKED > 0], urgent[::CHECKED]
+                more = np.concatenate([chosen, trial.gallery[native]])
+                again = trainer.fit(pairs_of(trial, more)).apply(gallery.source).vectors
+                filled = np.isin(np.arange(len(gallery)), urgent)[:, None]
+                kept, refit = (np.where(filled, gallery.target, made) for made in (hopped.vectors, again))
+                apart = [np.square(made[aside] - gallery.target[aside]).sum() for made in (hopped.vectors, again)]
+                yield {
+                    "pairs": len(pairs),
+                    "few": first == FIRST_PAIRS[0],
+                    "order": policy,
+                    "share": share,
+                    **figures(trial, TARGET, hopped.vectors, "hop"),
+                    **figures(trial, TARGET, kept, "kept"),
+                    **figures(trial, TARGET, refit, "refit"),
+                    "nearer": bool(apart[1] < apart[0]),
+                }
 
 
 def run(
-    data: EmbeddedSet,
-    size: Size,
-    seeds: int,
-    journal: Journal,
-    parts: Sequence[str] = PARTS,
-    settings: Sequence[Setting] = SETTINGS,
-) -> None:
-    """Measure a set, part by part."""
-    for part, seed, setting in itertools.product(parts, range(seeds), settings):
-        trial, start = scenario(data, setting, size, seed), time.perf_counter()
-        key = {"size": size.name, "set": data.name, "setting": setting, "seed": seed}
-        for name, measure in measurements(part, data, size).items():
-            journal.once(key | {"method": name}, partial(measure, trial))
-        print(f"{data.name}, {part}, {setting}, seed {seed}: {time.perf_counter() - start:.0f} s", flush=True)
+    *,
+    sets: tuple[Path, ...] = (),
+    seeds: int = 5,
+    pairs: int = 6000,
+    items: int = 3000,
+    queries: int = 1000,
+    epochs: int = 30,
+    width: int = 512,
+) -> Iterator[Row]:
+    """Measure each set with classes seen and unseen, seed by seed."""
+    for data in read(sets):
+        for seed in range(seeds):
+            for classes in ("seen", "unseen"):
+                size = {"pairs": pairs, "gallery": items, "queries": queries}
+                trial = draw(data, seed, unseen=classes == "unseen", **size)
+                about = {"set": data.name, "classes": classes, "seed": seed}
+                yield from ({"part": "methods", **about, **row} for row in methods(trial, epochs, width))
+                yield from ({"part": "refit", **about, **row} for row in second_training(trial, epochs, width))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sets", type=Path, nargs="+", help="npz files")
-    parser.add_argument("--journal", type=Path, required=True)
-    parser.add_argument("--size", choices=SIZES, default="cpu")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--part", choices=(*PARTS, CHAINS, FASTFILL), nargs="+", default=PARTS)
-    parser.add_argument("--setting", choices=SETTINGS, nargs="+", default=SETTINGS)
-    options = parser.parse_args()
-    journal = Journal(options.journal)
-    for path in options.sets:
-        run(EmbeddedSet.load(path), SIZES[options.size], options.seeds, journal, options.part, options.setting)
-
-
-if __name__ == "__main__":
-    main()
+SMOKE = {"seeds": 1, "pairs": 200, "items": 120, "queries": 40, "epochs": 2, "width": 16}

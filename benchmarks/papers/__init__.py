@@ -1,1 +1,1 @@
-"""What the papers say, beside the rows of our journals that settle it."""
+"""Claims of the four papers, beside rows of the records."""

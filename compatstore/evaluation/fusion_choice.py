@@ -420,7 +420,7 @@ def weight_by_rule(agreement: float) -> float:
     """Weight of the target without ground truth: the agreement of its column with a wholly native one, at most 0.9.
 
     So the target weighs as much as its column answers like the new model, and the source is heard until it is retired.
-    `python -m benchmarks.rule` compares it with the best weight on labelled sets, their labels withheld.
+    `python -m benchmarks fusion` compares it with the best weight on labelled sets, their labels withheld.
     """
     return min(round(agreement, 2), BOTH[-1])
 

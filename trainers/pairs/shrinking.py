@@ -24,7 +24,7 @@ _FEWEST = 40  # rows held out
 _PLACES = 33  # values of sigma^2 with a factor
 _MOST_ROWS = 2048  # rows that exponents are compared on: 32 MB of distances
 # Standard errors subtracted from a gain by neighbours: without them the factors chosen put natives first and lost
-# quality by classes (`docs/results/learning_expected.md`). Gains by classes are compared as `evaluate` does.
+# quality by classes (`docs/results/self_training.md`). Gains by classes are compared as `evaluate` does.
 _ERRORS_BY_NEIGHBOURS = 3.0
 
 

@@ -1,0 +1,225 @@
+"""Fused search over both versions of an upgrade beside other ways to serve it, its depth, its weight without labels.
+
+    python -m benchmarks fusion --sets caltech.npz characters.npz fonts.npz glosses.npz
+
+Sets are files of `benchmarks.sets`; without any, scikit-learn's digits. A ridge regression makes the target's vectors
+of items that are not native. Queries are no items, and their labels define which items are correct.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from benchmarks.charts import panels
+from benchmarks.dots import curves, legend
+from benchmarks.pages import markdown
+from benchmarks.record import Record, Row
+from benchmarks.seeds import by_seed, less, values_of, where
+from benchmarks.served import Outside, Served, ranked
+from benchmarks.sets.embedded import SOURCE, TARGET, EmbeddedSet, Trial, draw, read, unit
+from compatstore.arrays import Positions
+from compatstore.trainers import Pairs, Ridge
+
+SHARES, RULE_SHARES, GRID = (0.0, 0.25, 0.5, 0.75, 1.0), (0.02, 0.1, 0.25, 0.5, 1.0), (0.1, 0.3, 0.5, 0.7, 0.9)
+FIRST = (10, 50)  # candidates that a cascade embeds
+LISTS = (20, 100, 500)  # rows of each list that a search could stop at
+RANK_OFFSET = 60  # of reciprocal rank fusion
+K = 10
+
+
+def linked(data: EmbeddedSet, rows: Positions, pairs: Positions, folder: str, seed: int) -> Served:
+    """A gallery whose items are hopped by a ridge regression of some pairs."""
+    served = Served(data, rows, folder, seed)
+    vectors = (unit(data.vectors[name][pairs]) for name in (SOURCE, TARGET))
+    versions = {f"{role}_version": each for role, each in (("source", served.v1), ("target", served.v2))}
+    served.gallery.artifacts.link(Ridge(seed=seed).fit(Pairs(*vectors, **versions)))
+    served.gallery.upgrade("v2")
+    return served
+
+
+def ways(served: Served, outside: Outside) -> Row:
+    """Figures of each way to serve the gallery as it is."""
+    native = served.native
+    source, exact = (-outside.source @ served.source.T, -outside.target @ served.target.T)
+    found = outside.figures(ranked(source), "baseline")
+    alone = served.search(outside.target, version="v2", serving="target")
+    found |= outside.figures(alone, "target alone")
+    found |= outside.figures(ranked(np.where(native, exact, source)), "merge by distance")
+    chosen = served.gallery.evaluate("v2", labels="label", sample=len(served.rows), weight="best")
+    fused = served.search(outside.both) if chosen.weight else ranked(source)
+    found |= outside.figures(fused, "fused") | {"weight": f"{chosen.weight:g}"}
+    for first in FIRST:
+        best = np.take_along_axis(exact, fused[:, :first], axis=1)
+        again = np.take_along_axis(fused[:, :first], ranked(best), axis=1)
+        found |= outside.figures(np.concatenate([again, fused[:, first:]], axis=1), f"fused, first {first} native")
+    places = sum(1 / (RANK_OFFSET + 1 + np.argsort(each, axis=1)) for each in (ranked(source), alone))
+    found |= outside.figures(ranked(-places), "reciprocal ranks")
+    served.gallery.evaluate("v2", weight=0.5)
+    return found | outside.figures(served.search(outside.both), "fused, weight 0.5")
+
+
+def of_set(trial: Trial) -> Iterator[Row]:
+    """Each way to serve, share by share."""
+    with tempfile.TemporaryDirectory() as folder:
+        served = linked(trial.data, trial.gallery, trial.pairs, folder, trial.seed)
+        outside = served.outside(trial.queries)
+        for share in SHARES:
+            if share:
+                served.upgrade(share, order="random")
+            yield {"share": f"{share:.0%}", **ways(served, outside)}
+
+
+def depth(data: EmbeddedSet, items: int, queries: int) -> Row:
+    """How many rows of each list hold the nearest items of a fused search, and what is served of these."""
+    asked, rows, pairs = np.split(np.random.default_rng(0).permutation(len(data.labels)), [queries, queries + items])
+    with tempfile.TemporaryDirectory() as folder:
+        served = linked(data, rows, pairs[:2000] if len(pairs) > 99 else asked, folder, 0)
+        outside = served.outside(asked)
+        served.upgrade(0.3, order="random")
+        served.gallery.evaluate("v2", weight=0.5, sample=min(items, 1000))
+        best, shown = served.search(outside.both)[:, :K], served.search(outside.both, k=K)
+        lists = (
+            ranked(-outside.source @ served.source.T),
+            served.search(outside.target, version="v2", serving="target"),
+        )
+    ranks = np.minimum(*(np.take_along_axis(np.argsort(each, axis=1), best, axis=1) for each in lists)) + 1
+    same = np.mean([np.isin(mine, true).mean() for mine, true in zip(shown, best, strict=True)])
+    found = {f"first {count}": round(100 * float((ranks <= count).mean()), 2) for count in LISTS}
+    deepest = {f"depth {share}%": int(np.percentile(ranks.max(axis=1), share)) for share in (50, 90, 100)}
+    return {"items": items, "distances": "plain", "served": round(100 * float(same), 2), **found, **deepest}
+
+
+def unlabelled(data: EmbeddedSet, seed: int, items: int, queries: int, share: float) -> Row:
+    """The weight that is chosen without labels, and the best of a grid by labels."""
+    rows = np.random.default_rng(seed).permutation(np.flatnonzero(data.fresh))
+    asked, rows = np.split(rows, [min(queries, len(rows) // 3)])
+    rows = rows[:items]
+    natives = max(round(share * len(rows)), 100)
+    with tempfile.TemporaryDirectory() as folder:
+        served = Served(data, rows, folder, seed)
+        outside = served.outside(asked)
+        served.upgrade(natives / len(rows))
+        chosen = served.gallery.evaluate("v2", weight="best", sample=min(len(rows), 1000))
+        before = outside.average_precision(ranked(-outside.source @ served.source.T))
+        gains = outside.average_precision(served.search(outside.both)) - before if chosen.weight else 0 * before
+        best = [0.0]
+        for weight in GRID:
+            served.gallery.evaluate("v2", weight=weight)
+            best.append(float((outside.average_precision(served.search(outside.both)) - before).mean()))
+    error = float(2 * gains.std() / len(gains) ** 0.5)
+    found = {"baseline map": before.mean(), "weight": chosen.weight, "gain map": gains.mean(), "error": error}
+    row = {"share": f"{share:.0%}", **found, "best weight gain map": max(best)}
+    rounded = {key: round(float(value), 2) if not isinstance(value, str) else value for key, value in row.items()}
+    return rounded | {"below": int(gains.mean() < -error), "seeds": 1}
+
+
+def run(
+    *,
+    sets: tuple[Path, ...] = (),
+    seeds: int = 3,
+    pairs: int = 6000,
+    items: int = 1500,
+    queries: int = 600,
+    depths: tuple[int, ...] = (1000, 10_000, 40_000),
+) -> Iterator[Row]:
+    """Measure each set: ways to serve, depth of a fused search, weight without labels for either direction."""
+    for data in read(sets):
+        swapped = replace(data, vectors={SOURCE: data.vectors[TARGET], TARGET: data.vectors[SOURCE]})
+        for seed in range(seeds):
+            for classes in ("seen", "unseen"):
+                size = {"pairs": pairs, "gallery": items, "queries": queries}
+                about = {"part": "fusion", "set": data.name, "classes": classes, "seed": seed}
+                yield from ({**about, **row} for row in of_set(draw(data, seed, unseen=classes == "unseen", **size)))
+            for direction, each in {"better model": data, "worse model": swapped}.items():
+                about = {"part": "weight without labels", "set": data.name, "direction": direction, "seed": seed}
+                for share in RULE_SHARES:
+                    yield about | unlabelled(each, seed, items, queries, share)
+        for count in depths:
+            if count + queries < len(data.labels):
+                yield {"part": "depth", "set": data.name, **depth(data, count, min(queries, 300))}
+
+
+WAYS = ("target alone", "merge by distance", "reciprocal ranks", "fused, weight 0.5", "fused", "fused, first 10 native")
+
+
+def cases(rows: list[Row], classes: str) -> list[tuple[str, list[Row]]]:
+    """Name and rows of each set, with classes that the pairs have seen or not."""
+    rows = where(rows, part="fusion", classes=classes)
+    return [(name, where(rows, set=name)) for name in values_of(rows, "set")]
+
+
+def ways_table(classes: str) -> Callable[[Record], str]:
+    """A table of the mAP of each way less the old model's: nothing re-embedded, half and all of it."""
+
+    def table(record: Record) -> str:
+        found = cases(record.rows, classes)
+        lines = []
+        for way, share in itertools.product(WAYS, ("0%", "50%", "100%")):
+            gains = [
+                less(by_seed(rows, f"{way} map", share=share), by_seed(rows, "baseline map", share=share))
+                for _, rows in found
+            ]
+            if any(one and one.mean for one in gains):
+                lines.append([way, share, *(one.signed if one else "" for one in gains)])
+        return markdown(["way to serve", "native", *(name for name, _ in found)], lines)
+
+    return table
+
+
+def depth_table(record: Record) -> str:
+    """Of the ten nearest items of a fused search, the share in the first rows of both lists, and what is served."""
+    rows = where(record.rows, part="depth", distances="plain")
+    head = ["set", "items", *(f"first {count}" for count in LISTS), "served", "depth for 50, 90, 100 % of queries"]
+    lines = []
+    for row in rows:
+        held = [f"{row[f'first {count}']:.1f}" for count in LISTS]
+        depths = ", ".join(f"{row[f'depth {share}%']:,}" for share in (50, 90, 100))
+        lines.append([row["set"], f"{row['items']:,}", *held, f"{row['served']:.1f}", depths])
+    return markdown(head, lines)
+
+
+def unlabelled_table(record: Record) -> str:
+    """The weight that is chosen without labels: weight, gain in mAP, that of the best weight, galleries below."""
+    rows = where(record.rows, part="weight without labels")
+    shares = [share for share in values_of(rows, "share") if share in ("2%", "10%", "50%", "100%")]
+    lines = []
+    for name, direction in dict.fromkeys((row["set"], row["direction"]) for row in rows):
+        own = where(rows, set=name, direction=direction)
+        cells = []
+        for share in shares:
+            each = where(own, share=share)
+            gain, best = (sum(row[key] for row in each) / len(each) for key in ("gain map", "best weight gain map"))
+            cells.append(f"{gain:+.1f} of {best:+.1f}")
+        below, galleries = (sum(row[key] for row in own) for key in ("below", "seeds"))
+        chosen = ", chosen on it" if own[0].get("chosen on") else ""
+        lines.append([f"{name}{chosen}", direction, *cells, f"{below} of {galleries}"])
+    return markdown(["set", "upgrade to a", *(f"{share} native" for share in shares), "galleries below"], lines)
+
+
+def chart(record: Record) -> Figure:
+    """MAP of four ways to serve while a gallery is backfilled, of classes that the pairs lack."""
+    found = cases(record.rows, "unseen")
+    figure, axes = panels(1.7 * len(found) + 0.7, len(found))
+    names = {"baseline": "old model", "merge by distance": "merge", "target alone": "target alone", "fused": "fused"}
+    for one, (title, rows) in zip(axes, found, strict=True):
+        curves(one, rows, names, "map")
+        one.set_title(f"{title}: mAP")
+    axes[-1].set_xlabel("share of the gallery that is native, %")
+    legend(axes[0], columns=4)
+    return figure
+
+
+SMOKE = {"seeds": 1, "pairs": 300, "items": 200, "queries": 40, "depths": (200,)}
+TABLES = {
+    "seen": ways_table("seen"),
+    "unseen": ways_table("unseen"),
+    "depth": depth_table,
+    "unlabelled": unlabelled_table,
+}

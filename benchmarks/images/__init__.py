@@ -1,0 +1,1 @@
+"""Models that are trained on images, and transforms between them, in real galleries."""

@@ -1,0 +1,164 @@
+"""The rows of the benchmark on images: each method with what it trains and how it is searched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.images.measure import figures, own, searched_as_is, transformed
+from benchmarks.images.models import Models, embed
+from benchmarks.record import Row
+from compatstore import trainers as of
+from compatstore.artifacts import Artifact
+from compatstore.encoders import Encoder
+from compatstore.trainers import BCT, DMU, FCT, FastFill, Residual, TrainedModel
+
+BY_SIGMA, BOTH = ("sigma",), ("random", "sigma")
+
+
+def independent(models: Models) -> Row:
+    """The baseline, a naive swap, and the new model on its own."""
+    trial, source, target = models.trial, models.source, models.independent
+    queries, stored = embed(target.encoder, trial.queries), embed(source.encoder, trial.gallery)
+    swapped = figures(trial, queries, stored, "t/s") if queries.shape[1] == stored.shape[1] else {}
+    return own(trial, source, "s/s") | swapped | own(trial, target, "t/t")
+
+
+def compatible(method: Any, models: Models, *, longer: bool = False, **settings: Any) -> Row:
+    """Train a target on images so that it understands the source's gallery."""
+    size = models.trial.size
+    trainer = method(dim=size.dim + (size.extra if longer else 0), **{**models.classifier(), **settings})
+    model = models.fit(trainer, models.trial.target, models.source)
+    return _as_is(models, model)
+
+
+def bt2(models: Models, *, extra: float | None = None, **settings: Any) -> Row:
+    """BT^2, matching the independent target; longer than the source by a share of its values."""
+    size = models.trial.size
+    more = size.extra if extra is None else max(round(extra * size.dim), 1)
+    classified = "output" if models.trial.setting == "architecture" else "target"
+    trainer = of.BT2(dim=size.dim + more, extra=more, **{**models.classifier(), "classified": classified, **settings})
+    return _as_is(models, models.fit(trainer, models.trial.target, models.source, target=models.independent))
+
+
+def dmu(models: Models, **settings: Any) -> Row:
+    """DMU: t/s at once, and t/h after its adaptation head has refreshed the gallery."""
+    model = _dmu(models, **settings)
+    refreshed = transformed(models.trial, models.source, model, model.adaptation)
+    renamed = {key.replace(" random ", " refreshed "): value for key, value in refreshed.items()}
+    return _as_is(models, model) | renamed
+
+
+def refreshed_by_distance(method: str, models: Models) -> Row:
+    """A compatible target, and a gallery refreshed by a transform that is learned by distance."""
+    size = models.trial.size
+    trainer = BCT(dim=size.dim, **models.classifier())
+    model = _dmu(models) if method == "DMU" else models.fit(trainer, models.trial.target, models.source)
+    artifact = Residual(epochs=min(30, size.transform_epochs), seed=models.trial.seed).fit(models.pairs(model))
+    return transformed(models.trial, models.source, model, artifact) | own(models.trial, model, "t/t")
+
+
+def transform(
+    trainer: Any,
+    models: Models,
+    *,
+    side: str = "",
+    orders: Sequence[str] = ("random",),
+    expected: bool = False,
+    **settings: Any,
+) -> Row:
+    """Train a transform from the source's embeddings to the independent target's."""
+    encoder = models.side(side) if side else None
+    artifact = fitted(trainer, models, encoder, **settings)
+    found = transformed(models.trial, models.source, models.independent, artifact, encoder, orders, expected=expected)
+    return found | own(models.trial, models.independent, "t/t")
+
+
+def fitted(trainer: Any, models: Models, side: Encoder | None = None, **settings: Any) -> Artifact:
+    """A transform to the independent target."""
+    size, pairs = models.trial.size, models.pairs(models.independent, side)
+    shape: dict[str, Any] = {"seed": models.trial.seed}
+    if trainer is Residual:
+        shape["epochs"] = min(30, size.transform_epochs)
+    elif "epochs" in trainer.__dataclass_fields__:
+        shape["epochs"] = size.transform_epochs
+    if trainer in (FCT, FastFill):
+        shape |= {"branch_width": size.branch_width, "mixer_width": size.transform_width}
+    if "kl" in settings.get("loss", ""):  # of the classes that the head gives: logits, with the target's scale
+        assert pairs.head is not None
+        pairs = replace(pairs, head=pairs.head * np.float32(models.classifier()["scale"]))
+    artifact: Artifact = trainer(**{**shape, **settings}).fit(pairs)
+    return artifact
+
+
+def wider(row: Callable[[Models], Row], models: Models) -> Row:
+    """A row by models with twice the values."""
+    size = models.trial.size
+    return row(replace(models, trial=replace(models.trial, size=replace(size, dim=2 * size.dim))))
+
+
+def _dmu(models: Models, **settings: Any) -> Any:
+    size = models.trial.size
+    trainer = DMU(dim=size.dim, **{**models.classifier(), "adapter_width": size.adapter_width, **settings})
+    return models.fit(trainer, models.trial.target, models.source)
+
+
+def _as_is(models: Models, model: TrainedModel) -> Row:
+    trial, source = models.trial, models.source
+    found = searched_as_is(trial, source, model, model.artifact)
+    return found | own(trial, source, "s/s") | own(trial, model, "t/t")
+
+
+fct = partial(transform, FCT)
+fastfill = partial(transform, FastFill, orders=BOTH)
+own_scale = partial(fastfill, batch_size=1024, scale=30.0)
+# The default before versions named their loss.
+earlier = partial(fastfill, disc="arcface", margin=0.5, orders=BY_SIGMA)
+
+METHODS: dict[str, Callable[[Models], Row]] = {
+    "independent": independent,
+    "BCT": partial(compatible, BCT),
+    "BCT(+d)": partial(compatible, BCT, longer=True),
+    "BT2": bt2,
+    "DMU": dmu,
+    "FCT": fct,
+    "FCT + SimCLR": partial(fct, side="SimCLR"),
+    "FCT + autoencoder": partial(fct, side="autoencoder"),
+    "FCT + another seed": partial(fct, side="another seed"),
+    "FastFill": own_scale,
+    "FastFill, level chosen": partial(fastfill, expected=True),
+    "FCT, by length": partial(fct, uncertainty=True, orders=BOTH, expected=True),
+    "kernel ridge": partial(transform, of.KernelRidge, orders=BOTH, expected=True),
+    "residual, sigma": partial(transform, Residual, orders=BY_SIGMA),
+    "BCT, refreshed by distance": partial(refreshed_by_distance, "BCT"),
+    "DMU, refreshed by distance": partial(refreshed_by_distance, "DMU"),
+    "RACT": partial(compatible, of.RACT, temperature=0.1),
+    "UniBCT": partial(compatible, of.UniBCT),
+    "FD": partial(compatible, of.FocalDistillation),
+    "DMU, even weights": partial(dmu, selection="none"),
+    "DMU, least confidence": partial(dmu, selection="least-confidence"),
+    "DMU, regression": partial(dmu, compatibility="regression"),
+    "DMU, head 512 wide": partial(dmu, adapter_width=512),
+    "DMU, head 2048 wide": partial(dmu, adapter_width=2048),
+    "FastFill by distance": partial(own_scale, loss="l2"),
+    "FastFill, no sigma": partial(own_scale, uncertainty=False, orders=("random",)),
+    "FastFill, no distance": partial(own_scale, loss="disc"),
+    "FastFill, even": partial(own_scale, beta=1.0),
+    "FastFill, sigma": partial(own_scale, orders=BY_SIGMA),
+    "FastFill by default, sigma": earlier,
+    "FastFill by default + SimCLR, sigma": partial(earlier, side="SimCLR"),
+    "BT2, a sixteenth more": partial(bt2, extra=1 / 16),
+    "FCT, mixer 256 wide": partial(fct, mixer_width=256),
+    "FCT, mixer 4096 wide": partial(fct, mixer_width=4096),
+    "FCT, KL": partial(fct, loss="kl"),
+    "FCT, reversed KL": partial(fct, loss="reversed-kl"),
+    "RBT": partial(transform, of.RBT),
+    "LCE, transform": partial(transform, of.LCE),
+    "independent, twice the values": partial(wider, independent),
+    "FCT, twice the values": partial(wider, fct),
+}
+MAIN = tuple(METHODS)[:14]

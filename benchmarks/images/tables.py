@@ -1,0 +1,162 @@
+"""Tables and chart of methods on images: differences seed by seed, in points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from matplotlib.figure import Figure
+
+from benchmarks.charts import panels
+from benchmarks.dots import dots, legend
+from benchmarks.pages import markdown
+from benchmarks.record import Record, Row
+from benchmarks.seeds import Interval, by_seed, less, where
+
+COSFACE = ", CosFace"
+# Name in tables -> method of the record, figure with nothing re-embedded.
+BEFORE = {
+    "naive swap": ("independent", "t/s"),
+    "BCT": ("BCT", "t/s"),
+    "BT^2": ("BT2", "t/s"),
+    "DMU, as stored": ("DMU", "t/s"),
+    "DMU, refreshed": ("DMU", "t/h"),
+    "BCT, refreshed by `Residual`": ("BCT, refreshed by distance", "t/h"),
+    "`FCT`": ("FCT", "t/h"),
+    "`FCT`, SimCLR stored": ("FCT + SimCLR", "t/h"),
+    "`FCT`, a second model stored": ("FCT + another seed", "t/h"),
+    "`FastFill`": ("FastFill, level chosen", "t/h"),
+    "`Residual`": ("residual, sigma", "t/h"),
+    "`KernelRidge`": ("kernel ridge", "t/h"),
+    "everything re-embedded": ("independent", "t/t"),
+}
+SHOWN = ("BCT", "BT^2", "DMU, refreshed", "`FCT`", "`FastFill`", "`KernelRidge`")
+
+
+class Case(dict[str, str]):
+    """The rows of one set at one size, by the loss that its models are compared by.
+
+    Args:
+        rows: All rows of a record.
+        size: Size of the run.
+        setting: What the source knows.
+        name: The set.
+    """
+
+    def __init__(self, rows: list[Row], size: str, setting: str, name: str) -> None:
+        super().__init__(set=name, size=size, setting=setting)
+        self.rows = where(rows, **self)
+        # ArcFace leaves CIFAR-10's vectors opposite to the rows of the head: its rows by CosFace count.
+        self.loss = COSFACE if any(row["method"] == f"independent{COSFACE}" for row in self.rows) else ""
+        self.title = name.split(",")[0] + (", papers' network" if size == "gpu" else "") + self.loss
+
+    def figures(self, method: str, figure: str) -> dict[int, float]:
+        """Seed -> figure of a method."""
+        return by_seed(self.rows, figure, method=f"{method}{self.loss}")
+
+
+def cases(rows: list[Row], setting: str) -> list[Case]:
+    """Sets that have rows of a setting; of the size "quick" only if no other size has it."""
+    known = dict.fromkeys((row["size"], row["set"]) for row in where(rows, setting=setting))
+    large = [case for case in known if case[0] != "quick"] or list(known)
+    return [Case(rows, size, setting, name) for size, name in large]
+
+
+def gain(case: Case, name: str, measure: str) -> Interval | None:
+    """A method with nothing re-embedded, less the old model."""
+    method, figure = BEFORE[name]
+    return less(case.figures(method, f"{figure} {measure}"), case.figures("independent", f"s/s {measure}"))
+
+
+def before_table(setting: str) -> Callable[[Record], str]:
+    """A table of what each method gains with nothing re-embedded: CMC-1, mAP."""
+
+    def table(record: Record) -> str:
+        found = cases(record.rows, setting)
+        lines = []
+        for name in BEFORE:
+            both = [[gain(case, name, measure) for measure in ("cmc1", "map")] for case in found]
+            cells = [", ".join(one.signed for one in pair if one) for pair in both]
+            if any(cells):
+                lines.append([name, *cells])
+        return markdown(["nothing re-embedded", *(case.title for case in found)], lines)
+
+    return table
+
+
+def own_table(record: Record) -> str:
+    """MAP of each compatible model in its own gallery, less that of a model trained without regard for the old one."""
+    found = [case for setting in ("classes", "data") for case in cases(record.rows, setting)]
+    lines = []
+    for case in found:
+        target = case.figures("independent", "t/t map")
+        cells = [less(case.figures(method, "t/t map"), target) for method in ("BCT", "BCT(+d)", "BT2", "DMU")]
+        if any(cells):
+            lines.append([f"{case.title}: {case['setting']}", *(one.signed if one else "" for one in cells)])
+    return markdown(["everything re-embedded", "BCT", "BCT(+d)", "BT^2", "DMU"], lines)
+
+
+def alike_table(record: Record) -> str:
+    """`KernelRidge` less other transforms, both searched alike: CMC-1, mAP."""
+    others = {"`FCT`": "FCT", "`FCT`, variance by length": "FCT, by length", "`FastFill`": "FastFill, level chosen"}
+    lines = []
+    for case in cases(record.rows, "classes"):
+        for distances, figure in {"plain": "t/h", "shrunk": "t/h, expected"}.items():
+            cells = []
+            for other in others.values():
+                pair = [
+                    less(case.figures("kernel ridge", f"{figure} {m}"), case.figures(other, f"{figure} {m}"))
+                    for m in ("cmc1", "map")
+                ]
+                cells.append(", ".join(one.signed for one in pair if one))
+            if any(cells):
+                lines.append([case.title, distances, *cells])
+    return markdown(["`KernelRidge` less", "distances", *others], lines)
+
+
+def refresh_table(record: Record) -> str:
+    """A compatible target with a gallery refreshed by `Residual`, less an independent target with the same."""
+    lines = []
+    for size, setting, method in (
+        ("quick", "classes", "DMU"),
+        ("quick", "data", "DMU"),
+        ("standard", "classes", "BCT"),
+    ):
+        for name in dict.fromkeys(row["set"] for row in where(record.rows, size=size, setting=setting)):
+            case = Case(record.rows, size, setting, name)
+            pair = [
+                less(
+                    case.figures(f"{method}, refreshed by distance", f"t/h {m}"),
+                    case.figures("residual, sigma", f"t/h {m}"),
+                )
+                for m in ("cmc1", "map")
+            ]
+            if all(pair):
+                seeds = pair[0].seeds if pair[0] else 0
+                lines.append(
+                    [EPOCHS[size], method, f"{case.title}: {setting}", *(one.signed for one in pair if one), seeds]
+                )
+    return markdown(["epochs", "target", "set", "CMC-1", "mAP", "seeds"], lines)
+
+
+EPOCHS = {"quick": 7, "standard": 60}
+
+
+def chart(record: Record) -> Figure:
+    """MAP over the old model with nothing re-embedded, by set."""
+    found = cases(record.rows, "classes")
+    series = {name.strip("`"): [gain(case, name, "map") for case in found] for name in SHOWN}
+    figure, (axes,) = panels(0.95 * len(found) + 1.3)
+    marks = {"all re-embedded": [gain(case, "everything re-embedded", "map") for case in found]}
+    names = [case.title.replace(", ", "\n") for case in found]
+    dots(axes, names, series, marks, label="mAP over the old model, points")
+    legend(axes)
+    return figure
+
+
+TABLES: Mapping[str, Callable[[Record], str]] = {
+    "classes": before_table("classes"),
+    "data": before_table("data"),
+    "own": own_table,
+    "alike": alike_table,
+    "refresh": refresh_table,
+}

@@ -1,0 +1,127 @@
+"""Labelled images, and one draw of them: images that each model is trained on, gallery and queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from benchmarks.images.sizes import Size
+from benchmarks.sets import glyphs
+from benchmarks.sets.embedded import digit_images
+from compatstore.encoders.images import find_classes
+from compatstore.trainers import Images
+
+Setting = Literal["classes", "data", "architecture", "subgroups"]
+TEST_SHARE, SHARE_OF_SOURCE = 0.3, 0.3
+FEW = 10  # a biased source knows one in as many classes of the minority
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ImageSet:
+    """One set.
+
+    Args:
+        name: Name in tables.
+        training: Images that models are trained on.
+        test: Gallery and queries, which no model is trained on.
+        flip: True if a mirrored image is one of its class, as photographs are.
+    """
+
+    name: str
+    training: Images
+    test: Images
+    flip: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trial:
+    """One draw.
+
+    Args:
+        setting: "classes": the source knows every second class; "data": all classes, from 30 % of the images;
+            "architecture": as "classes", and the target is a transformer; "subgroups": every second class is of the
+            majority, and the source knows all of these and every tenth of the others.
+        source: Images of the source.
+        target: Images of the target.
+        gallery: Images that are searched, of all classes.
+        queries: Images that are searched with.
+        size: How large.
+        seed: Of the draw and of the models.
+        flip: True if training may mirror images.
+        groups: (q,) str, the subgroup of each query's class; None if a setting has none.
+    """
+
+    setting: Setting
+    source: Images
+    target: Images
+    gallery: Images
+    queries: Images
+    size: Size
+    seed: int
+    flip: bool = False
+    groups: npt.NDArray[np.str_] | None = None
+
+
+def read(path: Path | None, name: str, pixels: int, leave_out: Sequence[str] = ()) -> ImageSet:
+    """Read a set.
+
+    Args:
+        path: An npz file of glyphs; a folder with the folders `train` and `test` of class folders; or a folder of class
+            folders, 30 % for the test. None for scikit-learn's digits.
+        name: Name in tables.
+        pixels: Side that photographs are resized to.
+        leave_out: Class folders to leave out.
+    """
+    if path is None:
+        training, test = digit_images()
+        return ImageSet(name="Digits", training=training, test=test)
+    if path.is_file():
+        images, fresh = glyphs.read(path)
+        parts = [images.take(np.flatnonzero(rows)) for rows in (~fresh, fresh)]
+        return ImageSet(name=name, training=parts[0], test=parts[1])
+    if (path / "train").is_dir():
+        training, test = (_folder(path / part, pixels, leave_out) for part in ("train", "test"))
+    else:
+        training, test = _folder(path, pixels, leave_out).split(TEST_SHARE, seed=0)
+    return ImageSet(name=name, training=training, test=test, flip=True)
+
+
+def draw(data: ImageSet, setting: Setting, size: Size, seed: int) -> Trial:
+    """Draw a trial of a set."""
+    random = np.random.default_rng(seed)
+    training = data.training.take(np.sort(random.permutation(len(data.training))[: size.images]))
+    wanted = size.gallery + size.queries
+    searched = random.permutation(len(data.test))[:wanted]
+    count = len(searched) * size.queries // wanted
+    classes = range(len(training.class_names))
+    source = training.of_classes(classes[::2])
+    if setting == "data":
+        source = training.take(np.flatnonzero(random.random(len(training)) < SHARE_OF_SOURCE))
+    elif setting == "subgroups":
+        source = training.of_classes(sorted((*classes[::2], *classes[1 :: 2 * FEW])))
+    queries = data.test.take(searched[:count])
+    grouped = np.where(np.asarray(queries.labels) % 2, "minority", "majority") if setting == "subgroups" else None
+    parts = {"source": source, "target": training, "gallery": data.test.take(searched[count:]), "queries": queries}
+    return Trial(setting=setting, size=size, seed=seed, flip=data.flip, groups=grouped, **parts)
+
+
+def _folder(path: Path, pixels: int, leave_out: Sequence[str]) -> Images:
+    """Read a folder of class folders into memory, resized."""
+    paths, labels, names = find_classes(path)
+    kept = [name for name in names if name not in leave_out]
+    chosen = [row for row, label in enumerate(labels) if names[label] in kept]
+
+    def pixels_of(row: int) -> np.ndarray:
+        with Image.open(paths[row]) as image:
+            return np.asarray(image.convert("RGB").resize((pixels, pixels), Image.Resampling.BILINEAR))
+
+    with ThreadPoolExecutor() as pool:
+        array = np.stack(list(pool.map(pixels_of, chosen)))
+    return Images(array, [kept.index(names[labels[row]]) for row in chosen], tuple(kept))

@@ -1,0 +1,203 @@
+"""Ten figures of all benchmarks, and which method to take for what one has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+
+from benchmarks.charts import panels
+from benchmarks.dots import dots, legend
+from benchmarks.images.tables import Case
+from benchmarks.pages import markdown
+from benchmarks.papers.run import CLAIMS, differences, verdict
+from benchmarks.record import Record
+from benchmarks.seeds import Interval, by_seed, less, where
+
+OF = ("images", "pairs", "chains", "self_training", "fusion", "hop", "search", "whole_life", "lives")
+PHOTOGRAPHS = "Caltech-101"
+IMAGE_SETS = ("Glyphs", "Caltech-101", "CIFAR-10")
+SHARES = ("0 %", "10 %", "100 %")
+
+
+class Choice(NamedTuple):
+    """A row of "which method when".
+
+    Attributes:
+        given: What one has.
+        take: The method.
+        method: Its rows in the record of images.
+        figures: mAP with nothing, a tenth and all of the gallery embedded; "" for the old model's.
+    """
+
+    given: str
+    take: str
+    method: str
+    figures: tuple[str, str, str]
+
+
+CHOICES = tuple(
+    Choice(*each)
+    for each in (
+        ("no pairs and no labels", "self-training upgrade", "self-teaching", ("", "10% as one", "t/t")),
+        ("pairs of other items, no labels", "`KernelRidge`", "kernel ridge", ("t/h", "10% sigma", "t/t")),
+        ("pairs of other items with labels", "`FastFill`", "FastFill, level chosen", ("t/h", "10% sigma", "t/t")),
+        ("side-information, stored with the old vectors", "`FCT`", "FCT + SimCLR", ("t/h", "10% random", "t/t")),
+        ("the next model can be trained", "BCT, searched as stored", "BCT", ("t/s", "10% compared", "t/t")),
+        ("the same, and pairs", "its `Residual`", "BCT, refreshed by distance", ("t/h", "10% random", "t/t")),
+    )
+)  # fmt: skip
+
+
+def images_of(record: Record) -> dict[str, Case]:
+    """The rows of each set of images, trained for 60 epochs."""
+    rows = where(record.rows, benchmark="images")
+    return {name: Case(rows, "standard", "classes", name) for name in IMAGE_SETS}
+
+
+def gain(case: Case, choice: Choice, place: int) -> Interval | None:
+    """MAP over the old model at one of `SHARES`."""
+    source, figure = case.figures("independent", "s/s map"), choice.figures[place]
+    found = case.figures(choice.method, f"{figure} map") if figure else {seed: source[seed] for seed in source}
+    own = case.figures(choice.method, f"{choice.figures[1]} map")
+    return less({seed: value for seed, value in found.items() if seed in own or figure == "t/t"}, source)
+
+
+def choices_table(record: Record) -> str:
+    """What one has, what to take, and mAP over the old model at three shares of the gallery embedded."""
+    lines = []
+    cases = images_of(record)
+    for choice in CHOICES:
+        cells = []
+        for place in range(len(SHARES)):
+            each = [gain(case, choice, place) for case in cases.values()]
+            cells.append(" / ".join(f"{one.mean:+.1f}" if one else "-" for one in each))
+        lines.append([choice.given, choice.take, " / ".join(IMAGE_SETS), *cells])
+    lines += _with_labels(record)
+    lines += _new_classes(record)
+    return markdown(["what you have", "take", "measured on", *(f"{share} embedded" for share in SHARES)], lines)
+
+
+def _with_labels(record: Record) -> Iterator[list[str]]:
+    """A self-training upgrade with labels, and the same sets without."""
+    names = ("Caltech-101", "Characters")
+    for given, text in {"labels": "labels of the items, no pairs", "nothing": "the same without labels"}.items():
+        rows = where(record.rows, benchmark="self_training", part="served", given=given)
+        cells = [" / ".join("+0.0" for _ in names)]
+        for share, way in (("10%", "served"), ("100%", "served")):
+            found = []
+            for name in names:
+                own = where(rows, set=name, share=share)
+                found.append(less(by_seed(own, f"{way} map"), by_seed(own, "baseline map")))
+            cells.append(" / ".join(f"{one.mean:+.1f}" if one else "-" for one in found))
+        yield [text, "self-training upgrade, fused search", "Caltech-101 (EfficientNets) / Characters", *cells]
+
+
+def _new_classes(record: Record) -> Iterator[list[str]]:
+    """Transforms on classes that their pairs lack."""
+    names = ("Caltech-101", "Glosses")
+    for method in ("Residual", "FastFill"):
+        cells = []
+        for figure, of in (("t/h", method), ("10% sigma", method), ("t/t", "none")):
+            found = []
+            for name in names:
+                rows = where(record.rows, benchmark="pairs", part="methods", classes="unseen", set=name)
+                found.append(less(by_seed(rows, f"{figure} map", method=of), by_seed(rows, "s/s map", method="none")))
+            cells.append(" / ".join(f"{one.mean:+.1f}" if one else "-" for one in found))
+        yield [
+            "pairs of other classes than the gallery's",
+            f"`{method}`",
+            "Caltech-101 (EfficientNets) / Glosses",
+            *cells,
+        ]
+
+
+def _self_training(record: Record, name: str) -> str:
+    rows = where(record.rows, benchmark="self_training", part="served", given="nothing", set=name, share="10%")
+    before = by_seed(rows, "baseline map")
+    served, full = (less(by_seed(rows, f"{way} map"), before) for way in ("served", "full"))
+    return f"{served.signed}, all re-embedded {full.mean:+.1f}" if served and full else ""
+
+
+def _unlabelled(record: Record, direction: str) -> str:
+    rows = where(record.rows, benchmark="fusion", part="weight without labels", direction=direction)
+    return f"{sum(row['below'] for row in rows)} of {sum(row['seeds'] for row in rows)}"
+
+
+def _intervals(record: Record) -> str:
+    rows = where(record.rows, benchmark="self_training", part="intervals")
+    hold, printed = (sum(row[key] for row in rows) for key in ("hold", "printed"))
+    return f"{100 * hold / printed:.1f} % of {printed:,}"
+
+
+def _claims(record: Record) -> str:
+    words = [verdict(differences(record.rows, claim)) for claim in CLAIMS]
+    held, failed = words.count("holds"), words.count("does not hold")
+    return f"{held} hold, {failed} do not, of {len(words)}"
+
+
+def _ratio(record: Record, group: str) -> str:
+    figures = [row["figure"] for row in where(record.rows, benchmark="search", group=group)]
+    return f"{min(figures):.2f} to {max(figures):.2f}"
+
+
+def _hop(record: Record) -> str:
+    return f"{max(row['rows_per_second'] for row in where(record.rows, step='float32')):,} items a second"
+
+
+def _lives(record: Record) -> str:
+    rows = where(record.rows, benchmark="lives", process="all")
+    kills, wrong = (sum(row.get(key) or 0 for row in rows) for key in ("kills", "violations"))
+    return f"{kills:,} kills, {wrong} violations"
+
+
+NUMBERS: tuple[tuple[str, Callable[[Record], str], str], ...] = (
+    (
+        "mAP of photographs, a tenth embedded, no pairs, no labels",
+        partial(_self_training, name=PHOTOGRAPHS),
+        "self_training",
+    ),
+    ("the same of texts", partial(_self_training, name="Glosses"), "self_training"),
+    (
+        "galleries served below the old model, without labels, upgrade to a better one",
+        partial(_unlabelled, direction="better model"),
+        "fusion",
+    ),
+    ("the same, upgrade to a worse one", partial(_unlabelled, direction="worse model"), "fusion"),
+    ("printed 95 % intervals that hold", _intervals, "self_training"),
+    ("claims of four papers", _claims, "papers"),
+    ("search of one version / Lance's own", partial(_ratio, group="one part / Lance"), "speed"),
+    ("fused search / one search of Lance", partial(_ratio, group="fused / Lance"), "speed"),
+    ("vectors transformed, two cores, FCT's network", _hop, "speed"),
+    ("processes killed during upgrades", _lives, "robustness"),
+)
+
+
+def numbers_table(record: Record) -> str:
+    """Ten figures and their pages."""
+    return markdown(
+        ["figure", "", "page"],
+        [[what, figure(record), f"[{page.replace('_', '-')}]({page}.md)"] for what, figure, page in NUMBERS],
+    )
+
+
+def chart(record: Record) -> Figure:
+    """MAP over the old model with nothing and with a tenth embedded, on photographs, by what one has."""
+    cases = images_of(record)
+    figure, axes = panels(7.4, 2)
+    names = ["new model alone", "pairs", "pairs, labels", "side-information", "trained next model", "the same, pairs"]
+    for one, name in zip(axes, ("Caltech-101", "CIFAR-10"), strict=True):
+        case = cases[name]
+        series = {
+            f"{share} embedded": [gain(case, choice, place) for choice in CHOICES]
+            for place, share in enumerate(SHARES[:2])
+        }
+        marks = {"all re-embedded": [gain(case, choice, 2) for choice in CHOICES]}
+        dots(one, names, series, marks, label=f"{name}: mAP over the old model, points")
+    legend(axes[0])
+    return figure
+
+
+TABLES = {"numbers": numbers_table, "choices": choices_table}

@@ -1,0 +1,1 @@
+"""Transforms that are learned from pairs of embeddings."""

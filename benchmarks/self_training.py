@@ -1,0 +1,243 @@
+"""Self-training upgrades: quality by share of the gallery, with labels or without, and whether their intervals hold.
+
+    python -m benchmarks self_training --sets caltech.npz glosses.npz characters.npz fonts.npz
+    python -m benchmarks self_training --sets caltech.npz characters.npz --labels
+    python -m benchmarks self_training --sets more.npz --queries-file kinds.npz --items 20000 --judging 300
+
+Sets are files of `benchmarks.sets`; without any, scikit-learn's digits. One gallery is upgraded from one share to the
+next, and searched as it has decided: by the old version, or by both. Beside it, with the same natives: the target
+alone, a merge without a transform, and everything re-embedded. Queries are other items, whose labels define which items
+are correct. `--queries-file` has queries that are no items: some judge the upgrade, others report. First samples were
+measured once, by `benchmarks/spread.py` of the commit that these rows name.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import compatstore as cs
+from benchmarks.charts import panels
+from benchmarks.dots import curves, legend
+from benchmarks.pages import markdown
+from benchmarks.record import Record, Row
+from benchmarks.seeds import by_seed, less, values_of, where
+from benchmarks.served import Outside, Served, ranked
+from benchmarks.sets.embedded import SOURCE, TARGET, EmbeddedSet, QuerySet, read, unit
+from compatstore.arrays import Positions
+from compatstore.trainers import Pairs, Residual
+
+SHARES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
+LEARNED = 0.3  # share of a gallery that the transform of an estimate has learned from
+FIGURES = ("cmc@1", "map")
+
+
+def served_rows(served: Served, outside: Outside, shares: Sequence[float], gates: cs.Gates) -> Iterator[Row]:
+    """Upgrade from share to share; figures of each way to serve."""
+    source, exact = (-outside.source @ served.source.T, -outside.target @ served.target.T)
+    for share in shares:
+        served.upgrade(share, gates=gates)
+        native = served.native
+        found = outside.figures(ranked(source), "baseline")
+        found |= outside.figures(served.search(outside.both), "served")
+        alone = served.search(outside.target, version="v2", serving="target")
+        found |= outside.figures(alone, "target alone")
+        found |= outside.figures(ranked(np.where(native, exact, source)), "merge")
+        yield {"share": f"{share:.0%}", "natives": int(native.sum()), **found, **outside.figures(ranked(exact), "full")}
+
+
+def with_queries(served: Served, given: QuerySet, judging: int, reporting: int) -> tuple[cs.Gates, Outside]:
+    """Queries of a file: some judge the upgrade in nDCG@10, others report."""
+    place = np.full(len(served.data.labels), -1)
+    place[served.rows] = np.arange(len(served.rows))
+    there = place[given.items] >= 0
+    queries, items = given.queries[there], place[given.items[there]]
+    known = np.random.default_rng(served.seed).permutation(np.unique(queries))
+    mine, others = known[:judging], known[judging : judging + reporting]
+    qrels: dict[str, dict[Any, float]] = {f"query-{query}": {} for query in mine}
+    for query, item in zip(queries, items, strict=True):
+        if f"query-{query}" in qrels:
+            qrels[f"query-{query}"][int(item)] = 1
+    columns: dict[str, Any] = {name: unit(given.vectors[name][mine]) for name in (SOURCE, TARGET)}
+    columns = {"v1": columns[SOURCE], "v2": columns[TARGET], "id": list(qrels)}
+    correct = np.zeros((len(others), len(served.rows)), bool)
+    rows = np.searchsorted(np.sort(others), queries[np.isin(queries, others)])
+    correct[np.argsort(others)[rows], items[np.isin(queries, others)]] = True
+    source, target = (unit(given.vectors[name][others]) for name in (SOURCE, TARGET))
+    gates = cs.Gates(labels=cs.Queries(queries=columns, qrels=qrels), criterion="ndcg@10")
+    return gates, Outside(source=source, target=target, correct=correct, graded=True)
+
+
+def split(data: EmbeddedSet, seed: int, items: int, queries: int) -> tuple[Positions, Positions]:
+    """Rows that no model was trained on: queries, and items."""
+    rows = np.random.default_rng(seed).permutation(np.flatnonzero(data.fresh))
+    asked, rows = np.split(rows, [min(queries, len(rows) // 4)])
+    return asked, rows[:items]
+
+
+def intervals(data: EmbeddedSet, seed: int, items: int, queries: int, sample: int) -> Iterator[Row]:
+    """Intervals of an estimate by labels, and of rounds without labels, against all queries from outside."""
+    asked, rows = split(data, seed, items, queries)
+    with tempfile.TemporaryDirectory() as folder:
+        served = Served(data, rows, folder, seed)
+        outside = served.outside(asked)
+        learned = np.random.default_rng(seed).permutation(len(rows))[: round(LEARNED * len(rows))]
+        pairs = Pairs(
+            served.source[learned], served.target[learned], source_version=served.v1, target_version=served.v2
+        )
+        transform = Residual(epochs=6, width=256, seed=seed, holdout=0.1, holdout_by="row").fit(pairs)
+        served.gallery.artifacts.link(transform)
+        hopped = unit(transform.apply(served.source).vectors)
+        galleries = {"hop alone": hopped, "full backfill": served.target}
+        truth = {name: outside.figures(ranked(-outside.target @ each.T), name) for name, each in galleries.items()}
+        truth["status quo"] = outside.figures(ranked(-outside.source @ served.source.T), "status quo")
+        table = served.gallery.evaluate("v2", labels="label", sample=sample, backfill=cs.Backfill(seed=seed))
+    for row in (each for each in table.rows if each.name in truth):
+        for figure in (name for name in FIGURES if name in row.figures):
+            true, before = (truth[name][f"{name} {figure.replace('@', '')}"] / 100 for name in (row.name, "status quo"))
+            printed = {figure: (row.figures[figure], true)}
+            if figure in row.gains and row.name != "status quo":
+                printed[f"{figure} gained"] = (row.gains[figure], true - before)
+            for name, (interval, exact) in printed.items():
+                holds = int(interval.low - 1e-4 <= exact <= interval.high + 1e-4)
+                yield {
+                    "what": "estimate",
+                    "truth": "labels",
+                    "way": row.name,
+                    "figure": name,
+                    "hold": holds,
+                    "printed": 1,
+                }
+
+
+def run(
+    *,
+    sets: tuple[Path, ...] = (),
+    labels: bool = False,
+    queries_file: Path | None = None,
+    judging: int = 500,
+    seeds: int = 3,
+    first_seed: int = 0,
+    items: int = 4000,
+    queries: int = 1000,
+    shares: tuple[float, ...] = SHARES,
+    draws: int = 20,
+    sample: int = 300,
+) -> Iterator[Row]:
+    """Measure each set: what is served share by share, and intervals."""
+    for data in read(sets):
+        for seed in range(first_seed, first_seed + seeds):
+            asked, rows = split(data, seed, items, queries)
+            about: Row = {"set": data.name, "seed": seed}
+            with tempfile.TemporaryDirectory() as folder:
+                served = Served(data, rows, folder, seed)
+                outside, gates = served.outside(asked), cs.Gates(labels="label" if labels else None)
+                known = "labels" if labels else "nothing"
+                if queries_file is not None:
+                    given = QuerySet.load(queries_file)
+                    gates, outside = with_queries(served, given, judging, queries)
+                    known = f"queries: {given.name}"
+                for row in served_rows(served, outside, shares, gates):
+                    yield {"part": "served", **about, "given": known, "items": len(rows), **row}
+        for draw in range(draws):
+            for row in intervals(data, draw, min(items, 1200), 3500, sample):
+                yield {"part": "intervals", "set": data.name, "seed": draw, **row}
+
+
+def cases(record: Record) -> list[tuple[str, str, list[Row]]]:
+    """Set, what is given, and rows."""
+    rows = where(record.rows, part="served")
+    known = dict.fromkeys((row["set"], row["given"]) for row in rows)
+    return [(name, given, where(rows, set=name, given=given)) for name, given in known]
+
+
+def figure_of(rows: list[Row]) -> str:
+    """The figure that a case is judged by."""
+    return "map" if "served map" in rows[0] else "ndcg@10"
+
+
+def served_table(record: Record) -> str:
+    """What is served less the old model, share by share, and its part of the gain of everything re-embedded."""
+    found = cases(record)
+    shares = [share for share in ("2%", "10%", "25%", "100%") if any(where(rows, share=share) for _, _, rows in found)]
+    lines = []
+    for name, given, rows in found:
+        figure, cells = figure_of(rows), []
+        for share in shares:
+            own = where(rows, share=share)
+            before = by_seed(own, f"baseline {figure}")
+            gain, full = (less(by_seed(own, f"{way} {figure}"), before) for way in ("served", "full"))
+            part = f", {100 * gain.mean / full.mean:.0f} %" if gain and full and full.mean else ""
+            cells.append(gain.signed + part if gain else "")
+        full = less(by_seed(rows, f"full {figure}"), by_seed(rows, f"baseline {figure}"))
+        lines.append(
+            [
+                f"{name}: {given}",
+                figure.replace("map", "mAP").replace("ndcg", "nDCG"),
+                *cells,
+                full.signed if full else "",
+            ]
+        )
+    return markdown(["set: given", "figure", *(f"{share} native" for share in shares), "all re-embedded"], lines)
+
+
+def intervals_table(record: Record) -> str:
+    """Printed intervals that hold the truth, by what prints them and the figure."""
+    rows = where(record.rows, part="intervals")
+    lines = []
+    for what, truth in dict.fromkeys((row["what"], row["truth"]) for row in rows):
+        own = where(rows, what=what, truth=truth)
+        hold, printed = (sum(row[key] for row in own) for key in ("hold", "printed"))
+        kinds = {(row["set"], row["way"], row["figure"]) for row in own}
+        shares = [_share([row for row in own if (row["set"], row["way"], row["figure"]) == kind]) for kind in kinds]
+        sets = ", ".join(values_of(own, "set"))
+        lines.append([what, truth, sets, f"{printed:,}", f"{100 * hold / printed:.1f} %", f"{min(shares):.0f} %"])
+    return markdown(["intervals of", "correct by", "sets", "printed", "hold", "of the worst kind"], lines)
+
+
+def _share(rows: list[Row]) -> float:
+    return 100 * sum(row["hold"] for row in rows) / sum(row["printed"] for row in rows)
+
+
+def sample_table(record: Record) -> str:
+    """MAP of a hop by a random first sample, and by one that is spread over the gallery."""
+    rows = where(record.rows, part="first sample")
+    lines = []
+    for name, share in dict.fromkeys((row["set"], row["share"]) for row in rows):
+        own = where(rows, set=name, share=share)
+        plain, wide = (own[0][f"{way} map"] for way in ("random", "spread"))
+        error = own[0].get("error map")
+        lines.append([name, share, f"{plain:.1f}", f"{wide:.1f}", f"{wide - plain:+.1f}", error])
+    return markdown(["set", "sample", "random", "spread", "gain", "standard error"], lines)
+
+
+def chart(record: Record) -> Figure:
+    """The deciding figure by share of the gallery, without labels."""
+    found = [each for each in cases(record) if each[1] == "nothing"] or cases(record)
+    figure, axes = panels(1.7 * len(found) + 0.7, len(found))
+    for one, (name, _, rows) in zip(axes, found, strict=True):
+        curves(one, rows, LABELS, figure_of(rows))
+        one.set_xscale("log")
+        ticks = [1, 2, 5, 10, 25, 50, 100]
+        one.set_xticks(ticks, [str(tick) for tick in ticks], minor=False)
+        one.minorticks_off()
+        one.set_title(f"{name}: {figure_of(rows).replace('map', 'mAP')}")
+    axes[-1].set_xlabel("share of the gallery that is embedded, %")
+    legend(axes[0])
+    return figure
+
+
+LABELS = {
+    "baseline": "old model",
+    "merge": "merge, no transform",
+    "target alone": "target alone",
+    "served": "as served",
+    "full": "all re-embedded",
+}
+SMOKE = {"seeds": 1, "items": 400, "queries": 60, "shares": (0.3, 0.5), "draws": 1, "sample": 200}
+TABLES = {"served": served_table, "intervals": intervals_table, "sample": sample_table}

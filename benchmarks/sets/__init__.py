@@ -1,0 +1,1 @@
+"""Labelled sets, embedded by two models or more: what benchmarks of quality read."""
