@@ -34,7 +34,7 @@ VERBS = {
 }
 WRITING_VERBS = {
     *("demo", "init", "adopt", "add", "drop-columns", "index", "register", "link", "train", "export"),
-    *("upgrade", "pause", "cutover", "rollback", "abort", "retire", "judge"),
+    *("upgrade", "pause", "cutover", "rollback", "abort", "retire", "judge", "convert"),
     *("optimize", "unregister", "unlink"),
 }
 

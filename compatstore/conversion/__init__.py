@@ -49,6 +49,17 @@ class Converted(Shown):
         places: Paths of the vector, the id and the text in a record.
         upgrade: The result of the upgrade that made the vectors.
         seconds: Time of this call.
+
+    Examples:
+        >>> import pyarrow as pa, pyarrow.parquet as pq
+        >>> pq.write_table(pa.table({"text": ["a", "bc", "def"], "vector": [[1.0], [2.0], [3.0]]}), "old.parquet")
+        >>> lengths = cs.encoders.Function(lambda texts: [[len(t), 1] for t in texts], dim=2, fingerprint="lengths")
+        >>> v1, v2 = cs.EmbeddingVersion("v1", dim=1), cs.EmbeddingVersion("v2", dim=2, encoder=lengths)
+        >>> print(cs.convert("old.parquet", "new.parquet", v1, v2, backfill=1.0))
+        new.parquet: 3 records, vectors from vector, texts from text
+        3 embedded by the new model, 0 transformed, 0 without a vector
+        Origins and uncertainties are in vector_origin and vector_uncertainty.
+        Build an index of these vectors, and embed queries with the new model.
     """
 
     out: str
@@ -113,7 +124,7 @@ def convert(
         >>> import pyarrow as pa, pyarrow.parquet as pq
         >>> pq.write_table(pa.table({"text": ["a", "bc", "def"], "vector": [[1.0], [2.0], [3.0]]}), "old.parquet")
         >>> lengths = cs.encoders.Function(lambda texts: [[len(t), 1] for t in texts], dim=2, fingerprint="lengths")
-        >>> v1, v2 = cs.EmbeddingVersion("v1", dim=1), cs.EmbeddingVersion("v2", encoder=lengths)
+        >>> v1, v2 = cs.EmbeddingVersion("v1", dim=1), cs.EmbeddingVersion("v2", dim=2, encoder=lengths)
         >>> cs.convert("old.parquet", "new.parquet", v1, v2, backfill=1.0).native
         3
     """

@@ -370,7 +370,7 @@ def with_vectors(catalog: Catalog, target: str, operation: str, *, filled: bool 
     snapshot = catalog.store.snapshot()
     registry = catalog.registry(snapshot)
     registry.record(target)
-    run, fix = run_of(registry, target), f"Run it: {next_step.call('upgrade', target)}"
+    run, fix = run_of(registry, target), f"Begin it: {next_step.call('upgrade', target)}"
     if run is None:
         raise UpgradeError(operation, expected="an upgrade under way", found="none", fix=fix)
     context = UpgradeContext.of(catalog, run, snapshot)
