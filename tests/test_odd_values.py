@@ -50,6 +50,7 @@ RESULTS = {
     *(
         "Advice",
         "BackfillCurve",
+        "Converted",
         "DecisionRow",
         "DecisionTable",
         "Estimate",
@@ -227,6 +228,12 @@ def other_targets():
             "query_labels": LABELS,
             "gallery_labels": LABELS,
             "order": np.arange(40),
+        },
+        "convert": lambda: {
+            "path": "old.parquet",
+            "out": "new.parquet",
+            "source": cs.EmbeddingVersion("v1", dim=8),
+            "target": cs.EmbeddingVersion("v2", dim=8),
         },
         "decide": lambda: {"sample": sample(), "settings": evaluation.DecisionSettings(resamples=20)},
         "flips": lambda: {"before": ranking(), "after": ranking()},

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import Doubles, Positions
-from compatstore.boundary import array_of
+from compatstore.boundary import array_of, checked
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.metrics import Flips, require_ranks, summarise
@@ -53,6 +53,7 @@ class BackfillCurve:
     rankings: tuple[Ranking, ...] = field(default=(), repr=False)
 
 
+@checked
 def backfill_curve(
     queries: npt.ArrayLike,
     transformed: npt.ArrayLike,
@@ -112,6 +113,7 @@ def backfill_curve(
     return _curve(shares, rankings, ks)
 
 
+@checked
 def flips(before: Ranking, after: Ranking, k: int = 1) -> Flips:
     """Compare two rankings of the same queries: right means a correct item among the k nearest.
 

@@ -191,7 +191,7 @@ def _decision(report: UpgradeReport) -> Iterator[SectionPart]:
         estimated = report.estimate.table
         yield from _ways(estimated, "estimated beforehand", estimated.advice.row or "")
         return
-    yield f"Nothing was estimated or measured: {next_step.call('report', 'TARGET', sample=500)} measures."
+    yield f"Nothing was estimated or measured: {next_step.call('report', report.target, sample=500)} measures."
 
 
 def _ways(decided: DecisionTable, when: str, marked: str, served: str = "") -> Iterator[SectionPart]:

@@ -74,7 +74,7 @@ def test_an_upgrade_that_cuts_over_does_not_advise_to(run, linked):
 def test_a_report_measures_where_labels_are_named_and_says_where_it_does_not(run, linked):
     run("upgrade", linked, "v2")
     bare = run("report", linked, "v2")
-    assert f"nothing was estimated or measured; measure it: compatstore report {linked}" in bare.out
+    assert f"Nothing was estimated or measured: compatstore report {linked} v2 --sample 500 measures." in bare.out
     for words, truth in ((("--labels", "label"), "labels"), (("--sample", 300), "")):
         measured = run("report", linked, "v2", *words, "--json").json["measured"]
         assert measured["truth"] == truth

@@ -9,6 +9,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.errors import InvalidInput
+from compatstore.search.fusion import depth_of
 from compatstore.storage import recall as recalls
 from compatstore.storage.recall import GOAL, REFINES, choose_settings, measure_index
 from compatstore.trainers import Pairs, Procrustes
@@ -180,7 +181,7 @@ def test_candidates_of_a_fused_search_compare_as_many_rows_as_a_search_does(tmp_
     for name in both:
         gallery.maintenance.index(name).create(kind="IVF_PQ", num_partitions=16)
     measured, plan = record(gallery, "v2").search.refine, gallery.explain()
-    depth = plan.depth(ROWS, exact=False)
+    depth = depth_of(plan, ROWS, exact=False)
     assert 20 <= depth < 10 * measured
     assert plan.parts[1].settings.fetching(depth).refine * depth <= 10 * measured + depth
     assert recall(gallery, both, exact) >= 0.95
