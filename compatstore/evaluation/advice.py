@@ -101,7 +101,7 @@ def advise(status_quo: Option, options: Sequence[Option], metric: str, unmeasure
             whole gallery has. A missing figure is no reason against an upgrade.
     """
     gains = gains_together([option.figure for option in options], status_quo.figure)
-    better = [option for option, gain in zip(options, gains, strict=True) if gain.low > 0]
+    better = [option for option, gain in zip(options, gains, strict=True) if gain.is_gain]
     best = max(better or options, key=_worth)
     gain, confidence = gains[options.index(best)], best.figure.confidence
     change = change_in(metric, status_quo.value, best.value, gain, confidence, best.flips)
@@ -134,7 +134,7 @@ def fused_better(fused: Sequence[Option], options: Sequence[Option], advice: Adv
     if advised is None or not fused:
         return ""
     gains = gains_together([way.figure for way in fused], advised.figure)
-    better = [way for way, gain in zip(fused, gains, strict=True) if gain.low > 0]
+    better = [way for way, gain in zip(fused, gains, strict=True) if gain.is_gain]
     if not better:
         return ""
     first = min(better, key=lambda way: way.share)

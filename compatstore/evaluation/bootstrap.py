@@ -17,6 +17,7 @@ import numpy.typing as npt
 from compatstore.arrays import Doubles, Positions
 from compatstore.evaluation.exact_products import cut, cut_whole, multiply
 
+LEAST = 5e-4  # difference: 0.1 in percent, rounded; smaller ones come from rounding of distances
 _CELLS = 2**22  # resampled queries held at a time
 
 
@@ -42,6 +43,16 @@ class Estimate:
     def within(self, least: float, most: float) -> Estimate:
         """The same, clipped to the range of the figure."""
         return Estimate(**{end: min(max(number, least), most) for end, number in asdict(self).items()})
+
+    @property
+    def is_gain(self) -> bool:
+        """True for a difference whose whole interval is above zero, and that is not 0.0 in percent."""
+        return self.low > 0 and self.value >= LEAST
+
+    @property
+    def is_loss(self) -> bool:
+        """True for a difference whose whole interval is below zero, and that is not 0.0 in percent."""
+        return self.high < 0 and self.value <= -LEAST
 
     @property
     def percent(self) -> str:

@@ -413,7 +413,7 @@ class Trial:
             return 0, NO_GAIN
         values = np.array([found.values[:, counted] for found in pair])
         (gain,) = self.gains(values, pair, rows[counted], resamples)
-        return (place, gain) if gain.low > 0 else (0, NO_GAIN)
+        return (place, gain) if gain.is_gain else (0, NO_GAIN)
 
 
 def weight_by_rule(agreement: float) -> float:

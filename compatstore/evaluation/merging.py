@@ -114,7 +114,7 @@ class Merge(MeasuredGain, Shown):
     @property
     def worth(self) -> bool:
         """True if it is significantly better than the status quo."""
-        return self.gain is not None and self.gain.low > 0
+        return self.gain is not None and self.gain.is_gain
 
     def __str__(self) -> str:
         return f"{self.how}, against the status quo {super().__str__()}"

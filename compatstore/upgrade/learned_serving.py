@@ -62,7 +62,7 @@ def how_searched(context: UpgradeContext) -> str:
         later = "" if registry.active == run.target else f" alone; after a cutover in {run.target}"
         gain = estimate.row.gains.get(estimate.table.criterion)
         measured = "not measured without ground truth" if gain is None else "no significant gain"
-        unsure = "" if gain is not None and gain.low > 0 else f" ({measured})"
+        unsure = "" if gain is not None and gain.is_gain else f" ({measured})"
         return f"searches go on in {registry.active}{later} alone{unsure}"
     alone = _better_alone(registry, run.target)
     source = run.source
@@ -95,7 +95,7 @@ def _better_alone(registry: Registry, target: str) -> tuple[str, str] | None:
     """The target alone, and when searches use it, if it is significantly better than what they use now."""
     fusion = registry.fusion_of(target)
     choice = None if fusion is None else fusion.choice
-    if choice is not None and choice.over_target is not None and choice.over_target.high < 0:
+    if choice is not None and choice.over_target is not None and choice.over_target.is_loss:
         return f"{target} alone", "after a cutover"
     return None
 

@@ -78,3 +78,14 @@ def test_draws_without_a_query_are_left_out(monkeypatch):
     assert (found[0].estimate().low, found[0].estimate().high) == (0.25, 0.75)
     monkeypatch.setattr(bootstrap, "_CELLS", 40)  # one draw at a time
     assert np.array_equal(resample(values, 400, gallery=gallery)[0].means, found[0].means)
+
+
+def test_a_difference_that_reads_as_none_is_neither_gain_nor_loss():
+    """Rounding of distances gives every query the same tiny difference, whose interval lies beside zero."""
+    assert Estimate(value=0.01, low=0.001, high=0.02).is_gain
+    assert Estimate(value=-0.01, low=-0.02, high=-0.001).is_loss
+    for tiny in (1e-9, -1e-9, 4e-4):
+        estimate = Estimate(value=tiny, low=tiny, high=tiny)
+        assert not estimate.is_gain
+        assert not estimate.is_loss
+    assert not Estimate(value=0.01, low=-0.001, high=0.02).is_gain

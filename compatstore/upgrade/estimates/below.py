@@ -31,7 +31,7 @@ def warning_of(catalog: Catalog, registry: Registry, target: str, way: Way) -> s
         "merged": f"{run.target} merged with {run.source}",
         "target": f"{run.target} alone",
     }
-    if kept.gain is None or kept.gain.high >= 0:
+    if kept.gain is None or not kept.gain.is_loss:
         return ""
     return f"{names[way]} is below the status quo: {MeasuredGain.__str__(kept)}"
 

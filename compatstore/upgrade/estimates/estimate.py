@@ -308,7 +308,7 @@ def check_gates(row: DecisionRow, gates: Gates) -> tuple[Gate, ...]:
 def gate_of_advice(table: DecisionTable, serving: Serving) -> Gate:
     """The gate of an upgrade that picks its own budget: something must beat the status quo."""
     gain = table.best_of(serving).gains[table.criterion]
-    passed = table.advice.verdict == "upgrade" if serving == "target" else gain.low > 0
+    passed = table.advice.verdict == "upgrade" if serving == "target" else gain.is_gain
     return Gate(name=f"{table.criterion} above the status quo", estimate=gain, passed=passed)
 
 

@@ -193,9 +193,9 @@ def _advice(
             f"{native} of {native + transformed} items native, {embedded} embedded. {more(preference)}"
         )
     gain, change = served.gains[criterion], f"{measured.change(served)}, {embedded} items embedded"
-    if gain.high < 0:
+    if gain.is_loss:
         return f"Do not cut over, or roll back: {change}."
-    if gain.low <= 0:
+    if not gain.is_gain:
         against.append("the gain is not significant")
     apart = [row.what for row in compared if not row.agrees]
     if apart:
