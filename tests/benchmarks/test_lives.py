@@ -58,6 +58,7 @@ def test_a_gallery_outlives_kills_all_over_a_script(stage, seed):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:lance is not fork-safe")  # Ray forks to start its programs
 def test_an_upgrade_by_ray_outlives_kills_of_its_processes(tmp_path):
     pytest.importorskip("ray")
     with ExitStack() as stack:

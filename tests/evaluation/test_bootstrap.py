@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compatstore.evaluation import bootstrap
-from compatstore.evaluation.bootstrap import SampledGallery, kept_shares, resample, share_of_queries
+from compatstore.evaluation.bootstrap import Estimate, SampledGallery, kept_shares, resample, share_of_queries
 
 pytestmark = pytest.mark.kernel
 
