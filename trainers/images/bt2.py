@@ -24,7 +24,6 @@ from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers.images.classification import ClassHead, Classification, HeadKind, Independent, require_classes
 from compatstore.trainers.images.compatible import (
-    CompatibilityTerm,
     CompatibleModel,
     CompatibleTraining,
     FrozenSource,
@@ -34,6 +33,7 @@ from compatstore.trainers.images.compatible import (
 from compatstore.trainers.images.given_vectors import across_figures
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.trained_model import TrainedModel
+from compatstore.trainers.images.training import TrainingRun
 from compatstore.trainers.settings import Count, NotNegative, Positive
 from compatstore.trainers.training import OnEpoch
 from compatstore.versions import EmbeddingVersion
@@ -121,9 +121,7 @@ class BT2(CompatibleTraining):
         ) -> BT2Objective:
             return BT2Objective(self, network, preprocessing, known.rows[:, : frozen.source_dim], frozen, goal)
 
-        return self.train_with(
-            objective, images, source, held_out=held_out, progress=progress, checkpoint=checkpoint, fixed=fixed
-        )
+        return self.train_with(objective, images, source, held_out, TrainingRun(progress, checkpoint, fixed))
 
     @checked
     def fit_across(
@@ -183,9 +181,8 @@ class BT2(CompatibleTraining):
         positions = Images(images.images, np.arange(len(images)))
         fixed = hashlib.sha256(vectors.tobytes() + np.asarray(images.labels).tobytes()).hexdigest() + fixed
         backbone = self.target_backbone(preprocessing, source.dim)
-        objective, measured = self.train_network(
-            make, positions, preprocessing, backbone, progress=progress, checkpoint=checkpoint, fixed=fixed
-        )
+        run = TrainingRun(progress, checkpoint, fixed)
+        objective, measured = self.train_network(make, positions, preprocessing, backbone, run)
         model = objective.model(backbone, images, held_out, measured)
         artifact, figures = self.artifact(Space.of(source), model), dict(model.figures)
         if held_out is not None and held_out_vectors is not None:
@@ -206,10 +203,6 @@ class BT2(CompatibleTraining):
         """Return the trainer of the independent target: the same settings, without a source."""
         shared = {field.name for field in fields(Independent)} - {"dim"}
         return Independent(**{name: getattr(self, name) for name in shared}, dim=self.target_dim)
-
-    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm:
-        """Refuse: all terms are in the objective."""
-        raise NotImplementedError
 
     def target_backbone(self, preprocessing: Preprocessing, source_dim: int) -> Backbone:
         """Describe a network of m + n values, behind the changes of basis."""

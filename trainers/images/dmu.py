@@ -19,9 +19,8 @@ from compatstore.boundary import checked, checked_fields
 from compatstore.digests import digest_half
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
-from compatstore.trainers.images.classification import ClassHead, Classification, Classifier, HeadKind
+from compatstore.trainers.images.classification import Classification, Classifier, HeadKind
 from compatstore.trainers.images.compatible import (
-    CompatibilityTerm,
     CompatibleModel,
     CompatibleTraining,
     FrozenSource,
@@ -32,6 +31,7 @@ from compatstore.trainers.images.compatible import (
 from compatstore.trainers.images.given_vectors import FrozenRefreshed, Refreshed
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.trained_model import TrainedModel
+from compatstore.trainers.images.training import TrainingRun
 from compatstore.trainers.pairs.two_branch import TwoBranch, fold
 from compatstore.trainers.settings import Count, NotNegative, Positive, from_to
 from compatstore.trainers.training import OnEpoch
@@ -118,10 +118,8 @@ class DMU(CompatibleTraining):
             one.require_into(source, self.metric)
 
         objective = partial(DMUObjective, self, refreshed=refreshed)
-        fixed = "".join(one.fingerprint for one in refreshed)
-        model = self.train_with(
-            objective, images, source, held_out=held_out, progress=progress, checkpoint=checkpoint, fixed=fixed
-        )
+        run = TrainingRun(progress, checkpoint, "".join(one.fingerprint for one in refreshed))
+        model = self.train_with(objective, images, source, held_out, run)
         if not refreshed or model.adaptation is None:
             return model
         assert model.adaptation.seen is not None, "every compatible training records its training vectors"
@@ -134,10 +132,6 @@ class DMU(CompatibleTraining):
             ways = {f"t/h, refreshed {number}": (queries, gallery) for number, gallery in enumerate(galleries, 1)}
             figures |= cmc_of(ways, held_out.labels, self.metric)
         return replace(model, adaptation=adaptation, figures=figures)
-
-    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm:
-        """Refuse: all terms are in the objective."""
-        raise NotImplementedError
 
     def model(
         self,
