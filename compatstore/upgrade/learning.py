@@ -18,7 +18,6 @@ from compatstore import next_step
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.artifacts.runners import one_thread_each
 from compatstore.errors import InvalidInput
-from compatstore.evaluation import DecisionTable
 from compatstore.evaluation.curve import native_count
 from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.fusion import SAME_SHARE, Fusion
@@ -384,19 +383,15 @@ def _with_larger_shares(
     constants, items, end = best.constants, len(best.trial.sample.source), asked_share(context)
     larger = sorted({*SHARES, *([end] if share + SAME_SHARE < end < 1 else [])})
     larger = [other for other in larger if other > share + SAME_SHARE]
-    fitted = [best.trial.fit(_native_rows(items, other), constants, against_target=True) for other in larger]
-    choices = tuple(
-        replace(choice, native_share=there)
-        for one, there in zip((best.fitted, *fitted), (share, *larger), strict=True)
-        for choice in one.fusion.choices
-    )
-    masks = [_native_rows(items, other) for other in larger if other <= end + SAME_SHARE]
+    natives = {share: best.native} | {other: _native_rows(items, other) for other in larger}
+    fusion = best.trial.fit_shares(natives, constants)
+    masks = [natives[other] for other in larger if other <= end + SAME_SHARE]
     alone = gates.serving == "target"
     if alone and masks:
         masks.append(np.ones(items, bool))
     gains = (best.trial.most_gained(mask, constants, best.found, alone=alone) for mask in masks)
     pays = least_gain is None or not best.trial.truth or not masks or any(gain > least_gain for gain in gains)
-    return replace(constants, choices=choices).at(share), pays
+    return fusion, pays
 
 
 def _best(judged: Sequence[_Judged]) -> _Judged:
@@ -466,26 +461,15 @@ def _record_estimate(context: UpgradeContext, best: _Judged, fusion: Fusion, sha
     shares = tuple(sorted({*(other for other in (share, *SHARES) if 0 < other < 1)}))
     settings = replace(_settings(gates, context.run), shares=shares, fused_shares=(0.0, *shares, 1.0))
     serving = "fused" if fusion.weight > 0 and gates.serving != "target" else gates.serving
-    table: DecisionTable
     if best.by_queries is None:
         decided = decision_settings(context, settings)
-        ranked = rank_strategies(
-            best.trial.sample, decided, best.trial
-        )  # the larger shares were fitted for the weights
+        # The larger shares were fitted for the weights.
+        ranked = rank_strategies(best.trial.sample, decided, best.trial)
         table = decide_between(best.trial.sample, decided, ranked)
         table = replace(table, provenance=f"{table.num_queries} items of the gallery that are native in both versions.")
     else:
         table = best.by_queries.table(min(share, 1.0))
-    estimate = UpgradeEstimate(
-        terms=replace(gates, serving=serving),
-        path=context.run.path,
-        policy=context.run.policy,
-        seed=context.run.seed,
-        share=min(share, 1.0),
-        best=table.best_of(serving or "target").share,
-        gates=(),
-        table=table,
-    )
+    estimate = UpgradeEstimate.of(context.run, replace(gates, serving=serving), table, min(share, 1.0))
     spent, _ = read_account(context)
     weight = 1.0 if gates.serving == "target" else fusion.weight
     figures = figures_of_wave(context.run.learned_at, spent, weight)
