@@ -24,6 +24,7 @@ from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers.images.classification import ClassHead, Classification, HeadKind, Independent, require_classes
 from compatstore.trainers.images.compatible import (
+    CompatibilityTerm,
     CompatibleModel,
     CompatibleTraining,
     FrozenSource,
@@ -203,6 +204,10 @@ class BT2(CompatibleTraining):
         """Return the trainer of the independent target: the same settings, without a source."""
         shared = {field.name for field in fields(Independent)} - {"dim"}
         return Independent(**{name: getattr(self, name) for name in shared}, dim=self.target_dim)
+
+    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm:
+        """Refuse: all terms are in the objective."""
+        raise NotImplementedError
 
     def target_backbone(self, preprocessing: Preprocessing, source_dim: int) -> Backbone:
         """Describe a network of m + n values, behind the changes of basis."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -155,7 +156,7 @@ class CompatibleModel(TrainedModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompatibleTraining(Classifier, ImageTraining):
+class CompatibleTraining(Classifier, ImageTraining, ABC):
     """Train a target model on images, given the source model; a method adds a compatibility term to the loss.
 
     A target as long as the source is searched as it is (`Identity`); of a longer one the first values are compared
@@ -258,14 +259,14 @@ class CompatibleTraining(Classifier, ImageTraining):
         """
         return CompatibleObjective(self, network, preprocessing, source, known)
 
+    @abstractmethod
     def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm:
-        """Make the compatibility term, (Views) -> scalar; a method without one has an objective of its own.
+        """Make the compatibility term, (Views) -> scalar; not called in a method that has an objective of its own.
 
         Args:
             known: Predictions of the source for the training images.
             head: The target's own.
         """
-        raise NotImplementedError
 
     def model(
         self,

@@ -19,8 +19,9 @@ from compatstore.boundary import checked, checked_fields
 from compatstore.digests import digest_half
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
-from compatstore.trainers.images.classification import Classification, Classifier, HeadKind
+from compatstore.trainers.images.classification import ClassHead, Classification, Classifier, HeadKind
 from compatstore.trainers.images.compatible import (
+    CompatibilityTerm,
     CompatibleModel,
     CompatibleTraining,
     FrozenSource,
@@ -132,6 +133,10 @@ class DMU(CompatibleTraining):
             ways = {f"t/h, refreshed {number}": (queries, gallery) for number, gallery in enumerate(galleries, 1)}
             figures |= cmc_of(ways, held_out.labels, self.metric)
         return replace(model, adaptation=adaptation, figures=figures)
+
+    def term(self, known: SourceKnowledge, head: ClassHead) -> CompatibilityTerm:
+        """Refuse: all terms are in the objective."""
+        raise NotImplementedError
 
     def model(
         self,
