@@ -153,12 +153,10 @@ def learn(
     if not usable and stays is None:
         return _note(context, tried, f"no method can learn from {len(training)} pairs")
     searched = gallery_to_search(context, gates)
+    evaluation = _Evaluation(context=context, training=training, gates=gates, share=share, searched=searched)
 
     def judge(one: FittedTransform, judges: Positions) -> _Judged:
-        if searched is None:
-            judged = _judge(context, training, one, judges, share, gates)
-        else:
-            judged = _judge_by_queries(context, searched, training, one, judges, gates)
+        judged = evaluation.judge(one, judges)
         steps.next()
         return judged
 
@@ -303,63 +301,72 @@ def reached(context: UpgradeContext, gates: Gates) -> bool:
     return kept is not None and kept.low >= gates.target_quality
 
 
-def _judge(
-    context: UpgradeContext,
-    training: TrainingPairs,
-    transform: FittedTransform,
-    judges: Positions,
-    share: float,
-    gates: Gates,
-) -> _Judged:
-    """Results of the query items in a gallery with a native share and transformed vectors for the rest."""
-    sample = _sample_of(context, training, transform, judges, gates)
-    both = context.catalog.can_ask_both(context.run.source, context.run.target)
-    settings = decision_settings(context, _settings(gates, context.run))
-    trial = trial_of_fusions(sample, settings, BOTH if both else ALONE)
-    by_target = gates.serving == "target" or not trial.truth
-    return _Judged(transform, trial, _native_rows(len(judges), share), trial.constants(), by_target)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Evaluation:
+    """Evaluates the transforms of a training round.
 
+    Args:
+        context: The upgrade.
+        training: The pairs of the round.
+        gates: The gates.
+        share: Native share of the gallery.
+        searched: Items that application queries search; None without these.
+    """
 
-def _judge_by_queries(
-    context: UpgradeContext,
-    searched: Sample,
-    training: TrainingPairs,
-    transform: FittedTransform,
-    judges: Positions,
-    gates: Gates,
-) -> _Judged:
-    """Results of application queries in the gallery as it is, with transformed vectors for the rest."""
-    pairs = (training.source[judges], training.target[judges], transform.transformed[judges])
-    factors = _factors_of(context, transform, judges)
-    judged = judge_by_queries(context, searched, transform.artifact, pairs, gates, factors)
-    by_target = gates.serving == "target" or not judged.trial.truth
-    return _Judged(transform, judged.trial, judged.native, judged.fitted.fusion, by_target, judged)
+    context: UpgradeContext
+    training: TrainingPairs
+    gates: Gates
+    share: float
+    searched: Sample | None
 
+    def judge(self, transform: FittedTransform, judges: Positions) -> _Judged:
+        """Results of the query items, or of application queries, in a gallery that is served with a transform."""
+        if self.searched is None:
+            return self._by_items(transform, judges)
+        return self._by_queries(self.searched, transform, judges)
 
-def _sample_of(
-    context: UpgradeContext, training: TrainingPairs, transform: FittedTransform, judges: Positions, gates: Gates
-) -> EvaluationSample:
-    ids = np.arange(len(judges))
-    labels = None if training.classes is None else training.classes[judges]
-    return EvaluationSample(
-        source_queries=training.source[judges],
-        target_queries=training.target[judges],
-        source=training.source[judges],
-        transformed=transform.transformed[judges],
-        native=training.target[judges],
-        order=ids,
-        query_labels=labels,
-        gallery_labels=labels,
-        query_ids=ids,
-        gallery_ids=ids,
-        population=max(context.count(context.source.present), len(judges)),
-        factors=_factors_of(context, transform, judges),
-    )
+    def _by_items(self, transform: FittedTransform, judges: Positions) -> _Judged:
+        """Results of the query items in a gallery with a native share and transformed vectors for the rest."""
+        context, run = self.context, self.context.run
+        settings = decision_settings(context, _settings(self.gates, run))
+        both = context.catalog.can_ask_both(run.source, run.target)
+        trial = trial_of_fusions(self._sample_of(transform, judges), settings, BOTH if both else ALONE)
+        native = _native_rows(len(judges), self.share)
+        return _Judged(transform, trial, native, trial.constants(), self._by_target(trial))
 
+    def _by_queries(self, searched: Sample, transform: FittedTransform, judges: Positions) -> _Judged:
+        """Results of application queries in the gallery as it is, with transformed vectors for the rest."""
+        pairs = (self.training.source[judges], self.training.target[judges], transform.transformed[judges])
+        factors = self._factors_of(transform, judges)
+        judged = judge_by_queries(self.context, searched, transform.artifact, pairs, self.gates, factors)
+        by_target = self._by_target(judged.trial)
+        return _Judged(transform, judged.trial, judged.native, judged.fitted.fusion, by_target, judged)
 
-def _factors_of(context: UpgradeContext, transform: FittedTransform, judges: Positions) -> Doubles | None:
-    """Shrinkage factors of the queries' cosines; None without predicted errors, or if not only angles rank."""
-    return None if transform.factors is None or not by_angle(context.target_record) else transform.factors[judges]
+    def _by_target(self, trial: Trial) -> bool:
+        return self.gates.serving == "target" or not trial.truth
+
+    def _sample_of(self, transform: FittedTransform, judges: Positions) -> EvaluationSample:
+        ids, training = np.arange(len(judges)), self.training
+        labels = None if training.classes is None else training.classes[judges]
+        return EvaluationSample(
+            source_queries=training.source[judges],
+            target_queries=training.target[judges],
+            source=training.source[judges],
+            transformed=transform.transformed[judges],
+            native=training.target[judges],
+            order=ids,
+            query_labels=labels,
+            gallery_labels=labels,
+            query_ids=ids,
+            gallery_ids=ids,
+            population=max(self.context.count(self.context.source.present), len(judges)),
+            factors=self._factors_of(transform, judges),
+        )
+
+    def _factors_of(self, transform: FittedTransform, judges: Positions) -> Doubles | None:
+        """Shrinkage factors of the queries' cosines; None without predicted errors, or if not only angles rank."""
+        by_angles = by_angle(self.context.target_record)
+        return transform.factors[judges] if transform.factors is not None and by_angles else None
 
 
 def _native_rows(items: int, share: float) -> BoolArray:
