@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,8 +11,7 @@ import compatstore as cs
 from compatstore.cli.exit_codes import stop_on_signals
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
-from compatstore.cli.settings import read_settings
-from compatstore.cli.upgrades import budget_options, settings_kinds
+from compatstore.cli.upgrades import budget_options, settings_kinds, upgrade_arguments
 from compatstore.cli.verb import settings_options, verb
 from compatstore.shown import view
 
@@ -62,13 +61,7 @@ def convert(
     model: str,
     encoder: str | None,
     transform: str | None,
-    backfill: float | None,
-    max_cost: float | None,
-    price_per_item: float | None,
-    require: tuple[str, ...],
-    words: tuple[str, ...],
-    config: str | None,
-    **named: str | None,
+    **settings: Any,
 ) -> None:
     """Convert a file of vectors to another model.
 
@@ -82,9 +75,8 @@ def convert(
     from compatstore.cli.versions import VersionSettings
     from compatstore.conversion import open_export
 
-    own = {"share": backfill, "max_cost": max_cost, "price_per_item": price_per_item}
-    given = {**{f"backfill.{name}": value for name, value in own.items()}, "gates.require": require or None}
-    read = read_settings(settings_kinds(), config=config, words=words, given=given, where="compatstore convert")
+    named = {name: settings.pop(name) for name in ("vector", "id", "text")}
+    arguments = upgrade_arguments("compatstore convert", settings)
     dim = open_export(path, out).locate(**named).dim
     artifact = None if transform is None else cs.Artifact.load(transform)
     old, new = VersionSettings(metric=metric, model=model), VersionSettings(metric=metric, encoder=encoder)
@@ -95,11 +87,8 @@ def convert(
             old.version("v1", dim),
             new.version("v2", dim if artifact is None else artifact.manifest.target.dim),
             **named,
+            **arguments,
             transform=artifact,
-            backfill=read["backfill"],
-            gates=read["gates"],
-            learn=read[""].learner(),
-            run=read["run"],
             progress=onto(bars),
             should_stop=should_stop,
         )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -63,6 +63,16 @@ def settings_kinds() -> dict[str, type]:
     return {"": Learning, "backfill": cs.Backfill, "gates": cs.Gates, "run": cs.RunSettings}
 
 
+def upgrade_arguments(where: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of `Gallery.upgrade`, from the options of costs, gates and settings of a verb."""
+    own = {"share": "backfill", "max_cost": "max_cost", "price_per_item": "price_per_item"}
+    given = {f"backfill.{name}": options[option] for name, option in own.items()}
+    given["gates.require"] = options["require"] or None
+    words, config = options["words"], options["config"]
+    read = read_settings(settings_kinds(), config=config, words=words, given=given, where=where)
+    return read | {"learn": read.pop("").learner()}
+
+
 def budget_options(function: Function) -> Function:
     """Options of costs and gates that have a name of their own."""
     share = click.option(
@@ -109,14 +119,9 @@ def upgrade(
     target: str,
     transform: str | None,
     trust_code: bool,
-    backfill: float | None,
-    max_cost: float | None,
-    price_per_item: float | None,
-    require: tuple[str, ...],
-    words: tuple[str, ...],
-    config: str | None,
     dry_run: bool,
     cutover: bool,
+    **settings: Any,
 ) -> int:
     """Give every item a vector in TARGET.
 
@@ -134,15 +139,7 @@ def upgrade(
     With --dry-run nothing is written, but for an artifact that --transform names by its path: it is linked. With
     gates, the plan gives an estimate: a sample is embedded with the target's model and not kept.
     """
-    own = {"share": backfill, "max_cost": max_cost, "price_per_item": price_per_item}
-    read = read_settings(
-        settings_kinds(),
-        config=config,
-        words=words,
-        given={**{f"backfill.{name}": value for name, value in own.items()}, "gates.require": require or None},
-        where="compatstore upgrade",
-    )
-    arguments = read | {"learn": read.pop("").learner()}
+    arguments = upgrade_arguments("compatstore upgrade", settings)
 
     def run(upgrading: Callable[..., Ended], via: str | None) -> Ended:
         aside = printed_aside(output.log)  # Ray prints the loss of workers on stdout

@@ -245,6 +245,17 @@ def require_fields(settings: Any, rules: Mapping[str, bool] | None = None) -> No
         )
 
 
+def require_all(operation: str, *rules: tuple[bool, str, object]) -> None:
+    """Refuse the first rule that does not hold, (True if it holds, what is expected, what was found).
+
+    Raises:
+        InvalidInput: One does not.
+    """
+    for holds, expected, found in rules:
+        if not holds:
+            raise InvalidInput(operation, expected=expected, found=f"{found}")
+
+
 def read_record(kind: type[Record], values: Any, name: str, made: Mapping[str, Any] | None = None) -> Record:
     """Make a dataclass of a JSON object, and of the objects within it.
 

@@ -19,7 +19,7 @@ from compatstore.encoders.protocol import Encoder
 from compatstore.evaluation.agreement import linear_cka
 from compatstore.trainers.images.classification import Classification, Classifier, require_classes
 from compatstore.trainers.images.images import Augmentation, Images, Mixup
-from compatstore.trainers.images.training import ImageTraining, encoder_of
+from compatstore.trainers.images.training import ImageTraining, TrainingRun, encoder_of
 from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, at_least
 from compatstore.trainers.training import OnEpoch
 
@@ -119,9 +119,8 @@ class SideTrainer(ImageTraining, ABC):
             return self.objective(seen, preprocessing, images)
 
         training = self.epochs_for(len(images))
-        objective, figures = training.train_network(
-            make, images, preprocessing, backbone, progress=progress, checkpoint=checkpoint
-        )
+        run = TrainingRun(progress, checkpoint)
+        objective, figures = training.train_network(make, images, preprocessing, backbone, run)
         network = objective.get_submodule("network.0" if self.codes else "network")
         encoder = encoder_of(backbone, preprocessing, network, normalise=self.unit_length)
         figures["steps"] = training.epochs * self._steps_a_pass(len(images))

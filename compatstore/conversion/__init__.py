@@ -25,7 +25,7 @@ from compatstore.gallery import Gallery
 from compatstore.paths import exists, is_folder
 from compatstore.shown import Shown, Table, view
 from compatstore.trainers.pairs.learn import Learn
-from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.progress import OnProgress
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
@@ -87,7 +87,7 @@ def convert(
     gates: Gates | None = None,
     learn: Learn | None = LEARN,
     run: RunSettings | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: OnProgress = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Converted:
     """Convert a file of vectors to another model: a share is embedded, all others are transformed.

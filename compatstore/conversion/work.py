@@ -20,7 +20,7 @@ from compatstore.errors import InvalidInput, NotFound
 from compatstore.gallery import Gallery
 from compatstore.paths import exists, is_folder, refused
 from compatstore.storage.columns import NATIVE, VersionColumns
-from compatstore.upgrade.progress import Monitor, Progress
+from compatstore.upgrade.progress import Monitor, OnProgress
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.versions import EmbeddingVersion
@@ -126,7 +126,7 @@ class Conversion:
     def fill(
         self,
         gallery: Gallery,
-        progress: Callable[[Progress], None] | None,
+        progress: OnProgress,
         should_stop: Callable[[], bool] | None,
     ) -> None:
         """Add the records that are not in the gallery yet."""

@@ -27,7 +27,7 @@ from typing import Literal
 import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
-from compatstore.boundary import checked_fields
+from compatstore.boundary import checked_fields, require_all
 from compatstore.documents import read_record
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.bootstrap import Estimate, MeasuredGain
@@ -67,8 +67,7 @@ class WeightChoice(MeasuredGain):
     target_gain: Estimate | None = None
 
     def __post_init__(self) -> None:
-        require_share("choose the weight of a fusion", "a weight", self.weight)
-        require_share("choose the weight of a fusion", "a native share", self.native_share)
+        require_all("choose the weight of a fusion", *_shares(self))
 
     def __str__(self) -> str:
         return f"{self.weight:.4g}: {super().__str__()}"
@@ -89,14 +88,10 @@ def _lost(over: Estimate) -> str:
     return f"{value:+.1f} points ({low:+.1f} to {high:+.1f})"
 
 
-def require_share(operation: str, what: str, value: float) -> None:
-    """Refuse a share that is not from 0 to 1.
-
-    Raises:
-        InvalidInput: It is not.
-    """
-    if not 0 <= value <= 1:
-        raise InvalidInput(operation, expected=f"{what} from 0 to 1", found=f"{value}")
+def _shares(weighed: WeightChoice | Fusion) -> Iterator[tuple[bool, str, float]]:
+    """Rules of a weight and a native share, for `require_all`."""
+    for name, value in (("a weight", weighed.weight), ("a native share", weighed.native_share)):
+        yield 0 <= value <= 1, f"{name} from 0 to 1", value
 
 
 @checked_fields
@@ -171,14 +166,12 @@ class Fusion(Shown):
     shrinkage: bool = False
 
     def __post_init__(self) -> None:
-        require_share("fuse two versions", "a weight", self.weight)
-        require_share("fuse two versions", "a native share", self.native_share)
-        for holds, expected, found in (
+        require_all(
+            "fuse two versions",
+            *_shares(self),
             (-1 <= self.correlation <= 1, "a correlation from -1 to 1", self.correlation),
             (self.candidates >= 1, "1 candidate or more", self.candidates),
-        ):
-            if not holds:
-                raise InvalidInput("fuse two versions", expected=expected, found=f"{found}")
+        )
 
     @property
     def single(self) -> bool:

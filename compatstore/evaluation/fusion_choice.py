@@ -206,6 +206,23 @@ class Trial:
             self._fitted[key] = fitted
         return self._fitted[key]
 
+    def fit_shares(
+        self, natives: Mapping[float, BoolArray], constants: Fusion, fitted: Callable[[int], None] = lambda _: None
+    ) -> Fusion:
+        """Choose a weight for each of several native shares; the fusion has that of the first one.
+
+        Args:
+            natives: Share of the gallery -> (n,) bool, rows with a native vector then; ascending.
+            constants: Result of `constants`.
+            fitted: Called with 1 after each share.
+        """
+        choices = list[WeightChoice]()
+        for share, native in natives.items():
+            fusion = self.fit(native, constants, against_target=True).fusion
+            choices += (replace(choice, native_share=share) for choice in fusion.choices)
+            fitted(1)
+        return replace(constants, choices=tuple(choices)).at(next(iter(natives)))
+
     def _fit(self, native: BoolArray, constants: Fusion, *, against_target: bool) -> FittedFusion:
         folds = folds_of(len(self.sample.source_queries), self.settings.seed)
         there = replace(constants, native_share=self.sample.share_of(native))

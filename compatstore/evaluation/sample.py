@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
-from compatstore.boundary import array_of, checked_fields
-from compatstore.errors import InvalidInput
+from compatstore.boundary import array_of, checked_fields, require_all
 from compatstore.evaluation.curve import as_permutation, native_count
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.judgements import Judgements
@@ -150,24 +149,16 @@ class EvaluationSample:
         if self.factors is not None:
             factors = array_of(self.factors, "try an upgrade", "factors", ndim=1, dtype=np.float64)
             object.__setattr__(self, "factors", factors)
-        queries, items = len(self.source_queries), len(self.source)
-        for holds, expected, found in (
-            (
-                self.transformed.shape == self.native.shape,
-                f"transformed of {self.native.shape}",
-                f"{self.transformed.shape}",
-            ),
+        queries, items, population = len(self.source_queries), len(self.source), self.population
+        made, native = self.transformed.shape, self.native.shape
+        require_all(
+            "try an upgrade",
+            (made == native, f"transformed of {native}", made),
             ((self.query_labels is None) == (self.gallery_labels is None), "labels on both sides or none", "one side"),
             (self.judged is None or self.query_labels is None, "labels or judgements", "both"),
-            (self.complete or self.drawn is None or np.any(self.drawn), "an item that was drawn", "none"),
-            (
-                self.population is None or self.population >= items,
-                f"a population of {items} or more",
-                f"{self.population}",
-            ),
-        ):
-            if not holds:
-                raise InvalidInput("try an upgrade", expected=expected, found=found)
+            (self.complete or self.drawn is None or bool(np.any(self.drawn)), "an item that was drawn", "none"),
+            (population is None or population >= items, f"a population of {items} or more", population),
+        )
         if self.judged is not None:
             self.judged.require_within(queries, items)
         for values in ("target_queries", "query_labels", "query_ids"):
@@ -272,16 +263,15 @@ class DecisionSettings:
     def __post_init__(self) -> None:
         if self.criterion not in AGREEMENT:
             require_ranks(self.ks)
-        for holds, expected, found in (
+        require_all(
+            "decide on an upgrade",
             (self.depth is None or self.depth >= 1, "a depth of 1 or more", f"{self.depth}"),
             (self.criterion in self.metrics, f"a criterion of {self.metrics}", repr(self.criterion)),
             (all(0 < share < 1 for share in self.shares), "shares between 0 and 1", f"{self.shares}"),
             (all(0 <= share <= 1 for share in self.fused_shares), "fused_shares from 0 to 1", f"{self.fused_shares}"),
             (0 < self.confidence < 1, "a confidence between 0 and 1", f"{self.confidence}"),
             (self.resamples > 1, "2 resamples or more", f"{self.resamples}"),
-        ):
-            if not holds:
-                raise InvalidInput("decide on an upgrade", expected=expected, found=found)
+        )
 
     @property
     def without_ground_truth(self) -> DecisionSettings:

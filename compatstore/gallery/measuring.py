@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal, overload
@@ -19,7 +19,7 @@ from compatstore.upgrade.estimates.fusing import choose_serving
 from compatstore.upgrade.estimates.reporting import UpgradeReport, report_upgrade
 from compatstore.upgrade.estimates.side_by_side import preference_of, search_side_by_side
 from compatstore.upgrade.estimates.trial import SampleSettings, try_upgrade
-from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.progress import OnProgress
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.details import Details
 from compatstore.upgrade.requests.gates import Criterion, Gates
@@ -44,7 +44,7 @@ class MeasuringVerbs(SearchVerbs):
         shares: Sequence[float] = (0.1, 0.25, 0.5),
         transform: str | None = None,
         backfill: Backfill = NO_BACKFILL,
-        progress: Callable[[Progress], None] | None = None,
+        progress: OnProgress = None,
     ) -> DecisionTable: ...
 
     @overload
@@ -57,7 +57,7 @@ class MeasuringVerbs(SearchVerbs):
         criterion: Criterion = "map",
         backfill: Backfill = NO_BACKFILL,
         weight: float | Literal["best"],
-        progress: Callable[[Progress], None] | None = None,
+        progress: OnProgress = None,
     ) -> Fusion | Merge: ...
 
     def evaluate(
@@ -71,7 +71,7 @@ class MeasuringVerbs(SearchVerbs):
         transform: str | None = None,
         backfill: Backfill = NO_BACKFILL,
         weight: float | Literal["best"] | None = None,
-        progress: Callable[[Progress], None] | None = None,
+        progress: OnProgress = None,
     ) -> DecisionTable | Fusion | Merge:
         """Measure the gain of an upgrade on a sample, with intervals; read-only unless a weight is named.
 
@@ -151,7 +151,7 @@ class MeasuringVerbs(SearchVerbs):
         criterion: Criterion = "map",
         measure: bool = True,
         details: Details | None = None,
-        progress: Callable[[Progress], None] | None = None,
+        progress: OnProgress = None,
     ) -> UpgradeReport:
         """Report on an upgrade: history, estimates and measurements; read-only.
 

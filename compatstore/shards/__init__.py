@@ -33,7 +33,7 @@ from compatstore.shards.results import (
 from compatstore.storage.location import is_pattern, locate
 from compatstore.storage.store import matching
 from compatstore.trainers.pairs.learn import Learn
-from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.progress import OnProgress, Progress
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
@@ -140,7 +140,7 @@ class Shards:
         gates: Gates | None = None,
         learn: Learn | None = LEARN,
         run: RunSettings | None = None,
-        progress: Callable[[Progress], None] | None = None,
+        progress: OnProgress = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> ShardsUpgrade:
         """Upgrade one shard after the other; see `Gallery.upgrade` for the steps of each.
@@ -223,7 +223,7 @@ class Shards:
         target: str,
         *,
         force: bool = False,
-        progress: Callable[[Progress], None] | None = None,
+        progress: OnProgress = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> ShardsSwitched:
         """Make a target the active version of all shards, or of none.

@@ -18,7 +18,6 @@ from compatstore import next_step
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.artifacts.runners import one_thread_each
 from compatstore.errors import InvalidInput
-from compatstore.evaluation import DecisionTable
 from compatstore.evaluation.curve import native_count
 from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.fusion import SAME_SHARE, Fusion
@@ -154,12 +153,10 @@ def learn(
     if not usable and stays is None:
         return _note(context, tried, f"no method can learn from {len(training)} pairs")
     searched = gallery_to_search(context, gates)
+    evaluation = _Evaluation(context=context, training=training, gates=gates, share=share, searched=searched)
 
     def judge(one: FittedTransform, judges: Positions) -> _Judged:
-        if searched is None:
-            judged = _judge(context, training, one, judges, share, gates)
-        else:
-            judged = _judge_by_queries(context, searched, training, one, judges, gates)
+        judged = evaluation.judge(one, judges)
         steps.next()
         return judged
 
@@ -304,63 +301,72 @@ def reached(context: UpgradeContext, gates: Gates) -> bool:
     return kept is not None and kept.low >= gates.target_quality
 
 
-def _judge(
-    context: UpgradeContext,
-    training: TrainingPairs,
-    transform: FittedTransform,
-    judges: Positions,
-    share: float,
-    gates: Gates,
-) -> _Judged:
-    """Results of the query items in a gallery with a native share and transformed vectors for the rest."""
-    sample = _sample_of(context, training, transform, judges, gates)
-    both = context.catalog.can_ask_both(context.run.source, context.run.target)
-    settings = decision_settings(context, _settings(gates, context.run))
-    trial = trial_of_fusions(sample, settings, BOTH if both else ALONE)
-    by_target = gates.serving == "target" or not trial.truth
-    return _Judged(transform, trial, _native_rows(len(judges), share), trial.constants(), by_target)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Evaluation:
+    """Evaluates the transforms of a training round.
 
+    Args:
+        context: The upgrade.
+        training: The pairs of the round.
+        gates: The gates.
+        share: Native share of the gallery.
+        searched: Items that application queries search; None without these.
+    """
 
-def _judge_by_queries(
-    context: UpgradeContext,
-    searched: Sample,
-    training: TrainingPairs,
-    transform: FittedTransform,
-    judges: Positions,
-    gates: Gates,
-) -> _Judged:
-    """Results of application queries in the gallery as it is, with transformed vectors for the rest."""
-    pairs = (training.source[judges], training.target[judges], transform.transformed[judges])
-    factors = _factors_of(context, transform, judges)
-    judged = judge_by_queries(context, searched, transform.artifact, pairs, gates, factors)
-    by_target = gates.serving == "target" or not judged.trial.truth
-    return _Judged(transform, judged.trial, judged.native, judged.fitted.fusion, by_target, judged)
+    context: UpgradeContext
+    training: TrainingPairs
+    gates: Gates
+    share: float
+    searched: Sample | None
 
+    def judge(self, transform: FittedTransform, judges: Positions) -> _Judged:
+        """Results of the query items, or of application queries, in a gallery that is served with a transform."""
+        if self.searched is None:
+            return self._by_items(transform, judges)
+        return self._by_queries(self.searched, transform, judges)
 
-def _sample_of(
-    context: UpgradeContext, training: TrainingPairs, transform: FittedTransform, judges: Positions, gates: Gates
-) -> EvaluationSample:
-    ids = np.arange(len(judges))
-    labels = None if training.classes is None else training.classes[judges]
-    return EvaluationSample(
-        source_queries=training.source[judges],
-        target_queries=training.target[judges],
-        source=training.source[judges],
-        transformed=transform.transformed[judges],
-        native=training.target[judges],
-        order=ids,
-        query_labels=labels,
-        gallery_labels=labels,
-        query_ids=ids,
-        gallery_ids=ids,
-        population=max(context.count(context.source.present), len(judges)),
-        factors=_factors_of(context, transform, judges),
-    )
+    def _by_items(self, transform: FittedTransform, judges: Positions) -> _Judged:
+        """Results of the query items in a gallery with a native share and transformed vectors for the rest."""
+        context, run = self.context, self.context.run
+        settings = decision_settings(context, _settings(self.gates, run))
+        both = context.catalog.can_ask_both(run.source, run.target)
+        trial = trial_of_fusions(self._sample_of(transform, judges), settings, BOTH if both else ALONE)
+        native = _native_rows(len(judges), self.share)
+        return _Judged(transform, trial, native, trial.constants(), self._by_target(trial))
 
+    def _by_queries(self, searched: Sample, transform: FittedTransform, judges: Positions) -> _Judged:
+        """Results of application queries in the gallery as it is, with transformed vectors for the rest."""
+        pairs = (self.training.source[judges], self.training.target[judges], transform.transformed[judges])
+        factors = self._factors_of(transform, judges)
+        judged = judge_by_queries(self.context, searched, transform.artifact, pairs, self.gates, factors)
+        by_target = self._by_target(judged.trial)
+        return _Judged(transform, judged.trial, judged.native, judged.fitted.fusion, by_target, judged)
 
-def _factors_of(context: UpgradeContext, transform: FittedTransform, judges: Positions) -> Doubles | None:
-    """Shrinkage factors of the queries' cosines; None without predicted errors, or if not only angles rank."""
-    return None if transform.factors is None or not by_angle(context.target_record) else transform.factors[judges]
+    def _by_target(self, trial: Trial) -> bool:
+        return self.gates.serving == "target" or not trial.truth
+
+    def _sample_of(self, transform: FittedTransform, judges: Positions) -> EvaluationSample:
+        ids, training = np.arange(len(judges)), self.training
+        labels = None if training.classes is None else training.classes[judges]
+        return EvaluationSample(
+            source_queries=training.source[judges],
+            target_queries=training.target[judges],
+            source=training.source[judges],
+            transformed=transform.transformed[judges],
+            native=training.target[judges],
+            order=ids,
+            query_labels=labels,
+            gallery_labels=labels,
+            query_ids=ids,
+            gallery_ids=ids,
+            population=max(self.context.count(self.context.source.present), len(judges)),
+            factors=self._factors_of(transform, judges),
+        )
+
+    def _factors_of(self, transform: FittedTransform, judges: Positions) -> Doubles | None:
+        """Shrinkage factors of the queries' cosines; None without predicted errors, or if not only angles rank."""
+        by_angles = by_angle(self.context.target_record)
+        return transform.factors[judges] if transform.factors is not None and by_angles else None
 
 
 def _native_rows(items: int, share: float) -> BoolArray:
@@ -384,19 +390,15 @@ def _with_larger_shares(
     constants, items, end = best.constants, len(best.trial.sample.source), asked_share(context)
     larger = sorted({*SHARES, *([end] if share + SAME_SHARE < end < 1 else [])})
     larger = [other for other in larger if other > share + SAME_SHARE]
-    fitted = [best.trial.fit(_native_rows(items, other), constants, against_target=True) for other in larger]
-    choices = tuple(
-        replace(choice, native_share=there)
-        for one, there in zip((best.fitted, *fitted), (share, *larger), strict=True)
-        for choice in one.fusion.choices
-    )
-    masks = [_native_rows(items, other) for other in larger if other <= end + SAME_SHARE]
+    natives = {share: best.native} | {other: _native_rows(items, other) for other in larger}
+    fusion = best.trial.fit_shares(natives, constants)
+    masks = [natives[other] for other in larger if other <= end + SAME_SHARE]
     alone = gates.serving == "target"
     if alone and masks:
         masks.append(np.ones(items, bool))
     gains = (best.trial.most_gained(mask, constants, best.found, alone=alone) for mask in masks)
     pays = least_gain is None or not best.trial.truth or not masks or any(gain > least_gain for gain in gains)
-    return replace(constants, choices=choices).at(share), pays
+    return fusion, pays
 
 
 def _best(judged: Sequence[_Judged]) -> _Judged:
@@ -466,26 +468,15 @@ def _record_estimate(context: UpgradeContext, best: _Judged, fusion: Fusion, sha
     shares = tuple(sorted({*(other for other in (share, *SHARES) if 0 < other < 1)}))
     settings = replace(_settings(gates, context.run), shares=shares, fused_shares=(0.0, *shares, 1.0))
     serving = "fused" if fusion.weight > 0 and gates.serving != "target" else gates.serving
-    table: DecisionTable
     if best.by_queries is None:
         decided = decision_settings(context, settings)
-        ranked = rank_strategies(
-            best.trial.sample, decided, best.trial
-        )  # the larger shares were fitted for the weights
+        # The larger shares were fitted for the weights.
+        ranked = rank_strategies(best.trial.sample, decided, best.trial)
         table = decide_between(best.trial.sample, decided, ranked)
         table = replace(table, provenance=f"{table.num_queries} items of the gallery that are native in both versions.")
     else:
         table = best.by_queries.table(min(share, 1.0))
-    estimate = UpgradeEstimate(
-        terms=replace(gates, serving=serving),
-        path=context.run.path,
-        policy=context.run.policy,
-        seed=context.run.seed,
-        share=min(share, 1.0),
-        best=table.best_of(serving or "target").share,
-        gates=(),
-        table=table,
-    )
+    estimate = UpgradeEstimate.of(context.run, replace(gates, serving=serving), table, min(share, 1.0))
     spent, _ = read_account(context)
     weight = 1.0 if gates.serving == "target" else fusion.weight
     figures = figures_of_wave(context.run.learned_at, spent, weight)

@@ -34,6 +34,7 @@ from compatstore.trainers.images.compatible import (
 from compatstore.trainers.images.given_vectors import across_figures
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.trained_model import TrainedModel
+from compatstore.trainers.images.training import TrainingRun
 from compatstore.trainers.settings import Count, NotNegative, Positive
 from compatstore.trainers.training import OnEpoch
 from compatstore.versions import EmbeddingVersion
@@ -121,9 +122,7 @@ class BT2(CompatibleTraining):
         ) -> BT2Objective:
             return BT2Objective(self, network, preprocessing, known.rows[:, : frozen.source_dim], frozen, goal)
 
-        return self.train_with(
-            objective, images, source, held_out=held_out, progress=progress, checkpoint=checkpoint, fixed=fixed
-        )
+        return self.train_with(objective, images, source, held_out, TrainingRun(progress, checkpoint, fixed))
 
     @checked
     def fit_across(
@@ -183,9 +182,8 @@ class BT2(CompatibleTraining):
         positions = Images(images.images, np.arange(len(images)))
         fixed = hashlib.sha256(vectors.tobytes() + np.asarray(images.labels).tobytes()).hexdigest() + fixed
         backbone = self.target_backbone(preprocessing, source.dim)
-        objective, measured = self.train_network(
-            make, positions, preprocessing, backbone, progress=progress, checkpoint=checkpoint, fixed=fixed
-        )
+        run = TrainingRun(progress, checkpoint, fixed)
+        objective, measured = self.train_network(make, positions, preprocessing, backbone, run)
         model = objective.model(backbone, images, held_out, measured)
         artifact, figures = self.artifact(Space.of(source), model), dict(model.figures)
         if held_out is not None and held_out_vectors is not None:

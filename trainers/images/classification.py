@@ -22,7 +22,7 @@ from compatstore.errors import CompatStoreWarning, InvalidInput
 from compatstore.trainers.head_losses import MarginKind, scaled_cosines
 from compatstore.trainers.images.images import Augmentation, Images
 from compatstore.trainers.images.trained_model import TrainedModel
-from compatstore.trainers.images.training import ImageTraining, encoder_of
+from compatstore.trainers.images.training import ImageTraining, TrainingRun, encoder_of
 from compatstore.trainers.settings import Count, Positive, from_to
 from compatstore.trainers.training import OnEpoch
 from compatstore.versions import HeadLoss
@@ -177,9 +177,8 @@ class Independent(Classifier, ImageTraining):
             return Classification(self, network, preprocessing, len(images.class_names))
 
         backbone = self.backbone(preprocessing)
-        objective, figures = self.train_network(
-            make, images, preprocessing, backbone, progress=progress, checkpoint=checkpoint
-        )
+        run = TrainingRun(progress, checkpoint)
+        objective, figures = self.train_network(make, images, preprocessing, backbone, run)
         return objective.model(backbone, images, held_out, figures)
 
 

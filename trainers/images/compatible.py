@@ -32,7 +32,7 @@ from compatstore.evaluation import retrieval_metrics
 from compatstore.trainers.images.classification import ClassHead, Classification, Classifier, accuracy, require_classes
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.trained_model import TrainedModel
-from compatstore.trainers.images.training import ImageTraining
+from compatstore.trainers.images.training import ImageTraining, TrainingRun
 from compatstore.trainers.settings import Positive
 from compatstore.trainers.training import OnEpoch, within_memory
 from compatstore.versions import Metric
@@ -206,20 +206,15 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
             Incompatible: The checkpoint is of other settings, images or another source.
             CorruptArtifact: The checkpoint is damaged.
         """
-        return self.train_with(
-            self.objective, images, source, held_out=held_out, progress=progress, checkpoint=checkpoint
-        )
+        return self.train_with(self.objective, images, source, held_out, TrainingRun(progress, checkpoint))
 
     def train_with(
         self,
         objective: MakeObjective,
         images: Images,
         source: TrainedModel,
-        *,
         held_out: Images | None,
-        progress: OnEpoch | None,
-        checkpoint: str | Path | None,
-        fixed: str = "",
+        run: TrainingRun,
     ) -> CompatibleModel:
         """Train as in `fit`, with an objective of the caller's.
 
@@ -228,9 +223,7 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
             images: See `fit`.
             source: See `fit`.
             held_out: See `fit`.
-            progress: See `fit`.
-            checkpoint: See `fit`.
-            fixed: Fingerprint of other models that the objective holds fixed, or "".
+            run: How it is followed and saved; `fixed` is of other models than the source.
         """
         require_classes(images, held_out)
         self.require_source(source)
@@ -244,9 +237,8 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
         head = hashlib.sha256(source.head.tobytes()).hexdigest()
         own = fingerprint(encoder=source.encoder.fingerprint, head=head, class_names=source.class_names)
         backbone = self.target_backbone(preprocessing, source.encoder.dim)
-        trained, figures = self.train_network(
-            make, images, preprocessing, backbone, progress=progress, checkpoint=checkpoint, fixed=own + fixed
-        )
+        run = run._replace(fixed=own + run.fixed)
+        trained, figures = self.train_network(make, images, preprocessing, backbone, run)
         seen = digest_half(known.features[:, : source.encoder.dim].numpy())
         return self.model(trained, source, trained.model(backbone, images, None, figures), seen, held_out)
 

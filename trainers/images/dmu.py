@@ -32,6 +32,7 @@ from compatstore.trainers.images.compatible import (
 from compatstore.trainers.images.given_vectors import FrozenRefreshed, Refreshed
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.trained_model import TrainedModel
+from compatstore.trainers.images.training import TrainingRun
 from compatstore.trainers.pairs.two_branch import TwoBranch, fold
 from compatstore.trainers.settings import Count, NotNegative, Positive, from_to
 from compatstore.trainers.training import OnEpoch
@@ -118,10 +119,8 @@ class DMU(CompatibleTraining):
             one.require_into(source, self.metric)
 
         objective = partial(DMUObjective, self, refreshed=refreshed)
-        fixed = "".join(one.fingerprint for one in refreshed)
-        model = self.train_with(
-            objective, images, source, held_out=held_out, progress=progress, checkpoint=checkpoint, fixed=fixed
-        )
+        run = TrainingRun(progress, checkpoint, "".join(one.fingerprint for one in refreshed))
+        model = self.train_with(objective, images, source, held_out, run)
         if not refreshed or model.adaptation is None:
             return model
         assert model.adaptation.seen is not None, "every compatible training records its training vectors"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -43,6 +43,20 @@ Batches = DataLoader[tuple[torch.Tensor, torch.Tensor]]
 # Of training alone: gradients are scaled into the range of float16.
 TrainingPrecision = Literal[PrecisionRequest, "float16"]
 ImagePooling = Literal["average", "gem"]
+
+
+class TrainingRun(NamedTuple):
+    """One run of a training: how it is followed, and where it is saved.
+
+    Attributes:
+        progress: Called after each epoch.
+        checkpoint: File to save to; where it exists, training continues from it.
+        fixed: Fingerprint of models and vectors that the objective holds fixed, or "".
+    """
+
+    progress: OnEpoch | None
+    checkpoint: str | Path | None
+    fixed: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,10 +183,7 @@ class ImageTraining:
         images: Images,
         preprocessing: Preprocessing,
         backbone: Backbone,
-        *,
-        progress: OnEpoch | None,
-        checkpoint: str | Path | None,
-        fixed: str = "",
+        run: TrainingRun,
     ) -> tuple[Objective, dict[str, float]]:
         """Train a network within an objective, from random weights or those of `pretrained`.
 
@@ -181,9 +192,7 @@ class ImageTraining:
             images: Training images.
             preprocessing: From images to the input of the network.
             backbone: Of the network.
-            progress: Called after each epoch.
-            checkpoint: File to save to; where it exists, training continues from it.
-            fixed: Fingerprint of models and vectors that the objective holds fixed, or "".
+            run: How it is followed, and where it is saved.
 
         Returns:
             The objective as training left it; "loss" (mean of the last epoch), "images" and "seconds".
@@ -198,11 +207,11 @@ class ImageTraining:
             objective = make(self.start(backbone))
             batches = images.batches(preprocessing, size=self.batch_size, seed=self.seed, workers=self.workers)
             saved = None
-            if checkpoint is not None:
-                settings = deciding_settings(self)
-                belongs_to = {"trainer": type(self).__name__, **settings, "images": images.fingerprint, "source": fixed}
-                saved = Checkpoint(path=Path(checkpoint), belongs_to=belongs_to)
-            loss = train(objective, batches, self, progress, saved)
+            if run.checkpoint is not None:
+                belongs_to = {"trainer": type(self).__name__, **deciding_settings(self)}
+                belongs_to |= {"images": images.fingerprint, "source": run.fixed}
+                saved = Checkpoint(path=Path(run.checkpoint), belongs_to=belongs_to)
+            loss = train(objective, batches, self, run.progress, saved)
         return objective, {"loss": loss, "images": len(images), "seconds": time.perf_counter() - start}
 
 

@@ -15,7 +15,7 @@ from compatstore.trainers.pairs.residual import DriftAdapter, Residual
 from compatstore.trainers.pairs.retrieval import RetrievalTest, side_for
 from compatstore.trainers.pairs.ridge import DiagonalScale, LowRankRidge, MeanShift, Procrustes, Ridge
 from compatstore.trainers.pairs.selection import Comparison, Trials
-from compatstore.trainers.pairs.shrinking import shrinkage_figure
+from compatstore.trainers.pairs.shrinking import HeldOutRows, shrinkage_figure
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
 from compatstore.trainers.settings import NOT_EMPTY, Count, OpenShare
 from compatstore.trainers.training import OnEpoch
@@ -89,8 +89,8 @@ class Auto:
         own: dict[str, object] = {**manifest.figures.get("h", {}), **best.candidate.figures}
         made = best.artifact.apply(held_out.source, side_for(best.artifact, held_out))
         if made.uncertainty is not None:
-            metric = held_out.target_space.metric
-            own |= shrinkage_figure(made.uncertainty, made.vectors, held_out.target, metric, held_out.labels)
+            rows = HeldOutRows(made.uncertainty, made.vectors, held_out.target, held_out.labels)
+            own |= shrinkage_figure(rows, held_out.target_space.metric)
         settings = asdict(self) | {"candidates": [describe(trainer) for trainer in self.candidates]}
         return fitted.amended(
             settings={**manifest.settings, "auto": settings},

@@ -25,7 +25,7 @@ from compatstore.trainers.pairs.kernel_ridge import KernelRidge
 from compatstore.trainers.pairs.pairs import Pairs, unit
 from compatstore.trainers.pairs.ridge import LeastSquares, Ridge
 from compatstore.trainers.pairs.selection import NO_LABEL, CrossFit, TooDear, fit_labelled
-from compatstore.trainers.pairs.shrinking import SHARES, cross_fitted_factors, shrinkage_figure
+from compatstore.trainers.pairs.shrinking import SHARES, HeldOutRows, cross_fitted_factors, shrinkage_figure
 from compatstore.trainers.pairs.trainer import PairTrainer, describe
 from compatstore.trainers.settings import NOT_EMPTY, above, at_least
 from compatstore.trainers.training import EpochProgress, OnEpoch, one_thread
@@ -286,11 +286,11 @@ def _with_expected_cosines(
         labels, rows = (labels, labelled) if len(labelled) >= FEWEST_PAIRS else (None, rows)
     rows = rows[:MOST_SHRINKAGE_PAIRS]
     classes = None if labels is None else labels[rows]
-    measured = crossed.sigma2[rows], crossed.transformed[rows], pairs.target[rows]
-    figure = shrinkage_figure(*measured, pairs.target_space.metric, classes, shares)
+    measured = HeldOutRows(crossed.sigma2[rows], crossed.transformed[rows], pairs.target[rows], classes, shares)
+    figure = shrinkage_figure(measured, pairs.target_space.metric)
     figures = artifact.manifest.figures
     artifact = artifact.amended(figures={**figures, "h": {**figures.get("h", {}), **figure}})
-    shrinkage, apart = Shrinkage.of(artifact.manifest.figures), cross_fitted_factors(*measured, classes, shares)
+    shrinkage, apart = Shrinkage.of(artifact.manifest.figures), cross_fitted_factors(measured)
     if shrinkage is None or apart is None:
         return artifact, None
     factors = shrinkage.at(crossed.sigma2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,13 +29,31 @@ _MOST_ROWS = 2048  # rows that exponents are compared on: 32 MB of distances
 _ERRORS_BY_NEIGHBOURS = 3.0
 
 
-def shrinkage_of(
-    sigma2: FloatArray,
-    transformed: FloatArray,
-    native: FloatArray,
-    labels: npt.NDArray[np.generic] | None = None,
-    shares: Sequence[float] = SHARES,
-) -> Shrinkage | None:
+class HeldOutRows(NamedTuple):
+    """Rows that a transform was not trained on, and what it makes of them.
+
+    Attributes:
+        sigma2: (n,) float32, predicted.
+        transformed: (n, d) float32.
+        native: (n, d) float32, of the same items.
+        labels: (n,) classes, or None.
+        shares: Native shares of the gallery that decide, in [0, 1): while few items are native, little is gained by
+            ranking them first.
+    """
+
+    sigma2: FloatArray
+    transformed: FloatArray
+    native: FloatArray
+    labels: npt.NDArray[np.generic] | None = None
+    shares: Sequence[float] = SHARES
+
+    def part(self, rows: slice) -> HeldOutRows:
+        """Some of the rows."""
+        labels = None if self.labels is None else self.labels[rows]
+        return HeldOutRows(self.sigma2[rows], self.transformed[rows], self.native[rows], labels, self.shares)
+
+
+def shrinkage_of(rows: HeldOutRows) -> Shrinkage | None:
     """Measure E[cos(h, n) | sigma^2], and choose the power and the level of it with the best retrieval.
 
     If the error of a transformed vector h did not depend on the query q, cos(q, n) of its native vector n would be
@@ -49,27 +68,19 @@ def shrinkage_of(
     E[cos(h, n) | sigma^2] is a line in log sigma^2: means over quantiles of the rows would not resolve the few least
     uncertain vectors within the tenth of the rows that they are in.
 
-    Args:
-        sigma2: (n,) float32, predicted, of rows held out from training.
-        transformed: (n, d) float32.
-        native: (n, d) float32, of the same items.
-        labels: (n,) classes, or None.
-        shares: Native shares of the gallery that decide, in [0, 1): while few items are native, little is gained by
-            ranking them first.
-
     Returns:
         The factors between the first and the last hundredth of sigma^2, none above that of a smaller sigma^2; None of
         fewer than 40 rows, or where cosines are not above 0.
     """
-    if len(sigma2) < _FEWEST:
+    if len(rows.sigma2) < _FEWEST:
         return None
-    native, transformed = unit(native), unit(transformed)
-    cosines = np.einsum("nd,nd->n", transformed, native, dtype=np.float64)
+    rows = rows._replace(native=unit(rows.native), transformed=unit(rows.transformed))
+    cosines = np.einsum("nd,nd->n", rows.transformed, rows.native, dtype=np.float64)
     mean = cosines.mean()
     if mean <= 0:
         return None
     known = np.finfo(np.float32)
-    logs = np.log(np.clip(sigma2.astype(np.float64), known.tiny, known.max))
+    logs = np.log(np.clip(rows.sigma2.astype(np.float64), known.tiny, known.max))
     # Beyond the hundredths, those: no row tilts the line alone.
     logs = np.clip(logs, np.quantile(logs, 0.01, method="higher"), np.quantile(logs, 0.99, method="lower"))
     places = np.unique(np.linspace(logs.min(), logs.max(), _PLACES))
@@ -79,8 +90,7 @@ def shrinkage_of(
     for level, power in itertools.product(LEVELS, EXPONENTS):
         factors = (kept / mean**level) ** power
         tried.append(Shrinkage(at, tuple(map(float, factors)), exponent=power, level=level))
-    some = slice(_MOST_ROWS)
-    trial = _Backfill(sigma2[some], transformed[some], native[some], None if labels is None else labels[some], shares)
+    trial = _Backfill(rows.part(slice(_MOST_ROWS)))
     scores = np.stack([trial.found(one) for one in tried])
     gains = scores - scores[0]
     errors = gains.std(axis=1, ddof=1) / np.sqrt(gains.shape[1])
@@ -88,56 +98,34 @@ def shrinkage_of(
     return tried[int(np.argmax(least))]
 
 
-def cross_fitted_factors(
-    sigma2: FloatArray,
-    transformed: FloatArray,
-    native: FloatArray,
-    labels: npt.NDArray[np.generic] | None = None,
-    shares: Sequence[float] = SHARES,
-) -> Doubles | None:
+def cross_fitted_factors(rows: HeldOutRows) -> Doubles | None:
     """Factor of each row, measured on the other half of the rows, so that the same rows can evaluate it.
 
     Args:
-        sigma2: (n,) float32, as of `shrinkage_of`, with the vectors and the labels; in random order.
-        transformed: (n, d) float32.
-        native: (n, d) float32.
-        labels: (n,), or None.
-        shares: As of `shrinkage_of`.
+        rows: In random order.
 
     Returns:
         (n,) float64; None of fewer than 80 rows, or where cosines are not above 0.
     """
-    factors, halves = np.empty(len(sigma2)), (slice(None, None, 2), slice(1, None, 2))
+    factors, halves = np.empty(len(rows.sigma2)), (slice(None, None, 2), slice(1, None, 2))
     for half, other in zip(halves, reversed(halves), strict=True):
-        classes = None if labels is None else labels[half]
-        measured = shrinkage_of(sigma2[half], transformed[half], native[half], classes, shares)
+        measured = shrinkage_of(rows.part(half))
         if measured is None:
             return None
-        factors[other] = measured.at(sigma2[other])
+        factors[other] = measured.at(rows.sigma2[other])
     return factors
 
 
-def shrinkage_figure(
-    sigma2: FloatArray,
-    transformed: FloatArray,
-    native: FloatArray,
-    metric: Metric | None,
-    labels: npt.NDArray[np.generic] | None = None,
-    shares: Sequence[float] = SHARES,
-) -> dict[str, object]:
+def shrinkage_figure(rows: HeldOutRows, metric: Metric | None) -> dict[str, object]:
     """Result of `shrinkage_of` as a figure of h; none if the metric depends on lengths, or nothing could be measured.
 
     Args:
-        sigma2: As of `shrinkage_of`, with the vectors and the labels.
-        transformed: (n, d) float32.
-        native: (n, d) float32.
+        rows: The rows.
         metric: Of the target space; None, of bare arrays, may be cosine.
-        labels: (n,), or None.
-        shares: As of `shrinkage_of`.
     """
-    if metric not in ("cosine", None) and not unit_length(native):
+    if metric not in ("cosine", None) and not unit_length(rows.native):
         return {}
-    found = shrinkage_of(sigma2, transformed, native, labels, shares)
+    found = shrinkage_of(rows)
     return {} if found is None else {FIGURE: found.figure()}
 
 
@@ -160,14 +148,8 @@ def _slope(logs: Doubles, cosines: Doubles) -> float:
 class _Backfill:
     """Native vectors search transformed ones while these give way to native ones, in the order of sigma^2."""
 
-    def __init__(
-        self,
-        sigma2: FloatArray,
-        transformed: FloatArray,
-        native: FloatArray,
-        labels: npt.NDArray[np.generic] | None,
-        shares: Sequence[float] = SHARES,
-    ) -> None:
+    def __init__(self, held_out: HeldOutRows) -> None:
+        sigma2, transformed, native, labels, shares = held_out
         self._sigma2, rows = sigma2, np.arange(len(native))
         # Products are shrunk in place of vectors: two sets of them serve every factor and every share.
         self._natives, self._made = (

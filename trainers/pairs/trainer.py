@@ -16,7 +16,7 @@ from compatstore.evaluation import kendall_tau, recall_at_k
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.ranking import nearest_rows
 from compatstore.trainers.pairs.pairs import Pairs, unit
-from compatstore.trainers.pairs.shrinking import shrinkage_figure
+from compatstore.trainers.pairs.shrinking import HeldOutRows, shrinkage_figure
 from compatstore.trainers.training import OnEpoch
 from compatstore.versions import Metric
 
@@ -151,7 +151,7 @@ def hop_figures(
     figures["mean_sigma2"] = float(sigma2.astype(np.float64).mean())
     figures["kendall_tau"] = agreement(sigma2[some], (apart if error is None else error)[some])
     figures["kendall_tau_l2"] = agreement(sigma2[some], apart[some])
-    return figures | shrinkage_figure(sigma2, predicted, held_out.target, metric, held_out.labels)
+    return figures | shrinkage_figure(HeldOutRows(sigma2, predicted, held_out.target, held_out.labels), metric)
 
 
 def agreement(one: npt.ArrayLike, other: npt.ArrayLike) -> float:

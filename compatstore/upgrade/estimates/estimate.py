@@ -8,9 +8,8 @@ that needs more of them is refused.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from compatstore import next_step
@@ -30,7 +29,7 @@ from compatstore.upgrade.backfilling.embeddable import ask_embeddable
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.fusing import SHARES
 from compatstore.upgrade.estimates.trial import FUSED_SHARES, SampleSettings, try_upgrade
-from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.progress import OnProgress
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.gates import Gates, read_requirement, require_ground_truth
 from compatstore.upgrade.requests.queries import Queries, has_ground_truth
@@ -64,6 +63,22 @@ class UpgradeEstimate(Shown):
     best: float
     gates: tuple[Gate, ...]
     table: DecisionTable
+
+    @classmethod
+    def of(
+        cls, run: RunRecord, terms: Gates, table: DecisionTable, share: float, gates: tuple[Gate, ...] = ()
+    ) -> UpgradeEstimate:
+        """The estimate of a run by a table; arguments as of the class."""
+        return cls(
+            terms=terms,
+            path=run.path,
+            policy=run.policy,
+            seed=run.seed,
+            share=share,
+            best=table.best_of(terms.way).share,
+            gates=gates,
+            table=table,
+        )
 
     @property
     def passed(self) -> bool:
@@ -100,9 +115,7 @@ class UpgradeEstimate(Shown):
         )
 
 
-def estimate_upgrade(
-    context: UpgradeContext, terms: Gates, progress: Callable[[Progress], None] | None = None
-) -> UpgradeEstimate:
+def estimate_upgrade(context: UpgradeContext, terms: Gates, progress: OnProgress = None) -> UpgradeEstimate:
     """Estimate every budget on a sample and choose the smallest that significantly meets the target quality; read-only.
 
     Raises:
@@ -111,12 +124,9 @@ def estimate_upgrade(
             cannot tell.
     """
     run, requested_share = context.run, asked_share(context)
-    settings = SampleSettings(
-        sample=terms.sample or SAMPLE,
-        labels=terms.labels,
-        criterion=terms.criterion,
+    settings = replace(
+        SampleSettings.of(terms, run, SAMPLE),
         shares=(requested_share,) if 0 < requested_share < 1 else (),
-        seed=run.seed,
         fused_shares=tuple(sorted({0.0, *SHARES, requested_share})) if terms.fused else FUSED_SHARES,
     )
     items = context.count(context.source.present)
@@ -127,19 +137,10 @@ def estimate_upgrade(
     if terms.target_quality is not None:
         smallest = table.smallest_share(terms.target_quality, terms.way)
         share = 1.0 if smallest is None else smallest
-    return UpgradeEstimate(
-        terms=terms,
-        path=run.path,
-        policy=run.policy,
-        seed=run.seed,
-        share=share,
-        best=table.best_of(terms.way).share,
-        gates=check_gates(table.budget(share, terms.way), terms),
-        table=table,
-    )
+    return UpgradeEstimate.of(run, terms, table, share, check_gates(table.budget(share, terms.way), terms))
 
 
-def agree(context: UpgradeContext, terms: Gates, progress: Callable[[Progress], None] | None = None) -> UpgradeEstimate:
+def agree(context: UpgradeContext, terms: Gates, progress: OnProgress = None) -> UpgradeEstimate:
     """Estimate an upgrade, or load the estimate that it began with, and refuse to go on where a gate fails.
 
     Raises:
@@ -161,7 +162,7 @@ def save_estimate(
     catalog: Catalog, target: str, estimate: UpgradeEstimate, figures: Mapping[str, float] | None = None
 ) -> None:
     """Enter an estimate into the history, unless it is the last one there; `figures` says when it was made."""
-    values, labels = dataclasses.asdict(estimate), estimate.terms.labels
+    values, labels = asdict(estimate), estimate.terms.labels
     if isinstance(labels, Queries):
         values["terms"]["labels"] = labels.record()
     data = _rounded(values)

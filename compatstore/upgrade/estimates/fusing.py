@@ -5,7 +5,6 @@ With a hop, or once all is native, both are fused. Without one their parts of th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -34,7 +33,7 @@ from compatstore.upgrade.estimates.trial import (
     factors_of,
     order_of_sample,
 )
-from compatstore.upgrade.progress import Monitor, Progress
+from compatstore.upgrade.progress import Monitor, OnProgress
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries, column_of
 from compatstore.upgrade.states import require_open, run_of
@@ -48,7 +47,7 @@ def choose_fusion(
     context: UpgradeContext,
     settings: SampleSettings,
     weight: float | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: OnProgress = None,
 ) -> Fusion:
     """Choose a weight for the native share that the gallery has, and for larger ones; read-only.
 
@@ -82,17 +81,8 @@ def choose_fusion(
         named = replace(constants.named(weight), native_share=share)
         return replace(named, choices=(trial.measure(native, named),))
     larger = [other for other in SHARES if other > share + SAME_SHARE]
-    masks = [native, *(trial.sample.filled(other, native) for other in larger)]
-    fitted, monitor = list[Fusion](), Monitor("choose", len(masks), progress)
-    for mask in masks:
-        fitted.append(trial.fit(mask, constants, against_target=True).fusion)
-        monitor.advance(1)
-    choices = tuple(
-        replace(choice, native_share=there)
-        for fusion, there in zip(fitted, (share, *larger), strict=True)
-        for choice in fusion.choices
-    )
-    return replace(constants, choices=choices).at(share)
+    natives = {share: native} | {other: trial.sample.filled(other, native) for other in larger}
+    return trial.fit_shares(natives, constants, Monitor("choose", len(natives), progress).advance)
 
 
 def _items_as_queries(context: UpgradeContext, settings: SampleSettings) -> Queries:
@@ -228,9 +218,7 @@ def serve_as_asked(catalog: Catalog, target: str, gates: Gates) -> None:
         follow_natives(catalog, target)
     else:
         context = with_vectors(catalog, target, f"fuse {target} with the version before it")
-        settings = SampleSettings(
-            sample=gates.sample or SAMPLE, labels=gates.labels, criterion=gates.criterion, seed=context.run.seed
-        )
+        settings = SampleSettings.of(gates, context.run, SAMPLE)
         save_fusion(catalog, context.run, choose_fusion(context, settings), column_of(gates.labels))
     if gates.serving is not None:
         serve(catalog, target, gates.serving)
@@ -241,7 +229,7 @@ def choose_serving(
     target: str,
     settings: SampleSettings,
     weight: float | None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: OnProgress = None,
 ) -> Fusion | Merge:
     """Choose the fusion of both versions of an upgrade under way, and store it.
 
@@ -269,9 +257,7 @@ def choose_serving(
     return merge
 
 
-def measure_merge(
-    context: UpgradeContext, settings: SampleSettings, progress: Callable[[Progress], None] | None = None
-) -> Merge:
+def measure_merge(context: UpgradeContext, settings: SampleSettings, progress: OnProgress = None) -> Merge:
     """Calibrate the merge if distances do not compare, and measure it at the current native share; read-only.
 
     The sample is embedded in the target and not kept, except for items that are native already.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from compatstore import next_step
@@ -15,7 +15,7 @@ from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate
 from compatstore.upgrade.estimates.sample import REPORT_DRAW, draw_sample
 from compatstore.upgrade.estimates.trial import Measurement, SampleSettings, rank_on_sample
-from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.progress import OnProgress
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries
 
@@ -52,7 +52,7 @@ def take_measurement(
     terms: Gates,
     estimated: int,
     promised: DecisionTable | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: OnProgress = None,
 ) -> Measurement:
     """Measure the current table with items that the estimate has not seen, or application queries; read-only.
 
@@ -99,9 +99,7 @@ def take_measurement(
             fix=f"Give its model: {next_step.encoder(run.target)}; name labels or qrels; or report without measuring: "
             f"{next_step.call('report', measure=False)}",
         )
-    settings = SampleSettings(
-        sample=size, labels=terms.labels, criterion=terms.criterion, seed=run.seed, fused_shares=()
-    )
+    settings = replace(SampleSettings.of(terms, run, SAMPLE), fused_shares=())
     if promised is not None:
         settings = replace(settings, neighbours=promised.neighbours)
     return rank_on_sample(context, fresh, settings, served=True, progress=progress)

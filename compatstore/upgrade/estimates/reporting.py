@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from compatstore import next_step
@@ -22,7 +21,7 @@ from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, load
 from compatstore.upgrade.estimates.measured import Compared, as_served, called_served, compare, take_measurement
 from compatstore.upgrade.estimates.side_by_side import preference_of
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
-from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.progress import OnProgress
 from compatstore.upgrade.requests.details import Details
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.states import CUTOVER, EXPAND
@@ -95,7 +94,7 @@ def report_upgrade(
     measure: bool = True,
     details: Details | None = None,
     search: Search,
-    progress: Callable[[Progress], None] | None = None,
+    progress: OnProgress = None,
 ) -> UpgradeReport:
     """Report on an upgrade, and measure it where there is something to measure; read-only.
 

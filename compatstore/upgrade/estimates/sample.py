@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -24,7 +23,7 @@ from compatstore.storage.registry import bridge_to
 from compatstore.upgrade.backfilling.cells import classes_of, random_scores, require_classes
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import MORE_QUERIES, SMALLEST_SAMPLE, ask, found_first
-from compatstore.upgrade.progress import Monitor, Progress
+from compatstore.upgrade.progress import Monitor, OnProgress
 from compatstore.upgrade.requests.queries import Queries, column_of
 from compatstore.upgrade.states import run_of
 from compatstore.upgrade.transform import transformer_of
@@ -109,7 +108,7 @@ def draw_sample(
     domain: str = ESTIMATE_DRAW,
     estimated: int = 0,
     embed: bool = True,
-    progress: Callable[[Progress], None] | None = None,
+    progress: OnProgress = None,
 ) -> Sample:
     """Draw items at random and embed them natively; the vectors of items that are native in the table are reused.
 
@@ -270,7 +269,7 @@ def _embed(
     context: UpgradeContext,
     rows: ArrowTable,
     served: VersionValues,
-    progress: Callable[[Progress], None] | None = None,
+    progress: OnProgress = None,
     *,
     embed: bool = True,
 ) -> tuple[FloatArray, BoolArray]:

@@ -21,6 +21,7 @@ from compatstore.evaluation.sample import ServedFusion
 from compatstore.evaluation.strategies import rank_strategies
 from compatstore.evaluation.whole import Passing, WholeFigures, WholeSearch
 from compatstore.storage.columns import VersionValues
+from compatstore.storage.records import RunRecord
 from compatstore.storage.shrinkage import has_shrinkage, kept_cosines
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows, TableRows
@@ -28,29 +29,26 @@ from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
 from compatstore.upgrade.estimates.passing import read_gallery
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
-from compatstore.upgrade.progress import Monitor, Progress
-from compatstore.upgrade.requests.gates import require_ground_truth, require_judged
+from compatstore.upgrade.progress import Monitor, OnProgress
+from compatstore.upgrade.requests.gates import Gates, require_ground_truth, require_judged
 from compatstore.upgrade.requests.queries import Queries
 
-KS, DEPTH = (1, 5), 10
+DEPTH = 10
 FUSED_SHARES = (0.0, 1.0)
 BUDGETS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleSettings:
-    """Settings of an estimate.
+class SampleSettings(DecisionSettings):
+    """Settings of an estimate; metrics are those of both versions (`decision_settings`).
 
     Args:
         sample: Items of the sample: each is a query, and searched by the others.
         labels: Column of labels, or application queries, which then search in place of items. With None, or queries
             without judgements, agreement is measured, not quality.
-        criterion: The figure that decides: "map", "cmc@1" or "cmc@5"; with judgements also "recall@10", "ndcg@10" or
-            "mrr@10".
         shares: Budgets to measure beside `BUDGETS`, in (0, 1).
-        seed: Seed of the sample and of the bootstrap.
         fused_shares: Shares of natives at which fused search is measured.
-        neighbours: See `DecisionSettings`.
+        criterion, seed, neighbours: See `DecisionSettings`.
 
     Raises:
         InvalidInput: The sample is too small.
@@ -58,17 +56,22 @@ class SampleSettings:
 
     sample: int = 2000
     labels: str | Queries | None = None
-    criterion: str = "map"
     shares: tuple[float, ...] = ()
-    seed: int = 0
     fused_shares: tuple[float, ...] = FUSED_SHARES
-    neighbours: int = 10
 
     def __post_init__(self) -> None:
         if self.sample < SMALLEST_SAMPLE:
             raise InvalidInput("try an upgrade", expected=f"a sample >= {SMALLEST_SAMPLE}", found=f"{self.sample}")
         require_judged((self.criterion,), self.labels)
         require_ground_truth(() if self.criterion == "map" else (self.criterion,), self.labels)
+        if isinstance(self.labels, Queries) and self.labels.judged:
+            object.__setattr__(self, "depth", DEPTH)
+        super().__post_init__()
+
+    @classmethod
+    def of(cls, terms: Gates, run: RunRecord, sample: int = 2000) -> SampleSettings:
+        """The settings of gates; `sample` is the size if they name none."""
+        return cls(sample=terms.sample or sample, labels=terms.labels, criterion=terms.criterion, seed=run.seed)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,9 +90,7 @@ class Measurement:
     figures: tuple[Doubles, ...]
 
 
-def try_upgrade(
-    context: UpgradeContext, settings: SampleSettings, progress: Callable[[Progress], None] | None = None
-) -> DecisionTable:
+def try_upgrade(context: UpgradeContext, settings: SampleSettings, progress: OnProgress = None) -> DecisionTable:
     """Measure an upgrade on items of the gallery before, or while, it runs.
 
     Items that are native in the target already are taken as they are, the others are embedded for the trial and
@@ -123,7 +124,7 @@ def rank_on_sample(
     settings: SampleSettings,
     *,
     served: bool = False,
-    progress: Callable[[Progress], None] | None = None,
+    progress: OnProgress = None,
 ) -> Measurement:
     """Let the queries of a sample search its items, and the whole gallery where nothing has to be embedded for that.
 
@@ -164,7 +165,7 @@ def _search_whole(
     decided: DecisionSettings,
     fusion: Fusion | None,
     read: Callable[[int], Iterator[Passing]],
-    progress: Callable[[Progress], None] | None,
+    progress: OnProgress,
 ) -> WholeFigures:
     """Let the queries of a sample search all items that have a vector in the source; the table is read twice."""
     asked, places, every = sample.queries, sample.queries.itself, np.arange(sample.population)
@@ -230,17 +231,7 @@ def decision_settings(context: UpgradeContext, settings: SampleSettings) -> Deci
     """The settings with the metrics of both versions."""
     versions = (context.run.source, context.run.target)
     source, target = (context.registry.record(name).version().metric for name in versions)
-    return DecisionSettings(
-        ks=KS,
-        depth=DEPTH if isinstance(settings.labels, Queries) and settings.labels.judged else None,
-        criterion=settings.criterion,
-        shares=settings.shares,
-        fused_shares=settings.fused_shares,
-        neighbours=settings.neighbours,
-        source_metric=source,
-        target_metric=target,
-        seed=settings.seed,
-    )
+    return replace(settings, source_metric=source, target_metric=target)
 
 
 def order_of_sample(context: UpgradeContext, sample: Sample) -> npt.NDArray[np.intp]:

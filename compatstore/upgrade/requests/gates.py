@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from compatstore import next_step
-from compatstore.boundary import checked_fields
+from compatstore.boundary import checked_fields, require_all
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.fusion import Serving
 from compatstore.evaluation.sample import AGREEMENT
@@ -59,12 +59,11 @@ class Gates:
     def __post_init__(self) -> None:
         required = [read_requirement(text)[0] for text in self.require]
         quality, flips = self.target_quality, self.max_negative_flips
-        for holds, expected, found in (
+        require_all(
+            "set the gates of an upgrade",
             (quality is None or 0 < quality <= 1, "a target quality above 0, up to 1", quality),
             (flips is None or 0 <= flips <= 1, "negative flips between 0 and 1", flips),
-        ):
-            if not holds:
-                raise InvalidInput("set the gates of an upgrade", expected=expected, found=f"{found}")
+        )
         require_judged((self.criterion, *required), self.labels)
 
     @property

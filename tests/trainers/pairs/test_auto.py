@@ -8,7 +8,7 @@ from compatstore.errors import InvalidInput
 from compatstore.trainers import DiagonalScale, MeanShift, Pairs, Procrustes, Ridge
 from compatstore.trainers.pairs.retrieval import RetrievalTest
 from compatstore.trainers.pairs.selection import interval
-from compatstore.trainers.pairs.shrinking import shrinkage_of
+from compatstore.trainers.pairs.shrinking import HeldOutRows, shrinkage_of
 
 FORMS = (MeanShift(), Procrustes(), DiagonalScale(), Ridge())
 
@@ -190,6 +190,6 @@ def test_what_a_winner_lets_expect_of_cosines_is_measured_on_rows_that_the_first
     if by == "class":
         fitted, held_out = fitted.split(0.2, 0)
     made = Ridge(holdout=0).fit(fitted).apply(held_out.source)
-    assert shrinkage == shrinkage_of(made.uncertainty, made.vectors, held_out.target, held_out.labels)
+    assert shrinkage == shrinkage_of(HeldOutRows(made.uncertainty, made.vectors, held_out.target, held_out.labels))
     of_one = trainers.Auto(candidates=(Procrustes(),), queries=50, by=by).fit(pairs)
     assert Shrinkage.of(of_one.manifest.figures) is None

@@ -13,7 +13,7 @@ from compatstore.storage.shrinkage import shrinkage_of as recorded
 from compatstore.trainers import Procrustes, Ridge
 from compatstore.trainers.pairs.learn import NETWORK_PAIRS, _CrossValidation, networks
 from compatstore.trainers.pairs.selection import NO_LABEL
-from compatstore.trainers.pairs.shrinking import cross_fitted_factors, shrinkage_of
+from compatstore.trainers.pairs.shrinking import HeldOutRows, cross_fitted_factors, shrinkage_of
 from compatstore.trainers.pairs.trainer import describe
 from compatstore.trainers.training import EpochProgress
 from compatstore.upgrade.training_pairs import FEWEST_PAIRS, TrainingPairs
@@ -107,9 +107,9 @@ def test_what_it_learned_says_what_is_expected_of_cosines_by_pairs_that_it_was_l
     enough = labelled * 400 >= FEWEST_PAIRS
     rows = np.flatnonzero(known != NO_LABEL) if enough else np.arange(400)
     shares = (0.3, 0.6)  # until the next lesson
-    pairs = crossed[rows], made[rows], target[rows], known[rows] if enough else None, shares
-    np.testing.assert_allclose(shrinkage.at(sigma2), shrinkage_of(*pairs).at(sigma2), rtol=1e-6)
-    np.testing.assert_allclose(doubted.factors[rows], cross_fitted_factors(*pairs), rtol=1e-6)
+    pairs = HeldOutRows(crossed[rows], made[rows], target[rows], known[rows] if enough else None, shares)
+    np.testing.assert_allclose(shrinkage.at(sigma2), shrinkage_of(pairs).at(sigma2), rtol=1e-6)
+    np.testing.assert_allclose(doubted.factors[rows], cross_fitted_factors(pairs), rtol=1e-6)
     rest = np.setdiff1d(np.arange(400), rows)
     np.testing.assert_allclose(doubted.factors[rest], shrinkage.at(crossed[rest]), rtol=1e-6)
 

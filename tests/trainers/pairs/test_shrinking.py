@@ -10,14 +10,8 @@ import pytest
 from compatstore import trainers
 from compatstore.artifacts.shrinkage import FIGURE, Shrinkage
 from compatstore.trainers import Pairs
-from compatstore.trainers.pairs.shrinking import (
-    EXPONENTS,
-    LEVELS,
-    _Backfill,
-    _slope,
-    cross_fitted_factors,
-    shrinkage_of,
-)
+from compatstore.trainers.pairs import shrinking
+from compatstore.trainers.pairs.shrinking import EXPONENTS, LEVELS, HeldOutRows, _slope
 from compatstore.versions import EmbeddingVersion
 from lazily import Lazy
 
@@ -29,6 +23,18 @@ def unit(vectors):
 
 
 ROWS = 300
+
+
+def shrinkage_of(*rows):
+    return shrinking.shrinkage_of(HeldOutRows(*rows))
+
+
+def cross_fitted_factors(*rows):
+    return shrinking.cross_fitted_factors(HeldOutRows(*rows))
+
+
+def backfill(*rows):
+    return shrinking._Backfill(HeldOutRows(*rows))
 
 
 def doubted_of(rows):
@@ -110,11 +116,11 @@ def test_what_is_chosen_finds_no_less_than_cosines_as_they_are(doubted):
     for made in (transformed, away, drawn):
         found = shrinkage_of(sigma2, made, native, labels)
         assert found is not None
-        trial = _Backfill(sigma2, made, native, labels)
+        trial = backfill(sigma2, made, native, labels)
         gained = trial.found(found) - trial.found(replace(found, factors=(1.0,) * len(found.factors)))
         assert gained.mean() >= 0
         found = shrinkage_of(sigma2, made, native)
-        trial = _Backfill(sigma2, made, native, None)
+        trial = backfill(sigma2, made, native, None)
         gained = trial.found(found) - trial.found(replace(found, factors=(1.0,) * len(found.factors)))
         assert gained.mean() >= 3 * gained.std(ddof=1) / np.sqrt(len(gained))
 
@@ -129,7 +135,7 @@ def test_what_chance_gains_by_neighbours_is_not_taken(doubted):
         made = unit(native + 0.5 * random.normal(size=native.shape))
         sigma2 = random.uniform(0.5, 2, len(native)).astype(np.float32)
         found = shrinkage_of(sigma2[:200], made[:200], native[:200])
-        trial = _Backfill(sigma2[:200], made[:200], native[:200], None)
+        trial = backfill(sigma2[:200], made[:200], native[:200], None)
         kept = replace(found, factors=(1.0,) * len(found.factors))
         others = [replace(kept, factors=tuple(np.linspace(1, least, len(kept.factors)))) for least in (0.99, 0.9, 0.8)]
         best.append(max(trial.found(one).mean() for one in others) > trial.found(kept).mean())
@@ -146,7 +152,7 @@ def test_the_native_shares_that_are_named_decide(doubted):
     assert found[0.0].level == 1.0
     assert len(set(found.values())) > 1
     for share, chosen in found.items():
-        trial = _Backfill(sigma2, transformed, native, labels, (share,))
+        trial = backfill(sigma2, transformed, native, labels, (share,))
         assert all(trial.found(chosen).mean() >= trial.found(other).mean() for other in found.values())
 
 
