@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any, get_args, get_origin
 
 from benchmarks import pages
+from benchmarks.bounds import bounds_of, bounds_table
 from benchmarks.record import RESULTS, Record, Row, benchmark_names, commit, load, machine, summary, today
 
 DONE = "done"  # setting that gets the rows of an interrupted run
@@ -52,7 +53,8 @@ def start(name: str, arguments: list[str]) -> int:
     rows = list(rows_of(module.run, settings, path.with_suffix(".part"), about | {"settings": plain}))
     record = Record(**about, settings=plain, rows=rows)
     record.write(path)
-    for key, table in getattr(module, "TABLES", {}).items():
+    limited = {"bounds": lambda record: bounds_table(record.rows)} if bounds_of(rows) else {}
+    for key, table in (limited | getattr(module, "TABLES", {})).items():
         print(f"\n{name}/{key}\n\n{table(record)}")
     print(f"\nwritten to {path}", file=sys.stderr)
     return int(any(row.get("violations") for row in rows))

@@ -17,8 +17,7 @@ import numpy as np
 import compatstore as cs
 from benchmarks.bounds import bound
 from benchmarks.measuring import by_turns
-from benchmarks.pages import markdown
-from benchmarks.record import Record, Row
+from benchmarks.record import Row
 
 K, CENTRES, SPREAD = 10, 2000, 0.6
 
@@ -80,14 +79,4 @@ def run(
             yield from rows_of(cache, "after writes", count, near(rng, centres, 20_000), batches, repeats // 4)
 
 
-def table(record: Record) -> str:
-    """Milliseconds and ratios to FAISS alone, of `nearest` and of a search for ids."""
-    head = ("items", "cache", "queries", "call", "p50, ms", "/ FAISS alone")
-    keys = ("cache", "queries", "call", "p50_ms")
-    return markdown(
-        head, [(f"{row['items']:,}", *(row[key] for key in keys), f"{row['figure']:.2f}") for row in record.rows]
-    )
-
-
 SMOKE = {"rows": (600,), "dim": 8, "batches": (1, 4), "repeats": 10}
-TABLES = {"calls": table}

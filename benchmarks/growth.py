@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import compatstore as cs
-from benchmarks.bounds import bound, bounds_table
+from benchmarks.bounds import bound
 from benchmarks.measuring import by_turns, filled, transform
 from benchmarks.record import Row
 
@@ -123,4 +123,3 @@ def run(
 
 
 SMOKE = {"adds": 8, "cycle_count": 1, "rows": 600, "dim": 8, "queries": 2}
-TABLES = {"bounds": lambda record: bounds_table(record.rows)}

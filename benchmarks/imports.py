@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.bounds import bound, bounds_table
+from benchmarks.bounds import bound
 from benchmarks.record import Row
 
 STATEMENTS = ("import compatstore", "import compatstore; compatstore.Gallery")
@@ -65,4 +65,3 @@ def run(*, runs: int = 9) -> Iterator[Row]:
 
 
 SMOKE = {"runs": 1}
-TABLES = {"bounds": lambda record: bounds_table(record.rows)}

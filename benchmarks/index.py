@@ -18,8 +18,7 @@ import numpy as np
 
 import compatstore as cs
 from benchmarks.bounds import bound
-from benchmarks.pages import markdown
-from benchmarks.record import Record, Row
+from benchmarks.record import Row
 from compatstore.arrays import FloatArray
 from compatstore.trainers import Pairs, Ridge
 from compatstore.upgrade.progress import Progress
@@ -116,12 +115,4 @@ def run(
         yield bound(what, lowest, 0.95, least=True, group="recall@10 during a backfill")
 
 
-def table(record: Record) -> str:
-    """Milliseconds and recall of both versions, a line a step."""
-    head = ("state", "v1, ms", "v1 recall@10", "v2, ms", "v2 recall@10", "v2 vectors not indexed")
-    keys = ("v1_ms", "v1_recall", "v2_ms", "v2_recall", "unindexed")
-    return markdown(head, [(row["state"], *(row.get(key) for key in keys)) for row in record.rows if "state" in row])
-
-
 SMOKE = {"rows": 400, "dim": 16, "kind": "IVF_FLAT", "steps": 2, "queries": 3}
-TABLES = {"states": table}

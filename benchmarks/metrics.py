@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.bounds import bound, bounds_table
+from benchmarks.bounds import bound
 from benchmarks.record import Row
 from compatstore.evaluation import retrieval_metrics
 
@@ -32,4 +32,3 @@ def run(*, n: int = 50_000, dim: int = 128, classes: int = 1_000) -> Iterator[Ro
 
 
 SMOKE = {"n": 300, "classes": 10}
-TABLES = {"bounds": lambda record: bounds_table(record.rows)}
