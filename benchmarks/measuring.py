@@ -36,6 +36,11 @@ def filled(path: str | Path, rows: int, dim: int, *, unit: bool = False, encoder
     return gallery
 
 
+def ones(dim: int) -> cs.encoders.Function:
+    """An encoder that costs nothing."""
+    return cs.encoders.Function(lambda ids: np.ones((len(ids), dim), np.float32), dim, fingerprint="ones", reads="id")
+
+
 def transform(gallery: cs.Gallery, **layers: Any) -> Artifact:
     """A transform from v1 to v2 with a sigma head, weights at random; by default a small one."""
     dim = gallery.version("v1").dim

@@ -3,7 +3,8 @@
 Items in 1,000 clusters are added 50,000 at a time; a small network with a sigma head hops them; the share whose sigma
 is largest is embedded by an encoder that costs next to nothing; the target is indexed; single queries search, ours and
 Lance's own by turns; then `verify`, the same upgrade again, and the cutover. Each step is a process of its own. Lance's
-own append and index of the same vectors are limits of the same run.
+own append and index of the same vectors are limits of the same run. Single adds, cycles of upgrades and idle calls were
+measured once, by `benchmarks/growth.py` of the commit that these rows name.
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ import pyarrow as pa
 
 import compatstore as cs
 from benchmarks.bounds import bound
-from benchmarks.growth import ones
-from benchmarks.measuring import ADDED_AT_ONCE, by_turns, transform
+from benchmarks.measuring import ADDED_AT_ONCE, by_turns, ones, transform
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 
