@@ -27,7 +27,7 @@ from benchmarks.images.trial import read as read_images
 from benchmarks.pages import markdown
 from benchmarks.pairs.run import figures as search
 from benchmarks.record import Record, Row
-from benchmarks.seeds import Interval, by_seed, cell, less, where
+from benchmarks.seeds import Interval, apart, both, cases, cell, where
 from benchmarks.sets.embedded import MIDDLE, SOURCE, TARGET, Trial, draw, read
 from compatstore.trainers import BCT, BT2, DMU, FCT, Independent, Pairs, Refreshed, TrainedModel
 
@@ -157,17 +157,13 @@ def run(
 
 def pairs_table(record: Record) -> str:
     """Direct and chained hops from the first to the third version: CMC-1 / mAP."""
-    rows = where(record.rows, part="pairs")
     lines = []
-    for name, classes in dict.fromkeys((row["set"], row["classes"]) for row in rows):
-        case = where(rows, set=name, classes=classes)
+    for name, rows in cases(where(record.rows, part="pairs"), "set", "classes").items():
         for side in (", side", ""):
-            ways = [by_seed(case, "t/h map", method=f"{way}{side}") for way in ("chained", "direct")]
-            if lost := less(*ways):
-                cells = [cell(case, "t/h", method=f"{way}{side}") for way in ("direct", "chained")]
-                ends = [cell(case, figure, method="none") for figure in ("s/s", "t/t")]
-                stored = "with" if side else "without"
-                lines.append([f"{name}, {classes}", stored, ends[0], *cells, lost.signed, ends[1]])
+            if lost := apart(rows, (f"chained{side}", "t/h map"), (f"direct{side}", "t/h map")):
+                cells = [cell(rows, "t/h", method=f"{way}{side}") for way in ("direct", "chained")]
+                ends = [cell(rows, figure, method="none") for figure in ("s/s", "t/t")]
+                lines.append([name, "with" if side else "without", ends[0], *cells, lost.signed, ends[1]])
     head = [
         "set, classes",
         "side-information",
@@ -206,14 +202,10 @@ def compared(record: Record) -> Iterator[tuple[str, str, list[Interval]]]:
     """What is compared, size and set, CMC-1 and mAP."""
     for what, (part, left, right) in COMPARED.items():
         rows = where(record.rows, part=part)
-        for size, name in dict.fromkeys((row.get("size", ""), row["set"]) for row in rows):
-            case = where(rows, size=size, set=name)
-            pair = [
-                less(by_seed(case, f"{left[1]} {m}", method=left[0]), by_seed(case, f"{right[1]} {m}", method=right[0]))
-                for m in ("cmc1", "map")
-            ]
-            if pair[0] and pair[1] and (pair[0].seeds > 2 or len(rows) < 10):
-                yield what, f"{name}, {size}", [one for one in pair if one]
+        for case, mine in cases(rows, "set", "size").items():
+            pair = both(mine, left, right)
+            if pair and (pair[0].seeds > 2 or len(rows) < 10):
+                yield what, case, pair
 
 
 def images_table(record: Record) -> str:
@@ -224,28 +216,17 @@ def images_table(record: Record) -> str:
 
 def chart(record: Record) -> Figure:
     """MAP of direct and chained hops over the first model."""
-    rows = where(record.rows, part="pairs")
-    found = [
-        (f"{name}, {classes}", where(rows, set=name, classes=classes))
-        for name, classes in dict.fromkeys((row["set"], row["classes"]) for row in rows)
-    ]
+    found = cases(where(record.rows, part="pairs"), "set", "classes")
+    names = {"direct": "direct", "chained": "chained"}
+    names |= {f"{way}, side stored": f"{way}, side" for way in names}
 
-    def gains(method: str, figure: str = "t/h map") -> list[Interval | None]:
-        sources = [by_seed(case, "s/s map", method="none") for _, case in found]
-        return [
-            less(by_seed(case, figure, method=method), first) for (_, case), first in zip(found, sources, strict=True)
-        ]
+    def gains(method: str, figure: str) -> list[Interval | None]:
+        return [apart(rows, (method, figure), ("none", "s/s map")) for rows in found.values()]
 
-    names = {
-        "direct": "direct",
-        "chained": "chained",
-        "direct, side stored": "direct, side",
-        "chained, side stored": "chained, side",
-    }
     figure, (axes,) = panels(0.75 * len(found) + 1.2)
-    series = {name: gains(method) for name, method in names.items()}
+    series = {name: gains(method, "t/h map") for name, method in names.items()}
     marks = {"third model": gains("none", "t/t map")}
-    dots(axes, [name for name, _ in found], series, marks, label="mAP over the first model, points")
+    dots(axes, list(found), series, marks, label="mAP over the first model, points")
     legend(axes)
     return figure
 

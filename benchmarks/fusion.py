@@ -21,7 +21,7 @@ from benchmarks.charts import panels
 from benchmarks.dots import curves, legend
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
-from benchmarks.seeds import by_seed, less, values_of, where
+from benchmarks.seeds import by_seed, cases, less, signed, values_of, where
 from benchmarks.served import Outside, Served, ranked
 from benchmarks.sets.embedded import SOURCE, TARGET, EmbeddedSet, Trial, draw, read, unit
 from compatstore.arrays import Positions
@@ -149,26 +149,20 @@ def run(
 WAYS = ("target alone", "merge by distance", "reciprocal ranks", "fused, weight 0.5", "fused", "fused, first 10 native")
 
 
-def cases(rows: list[Row], classes: str) -> list[tuple[str, list[Row]]]:
-    """Name and rows of each set, with classes that the pairs have seen or not."""
-    rows = where(rows, part="fusion", classes=classes)
-    return [(name, where(rows, set=name)) for name in values_of(rows, "set")]
-
-
 def ways_table(classes: str) -> Callable[[Record], str]:
     """A table of the mAP of each way less the old model's: nothing re-embedded, half and all of it."""
 
     def table(record: Record) -> str:
-        found = cases(record.rows, classes)
+        found = cases(where(record.rows, part="fusion", classes=classes), "set")
         lines = []
         for way, share in itertools.product(WAYS, ("0%", "50%", "100%")):
             gains = [
                 less(by_seed(rows, f"{way} map", share=share), by_seed(rows, "baseline map", share=share))
-                for _, rows in found
+                for rows in found.values()
             ]
             if any(one and one.mean for one in gains):
-                lines.append([way, share, *(one.signed if one else "" for one in gains)])
-        return markdown(["way to serve", "native", *(name for name, _ in found)], lines)
+                lines.append([way, share, *(signed([one]) for one in gains)])
+        return markdown(["way to serve", "native", *found], lines)
 
     return table
 
@@ -190,8 +184,7 @@ def unlabelled_table(record: Record) -> str:
     rows = where(record.rows, part="weight without labels")
     shares = [share for share in values_of(rows, "share") if share in ("2%", "10%", "50%", "100%")]
     lines = []
-    for name, direction in dict.fromkeys((row["set"], row["direction"]) for row in rows):
-        own = where(rows, set=name, direction=direction)
+    for own in cases(rows, "set", "direction").values():
         cells = []
         for share in shares:
             each = where(own, share=share)
@@ -199,16 +192,16 @@ def unlabelled_table(record: Record) -> str:
             cells.append(f"{gain:+.1f} of {best:+.1f}")
         below, galleries = (sum(row[key] for row in own) for key in ("below", "seeds"))
         chosen = ", chosen on it" if own[0].get("chosen on") else ""
-        lines.append([f"{name}{chosen}", direction, *cells, f"{below} of {galleries}"])
+        lines.append([f"{own[0]['set']}{chosen}", own[0]["direction"], *cells, f"{below} of {galleries}"])
     return markdown(["set", "upgrade to a", *(f"{share} native" for share in shares), "galleries below"], lines)
 
 
 def chart(record: Record) -> Figure:
     """MAP of four ways to serve while a gallery is backfilled, of classes that the pairs lack."""
-    found = cases(record.rows, "unseen")
+    found = cases(where(record.rows, part="fusion", classes="unseen"), "set")
     figure, axes = panels(1.7 * len(found) + 0.7, len(found))
     names = {"baseline": "old model", "merge by distance": "merge", "target alone": "target alone", "fused": "fused"}
-    for one, (title, rows) in zip(axes, found, strict=True):
+    for one, (title, rows) in zip(axes, found.items(), strict=True):
         curves(one, rows, names, "map")
         one.set_title(f"{title}: mAP")
     axes[-1].set_xlabel("share of the gallery that is native, %")

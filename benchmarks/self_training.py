@@ -26,7 +26,7 @@ from benchmarks.charts import panels
 from benchmarks.dots import curves, legend
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
-from benchmarks.seeds import by_seed, less, values_of, where
+from benchmarks.seeds import Interval, by_seed, cases, less, signed, values_of, where
 from benchmarks.served import Outside, Served, ranked
 from benchmarks.sets.embedded import SOURCE, TARGET, EmbeddedSet, QuerySet, read, unit
 from compatstore.arrays import Positions
@@ -149,11 +149,10 @@ def run(
                 yield {"part": "intervals", "set": data.name, "seed": draw, **row}
 
 
-def cases(record: Record) -> list[tuple[str, str, list[Row]]]:
-    """Set, what is given, and rows."""
-    rows = where(record.rows, part="served")
-    known = dict.fromkeys((row["set"], row["given"]) for row in rows)
-    return [(name, given, where(rows, set=name, given=given)) for name, given in known]
+def galleries(record: Record) -> dict[str, list[Row]]:
+    """The rows of what is served: "set: given" -> rows."""
+    found = cases(where(record.rows, part="served"), "set", "given").values()
+    return {f"{rows[0]['set']}: {rows[0]['given']}": rows for rows in found}
 
 
 def figure_of(rows: list[Row]) -> str:
@@ -163,40 +162,33 @@ def figure_of(rows: list[Row]) -> str:
 
 def served_table(record: Record) -> str:
     """What is served less the old model, share by share, and its part of the gain of everything re-embedded."""
-    found = cases(record)
-    shares = [share for share in ("2%", "10%", "25%", "100%") if any(where(rows, share=share) for _, _, rows in found)]
+    found = galleries(record)
+    rows = [row for each in found.values() for row in each]
+    shares = [share for share in ("2%", "10%", "25%", "100%") if where(rows, share=share)]
     lines = []
-    for name, given, rows in found:
+    for name, rows in found.items():
         figure, cells = figure_of(rows), []
+
+        def gain(rows: list[Row], way: str, figure: str = figure) -> Interval | None:
+            return less(by_seed(rows, f"{way} {figure}"), by_seed(rows, f"baseline {figure}"))
+
         for share in shares:
-            own = where(rows, share=share)
-            before = by_seed(own, f"baseline {figure}")
-            gain, full = (less(by_seed(own, f"{way} {figure}"), before) for way in ("served", "full"))
-            part = f", {100 * gain.mean / full.mean:.0f} %" if gain and full and full.mean else ""
-            cells.append(gain.signed + part if gain else "")
-        full = less(by_seed(rows, f"full {figure}"), by_seed(rows, f"baseline {figure}"))
-        lines.append(
-            [
-                f"{name}: {given}",
-                figure.replace("map", "mAP").replace("ndcg", "nDCG"),
-                *cells,
-                full.signed if full else "",
-            ]
-        )
+            served, full = (gain(where(rows, share=share), way) for way in ("served", "full"))
+            part = f", {100 * served.mean / full.mean:.0f} %" if served and full and full.mean else ""
+            cells.append(signed([served]) + part)
+        by = figure.replace("map", "mAP").replace("ndcg", "nDCG")
+        lines.append([name, by, *cells, signed([gain(rows, "full")])])
     return markdown(["set: given", "figure", *(f"{share} native" for share in shares), "all re-embedded"], lines)
 
 
 def intervals_table(record: Record) -> str:
     """Printed intervals that hold the truth, by what prints them and the figure."""
-    rows = where(record.rows, part="intervals")
     lines = []
-    for what, truth in dict.fromkeys((row["what"], row["truth"]) for row in rows):
-        own = where(rows, what=what, truth=truth)
-        hold, printed = (sum(row[key] for row in own) for key in ("hold", "printed"))
-        kinds = {(row["set"], row["way"], row["figure"]) for row in own}
-        shares = [_share([row for row in own if (row["set"], row["way"], row["figure"]) == kind]) for kind in kinds]
-        sets = ", ".join(values_of(own, "set"))
-        lines.append([what, truth, sets, f"{printed:,}", f"{100 * hold / printed:.1f} %", f"{min(shares):.0f} %"])
+    for own in cases(where(record.rows, part="intervals"), "what", "truth").values():
+        shares = [_share(kind) for kind in cases(own, "set", "way", "figure").values()]
+        printed, sets = f"{sum(row['printed'] for row in own):,}", ", ".join(values_of(own, "set"))
+        what = [own[0][key] for key in ("what", "truth")]
+        lines.append([*what, sets, printed, f"{_share(own):.1f} %", f"{min(shares):.0f} %"])
     return markdown(["intervals of", "correct by", "sets", "printed", "hold", "of the worst kind"], lines)
 
 
@@ -206,27 +198,26 @@ def _share(rows: list[Row]) -> float:
 
 def sample_table(record: Record) -> str:
     """MAP of a hop by a random first sample, and by one that is spread over the gallery."""
-    rows = where(record.rows, part="first sample")
     lines = []
-    for name, share in dict.fromkeys((row["set"], row["share"]) for row in rows):
-        own = where(rows, set=name, share=share)
-        plain, wide = (own[0][f"{way} map"] for way in ("random", "spread"))
-        error = own[0].get("error map")
-        lines.append([name, share, f"{plain:.1f}", f"{wide:.1f}", f"{wide - plain:+.1f}", error])
+    for rows in cases(where(record.rows, part="first sample"), "set", "share").values():
+        plain, wide = (rows[0][f"{way} map"] for way in ("random", "spread"))
+        gain = [f"{plain:.1f}", f"{wide:.1f}", f"{wide - plain:+.1f}"]
+        lines.append([rows[0]["set"], rows[0]["share"], *gain, rows[0].get("error map")])
     return markdown(["set", "sample", "random", "spread", "gain", "standard error"], lines)
 
 
 def chart(record: Record) -> Figure:
     """The deciding figure by share of the gallery, without labels."""
-    found = [each for each in cases(record) if each[1] == "nothing"] or cases(record)
+    found = galleries(record)
+    found = {name: rows for name, rows in found.items() if rows[0]["given"] == "nothing"} or found
     figure, axes = panels(1.7 * len(found) + 0.7, len(found))
-    for one, (name, _, rows) in zip(axes, found, strict=True):
+    for one, rows in zip(axes, found.values(), strict=True):
         curves(one, rows, LABELS, figure_of(rows))
         one.set_xscale("log")
         ticks = [1, 2, 5, 10, 25, 50, 100]
         one.set_xticks(ticks, [str(tick) for tick in ticks], minor=False)
         one.minorticks_off()
-        one.set_title(f"{name}: {figure_of(rows).replace('map', 'mAP')}")
+        one.set_title(f"{rows[0]['set']}: {figure_of(rows).replace('map', 'mAP')}")
     axes[-1].set_xlabel("share of the gallery that is embedded, %")
     legend(axes[0])
     return figure

@@ -26,7 +26,7 @@ from benchmarks.images.sizes import SIZES, Size
 from benchmarks.images.trial import Trial, draw, read
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
-from benchmarks.seeds import by_seed, cell, less, mean, values_of
+from benchmarks.seeds import apart, both, cell, mean, signed, values_of
 from compatstore.arrays import FloatArray, signs
 from compatstore.evaluation import linear_cka
 from compatstore.trainers import FCT, Alternate, Augmentation, Autoencoder, Independent, Pairs, SimCLR
@@ -154,13 +154,9 @@ def table(record: Record) -> str:
     """Each kind: bytes, CMC-1 / mAP of the hop, what it adds, and similarity to the source's embedding."""
     rows, lines = record.rows, []
     for name in (one for one in values_of(rows, "method") if one != "bounds"):
-        added = [
-            less(by_seed(rows, f"t/h {m}", method=name), by_seed(rows, f"t/h {m}", method="none"))
-            for m in ("cmc1", "map")
-        ]
+        added = both(rows, (name, "t/h"), ("none", "t/h")) if name != "none" else []
         stored, cka = (mean(rows, key, method=name) for key in ("bytes", "cka"))
-        more = ", ".join(one.signed for one in added if one) if name != "none" else ""
-        own = [f"{stored.mean:.0f}" if stored else "", cell(rows, "t/h", method=name), more]
+        own = [f"{stored.mean:.0f}" if stored else "", cell(rows, "t/h", method=name), signed(added)]
         lines.append([name, *own, f"{cka.mean:.2f}" if cka else "", PAPER.get(name, "")])
     ends = [cell(rows, figure, method="bounds") for figure in ("s/s", "t/t")]
     lines.append(["old model alone, everything re-embedded", "", " and ".join(ends), "", "", PAPER["bounds"]])
@@ -171,13 +167,9 @@ def chart(record: Record) -> Figure:
     """MAP that each kind adds to the hop."""
     rows = record.rows
     names = [name for name in values_of(rows, "method") if name not in ("bounds", "none")]
-    none = by_seed(rows, "t/h map", method="none")
-    added = [less(by_seed(rows, "t/h map", method=name), none) for name in names]
+    added = {name: apart(rows, (name, "t/h map"), ("none", "t/h map")) for name in names}
     bits = {
-        stored: [
-            one if (KINDS[name].dtype == "bits") == (stored == "bits") else None
-            for name, one in zip(names, added, strict=True)
-        ]
+        stored: [one if (KINDS[name].dtype == "bits") == (stored == "bits") else None for name, one in added.items()]
         for stored in ("floats", "bits")
     }
     figure, (axes,) = panels(0.42 * len(names) + 1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from dataclasses import astuple, dataclass
+from collections import Counter
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
@@ -19,27 +19,7 @@ WAIT_SECONDS = 300.0
 SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("v1", pa.list_(pa.float32(), DIM))])
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What came of commits.
-
-    Attributes:
-        confirmed: Commits that ended without an error.
-        refused: Commits that ended with one, as others won all the time.
-        lost: Confirmed items that are not there.
-        doubled: Items that are there more often than once.
-    """
-
-    confirmed: int
-    refused: int
-    lost: int
-    doubled: int
-
-    def __add__(self, other: Outcome) -> Outcome:
-        return Outcome(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
-
-
-NOTHING = Outcome(0, 0, 0, 0)
+Outcome = Counter[str]  # what came of commits: confirmed, refused, and confirmed items that are lost or doubled
 
 
 def commit_at_once(uri: str, rounds: int, *, plain: bool) -> Outcome:
@@ -65,12 +45,8 @@ def commit_at_once(uri: str, rounds: int, *, plain: bool) -> Outcome:
         writer.join()
     confirmed = {item for items, _ in heard for item in items}
     there = lance.dataset(uri).to_table(columns=["id"])["id"].to_pylist()
-    return Outcome(
-        confirmed=len(confirmed),
-        refused=sum(refused for _, refused in heard),
-        lost=len(confirmed - set(there)),
-        doubled=len(there) - len(set(there)),
-    )
+    refused, doubled = sum(refused for _, refused in heard), len(there) - len(set(there))
+    return Outcome(confirmed=len(confirmed), refused=refused, lost=len(confirmed - set(there)), doubled=doubled)
 
 
 def _write(uri: str, name: str, rounds: int, plain: bool, barrier: Barrier, said: Any) -> None:

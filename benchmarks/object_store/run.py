@@ -11,7 +11,6 @@ import os
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 
 # Before Lance is loaded, here and in the writers.
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LANCE_LOG": "error"}
@@ -20,7 +19,7 @@ import lance
 import numpy as np
 
 import compatstore as cs
-from benchmarks.object_store.committing import DIM, NOTHING, commit_at_once
+from benchmarks.object_store.committing import DIM, Outcome, commit_at_once
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 from compatstore.errors import StorageError
@@ -44,14 +43,14 @@ def commits(name: str, rounds: int) -> Iterator[Row]:
         plain = commit_at_once(server.uri("plain.lance"), min(rounds, PLAIN_ROUNDS), plain=True)
         row = {"server": name, "create": "refused" if refused else "taken"}
         # A server that loses something must be refused.
-        yield row | {"through": "Lance alone", **asdict(plain), "violations": 0 if refused else plain.lost}
-        gallery = NOTHING
+        yield row | {"through": "Lance alone", **plain, "violations": 0 if refused else plain["lost"]}
+        gallery = Outcome()
         for number, begun in enumerate(range(0, 0 if refused else rounds, ROUNDS_OF_A_GALLERY)):
             uri = server.uri(f"photos-{number}.lance")
             cs.Gallery.create(uri, V1)
-            gallery += commit_at_once(uri, min(ROUNDS_OF_A_GALLERY, rounds - begun), plain=False)
-        if gallery != NOTHING:
-            yield row | {"through": "galleries", **asdict(gallery), "violations": gallery.lost + gallery.doubled}
+            gallery.update(commit_at_once(uri, min(ROUNDS_OF_A_GALLERY, rounds - begun), plain=False))
+        if gallery:
+            yield row | {"through": "galleries", **gallery, "violations": gallery["lost"] + gallery["doubled"]}
 
 
 def _creates(uri: str) -> bool:

@@ -28,6 +28,8 @@ from benchmarks.dots import dots, legend
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 from benchmarks.seeds import Interval, values_of, where
+from benchmarks.sets.embedded import SOURCE, TARGET
+from benchmarks.sets.embedded import digits as embedded_digits
 from compatstore.encoders import Encoder
 
 # Name in the decision table -> name in the record; other budgets than the upgrade's are left out.
@@ -63,22 +65,16 @@ class Upgrade:
 
 def digits() -> Upgrade:
     """scikit-learn's digits, by their principal components and by discriminants."""
-    from sklearn.datasets import load_digits
-    from sklearn.decomposition import PCA
-    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+    data = embedded_digits()
+    rows = np.flatnonzero(data.fresh)[:500]
 
-    images, labels = load_digits(return_X_y=True)
-    models = [PCA(8).fit(images[:500]), LinearDiscriminantAnalysis().fit(images[:500], labels[:500])]
+    def encoder(name: str) -> Encoder:
+        vectors = data.vectors[name]
+        lookup = lambda sources: vectors[[int(source) for source in sources]]  # noqa: E731
+        return cs.encoders.Function(lookup, dim=vectors.shape[1], fingerprint=f"digits, {name}")
 
-    def encoder(model: Any, dim: int) -> Encoder:
-        def encode(sources: Any) -> Any:
-            return np.asarray(model.transform(images[[int(source) for source in sources]]), np.float32)
-
-        return cs.encoders.Function(encode, dim=dim, fingerprint=f"{type(model).__name__}@1")
-
-    rows = list(range(500, 1000))
-    encoders = {"old": encoder(models[0], 8), "new": encoder(models[1], 9)}
-    return Upgrade(name="digits", sources=[str(row) for row in rows], labels=labels[rows].tolist(), **encoders)
+    old, new = encoder(SOURCE), encoder(TARGET)
+    return Upgrade(name="digits", sources=list(map(str, rows)), labels=data.labels[rows].tolist(), old=old, new=new)
 
 
 def photographs(folder: Path, classes: int, each: int) -> Upgrade:
