@@ -3,7 +3,8 @@
 Of one version, in one part; of a compatible model's version that half of the items are native in: two parts, merged;
 and fused search over both versions of an upgrade, of a target that turns the source's space, and of one that is
 unrelated to it. Both sides use the same settings of the index: Lance's own, and for fused search those that were
-measured when it was built. Vectors are random, which has no cells: nearly all of them are compared.
+measured when it was built. Vectors are random, which has no cells: nearly all of them are compared. Recall during a
+backfill, and CMC and mAP of all items, were measured once, by commands of the commits that these rows name.
 """
 
 from __future__ import annotations
