@@ -40,24 +40,26 @@ class Outside:
 
     def figures(self, found: Positions, name: str) -> Row:
         """Figures of rankings, (q, m) items from the nearest on, -1 for none."""
-        right = np.take_along_axis(self.correct, found, axis=1) & (found >= 0)
-        known = np.maximum(self.correct.sum(axis=1), 1)
+        right = self._right(found)
         if self.graded:
+            known, first = np.maximum(self.correct.sum(axis=1), 1), right[:, :DEPTH]
             discounts = 1 / np.log2(np.arange(2, DEPTH + 2))
             ideal = np.cumsum(discounts)[np.minimum(known, DEPTH) - 1]
-            ndcg = (right[:, :DEPTH] * discounts[: right.shape[1]]).sum(axis=1) / ideal
-            values = {"ndcg@10": ndcg, "recall@10": right[:, :DEPTH].sum(axis=1) / known}
+            ndcg = (first * discounts[: first.shape[1]]).sum(axis=1) / ideal
+            values = {"ndcg@10": 100 * ndcg, "recall@10": 100 * first.sum(axis=1) / known}
         else:
-            precision = np.cumsum(right, axis=1) / np.arange(1, right.shape[1] + 1)
-            values = {"cmc1": right[:, 0], "map": (precision * right).sum(axis=1) / known}
+            values = {"cmc1": 100 * right[:, 0], "map": self.average_precision(found)}
         counted = self.correct.any(axis=1)
-        return {f"{name} {key}": round(100 * float(each[counted].mean()), 2) for key, each in values.items()}
+        return {f"{name} {key}": round(float(each[counted].mean()), 2) for key, each in values.items()}
 
     def average_precision(self, found: Positions) -> Doubles:
         """(q,) average precision of rankings (q, m), in points."""
-        right = np.take_along_axis(self.correct, found, axis=1) & (found >= 0)
+        right = self._right(found)
         precision = np.cumsum(right, axis=1) / np.arange(1, right.shape[1] + 1)
         return np.asarray(100 * (precision * right).sum(axis=1) / np.maximum(self.correct.sum(axis=1), 1))
+
+    def _right(self, found: Positions) -> BoolArray:
+        return np.take_along_axis(self.correct, found, axis=1) & (found >= 0)
 
 
 class Served:

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 import compatstore as cs
 from benchmarks.charts import panels
 from benchmarks.dots import dots, legend
-from benchmarks.images.measure import figures
+from benchmarks.images.measure import figures, gallery_of
 from benchmarks.images.models import embed
 from benchmarks.images.sizes import SIZES, Size
 from benchmarks.images.trial import Trial, draw, read
@@ -123,18 +123,15 @@ def hop(
     ]
     shape: Row = {"branch_width": size.branch_width, "mixer_width": size.transform_width}
     trainer = FCT(epochs=size.transform_epochs, batch_size=128, seed=trial.seed, **shape)
-    learned = None if side is None else side[0]
-    pairs = Pairs(source[0], target[0], side=learned, source_version=versions[0], target_version=versions[1])
+    pairs = Pairs(source[0], target[0], side=side and side[0], source_version=versions[0], target_version=versions[1])
     artifact = trainer.fit(pairs)
-    items = {"id": ids, "vector": source[1]} | ({} if side is None else {"side": side[1]})
     with tempfile.TemporaryDirectory() as folder:
-        gallery = cs.Gallery.create(f"{folder}/gallery.lance", versions[0], id_type="int64")
-        gallery.add(items)
+        gallery = gallery_of(folder, versions[0], source[1], side and side[1])
         gallery.register(versions[1])
         gallery.artifacts.link(artifact)
         gallery.upgrade("v2")
         hopped = gallery.vectors(ids, "v2")
-    asked = artifact.apply(source[2], None if side is None else side[2]).vectors
+    asked = artifact.apply(source[2], side and side[2]).vectors
     return figures(trial, target[2], hopped, "t/h") | figures(trial, asked, hopped, "h/h")
 
 
@@ -142,11 +139,9 @@ def _stored(side_dim: int | None, dtype: SideDType) -> int:
     """Bytes of the data files of a gallery."""
     random = np.random.default_rng(0)
     version = cs.EmbeddingVersion("v1", dim=8, side_dim=side_dim, side_dtype=dtype)
-    items = {"id": np.arange(ITEMS_TO_WEIGH), "vector": random.normal(size=(ITEMS_TO_WEIGH, 8)).astype(np.float32)}
-    if side_dim is not None:
-        items["side"] = random.normal(size=(ITEMS_TO_WEIGH, side_dim)).astype(np.float32)
+    vectors, side = (dim and random.normal(size=(ITEMS_TO_WEIGH, dim)).astype(np.float32) for dim in (8, side_dim))
     with tempfile.TemporaryDirectory() as folder:
-        cs.Gallery.create(f"{folder}/gallery.lance", version, id_type="int64").add(items)
+        gallery_of(folder, version, vectors, side)
         return sum(path.stat().st_size for path in Path(folder, "gallery.lance", "data").rglob("*"))
 
 
