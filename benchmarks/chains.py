@@ -17,18 +17,17 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.charts import panels
-from benchmarks.dots import dots, legend
+from benchmarks.dots import chart_of
 from benchmarks.images.measure import figures, own
 from benchmarks.images.models import Models, embed
 from benchmarks.images.sizes import SIZES
 from benchmarks.images.trial import draw as draw_images
 from benchmarks.images.trial import read as read_images
 from benchmarks.pages import markdown
-from benchmarks.pairs.run import figures as search
+from benchmarks.pairs import figures as search
 from benchmarks.record import Record, Row
 from benchmarks.seeds import Interval, apart, both, cases, cell, where
-from benchmarks.sets.embedded import MIDDLE, SOURCE, TARGET, Trial, draw, read
+from benchmarks.sets.embedded import MIDDLE, SOURCE, TARGET, Trial, read, trials
 from compatstore.trainers import BCT, BT2, DMU, FCT, Independent, Pairs, Refreshed, TrainedModel
 
 
@@ -93,14 +92,12 @@ def refreshed(models: Models) -> Row:
     """Four versions of DMU: the first gallery hopped three times, by heads that know every kind of vectors in it."""
     versions = versions_of(models, "DMU", (8, 4, 2, 1))
     heads = [one.adaptation for one in versions[1:]]
-    queries, vectors = (
-        embed(versions[-1].encoder, models.trial.queries),
-        embed(versions[0].encoder, models.trial.gallery),
-    )
-    found = own(models.trial, versions[0], "of four: 1/1") | figures(models.trial, queries, vectors, "of four: 4/1")
+    trial = models.trial
+    queries, vectors = embed(versions[-1].encoder, trial.queries), embed(versions[0].encoder, trial.gallery)
+    found = own(trial, versions[0], "of four: 1/1") | figures(trial, queries, vectors, "of four: 4/1")
     for head in heads:
         vectors = head.apply(vectors).vectors
-    return found | figures(models.trial, queries, vectors, "of four: 4/h(h(h(1)))")
+    return found | figures(trial, queries, vectors, "of four: 4/h(h(h(1)))")
 
 
 def versions_of(models: Models, method: str, steps: tuple[int, ...]) -> list[Any]:
@@ -139,12 +136,8 @@ def run(
     """Chains of transforms on embedded sets, and chains of models on images."""
     shape: dict[str, Any] = {"branch_width": width // 2, "mixer_width": width, "epochs": epochs, "batch_size": 256}
     for data in read(sets) if sets or not images else ():
-        for seed in range(seeds):
-            for classes in ("seen", "unseen"):
-                drawn = {"pairs": pairs, "gallery": items, "queries": queries}
-                trial = draw(data, seed, unseen=classes == "unseen", **drawn)
-                about = {"part": "pairs", "set": data.name, "classes": classes, "seed": seed}
-                yield from ({**about, **row} for row in of_pairs(trial, **shape))
+        for about, trial in trials(data, seeds, pairs=pairs, gallery=items, queries=queries):
+            yield from ({"part": "pairs", **about, **row} for row in of_pairs(trial, **shape))
     size = size if sets or images else "smoke"
     for path, name in zip(images or (None,), names or ("Digits",), strict=True) if images or not sets else ():
         loaded = read_images(path, name, SIZES[size].pixels)
@@ -223,12 +216,10 @@ def chart(record: Record) -> Figure:
     def gains(method: str, figure: str) -> list[Interval | None]:
         return [apart(rows, (method, figure), ("none", "s/s map")) for rows in found.values()]
 
-    figure, (axes,) = panels(0.75 * len(found) + 1.2)
     series = {name: gains(method, "t/h map") for name, method in names.items()}
     marks = {"third model": gains("none", "t/t map")}
-    dots(axes, list(found), series, marks, label="mAP over the first model, points")
-    legend(axes)
-    return figure
+    label = "mAP over the first model, points"
+    return chart_of(list(found), series, marks, height=0.75 * len(found) + 1.2, label=label)
 
 
 SMOKE = {"seeds": 1, "pairs": 200, "items": 120, "queries": 40, "epochs": 2, "width": 16}

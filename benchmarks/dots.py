@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from benchmarks.charts import INK, QUIET, SERIES
+from benchmarks.charts import INK, QUIET, SERIES, panels
 from benchmarks.record import Row
 from benchmarks.seeds import Interval, mean, values_of
 
@@ -40,6 +41,16 @@ def dots(axes: Axes, groups: Sequence[str], series: Series, marks: Series | None
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(groups) - 0.5, -0.5)
     axes.set_xlabel(label)
+
+
+def chart_of(
+    groups: Sequence[str], series: Series, marks: Series | None = None, *, height: float, label: str
+) -> Figure:
+    """A figure of one panel of dots with its legend, `height` inches high."""
+    figure, (axes,) = panels(height)
+    dots(axes, groups, series, marks, label=label)
+    legend(axes)
+    return figure
 
 
 def curves(axes: Axes, rows: list[Row], ways: Mapping[str, str], figure: str) -> None:

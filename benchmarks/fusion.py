@@ -23,7 +23,7 @@ from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 from benchmarks.seeds import by_seed, cases, less, signed, values_of, where
 from benchmarks.served import Outside, Served, ranked
-from benchmarks.sets.embedded import SOURCE, TARGET, EmbeddedSet, Trial, draw, read, unit
+from benchmarks.sets.embedded import SOURCE, TARGET, EmbeddedSet, Trial, read, trials, unit
 from compatstore.arrays import Positions
 from compatstore.trainers import Pairs, Ridge
 
@@ -115,9 +115,9 @@ def unlabelled(data: EmbeddedSet, seed: int, items: int, queries: int, share: fl
             best.append(float((outside.average_precision(served.search(outside.both)) - before).mean()))
     error = float(2 * gains.std() / len(gains) ** 0.5)
     found = {"baseline map": before.mean(), "weight": chosen.weight, "gain map": gains.mean(), "error": error}
-    row = {"share": f"{share:.0%}", **found, "best weight gain map": max(best)}
-    rounded = {key: round(float(value), 2) if not isinstance(value, str) else value for key, value in row.items()}
-    return rounded | {"below": int(gains.mean() < -error), "seeds": 1}
+    found["best weight gain map"] = max(best)
+    rounded = {key: round(float(value), 2) for key, value in found.items()}
+    return {"share": f"{share:.0%}", **rounded, "below": int(gains.mean() < -error), "seeds": 1}
 
 
 def run(
@@ -132,11 +132,9 @@ def run(
     """Measure each set: ways to serve, depth of a fused search, weight without labels for either direction."""
     for data in read(sets):
         swapped = replace(data, vectors={SOURCE: data.vectors[TARGET], TARGET: data.vectors[SOURCE]})
+        for about, trial in trials(data, seeds, pairs=pairs, gallery=items, queries=queries):
+            yield from ({"part": "fusion", **about, **row} for row in of_set(trial))
         for seed in range(seeds):
-            for classes in ("seen", "unseen"):
-                size = {"pairs": pairs, "gallery": items, "queries": queries}
-                about = {"part": "fusion", "set": data.name, "classes": classes, "seed": seed}
-                yield from ({**about, **row} for row in of_set(draw(data, seed, unseen=classes == "unseen", **size)))
             for direction, each in {"better model": data, "worse model": swapped}.items():
                 about = {"part": "weight without labels", "set": data.name, "direction": direction, "seed": seed}
                 for share in RULE_SHARES:

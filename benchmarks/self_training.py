@@ -59,18 +59,16 @@ def with_queries(served: Served, given: QuerySet, judging: int, reporting: int) 
     queries, items = given.queries[there], place[given.items[there]]
     known = np.random.default_rng(served.seed).permutation(np.unique(queries))
     mine, others = known[:judging], known[judging : judging + reporting]
-    qrels: dict[str, dict[Any, float]] = {f"query-{query}": {} for query in mine}
-    for query, item in zip(queries, items, strict=True):
-        if f"query-{query}" in qrels:
-            qrels[f"query-{query}"][int(item)] = 1
-    columns: dict[str, Any] = {name: unit(given.vectors[name][mine]) for name in (SOURCE, TARGET)}
-    columns = {"v1": columns[SOURCE], "v2": columns[TARGET], "id": list(qrels)}
-    correct = np.zeros((len(others), len(served.rows)), bool)
-    rows = np.searchsorted(np.sort(others), queries[np.isin(queries, others)])
-    correct[np.argsort(others)[rows], items[np.isin(queries, others)]] = True
+    right = np.zeros((len(given.vectors[SOURCE]), len(served.rows)), bool)
+    right[queries, items] = True
+    qrels: dict[str, dict[Any, float]] = {
+        f"query-{query}": dict.fromkeys(np.flatnonzero(right[query]).tolist(), 1.0) for query in mine
+    }
+    vectors = {name: unit(given.vectors[role][mine]) for name, role in (("v1", SOURCE), ("v2", TARGET))}
+    columns: dict[str, Any] = {**vectors, "id": list(qrels)}
     source, target = (unit(given.vectors[name][others]) for name in (SOURCE, TARGET))
     gates = cs.Gates(labels=cs.Queries(queries=columns, qrels=qrels), criterion="ndcg@10")
-    return gates, Outside(source=source, target=target, correct=correct, graded=True)
+    return gates, Outside(source=source, target=target, correct=right[others], graded=True)
 
 
 def split(data: EmbeddedSet, seed: int, items: int, queries: int) -> tuple[Positions, Positions]:

@@ -18,15 +18,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import compatstore as cs
-from benchmarks.charts import panels
-from benchmarks.dots import dots, legend
+from benchmarks.dots import chart_of
 from benchmarks.images.measure import figures, gallery_of
 from benchmarks.images.models import embed
 from benchmarks.images.sizes import SIZES, Size
 from benchmarks.images.trial import Trial, draw, read
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
-from benchmarks.seeds import apart, both, cell, mean, signed, values_of
+from benchmarks.seeds import Interval, apart, both, cell, mean, signed, values_of
 from compatstore.arrays import FloatArray, signs
 from compatstore.evaluation import linear_cka
 from compatstore.trainers import FCT, Alternate, Augmentation, Autoencoder, Independent, Pairs, SimCLR
@@ -163,15 +162,12 @@ def chart(record: Record) -> Figure:
     rows = record.rows
     names = [name for name in values_of(rows, "method") if name not in ("bounds", "none")]
     added = {name: apart(rows, (name, "t/h map"), ("none", "t/h map")) for name in names}
-    bits = {
-        stored: [one if (KINDS[name].dtype == "bits") == (stored == "bits") else None for name, one in added.items()]
-        for stored in ("floats", "bits")
-    }
-    figure, (axes,) = panels(0.42 * len(names) + 1.0)
+    bits: dict[str, list[Interval | None]] = {}
+    for stored in ("floats", "bits"):
+        kinds = {name for name in names if (KINDS[name].dtype == "bits") == (stored == "bits")}
+        bits[f"stored as {stored}"] = [one if name in kinds else None for name, one in added.items()]
     labels = [name.replace(", Mixup", ",\nMixup").replace(" trained for 128", "\ntrained for 128") for name in names]
-    dots(axes, labels, {f"stored as {name}": each for name, each in bits.items()}, label="mAP added to the hop, points")
-    legend(axes)
-    return figure
+    return chart_of(labels, bits, height=0.42 * len(names) + 1.0, label="mAP added to the hop, points")
 
 
 SMOKE = {"seeds": 1, "smoke_size": True}

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 import compatstore as cs
 from benchmarks.bounds import bound
-from benchmarks.measuring import ADDED_AT_ONCE, by_turns, ones, transform
+from benchmarks.measuring import ADDED_AT_ONCE, by_turns, near, ones, transform
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 
@@ -143,10 +143,7 @@ def exact_search(life: Life) -> Work:
 def _queries(life: Life) -> Any:
     """(`QUERIES`, dim) float32: what the transform makes of vectors that are no items."""
     rng = np.random.default_rng(3)
-    near = life.centres()[rng.integers(0, CENTRES, QUERIES)] + 0.6 * rng.standard_normal(
-        (QUERIES, life.dim), np.float32
-    )
-    return transform(life.open()).apply(near).vectors
+    return transform(life.open()).apply(near(rng, life.centres(), QUERIES)).vectors
 
 
 def lance_index(life: Life) -> Work:

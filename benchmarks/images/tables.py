@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 
 from matplotlib import figure as pictures
 
-from benchmarks.charts import panels
-from benchmarks.dots import dots, legend
+from benchmarks.dots import chart_of
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 from benchmarks.seeds import Figure, Interval, both, by_seed, less, signed, where
@@ -136,11 +135,8 @@ def chart(record: Record) -> pictures.Figure:
         return [next(iter(gain(case, name)[1:]), None) for case in found]
 
     series, marks = {name.strip("`"): gains(name) for name in SHOWN}, {"all re-embedded": gains(ALL)}
-    figure, (axes,) = panels(0.95 * len(found) + 1.3)
     names = [case.title.replace(", ", "\n") for case in found]
-    dots(axes, names, series, marks, label="mAP over the old model, points")
-    legend(axes)
-    return figure
+    return chart_of(names, series, marks, height=0.95 * len(found) + 1.3, label="mAP over the old model, points")
 
 
 TABLES: Mapping[str, Callable[[Record], str]] = {

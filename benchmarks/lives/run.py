@@ -28,6 +28,7 @@ os.environ |= {"LANCE_LOG": "error", "PYTHONWARNINGS": "ignore"}
 
 from benchmarks.pages import markdown
 from benchmarks.record import ROOT, Record, Row
+from benchmarks.seeds import cases
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -98,12 +99,10 @@ def totals(record: Record) -> str:
 
 
 def _hit(record: Record) -> Iterator[Row]:
-    harnesses: dict[str, list[Row]] = {}
-    for row in record.rows:
-        if "process" in row and row["process"] != "all":
-            harnesses.setdefault(row.get("harness", HARNESS), []).append(row)
-    for rows in harnesses.values():
-        yield from rows if len(rows) > 1 else []
+    """Rows of processes, where a harness tells them apart."""
+    rows = [row for row in record.rows if row.get("process", "all") != "all"]
+    for own in cases(rows, "harness").values():
+        yield from own if len(own) > 1 else []
 
 
 def chart(record: Record) -> Figure:

@@ -141,6 +141,14 @@ def draw(data: EmbeddedSet, seed: int, *, unseen: bool = False, pairs: int, gall
     return Trial(data=data, pairs=rows, gallery=searched[count:], queries=searched[:count], seed=seed)
 
 
+def trials(data: EmbeddedSet, seeds: int, **size: int) -> Iterator[tuple[dict[str, Any], Trial]]:
+    """A trial of classes that the pairs have and of classes that they lack, seed by seed; with what rows say of it."""
+    for seed in range(seeds):
+        for classes in ("seen", "unseen"):
+            about = {"set": data.name, "classes": classes, "seed": seed}
+            yield about, draw(data, seed, unseen=classes == "unseen", **size)
+
+
 def unit(vectors: FloatArray) -> FloatArray:
     """Vectors of unit length: (n, d) floats -> (n, d) float32; those of length 0 stay."""
     return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12), np.float32)

