@@ -25,17 +25,16 @@ SERIES = LIGHT[3:]
 STYLE = rc_params_from_file(Path(__file__).with_suffix(".mplstyle"), use_default_template=False)
 
 
-def panels(height: float, rows: int = 1, *, heights: Sequence[float] | None = None) -> tuple[Figure, list[Axes]]:
+def panels(height: float, rows: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure with panels below each other.
 
     Args:
         height: Inches of the whole figure.
         rows: Number of panels.
-        heights: Shares of the panels' heights; equal by default.
     """
     rcParams.update(STYLE)  # also for titles and legends that are added later
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    axes = figure.subplots(rows, 1, squeeze=False, height_ratios=heights)
+    axes = figure.subplots(rows, 1, squeeze=False)
     for one in axes[:, 0]:
         one.set_prop_cycle(color=SERIES)
     return figure, list(axes[:, 0])

@@ -68,8 +68,6 @@ def legend(axes: Axes, columns: int = 3) -> None:
         loc="outside upper left",
         ncols=columns,
         fontsize=9,
-        frameon=False,
-        labelcolor=INK,
         handletextpad=0.3,
         columnspacing=1.2,
     )

@@ -22,10 +22,10 @@ from benchmarks.dots import curves, legend
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 from benchmarks.seeds import by_seed, cases, less, signed, values_of, where
-from benchmarks.served import Outside, Served, ranked
+from benchmarks.served import Outside, Served, ranked, split
 from benchmarks.sets.embedded import SOURCE, TARGET, EmbeddedSet, Trial, read, trials, unit
 from compatstore.arrays import Positions
-from compatstore.trainers import Pairs, Ridge
+from compatstore.trainers import Ridge
 
 SHARES, RULE_SHARES, GRID = (0.0, 0.25, 0.5, 0.75, 1.0), (0.02, 0.1, 0.25, 0.5, 1.0), (0.1, 0.3, 0.5, 0.7, 0.9)
 FIRST = (10, 50)  # candidates that a cascade embeds
@@ -37,9 +37,7 @@ K = 10
 def linked(data: EmbeddedSet, rows: Positions, pairs: Positions, folder: str, seed: int) -> Served:
     """A gallery whose items are hopped by a ridge regression of some pairs."""
     served = Served(data, rows, folder, seed)
-    vectors = (unit(data.vectors[name][pairs]) for name in (SOURCE, TARGET))
-    versions = {f"{role}_version": each for role, each in (("source", served.v1), ("target", served.v2))}
-    served.gallery.artifacts.link(Ridge(seed=seed).fit(Pairs(*vectors, **versions)))
+    served.link(Ridge(seed=seed), *(unit(data.vectors[name][pairs]) for name in (SOURCE, TARGET)))
     served.gallery.upgrade("v2")
     return served
 
@@ -98,9 +96,7 @@ def depth(data: EmbeddedSet, items: int, queries: int) -> Row:
 
 def unlabelled(data: EmbeddedSet, seed: int, items: int, queries: int, share: float) -> Row:
     """The weight that is chosen without labels, and the best of a grid by labels."""
-    rows = np.random.default_rng(seed).permutation(np.flatnonzero(data.fresh))
-    asked, rows = np.split(rows, [min(queries, len(rows) // 3)])
-    rows = rows[:items]
+    asked, rows = split(data, seed, items, queries)
     natives = max(round(share * len(rows)), 100)
     with tempfile.TemporaryDirectory() as folder:
         served = Served(data, rows, folder, seed)

@@ -82,7 +82,8 @@ def _write(uri: str, name: str, rounds: int, plain: bool, barrier: Barrier, said
         barrier.wait(WAIT_SECONDS)
         try:
             if gallery is None:
-                lance.write_dataset(_row(item), uri, mode="append")
+                row = [{"id": item, "v1": [0.0] * DIM}]
+                lance.write_dataset(pa.Table.from_pylist(row, SCHEMA), uri, mode="append")
             else:
                 gallery.add({"id": [item], "vector": np.full((1, DIM), number, np.float32)})
         except OSError:
@@ -90,10 +91,6 @@ def _write(uri: str, name: str, rounds: int, plain: bool, barrier: Barrier, said
         else:
             confirmed.append(item)
     said.put((confirmed, refused))
-
-
-def _row(item: str) -> pa.Table:
-    return pa.Table.from_pylist([{"id": item, "v1": [0.0] * DIM}], SCHEMA)
 
 
 def commits(name: str, rounds: int) -> Iterator[Row]:

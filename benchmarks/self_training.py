@@ -27,10 +27,9 @@ from benchmarks.dots import curves, legend
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 from benchmarks.seeds import Interval, by_seed, cases, less, signed, values_of, where
-from benchmarks.served import Outside, Served, ranked
+from benchmarks.served import Outside, Served, ranked, split
 from benchmarks.sets.embedded import SOURCE, TARGET, EmbeddedSet, QuerySet, read, unit
-from compatstore.arrays import Positions
-from compatstore.trainers import Pairs, Residual
+from compatstore.trainers import Residual
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
 LEARNED = 0.3  # share of a gallery that the transform of an estimate has learned from
@@ -71,13 +70,6 @@ def with_queries(served: Served, given: QuerySet, judging: int, reporting: int) 
     return gates, Outside(source=source, target=target, correct=right[others], graded=True)
 
 
-def split(data: EmbeddedSet, seed: int, items: int, queries: int) -> tuple[Positions, Positions]:
-    """Rows that no model was trained on: queries, and items."""
-    rows = np.random.default_rng(seed).permutation(np.flatnonzero(data.fresh))
-    asked, rows = np.split(rows, [min(queries, len(rows) // 4)])
-    return asked, rows[:items]
-
-
 def intervals(data: EmbeddedSet, seed: int, items: int, queries: int, sample: int) -> Iterator[Row]:
     """Intervals of an estimate by labels, and of rounds without labels, against all queries from outside."""
     asked, rows = split(data, seed, items, queries)
@@ -85,32 +77,23 @@ def intervals(data: EmbeddedSet, seed: int, items: int, queries: int, sample: in
         served = Served(data, rows, folder, seed)
         outside = served.outside(asked)
         learned = np.random.default_rng(seed).permutation(len(rows))[: round(LEARNED * len(rows))]
-        pairs = Pairs(
-            served.source[learned], served.target[learned], source_version=served.v1, target_version=served.v2
-        )
-        transform = Residual(epochs=6, width=256, seed=seed, holdout=0.1, holdout_by="row").fit(pairs)
-        served.gallery.artifacts.link(transform)
+        trainer = Residual(epochs=6, width=256, seed=seed, holdout=0.1, holdout_by="row")
+        transform = served.link(trainer, served.source[learned], served.target[learned])
         hopped = unit(transform.apply(served.source).vectors)
         galleries = {"hop alone": hopped, "full backfill": served.target}
         truth = {name: outside.figures(ranked(-outside.target @ each.T), name) for name, each in galleries.items()}
         truth["status quo"] = outside.figures(ranked(-outside.source @ served.source.T), "status quo")
         table = served.gallery.evaluate("v2", labels="label", sample=sample, backfill=cs.Backfill(seed=seed))
-    for row in (each for each in table.rows if each.name in truth):
-        for figure in (name for name in FIGURES if name in row.figures):
-            true, before = (truth[name][f"{name} {figure.replace('@', '')}"] / 100 for name in (row.name, "status quo"))
-            printed = {figure: (row.figures[figure], true)}
-            if figure in row.gains and row.name != "status quo":
-                printed[f"{figure} gained"] = (row.gains[figure], true - before)
+    for way in (each for each in table.rows if each.name in truth):
+        row: Row = {"what": "estimate", "truth": "labels", "way": way.name}
+        for figure in (name for name in FIGURES if name in way.figures):
+            true, before = (truth[name][f"{name} {figure.replace('@', '')}"] / 100 for name in (way.name, "status quo"))
+            printed = {figure: (way.figures[figure], true)}
+            if figure in way.gains and way.name != "status quo":
+                printed[f"{figure} gained"] = (way.gains[figure], true - before)
             for name, (interval, exact) in printed.items():
                 holds = int(interval.low - 1e-4 <= exact <= interval.high + 1e-4)
-                yield {
-                    "what": "estimate",
-                    "truth": "labels",
-                    "way": row.name,
-                    "figure": name,
-                    "hold": holds,
-                    "printed": 1,
-                }
+                yield row | {"figure": name, "hold": holds, "printed": 1}
 
 
 def run(

@@ -13,6 +13,7 @@ import compatstore as cs
 from benchmarks.record import Row
 from benchmarks.sets.embedded import SOURCE, TARGET, EmbeddedSet, unit
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
+from compatstore.trainers import Pairs
 
 DEPTH = 10
 
@@ -86,6 +87,13 @@ class Served:
         self.gallery.add({"id": np.arange(len(rows)), "vector": self.source, "label": classes})
         self.gallery.register(self.v2)
 
+    def link(self, trainer: Any, source: FloatArray, target: FloatArray) -> cs.Artifact:
+        """Train a transform on pairs of vectors, and link it."""
+        pairs = Pairs(source, target, source_version=self.v1, target_version=self.v2)
+        artifact: cs.Artifact = trainer.fit(pairs)
+        self.gallery.artifacts.link(artifact)
+        return artifact
+
     def outside(self, rows: Positions) -> Outside:
         """Other rows of the set as queries: items of their class are correct."""
         source, target = (unit(self.data.vectors[name][rows]) for name in (SOURCE, TARGET))
@@ -112,6 +120,13 @@ class Served:
         found = np.full((len(counts), k), -1)
         found[asked, np.arange(len(ids)) - np.repeat(np.cumsum(counts) - counts, counts)] = ids
         return found
+
+
+def split(data: EmbeddedSet, seed: int, items: int, queries: int) -> tuple[Positions, Positions]:
+    """Rows that no model was trained on: queries, and items."""
+    rows = np.random.default_rng(seed).permutation(np.flatnonzero(data.fresh))
+    asked, rows = np.split(rows, [min(queries, len(rows) // 4)])
+    return asked, rows[:items]
 
 
 def ranked(distances: FloatArray | Doubles) -> Positions:

@@ -111,16 +111,12 @@ def chart(record: Record) -> Figure:
 
     rows = sorted(_hit(record), key=lambda row: row["kills"] + row["suspensions"], reverse=True)
     figure, (axes,) = panels(0.36 * len(rows) + 0.8)
-    totals_of = [row["kills"] + row["suspensions"] for row in rows]
-    bars(
-        axes,
-        [row["process"] for row in rows],
-        totals_of,
-        [f"{row['kills']} + {row['suspensions']}" for row in rows],
-        SERIES[1],
-    )
-    axes.barh(range(len(rows)), [row["kills"] for row in rows], height=0.4, color=SERIES[0])
-    axes.set_xlim(0, max(totals_of) * 1.18)
+    names, kills, suspensions = ([row[key] for row in rows] for key in ("process", "kills", "suspensions"))
+    blows = [sum(both) for both in zip(kills, suspensions, strict=True)]
+    texts = [f"{killed} + {suspended}" for killed, suspended in zip(kills, suspensions, strict=True)]
+    bars(axes, names, blows, texts, SERIES[1])
+    axes.barh(range(len(rows)), kills, height=0.4, color=SERIES[0])
+    axes.set_xlim(0, max(blows) * 1.18)
     axes.set_title("Kills (blue) + suspensions (orange), by process or step")
     return figure
 

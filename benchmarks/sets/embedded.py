@@ -84,10 +84,9 @@ class QuerySet:
     def load(cls, path: Path) -> QuerySet:
         """Read what `save` wrote."""
         with np.load(path) as file:
-            arrays = {name: file[name] for name in file.files}
-        return cls(
-            name=str(arrays.pop("name")), queries=arrays.pop("queries"), items=arrays.pop("items"), vectors=arrays
-        )
+            arrays = dict(file)
+        parts = {name: arrays.pop(name) for name in ("queries", "items")}
+        return cls(name=str(arrays.pop("name")), vectors=arrays, **parts)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
