@@ -9,6 +9,7 @@ python -m benchmarks pages              make all tables and charts of docs/resul
 from __future__ import annotations
 
 import argparse
+import datetime
 import inspect
 import json
 import shlex
@@ -21,7 +22,7 @@ from typing import Any, get_args, get_origin
 
 from benchmarks import pages
 from benchmarks.bounds import bounds_of, bounds_table
-from benchmarks.record import RESULTS, Record, Row, benchmark_names, commit, load, machine, summary, today
+from benchmarks.record import RESULTS, Record, Row, benchmark_names, commit, load, machine, summary
 
 DONE = "done"  # setting that gets the rows of an interrupted run
 
@@ -48,7 +49,7 @@ def start(name: str, arguments: list[str]) -> int:
         out = out or Path(tempfile.gettempdir()) / "compatstore-benchmarks" / f"{name}.json"
     path = out or RESULTS / f"{name}.json"
     about = {"benchmark": name, "command": shlex.join(["python", "-m", "benchmarks", name, *arguments])}
-    about |= {"machine": machine(), "commit": commit(), "date": today()}
+    about |= {"machine": machine(), "commit": commit(), "date": f"{datetime.datetime.now(datetime.UTC).date()}"}
     plain = json.loads(json.dumps(settings, default=str))
     rows = list(rows_of(module.run, settings, path.with_suffix(".part"), about | {"settings": plain}))
     record = Record(**about, settings=plain, rows=rows)

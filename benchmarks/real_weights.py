@@ -168,11 +168,8 @@ def _interval(row: Row, key: str, sign: str) -> str:
 
 def time_table(record: Record) -> str:
     """Seconds of each step."""
-    rows = where(record.rows, part="time")
-    return markdown(
-        ["set", "step", "items embedded", "seconds"],
-        [[row["set"], row["step"], f"{row['items']:,}", f"{row['seconds']:,.0f}"] for row in rows],
-    )
+    head, rows = ["set", "step", "items embedded", "seconds"], where(record.rows, part="time")
+    return markdown(head, [[r["set"], r["step"], f"{r['items']:,}", f"{r['seconds']:,.0f}"] for r in rows])
 
 
 def chart(record: Record) -> Figure:

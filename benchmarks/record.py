@@ -16,7 +16,6 @@ their rows, each with `benchmark`, `command`, `machine`, `commit` and `date`.
 from __future__ import annotations
 
 import ast
-import datetime
 import importlib
 import json
 import os
@@ -129,11 +128,6 @@ def commit() -> str:
     """Short hash of the commit; "+" if tracked files differ from it, "" outside a clone."""
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty=+", "--exclude=*"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-
-
-def today() -> str:
-    """The day in UTC, as ISO."""
-    return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def _modules() -> Iterator[tuple[str, Path]]:

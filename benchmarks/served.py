@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -76,12 +76,10 @@ class Served:
     def __init__(self, data: EmbeddedSet, rows: Positions, folder: str, seed: int) -> None:
         self.data, self.rows, self.seed = data, rows, seed
         self.source, self.target = (unit(data.vectors[name][rows]) for name in (SOURCE, TARGET))
-        self.v1, v2 = (
-            cs.EmbeddingVersion(name, dim=vectors.shape[1], metric="cosine", normalised=True)
-            for name, vectors in (("v1", self.source), ("v2", self.target))
-        )
         native = cs.encoders.Precomputed(dict(enumerate(self.target)))
-        self.v2 = replace(v2, encoder=native)
+        dims = (self.source.shape[1], self.target.shape[1])
+        self.v1 = cs.EmbeddingVersion("v1", dim=dims[0], metric="cosine", normalised=True)
+        self.v2 = cs.EmbeddingVersion("v2", dim=dims[1], metric="cosine", normalised=True, encoder=native)
         self.gallery = cs.Gallery.create(str(Path(folder, "gallery.lance")), self.v1, id_type="int64")
         classes = np.unique(data.labels, return_inverse=True)[1][rows]
         self.gallery.add({"id": np.arange(len(rows)), "vector": self.source, "label": classes})

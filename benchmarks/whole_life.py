@@ -263,14 +263,11 @@ def chart(record: Record) -> Figure:
 
     figure, axes = panels(7.2, 2)
     for colour, step in zip((*SERIES, *SERIES), SHOWN, strict=False):
-        rows = sorted(
-            (row for row in record.rows if row.get("step") == step and "rows" in row), key=lambda row: row["rows"]
-        )
+        rows = [row for row in record.rows if row.get("step") == step and "rows" in row]
+        sizes = [row["rows"] for row in rows]
         dashed = "--" if SHOWN.index(step) >= len(SERIES) else "-"
         for panel, key in zip(axes, ("wall_s", "peak_mib"), strict=True):
-            panel.plot(
-                [row["rows"] for row in rows], [row[key] for row in rows], dashed, marker="o", color=colour, label=step
-            )
+            panel.plot(sizes, [row[key] for row in rows], dashed, marker="o", color=colour, label=step)
     for panel, name in zip(axes, ("Seconds, two cores", "Peak memory, MiB"), strict=True):
         panel.set_xscale("log")
         panel.set_title(name)

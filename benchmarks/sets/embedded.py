@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from compatstore.arrays import FloatArray, Positions
 from compatstore.errors import NotFound
-from compatstore.trainers import Images
 
 SOURCE, MIDDLE, TARGET = "source", "middle", "target"
 _PARTS = ("vectors", "sides", "heads")
@@ -169,12 +168,3 @@ def digits() -> EmbeddedSet:
     floats = {name: np.asarray(values, np.float32) for name, values in vectors.items()}
     sides = {name: np.asarray(pixels[:, 20:28], np.float32) for name in (SOURCE, MIDDLE)}
     return EmbeddedSet(name="Digits", labels=labels.astype(np.int64), fresh=fresh, vectors=floats, sides=sides)
-
-
-def digit_images() -> tuple[Images, Images]:
-    """scikit-learn's digits as images to train on and to search; for smoke runs."""
-    from sklearn.datasets import load_digits
-
-    data = load_digits()
-    training, test = Images((data.images * 255 / 16).astype(np.uint8), data.target).split(0.4, seed=0)
-    return training, test
