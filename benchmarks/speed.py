@@ -48,16 +48,8 @@ def table(record: Record) -> str:
         figures = dict.fromkeys(figure_of(row) for row in (ordered[0], ordered[-1]))
         missed = sum(share(row) > 1 for row in rows)
         said = "holds" if not missed else "**missed**" if len(rows) == 1 else f"**missed** by {missed} of {len(rows)}"
-        cells.append(
-            (
-                title(rows),
-                " to ".join(figures),
-                limit_of(rows[0]),
-                f"{worst(rows):.2f}",
-                said,
-                letters[rows[0]["machine"]],
-            )
-        )
+        found = (" to ".join(figures), limit_of(rows[0]), f"{worst(rows):.2f}", said)
+        cells.append((title(rows), *found, letters[rows[0]["machine"]]))
     return markdown(("what", "figure", "limit", "of the limit", "", "machine"), cells)
 
 

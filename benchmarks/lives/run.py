@@ -90,11 +90,8 @@ def totals(record: Record) -> str:
     """A line for each harness."""
     head = ("what was lived", "lives", "kills", "suspensions", "acknowledged writes", "searches", "violations")
     keys = ("lives", "kills", "suspensions", "writes", "searches", "violations")
-    cells = [
-        (row.get("harness", HARNESS), *(f"{row[key]:,}" if row.get(key) is not None else "" for key in keys))
-        for row in record.rows
-        if row.get("process") == "all"
-    ]
+    rows = [[row.get("harness", HARNESS), *map(row.get, keys)] for row in record.rows if row.get("process") == "all"]
+    cells = [[f"{one:,}" if isinstance(one, int) else one for one in row] for row in rows]
     return markdown(head, cells)
 
 
