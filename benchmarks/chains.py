@@ -69,7 +69,7 @@ def next_model(models: Models, method: str, images: Any, before: TrainedModel, s
         return models.fit(trainer, images, before, target=independent)
     if method == "independent":
         return models.fit(Independent(dim=size.dim, **settings), images)
-    wide = {"adapter_width": size.adapter_width}
+    wide: Row = {"adapter_width": size.adapter_width}
     trainer = DMU(dim=size.dim, **wide, **settings) if method == "DMU" else BCT(dim=size.dim, **settings)
     return models.fit(trainer, images, before, **further)
 

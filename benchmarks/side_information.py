@@ -122,15 +122,17 @@ def hop(
     ]
     shape: Row = {"branch_width": size.branch_width, "mixer_width": size.transform_width}
     trainer = FCT(epochs=size.transform_epochs, batch_size=128, seed=trial.seed, **shape)
-    pairs = Pairs(source[0], target[0], side=side and side[0], source_version=versions[0], target_version=versions[1])
+    pairs = Pairs(
+        source[0], target[0], side=side[0] if side else None, source_version=versions[0], target_version=versions[1]
+    )
     artifact = trainer.fit(pairs)
     with tempfile.TemporaryDirectory() as folder:
-        gallery = gallery_of(folder, versions[0], source[1], side and side[1])
+        gallery = gallery_of(folder, versions[0], source[1], side[1] if side else None)
         gallery.register(versions[1])
         gallery.artifacts.link(artifact)
         gallery.upgrade("v2")
         hopped = gallery.vectors(ids, "v2")
-    asked = artifact.apply(source[2], side and side[2]).vectors
+    asked = artifact.apply(source[2], side[2] if side else None).vectors
     return figures(trial, target[2], hopped, "t/h") | figures(trial, asked, hopped, "h/h")
 
 
@@ -138,7 +140,8 @@ def _stored(side_dim: int | None, dtype: SideDType) -> int:
     """Bytes of the data files of a gallery."""
     random = np.random.default_rng(0)
     version = cs.EmbeddingVersion("v1", dim=8, side_dim=side_dim, side_dtype=dtype)
-    vectors, side = (dim and random.normal(size=(ITEMS_TO_WEIGH, dim)).astype(np.float32) for dim in (8, side_dim))
+    vectors = random.normal(size=(ITEMS_TO_WEIGH, 8)).astype(np.float32)
+    side = random.normal(size=(ITEMS_TO_WEIGH, side_dim)).astype(np.float32) if side_dim else None
     with tempfile.TemporaryDirectory() as folder:
         gallery_of(folder, version, vectors, side)
         return sum(path.stat().st_size for path in Path(folder, "gallery.lance", "data").rglob("*"))
