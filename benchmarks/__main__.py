@@ -9,6 +9,7 @@ python -m benchmarks pages              make all tables and charts of docs/resul
 from __future__ import annotations
 
 import argparse
+import datetime
 import inspect
 import json
 import shlex
@@ -20,7 +21,8 @@ from types import ModuleType
 from typing import Any, get_args, get_origin
 
 from benchmarks import pages
-from benchmarks.record import RESULTS, Record, Row, benchmark_names, commit, load, machine, summary, today
+from benchmarks.bounds import bounds_of, bounds_table
+from benchmarks.record import RESULTS, Record, Row, benchmark_names, commit, load, machine, summary
 
 DONE = "done"  # setting that gets the rows of an interrupted run
 
@@ -47,12 +49,13 @@ def start(name: str, arguments: list[str]) -> int:
         out = out or Path(tempfile.gettempdir()) / "compatstore-benchmarks" / f"{name}.json"
     path = out or RESULTS / f"{name}.json"
     about = {"benchmark": name, "command": shlex.join(["python", "-m", "benchmarks", name, *arguments])}
-    about |= {"machine": machine(), "commit": commit(), "date": today()}
+    about |= {"machine": machine(), "commit": commit(), "date": f"{datetime.datetime.now(datetime.UTC).date()}"}
     plain = json.loads(json.dumps(settings, default=str))
     rows = list(rows_of(module.run, settings, path.with_suffix(".part"), about | {"settings": plain}))
     record = Record(**about, settings=plain, rows=rows)
     record.write(path)
-    for key, table in getattr(module, "TABLES", {}).items():
+    limited = {"bounds": lambda record: bounds_table(record.rows)} if bounds_of(rows) else {}
+    for key, table in (limited | getattr(module, "TABLES", {})).items():
         print(f"\n{name}/{key}\n\n{table(record)}")
     print(f"\nwritten to {path}", file=sys.stderr)
     return int(any(row.get("violations") for row in rows))

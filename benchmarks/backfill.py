@@ -18,7 +18,7 @@ import lance
 import numpy as np
 
 import compatstore as cs
-from benchmarks.bounds import bound, bounds_of, bounds_table
+from benchmarks.bounds import bound
 from benchmarks.measuring import by_turns, filled, transform
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
@@ -123,4 +123,4 @@ def ways(record: Record) -> str:
 
 
 SMOKE = {"rows": 1000, "dim": 16, "shares": (0.1,), "paced_rows": 300, "rate": 1e6}
-TABLES = {"bounds": lambda record: bounds_table(bounds_of(record.rows)), "ways": ways}
+TABLES = {"ways": ways}

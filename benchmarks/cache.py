@@ -14,19 +14,11 @@ from typing import Any
 
 import numpy as np
 
-import compatstore as cs
 from benchmarks.bounds import bound
-from benchmarks.measuring import by_turns
-from benchmarks.pages import markdown
-from benchmarks.record import Record, Row
+from benchmarks.measuring import by_turns, filled, near
+from benchmarks.record import Row
 
-K, CENTRES, SPREAD = 10, 2000, 0.6
-
-
-def near(rng: np.random.Generator, centres: Any, rows: int) -> Any:
-    """(rows, dim) float32 around the centres."""
-    noise = SPREAD * rng.standard_normal((rows, centres.shape[1]), np.float32)
-    return centres[rng.integers(0, len(centres), rows)] + noise
+K, CENTRES = 10, 2000
 
 
 def rows_of(cache: Any, state: str, items: int, queries: Any, batches: Sequence[int], repeats: int) -> Iterator[Row]:
@@ -68,26 +60,12 @@ def run(
     centres = rng.standard_normal((CENTRES, dim), np.float32)
     for count in rows:
         with tempfile.TemporaryDirectory() as folder:
-            v1 = cs.EmbeddingVersion("v1", dim=dim, metric="l2")
-            gallery = cs.Gallery.create(str(Path(folder, "gallery.lance")), v1)
-            for start in range(0, count, 50_000):
-                ids = [f"item-{number:08d}" for number in range(start, min(start + 50_000, count))]
-                gallery.add({"id": ids, "vector": near(rng, centres, len(ids)), "number": range(len(ids))})
+            gallery = filled(Path(folder, "gallery.lance"), count, dim, centres=centres)
             cache = gallery.cache()
             yield from rows_of(cache, "as built", count, near(rng, centres, 20_000), batches, repeats)
-            gallery.delete([f"item-{number:08d}" for number in range(0, count, 100)])
+            gallery.delete([f"{number:09d}" for number in range(0, count, 100)])
             gallery.add({"id": [f"new-{n}" for n in range(1000)], "vector": near(rng, centres, 1000)})
             yield from rows_of(cache, "after writes", count, near(rng, centres, 20_000), batches, repeats // 4)
 
 
-def table(record: Record) -> str:
-    """Milliseconds and ratios to FAISS alone, of `nearest` and of a search for ids."""
-    head = ("items", "cache", "queries", "call", "p50, ms", "/ FAISS alone")
-    keys = ("cache", "queries", "call", "p50_ms")
-    return markdown(
-        head, [(f"{row['items']:,}", *(row[key] for key in keys), f"{row['figure']:.2f}") for row in record.rows]
-    )
-
-
 SMOKE = {"rows": (600,), "dim": 8, "batches": (1, 4), "repeats": 10}
-TABLES = {"calls": table}

@@ -17,18 +17,17 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.charts import panels
-from benchmarks.dots import dots, legend
+from benchmarks.dots import chart_of
 from benchmarks.images.measure import figures, own
 from benchmarks.images.models import Models, embed
 from benchmarks.images.sizes import SIZES
 from benchmarks.images.trial import draw as draw_images
 from benchmarks.images.trial import read as read_images
 from benchmarks.pages import markdown
-from benchmarks.pairs.run import figures as search
+from benchmarks.pairs import figures as search
 from benchmarks.record import Record, Row
-from benchmarks.seeds import Interval, by_seed, cell, less, where
-from benchmarks.sets.embedded import MIDDLE, SOURCE, TARGET, Trial, draw, read
+from benchmarks.seeds import Interval, apart, both, cases, cell, where
+from benchmarks.sets.embedded import MIDDLE, SOURCE, TARGET, Trial, read, trials
 from compatstore.trainers import BCT, BT2, DMU, FCT, Independent, Pairs, Refreshed, TrainedModel
 
 
@@ -70,9 +69,8 @@ def next_model(models: Models, method: str, images: Any, before: TrainedModel, s
         return models.fit(trainer, images, before, target=independent)
     if method == "independent":
         return models.fit(Independent(dim=size.dim, **settings), images)
-    trainer = BCT(dim=size.dim, **settings)
-    if method == "DMU":
-        trainer = DMU(dim=size.dim, adapter_width=size.adapter_width, **settings)
+    wide: Row = {"adapter_width": size.adapter_width}
+    trainer = DMU(dim=size.dim, **wide, **settings) if method == "DMU" else BCT(dim=size.dim, **settings)
     return models.fit(trainer, images, before, **further)
 
 
@@ -93,14 +91,12 @@ def refreshed(models: Models) -> Row:
     """Four versions of DMU: the first gallery hopped three times, by heads that know every kind of vectors in it."""
     versions = versions_of(models, "DMU", (8, 4, 2, 1))
     heads = [one.adaptation for one in versions[1:]]
-    queries, vectors = (
-        embed(versions[-1].encoder, models.trial.queries),
-        embed(versions[0].encoder, models.trial.gallery),
-    )
-    found = own(models.trial, versions[0], "of four: 1/1") | figures(models.trial, queries, vectors, "of four: 4/1")
+    trial = models.trial
+    queries, vectors = embed(versions[-1].encoder, trial.queries), embed(versions[0].encoder, trial.gallery)
+    found = own(trial, versions[0], "of four: 1/1") | figures(trial, queries, vectors, "of four: 4/1")
     for head in heads:
         vectors = head.apply(vectors).vectors
-    return found | figures(models.trial, queries, vectors, "of four: 4/h(h(h(1)))")
+    return found | figures(trial, queries, vectors, "of four: 4/h(h(h(1)))")
 
 
 def versions_of(models: Models, method: str, steps: tuple[int, ...]) -> list[Any]:
@@ -139,12 +135,8 @@ def run(
     """Chains of transforms on embedded sets, and chains of models on images."""
     shape: dict[str, Any] = {"branch_width": width // 2, "mixer_width": width, "epochs": epochs, "batch_size": 256}
     for data in read(sets) if sets or not images else ():
-        for seed in range(seeds):
-            for classes in ("seen", "unseen"):
-                drawn = {"pairs": pairs, "gallery": items, "queries": queries}
-                trial = draw(data, seed, unseen=classes == "unseen", **drawn)
-                about = {"part": "pairs", "set": data.name, "classes": classes, "seed": seed}
-                yield from ({**about, **row} for row in of_pairs(trial, **shape))
+        for about, trial in trials(data, seeds, pairs=pairs, gallery=items, queries=queries):
+            yield from ({"part": "pairs", **about, **row} for row in of_pairs(trial, **shape))
     size = size if sets or images else "smoke"
     for path, name in zip(images or (None,), names or ("Digits",), strict=True) if images or not sets else ():
         loaded = read_images(path, name, SIZES[size].pixels)
@@ -157,17 +149,13 @@ def run(
 
 def pairs_table(record: Record) -> str:
     """Direct and chained hops from the first to the third version: CMC-1 / mAP."""
-    rows = where(record.rows, part="pairs")
     lines = []
-    for name, classes in dict.fromkeys((row["set"], row["classes"]) for row in rows):
-        case = where(rows, set=name, classes=classes)
+    for name, rows in cases(where(record.rows, part="pairs"), "set", "classes").items():
         for side in (", side", ""):
-            ways = [by_seed(case, "t/h map", method=f"{way}{side}") for way in ("chained", "direct")]
-            if lost := less(*ways):
-                cells = [cell(case, "t/h", method=f"{way}{side}") for way in ("direct", "chained")]
-                ends = [cell(case, figure, method="none") for figure in ("s/s", "t/t")]
-                stored = "with" if side else "without"
-                lines.append([f"{name}, {classes}", stored, ends[0], *cells, lost.signed, ends[1]])
+            if lost := apart(rows, (f"chained{side}", "t/h map"), (f"direct{side}", "t/h map")):
+                cells = [cell(rows, "t/h", method=f"{way}{side}") for way in ("direct", "chained")]
+                ends = [cell(rows, figure, method="none") for figure in ("s/s", "t/t")]
+                lines.append([name, "with" if side else "without", ends[0], *cells, lost.signed, ends[1]])
     head = [
         "set, classes",
         "side-information",
@@ -206,14 +194,10 @@ def compared(record: Record) -> Iterator[tuple[str, str, list[Interval]]]:
     """What is compared, size and set, CMC-1 and mAP."""
     for what, (part, left, right) in COMPARED.items():
         rows = where(record.rows, part=part)
-        for size, name in dict.fromkeys((row.get("size", ""), row["set"]) for row in rows):
-            case = where(rows, size=size, set=name)
-            pair = [
-                less(by_seed(case, f"{left[1]} {m}", method=left[0]), by_seed(case, f"{right[1]} {m}", method=right[0]))
-                for m in ("cmc1", "map")
-            ]
-            if pair[0] and pair[1] and (pair[0].seeds > 2 or len(rows) < 10):
-                yield what, f"{name}, {size}", [one for one in pair if one]
+        for case, mine in cases(rows, "set", "size").items():
+            pair = both(mine, left, right)
+            if pair and (pair[0].seeds > 2 or len(rows) < 10):
+                yield what, case, pair
 
 
 def images_table(record: Record) -> str:
@@ -224,30 +208,17 @@ def images_table(record: Record) -> str:
 
 def chart(record: Record) -> Figure:
     """MAP of direct and chained hops over the first model."""
-    rows = where(record.rows, part="pairs")
-    found = [
-        (f"{name}, {classes}", where(rows, set=name, classes=classes))
-        for name, classes in dict.fromkeys((row["set"], row["classes"]) for row in rows)
-    ]
+    found = cases(where(record.rows, part="pairs"), "set", "classes")
+    names = {"direct": "direct", "chained": "chained"}
+    names |= {f"{way}, side stored": f"{way}, side" for way in names}
 
-    def gains(method: str, figure: str = "t/h map") -> list[Interval | None]:
-        sources = [by_seed(case, "s/s map", method="none") for _, case in found]
-        return [
-            less(by_seed(case, figure, method=method), first) for (_, case), first in zip(found, sources, strict=True)
-        ]
+    def gains(method: str, figure: str) -> list[Interval | None]:
+        return [apart(rows, (method, figure), ("none", "s/s map")) for rows in found.values()]
 
-    names = {
-        "direct": "direct",
-        "chained": "chained",
-        "direct, side stored": "direct, side",
-        "chained, side stored": "chained, side",
-    }
-    figure, (axes,) = panels(0.75 * len(found) + 1.2)
-    series = {name: gains(method) for name, method in names.items()}
+    series = {name: gains(method, "t/h map") for name, method in names.items()}
     marks = {"third model": gains("none", "t/t map")}
-    dots(axes, [name for name, _ in found], series, marks, label="mAP over the first model, points")
-    legend(axes)
-    return figure
+    label = "mAP over the first model, points"
+    return chart_of(list(found), series, marks, height=0.75 * len(found) + 1.2, label=label)
 
 
 SMOKE = {"seeds": 1, "pairs": 200, "items": 120, "queries": 40, "epochs": 2, "width": 16}

@@ -9,9 +9,10 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from matplotlib import rcParams
+from matplotlib import rc_params_from_file, rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -21,47 +22,19 @@ LIGHT = ("#1b2733", "#5b6875", "#d5dbe1", "#1f6fb4", "#d9822b", "#3d8f5f", "#a85
 DARK = ("#e6ebf0", "#9fb0c0", "#36414c", "#6db3ee", "#f0a95c", "#74c795", "#d490ca", "#8d99a6", "#ee8a72")
 INK, QUIET, GRID = LIGHT[:3]
 SERIES = LIGHT[3:]
-STYLE: dict[str, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "compatstore",
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "axes.titlesize": 10.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.edgecolor": QUIET,
-    "axes.labelcolor": QUIET,
-    "axes.titlecolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.facecolor": "none",
-    "figure.facecolor": "none",
-    "grid.color": GRID,
-    "text.color": INK,
-    "xtick.color": QUIET,
-    "ytick.color": QUIET,
-    "xtick.labelcolor": QUIET,
-    "ytick.labelcolor": INK,
-    "legend.frameon": False,
-    "legend.labelcolor": INK,
-    "lines.linewidth": 2,
-    "lines.markersize": 5,
-}
+STYLE = rc_params_from_file(Path(__file__).with_suffix(".mplstyle"), use_default_template=False)
 
 
-def panels(height: float, rows: int = 1, *, heights: Sequence[float] | None = None) -> tuple[Figure, list[Axes]]:
+def panels(height: float, rows: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure with panels below each other.
 
     Args:
         height: Inches of the whole figure.
         rows: Number of panels.
-        heights: Shares of the panels' heights; equal by default.
     """
     rcParams.update(STYLE)  # also for titles and legends that are added later
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    axes = figure.subplots(rows, 1, squeeze=False, height_ratios=heights)
+    axes = figure.subplots(rows, 1, squeeze=False)
     for one in axes[:, 0]:
         one.set_prop_cycle(color=SERIES)
     return figure, list(axes[:, 0])

@@ -22,22 +22,10 @@ from benchmarks.bounds import bound
 from benchmarks.measuring import by_turns
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
+from benchmarks.sets.embedded import SOURCE, TARGET
+from benchmarks.sets.embedded import read as read_sets
 from compatstore.devices.runner import DeviceModel
 from compatstore.trainers import FCT, Pairs
-
-
-def pairs_of(path: Path | None) -> tuple[str, dict[str, Any]]:
-    """Name, labels and vectors of both models of a set; without a file items in 20 clusters."""
-    if path is not None:
-        with np.load(path) as data:
-            return str(data["name"]), {key.removeprefix("vectors:"): data[key] for key in data.files}
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 20, 600)
-    items = rng.normal(size=(20, 8))[labels] + 0.4 * rng.normal(size=(600, 8))
-    vectors = {
-        role: (items @ rng.normal(size=(8, dim))).astype(np.float32) for role, dim in (("source", 6), ("target", 8))
-    }
-    return "clusters", {"labels": labels, **vectors}
 
 
 def quality(queries: Any, made: Any, labels: Any) -> Any:
@@ -52,11 +40,12 @@ def run(
     *, pairs: Path | None = None, branch: int = 256, mixer: int = 2048, epochs: int = 20, repeats: int = 7
 ) -> Iterator[Row]:
     """A row for each runner; `pairs` is a file of `benchmarks.sets`."""
-    name, data = pairs_of(pairs)
-    train, rest = np.array_split(np.random.default_rng(0).permutation(len(data["labels"])), 2)
+    (data,) = read_sets([pairs] if pairs else [])
+    source, target = data.vectors[SOURCE], data.vectors[TARGET]
+    train, rest = np.array_split(np.random.default_rng(0).permutation(len(data.labels)), 2)
     learned = FCT(epochs=epochs, branch_width=branch, mixer_width=mixer, batch_size=256)
-    artifact = learned.fit(Pairs(data["source"][train], data["target"][train]))
-    read = np.ascontiguousarray(data["source"][rest], np.float32)
+    artifact = learned.fit(Pairs(source[train], target[train]))
+    read = np.ascontiguousarray(source[rest])
     with tempfile.TemporaryDirectory() as folder:
         whole = cs.export(artifact, Path(folder, "h.onnx"))
         small = cs.export(artifact, Path(folder, "h8.onnx"), int8=True, vectors=read)
@@ -73,16 +62,16 @@ def run(
         made = [way(None).vectors for way in ways.values()]
     weights = sum(tensor.nbytes for tensor in artifact.tensors.values())
     sizes = [weights, weights, whole.bytes, small.bytes]
-    found = [quality(data["target"][rest], vectors, data["labels"][rest]) for vectors in made]
+    found = [quality(target[rest], vectors, data.labels[rest]) for vectors in made]
     for runner, vectors, speed, size, its in zip(ways, made, speeds, sizes, found, strict=True):
         apart = its - found[0]
         mean, error = apart.mean(axis=1), apart.std(axis=1, ddof=1) / apart.shape[1] ** 0.5
-        row = {"set": name, "runner": runner, "mb": round(size / 1e6, 2), "rows_per_cpu_second": round(speed)}
+        row = {"set": data.name, "runner": runner, "mb": round(size / 1e6, 2), "rows_per_cpu_second": round(speed)}
         row |= {"to_numpy": round(speed / speeds[0], 2), "largest_difference": float(np.abs(made[0] - vectors).max())}
         row |= {"cmc1": round(its[0].mean(), 2), "cmc1_change": round(mean[0], 3), "cmc1_error": round(error[0], 3)}
         row |= {"map": round(its[1].mean(), 2), "map_change": round(mean[1], 3), "map_error": round(error[1], 3)}
         if runner == "bfloat16":
-            what = f"change of CMC-1 by bfloat16, {name}, points"
+            what = f"change of CMC-1 by bfloat16, {data.name}, points"
             row = bound(what, abs(mean[0]), 0.1, group="change of CMC-1 by bfloat16, points", **row)
         yield row
 

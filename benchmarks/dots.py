@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from benchmarks.charts import INK, QUIET, SERIES
+from benchmarks.charts import INK, QUIET, SERIES, panels
 from benchmarks.record import Row
 from benchmarks.seeds import Interval, mean, values_of
 
@@ -42,6 +43,16 @@ def dots(axes: Axes, groups: Sequence[str], series: Series, marks: Series | None
     axes.set_xlabel(label)
 
 
+def chart_of(
+    groups: Sequence[str], series: Series, marks: Series | None = None, *, height: float, label: str
+) -> Figure:
+    """A figure of one panel of dots with its legend, `height` inches high."""
+    figure, (axes,) = panels(height)
+    dots(axes, groups, series, marks, label=label)
+    legend(axes)
+    return figure
+
+
 def curves(axes: Axes, rows: list[Row], ways: Mapping[str, str], figure: str) -> None:
     """Means of a figure by share of the gallery; `ways`: name in the rows -> name in the legend."""
     for color, (way, label) in zip((INK, *SERIES), ways.items(), strict=False):
@@ -57,8 +68,6 @@ def legend(axes: Axes, columns: int = 3) -> None:
         loc="outside upper left",
         ncols=columns,
         fontsize=9,
-        frameon=False,
-        labelcolor=INK,
         handletextpad=0.3,
         columnspacing=1.2,
     )

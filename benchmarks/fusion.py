@@ -21,11 +21,11 @@ from benchmarks.charts import panels
 from benchmarks.dots import curves, legend
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
-from benchmarks.seeds import by_seed, less, values_of, where
-from benchmarks.served import Outside, Served, ranked
-from benchmarks.sets.embedded import SOURCE, TARGET, EmbeddedSet, Trial, draw, read, unit
+from benchmarks.seeds import by_seed, cases, less, signed, values_of, where
+from benchmarks.served import Outside, Served, ranked, split
+from benchmarks.sets.embedded import SOURCE, TARGET, EmbeddedSet, Trial, read, trials, unit
 from compatstore.arrays import Positions
-from compatstore.trainers import Pairs, Ridge
+from compatstore.trainers import Ridge
 
 SHARES, RULE_SHARES, GRID = (0.0, 0.25, 0.5, 0.75, 1.0), (0.02, 0.1, 0.25, 0.5, 1.0), (0.1, 0.3, 0.5, 0.7, 0.9)
 FIRST = (10, 50)  # candidates that a cascade embeds
@@ -37,9 +37,7 @@ K = 10
 def linked(data: EmbeddedSet, rows: Positions, pairs: Positions, folder: str, seed: int) -> Served:
     """A gallery whose items are hopped by a ridge regression of some pairs."""
     served = Served(data, rows, folder, seed)
-    vectors = (unit(data.vectors[name][pairs]) for name in (SOURCE, TARGET))
-    versions = {f"{role}_version": each for role, each in (("source", served.v1), ("target", served.v2))}
-    served.gallery.artifacts.link(Ridge(seed=seed).fit(Pairs(*vectors, **versions)))
+    served.link(Ridge(seed=seed), *(unit(data.vectors[name][pairs]) for name in (SOURCE, TARGET)))
     served.gallery.upgrade("v2")
     return served
 
@@ -98,9 +96,7 @@ def depth(data: EmbeddedSet, items: int, queries: int) -> Row:
 
 def unlabelled(data: EmbeddedSet, seed: int, items: int, queries: int, share: float) -> Row:
     """The weight that is chosen without labels, and the best of a grid by labels."""
-    rows = np.random.default_rng(seed).permutation(np.flatnonzero(data.fresh))
-    asked, rows = np.split(rows, [min(queries, len(rows) // 3)])
-    rows = rows[:items]
+    asked, rows = split(data, seed, items, queries)
     natives = max(round(share * len(rows)), 100)
     with tempfile.TemporaryDirectory() as folder:
         served = Served(data, rows, folder, seed)
@@ -115,9 +111,9 @@ def unlabelled(data: EmbeddedSet, seed: int, items: int, queries: int, share: fl
             best.append(float((outside.average_precision(served.search(outside.both)) - before).mean()))
     error = float(2 * gains.std() / len(gains) ** 0.5)
     found = {"baseline map": before.mean(), "weight": chosen.weight, "gain map": gains.mean(), "error": error}
-    row = {"share": f"{share:.0%}", **found, "best weight gain map": max(best)}
-    rounded = {key: round(float(value), 2) if not isinstance(value, str) else value for key, value in row.items()}
-    return rounded | {"below": int(gains.mean() < -error), "seeds": 1}
+    found["best weight gain map"] = max(best)
+    rounded = {key: round(float(value), 2) for key, value in found.items()}
+    return {"share": f"{share:.0%}", **rounded, "below": int(gains.mean() < -error), "seeds": 1}
 
 
 def run(
@@ -132,11 +128,9 @@ def run(
     """Measure each set: ways to serve, depth of a fused search, weight without labels for either direction."""
     for data in read(sets):
         swapped = replace(data, vectors={SOURCE: data.vectors[TARGET], TARGET: data.vectors[SOURCE]})
+        for about, trial in trials(data, seeds, pairs=pairs, gallery=items, queries=queries):
+            yield from ({"part": "fusion", **about, **row} for row in of_set(trial))
         for seed in range(seeds):
-            for classes in ("seen", "unseen"):
-                size = {"pairs": pairs, "gallery": items, "queries": queries}
-                about = {"part": "fusion", "set": data.name, "classes": classes, "seed": seed}
-                yield from ({**about, **row} for row in of_set(draw(data, seed, unseen=classes == "unseen", **size)))
             for direction, each in {"better model": data, "worse model": swapped}.items():
                 about = {"part": "weight without labels", "set": data.name, "direction": direction, "seed": seed}
                 for share in RULE_SHARES:
@@ -149,26 +143,20 @@ def run(
 WAYS = ("target alone", "merge by distance", "reciprocal ranks", "fused, weight 0.5", "fused", "fused, first 10 native")
 
 
-def cases(rows: list[Row], classes: str) -> list[tuple[str, list[Row]]]:
-    """Name and rows of each set, with classes that the pairs have seen or not."""
-    rows = where(rows, part="fusion", classes=classes)
-    return [(name, where(rows, set=name)) for name in values_of(rows, "set")]
-
-
 def ways_table(classes: str) -> Callable[[Record], str]:
     """A table of the mAP of each way less the old model's: nothing re-embedded, half and all of it."""
 
     def table(record: Record) -> str:
-        found = cases(record.rows, classes)
+        found = cases(where(record.rows, part="fusion", classes=classes), "set")
         lines = []
         for way, share in itertools.product(WAYS, ("0%", "50%", "100%")):
             gains = [
                 less(by_seed(rows, f"{way} map", share=share), by_seed(rows, "baseline map", share=share))
-                for _, rows in found
+                for rows in found.values()
             ]
             if any(one and one.mean for one in gains):
-                lines.append([way, share, *(one.signed if one else "" for one in gains)])
-        return markdown(["way to serve", "native", *(name for name, _ in found)], lines)
+                lines.append([way, share, *(signed([one]) for one in gains)])
+        return markdown(["way to serve", "native", *found], lines)
 
     return table
 
@@ -190,8 +178,7 @@ def unlabelled_table(record: Record) -> str:
     rows = where(record.rows, part="weight without labels")
     shares = [share for share in values_of(rows, "share") if share in ("2%", "10%", "50%", "100%")]
     lines = []
-    for name, direction in dict.fromkeys((row["set"], row["direction"]) for row in rows):
-        own = where(rows, set=name, direction=direction)
+    for own in cases(rows, "set", "direction").values():
         cells = []
         for share in shares:
             each = where(own, share=share)
@@ -199,16 +186,16 @@ def unlabelled_table(record: Record) -> str:
             cells.append(f"{gain:+.1f} of {best:+.1f}")
         below, galleries = (sum(row[key] for row in own) for key in ("below", "seeds"))
         chosen = ", chosen on it" if own[0].get("chosen on") else ""
-        lines.append([f"{name}{chosen}", direction, *cells, f"{below} of {galleries}"])
+        lines.append([f"{own[0]['set']}{chosen}", own[0]["direction"], *cells, f"{below} of {galleries}"])
     return markdown(["set", "upgrade to a", *(f"{share} native" for share in shares), "galleries below"], lines)
 
 
 def chart(record: Record) -> Figure:
     """MAP of four ways to serve while a gallery is backfilled, of classes that the pairs lack."""
-    found = cases(record.rows, "unseen")
+    found = cases(where(record.rows, part="fusion", classes="unseen"), "set")
     figure, axes = panels(1.7 * len(found) + 0.7, len(found))
     names = {"baseline": "old model", "merge by distance": "merge", "target alone": "target alone", "fused": "fused"}
-    for one, (title, rows) in zip(axes, found, strict=True):
+    for one, (title, rows) in zip(axes, found.items(), strict=True):
         curves(one, rows, names, "map")
         one.set_title(f"{title}: mAP")
     axes[-1].set_xlabel("share of the gallery that is native, %")

@@ -15,7 +15,7 @@ import numpy as np
 
 import compatstore as cs
 from benchmarks.bounds import number
-from benchmarks.hop import make
+from benchmarks.hop import hop, make
 from benchmarks.measuring import by_turns
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
@@ -38,8 +38,8 @@ def hops(rows: int, dim: int, repeats: int, device: str) -> Iterator[Row]:
         gallery = make(Path(folder, "gallery.lance"), rows, dim)
         ways: dict[str, Callable[[Any], object]] = {}
         for where, precision in (("cpu", "float32"), (device, "float32"), (device, "bfloat16")):
-            settings = cs.RunSettings(device=where, precision=precision)  # type: ignore[arg-type]
-            ways[f"hop, {where}, {precision}"] = lambda _, run=settings: gallery.upgrade("v2", run=run)  # type: ignore[misc]
+            settings = {"device": where, "precision": precision}
+            ways[f"hop, {where}, {precision}"] = lambda _, settings=settings: hop(gallery, **settings)  # type: ignore[misc]
             ways[f"undo {where}, {precision}"] = lambda _: gallery.retire("v2")
         taken, bare = by_turns(ways, range(repeats)), 0.0
         for name in (name for name in ways if name.startswith("hop")):
@@ -92,14 +92,10 @@ def run(
 
 def table(record: Record) -> str:
     """Rates, and their shares of the limits."""
-    cells = [
-        (
-            row["what"],
-            f"{number(row['per_second'])} {row['unit']}",
-            f"{row['share']} of {row['of']}" if row["share"] else "",
-        )
-        for row in record.rows
-    ]
+    cells = []
+    for row in record.rows:
+        limit = f"{row['share']} of {row['of']}" if row["share"] else ""
+        cells.append((row["what"], f"{number(row['per_second'])} {row['unit']}", limit))
     return markdown(("what", "a second", "share of its limit"), cells)
 
 

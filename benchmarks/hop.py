@@ -17,7 +17,7 @@ import lance
 import numpy as np
 
 import compatstore as cs
-from benchmarks.bounds import bound, bounds_table
+from benchmarks.bounds import bound
 from benchmarks.measuring import ADDED_AT_ONCE, by_turns, filled, transform
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
@@ -105,4 +105,4 @@ def engines(record: Record) -> str:
 
 
 SMOKE = {"rows": 600, "repeats": 1, "derived_rows": 600}
-TABLES = {"bounds": lambda record: bounds_table(record.rows), "engines": engines}
+TABLES = {"engines": engines}

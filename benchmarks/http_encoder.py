@@ -30,10 +30,8 @@ from benchmarks.record import Record, Row
 from compatstore.encoders import Function, OpenAICompatible
 from tests.servers.embeddings import EmbeddingServer, Rules, embedding_of, tokens_of
 
-WORDS = (
-    *("small", "large", "old", "new", "red", "green", "blue", "grey", "round", "flat", "soft", "hard"),
-    *("cup", "shirt", "lamp", "chair", "book", "coat", "door", "key", "umbrella", "typewriter"),
-)
+WORDS = ["small", "large", "old", "new", "red", "green", "blue", "grey", "round", "flat", "soft", "hard"]
+WORDS += ["cup", "shirt", "lamp", "chair", "book", "coat", "door", "key", "umbrella", "typewriter"]
 FAULTS = {"busy": 0.02, "error": 0.03, "dropped": 0.002, "lost": 0.008, "cut": 0.004}
 RULES = Rules(faults=FAULTS, burst=20, pace=150.0, wait=0.05, latency=0.003)
 SHORT = 12
@@ -54,11 +52,6 @@ def texts_of(items: int, seed: int) -> list[str]:
     return [f"{' '.join(rng.choices(WORDS, k=rng.randrange(4, 13)))} {number}" for number in range(items)]
 
 
-def earlier(texts: list[str]) -> list[np.ndarray]:
-    """The source's model: it knows the words too, in fewer values."""
-    return [embedding_of(text, SHORT) for text in texts]
-
-
 def encoder_of(server: EmbeddingServer, batch: int) -> OpenAICompatible:
     return OpenAICompatible(
         server.url, "words", dim=server.rules.dim, batch_size=batch, price_per_million=server.rules.price, retries=12
@@ -67,6 +60,8 @@ def encoder_of(server: EmbeddingServer, batch: int) -> OpenAICompatible:
 
 def made(path: Path, texts: list[str], encoder: OpenAICompatible) -> cs.Gallery:
     """A gallery whose vectors are the source's, and which knows the target."""
+    # The source's model knows the words too, in fewer values.
+    earlier = lambda texts: [embedding_of(text, SHORT) for text in texts]  # noqa: E731
     source = Function(earlier, SHORT, fingerprint="words of 12 values")
     gallery = cs.Gallery.create(str(path), cs.EmbeddingVersion("v1", dim=SHORT, metric="cosine", encoder=source))
     gallery.add({"id": [f"{number}" for number in range(len(texts))], "source": texts})
@@ -108,10 +103,8 @@ def lines_of(
     name: str, gallery: cs.Gallery, server: EmbeddingServer, texts: list[str], batch: int, kills: int
 ) -> Iterator[Row]:
     """What must hold of an upgrade that has embedded everything."""
-    natives, vectors = (
-        gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist(),
-        gallery.vectors([f"{n}" for n in range(len(texts))], "v2"),
-    )
+    natives = gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()
+    vectors = gallery.vectors([f"{n}" for n in range(len(texts))], "v2")
     true = np.stack([embedding_of(text, server.rules.dim) for text in texts])
     wrong = int((np.abs(vectors - true).max(axis=1) > CLOSE).sum())
     yield line(name, "items without their native vector", len(texts) - len(natives) + wrong, 0)

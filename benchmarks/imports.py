@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
-from benchmarks.bounds import bound, bounds_table
+import numpy as np
+
+from benchmarks.bounds import bound
+from benchmarks.measuring import by_turns
 from benchmarks.record import Row
 
 STATEMENTS = ("import compatstore", "import compatstore; compatstore.Gallery")
@@ -24,45 +27,35 @@ gallery.add({"id": [f"{n}" for n in range(100)], "vector": np.eye(100, 8, dtype=
 """
 
 
-def seconds(statement: str, runs: int) -> float:
-    """Median seconds of a fresh interpreter that runs a statement."""
-    taken = []
-    for _ in range(runs):
-        started = time.perf_counter()
-        subprocess.run([sys.executable, "-c", statement], check=True)
-        taken.append(time.perf_counter() - started)
-    return statistics.median(taken)
+def children() -> float:
+    """Processor seconds of all processes that this one has started."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
-def processor_seconds(words: Sequence[str], runs: int) -> float:
-    """Median processor seconds of a fresh interpreter with these arguments."""
-    taken = []
-    for _ in range(runs):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return statistics.median(taken)
+def seconds(words: Sequence[str], runs: int, clock: Callable[[], float] = children) -> float:
+    """Median seconds of a fresh interpreter with these arguments."""
+    start = partial(subprocess.run, [sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
+    return float(np.median(by_turns({"": lambda _: start()}, range(runs), clock)[""]))
 
 
 def run(*, runs: int = 9) -> Iterator[Row]:
     """Time the statements and the commands; then see whether torch was loaded."""
-    bare = seconds("pass", runs)
+    bare = seconds(["-c", "pass"], runs, time.perf_counter)
     for statement in STATEMENTS:
-        yield bound(f"`{statement}`", seconds(statement, runs) - bare, 0.3, "s")
+        yield bound(f"`{statement}`", seconds(["-c", statement], runs, time.perf_counter) - bare, 0.3, "s")
     loaded = subprocess.run([sys.executable, "-c", LOADED], check=False).returncode
     yield bound("torch is loaded by it", loaded, 0)
     for words in HELP:
-        taken = processor_seconds(["-m", "compatstore", *words], runs)
+        taken = seconds(["-m", "compatstore", *words], runs)
         yield bound(f"`compatstore {' '.join(words)}`", taken, 0.3, "CPU s")
-    lance = processor_seconds(["-c", "import lance"], runs)
+    lance = seconds(["-c", "import lance"], runs)
     with tempfile.TemporaryDirectory() as folder:
         gallery = str(Path(folder, "g.lance"))
         subprocess.run([sys.executable, "-c", GALLERY, gallery], check=True)
         for verb, *words in (["status"], ["search", "--id", "1"]):
-            taken = processor_seconds(["-m", "compatstore", verb, gallery, *words], runs)
+            taken = seconds(["-m", "compatstore", verb, gallery, *words], runs)
             yield bound(f"`compatstore {verb}` / `import lance`", taken / lance, 1.7)
 
 
 SMOKE = {"runs": 1}
-TABLES = {"bounds": lambda record: bounds_table(record.rows)}

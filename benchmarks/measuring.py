@@ -15,7 +15,15 @@ from compatstore.artifacts import Architecture, Artifact, Space
 ADDED_AT_ONCE = 50_000
 
 
-def filled(path: str | Path, rows: int, dim: int, *, unit: bool = False, encoder: Any = None) -> cs.Gallery:
+def near(rng: np.random.Generator, centres: Any, rows: int) -> Any:
+    """(rows, dim) float32 around centres, each of them as likely."""
+    noise = 0.6 * rng.standard_normal((rows, centres.shape[1]), np.float32)
+    return centres[rng.integers(0, len(centres), rows)] + noise
+
+
+def filled(
+    path: str | Path, rows: int, dim: int, *, unit: bool = False, encoder: Any = None, centres: Any = None
+) -> cs.Gallery:
     """A gallery of random vectors in v1, l2; each item's source is its id.
 
     Args:
@@ -24,16 +32,24 @@ def filled(path: str | Path, rows: int, dim: int, *, unit: bool = False, encoder
         dim: Length of the vectors.
         unit: True for vectors of unit length.
         encoder: Of v1.
+        centres: (n, dim) float32 that items are near; none by default.
     """
     version = cs.EmbeddingVersion("v1", dim=dim, metric="l2", normalised=unit, encoder=encoder)
     gallery, rng = cs.Gallery.create(str(path), version), np.random.default_rng(0)
     for start in range(0, rows, ADDED_AT_ONCE):
         ids = [f"{number:09d}" for number in range(start, min(start + ADDED_AT_ONCE, rows))]
-        vectors = rng.normal(size=(len(ids), dim)).astype(np.float32)
+        vectors = (
+            rng.normal(size=(len(ids), dim)).astype(np.float32) if centres is None else near(rng, centres, len(ids))
+        )
         if unit:
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         gallery.add({"id": ids, "vector": vectors, "source": ids})
     return gallery
+
+
+def ones(dim: int) -> cs.encoders.Function:
+    """An encoder that costs nothing."""
+    return cs.encoders.Function(lambda ids: np.ones((len(ids), dim), np.float32), dim, fingerprint="ones", reads="id")
 
 
 def transform(gallery: cs.Gallery, **layers: Any) -> Artifact:

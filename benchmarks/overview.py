@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from benchmarks.images.tables import Case
 from benchmarks.pages import markdown
 from benchmarks.papers.run import CLAIMS, differences, verdict
 from benchmarks.record import Record
-from benchmarks.seeds import Interval, by_seed, less, where
+from benchmarks.seeds import Interval, apart, by_seed, less, where
 
 OF = ("images", "pairs", "chains", "self_training", "fusion", "hop", "search", "whole_life", "lives")
 PHOTOGRAPHS = "Caltech-101"
@@ -65,53 +65,43 @@ def gain(case: Case, choice: Choice, place: int) -> Interval | None:
     return less({seed: value for seed, value in found.items() if seed in own or figure == "t/t"}, source)
 
 
+def means(differences: Iterable[Interval | None]) -> str:
+    """Differences of several sets, "+1.2 / -"."""
+    return " / ".join(f"{one.mean:+.1f}" if one else "-" for one in differences)
+
+
 def choices_table(record: Record) -> str:
     """What one has, what to take, and mAP over the old model at three shares of the gallery embedded."""
-    lines = []
-    cases = images_of(record)
+    cases, lines = images_of(record).values(), []
     for choice in CHOICES:
-        cells = []
-        for place in range(len(SHARES)):
-            each = [gain(case, choice, place) for case in cases.values()]
-            cells.append(" / ".join(f"{one.mean:+.1f}" if one else "-" for one in each))
+        cells = [means(gain(case, choice, place) for case in cases) for place in range(len(SHARES))]
         lines.append([choice.given, choice.take, " / ".join(IMAGE_SETS), *cells])
-    lines += _with_labels(record)
-    lines += _new_classes(record)
+    lines += [*_with_labels(record), *_new_classes(record)]
     return markdown(["what you have", "take", "measured on", *(f"{share} embedded" for share in SHARES)], lines)
 
 
 def _with_labels(record: Record) -> Iterator[list[str]]:
     """A self-training upgrade with labels, and the same sets without."""
-    names = ("Caltech-101", "Characters")
     for given, text in {"labels": "labels of the items, no pairs", "nothing": "the same without labels"}.items():
-        rows = where(record.rows, benchmark="self_training", part="served", given=given)
-        cells = [" / ".join("+0.0" for _ in names)]
-        for share, way in (("10%", "served"), ("100%", "served")):
-            found = []
-            for name in names:
-                own = where(rows, set=name, share=share)
-                found.append(less(by_seed(own, f"{way} map"), by_seed(own, "baseline map")))
-            cells.append(" / ".join(f"{one.mean:+.1f}" if one else "-" for one in found))
+        cells = ["+0.0 / +0.0"]
+        for share in ("10%", "100%"):
+            keys = {"benchmark": "self_training", "part": "served", "given": given, "share": share}
+            found = [where(record.rows, set=name, **keys) for name in ("Caltech-101", "Characters")]
+            cells.append(means(less(by_seed(own, "served map"), by_seed(own, "baseline map")) for own in found))
         yield [text, "self-training upgrade, fused search", "Caltech-101 (EfficientNets) / Characters", *cells]
 
 
 def _new_classes(record: Record) -> Iterator[list[str]]:
     """Transforms on classes that their pairs lack."""
-    names = ("Caltech-101", "Glosses")
+    rows = where(record.rows, benchmark="pairs", part="methods", classes="unseen")
+    found = [where(rows, set=name) for name in ("Caltech-101", "Glosses")]
     for method in ("Residual", "FastFill"):
-        cells = []
-        for figure, of in (("t/h", method), ("10% sigma", method), ("t/t", "none")):
-            found = []
-            for name in names:
-                rows = where(record.rows, benchmark="pairs", part="methods", classes="unseen", set=name)
-                found.append(less(by_seed(rows, f"{figure} map", method=of), by_seed(rows, "s/s map", method="none")))
-            cells.append(" / ".join(f"{one.mean:+.1f}" if one else "-" for one in found))
-        yield [
-            "pairs of other classes than the gallery's",
-            f"`{method}`",
-            "Caltech-101 (EfficientNets) / Glosses",
-            *cells,
+        cells = [
+            means(apart(own, figure, ("none", "s/s map")) for own in found)
+            for figure in ((method, "t/h map"), (method, "10% sigma map"), ("none", "t/t map"))
         ]
+        given, sets = "pairs of other classes than the gallery's", "Caltech-101 (EfficientNets) / Glosses"
+        yield [given, f"`{method}`", sets, *cells]
 
 
 def _self_training(record: Record, name: str) -> str:

@@ -16,11 +16,11 @@ their rows, each with `benchmark`, `command`, `machine`, `commit` and `date`.
 from __future__ import annotations
 
 import ast
-import datetime
 import importlib
 import json
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -130,11 +130,6 @@ def commit() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def today() -> str:
-    """The day in UTC, as ISO."""
-    return datetime.datetime.now(datetime.UTC).date().isoformat()
-
-
 def _modules() -> Iterator[tuple[str, Path]]:
     folder = Path(__file__).parent
     yield from ((path.stem, path) for path in folder.glob("[!_]*.py"))
@@ -142,15 +137,7 @@ def _modules() -> Iterator[tuple[str, Path]]:
 
 
 def _defined(path: Path) -> set[str]:
-    """Names that a module assigns or imports at its top level."""
-    names: set[str] = set()
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Assign):
-            names.update(target.id for target in node.targets if isinstance(target, ast.Name))
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            names.add(node.target.id)
-        elif isinstance(node, ast.ImportFrom):
-            names.update(alias.asname or alias.name for alias in node.names)
-        elif isinstance(node, ast.FunctionDef):
-            names.add(node.name)
-    return names
+    """Which of the names of a benchmark a module defines, or lists in `__all__`, read without importing it."""
+    text = path.read_text()
+    listed = re.findall(r"^__all__ = (.*)", text, re.MULTILINE)
+    return {*re.findall(r"^(?:def )?(\w+)\b[ :(]", text, re.MULTILINE), *re.findall(r'"(\w+)"', "".join(listed))}

@@ -3,7 +3,8 @@
 Of one version, in one part; of a compatible model's version that half of the items are native in: two parts, merged;
 and fused search over both versions of an upgrade, of a target that turns the source's space, and of one that is
 unrelated to it. Both sides use the same settings of the index: Lance's own, and for fused search those that were
-measured when it was built. Vectors are random, which has no cells: nearly all of them are compared.
+measured when it was built. Vectors are random, which has no cells: nearly all of them are compared. Recall during a
+backfill, and CMC and mAP of all items, were measured once, by commands of the commits that these rows name.
 """
 
 from __future__ import annotations
@@ -17,10 +18,9 @@ import lance
 import numpy as np
 
 import compatstore as cs
-from benchmarks.bounds import bound, figure_of, limit_of, share, verdict
+from benchmarks.bounds import bound
 from benchmarks.measuring import by_turns, filled
-from benchmarks.pages import markdown
-from benchmarks.record import Record, Row
+from benchmarks.record import Row
 from compatstore.artifacts import Space
 from compatstore.trainers import Pairs, Procrustes
 
@@ -141,15 +141,4 @@ def run(
                     yield from case.rows(path, vectors, batches, count)
 
 
-def table(record: Record) -> str:
-    """Milliseconds of both sides, a line for each kind, size and batch."""
-    head = ("items", "search", "queries", "Lance p50, ms", "compatstore p50, ms", "ratio", "limit", "")
-    cells = []
-    for row in (row for row in record.rows if "ours_ms" in row):
-        about = (f"{row['items']:,}", row["search"], row["queries"], row["lance_ms"], row["ours_ms"])
-        cells.append((*about, figure_of(row), limit_of(row), "" if share(row) <= 1 else verdict(row)))
-    return markdown(head, cells)
-
-
 SMOKE = {"rows": (600,), "dim": 32, "queries": 2, "batches": (1, 2), "cells": 2}
-TABLES = {"searches": table}

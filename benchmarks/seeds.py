@@ -10,6 +10,9 @@ from scipy.stats import t
 
 from benchmarks.record import Row
 
+Figure = tuple[str, str]  # method, and its figure
+MEASURES = ("cmc1", "map")
+
 
 class Interval(NamedTuple):
     """A mean over seeds, and half of its 95 % interval; infinite of a single seed.
@@ -76,8 +79,32 @@ def less(left: Mapping[int, float], right: Mapping[int, float]) -> Interval | No
 
 def cell(rows: Iterable[Row], figure: str, **values: Any) -> str:
     """Means of CMC-1 and mAP over seeds, "71.5 / 61.2"; "" if no row has them."""
-    found = [mean(rows, f"{figure} {measure}", **values) for measure in ("cmc1", "map")]
+    found = [mean(rows, f"{figure} {measure}", **values) for measure in MEASURES]
     return " / ".join(f"{one.mean:.1f}" for one in found if one)
+
+
+def apart(rows: Iterable[Row], left: Figure, right: Figure) -> Interval | None:
+    """How much one method's figure is above another's, seed by seed; None without a seed of both."""
+    return less(*(by_seed(rows, figure, method=method) for method, figure in (left, right)))
+
+
+def both(rows: Iterable[Row], left: Figure, right: Figure) -> list[Interval]:
+    """The same in CMC-1 and in mAP, which the names of the figures lack; none without a seed of both."""
+    found = [apart(rows, (left[0], f"{left[1]} {m}"), (right[0], f"{right[1]} {m}")) for m in MEASURES]
+    return [one for one in found if one]
+
+
+def signed(differences: Iterable[Interval | None]) -> str:
+    """Differences in one cell, "" for none."""
+    return ", ".join(one.signed for one in differences if one)
+
+
+def cases(rows: Iterable[Row], *keys: str) -> dict[str, list[Row]]:
+    """The rows by their values of some keys: "set, classes" -> rows, in the order of the rows."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(", ".join(str(row.get(key, "")) for key in keys), []).append(row)
+    return found
 
 
 def values_of(rows: Iterable[Row], key: str) -> list[Any]:

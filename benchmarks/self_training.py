@@ -26,11 +26,10 @@ from benchmarks.charts import panels
 from benchmarks.dots import curves, legend
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
-from benchmarks.seeds import by_seed, less, values_of, where
-from benchmarks.served import Outside, Served, ranked
+from benchmarks.seeds import Interval, by_seed, cases, less, signed, values_of, where
+from benchmarks.served import Outside, Served, ranked, split
 from benchmarks.sets.embedded import SOURCE, TARGET, EmbeddedSet, QuerySet, read, unit
-from compatstore.arrays import Positions
-from compatstore.trainers import Pairs, Residual
+from compatstore.trainers import Residual
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
 LEARNED = 0.3  # share of a gallery that the transform of an estimate has learned from
@@ -59,25 +58,16 @@ def with_queries(served: Served, given: QuerySet, judging: int, reporting: int) 
     queries, items = given.queries[there], place[given.items[there]]
     known = np.random.default_rng(served.seed).permutation(np.unique(queries))
     mine, others = known[:judging], known[judging : judging + reporting]
-    qrels: dict[str, dict[Any, float]] = {f"query-{query}": {} for query in mine}
-    for query, item in zip(queries, items, strict=True):
-        if f"query-{query}" in qrels:
-            qrels[f"query-{query}"][int(item)] = 1
-    columns: dict[str, Any] = {name: unit(given.vectors[name][mine]) for name in (SOURCE, TARGET)}
-    columns = {"v1": columns[SOURCE], "v2": columns[TARGET], "id": list(qrels)}
-    correct = np.zeros((len(others), len(served.rows)), bool)
-    rows = np.searchsorted(np.sort(others), queries[np.isin(queries, others)])
-    correct[np.argsort(others)[rows], items[np.isin(queries, others)]] = True
+    right = np.zeros((len(given.vectors[SOURCE]), len(served.rows)), bool)
+    right[queries, items] = True
+    qrels: dict[str, dict[Any, float]] = {
+        f"query-{query}": dict.fromkeys(np.flatnonzero(right[query]).tolist(), 1.0) for query in mine
+    }
+    vectors = {name: unit(given.vectors[role][mine]) for name, role in (("v1", SOURCE), ("v2", TARGET))}
+    columns: dict[str, Any] = {**vectors, "id": list(qrels)}
     source, target = (unit(given.vectors[name][others]) for name in (SOURCE, TARGET))
     gates = cs.Gates(labels=cs.Queries(queries=columns, qrels=qrels), criterion="ndcg@10")
-    return gates, Outside(source=source, target=target, correct=correct, graded=True)
-
-
-def split(data: EmbeddedSet, seed: int, items: int, queries: int) -> tuple[Positions, Positions]:
-    """Rows that no model was trained on: queries, and items."""
-    rows = np.random.default_rng(seed).permutation(np.flatnonzero(data.fresh))
-    asked, rows = np.split(rows, [min(queries, len(rows) // 4)])
-    return asked, rows[:items]
+    return gates, Outside(source=source, target=target, correct=right[others], graded=True)
 
 
 def intervals(data: EmbeddedSet, seed: int, items: int, queries: int, sample: int) -> Iterator[Row]:
@@ -87,32 +77,23 @@ def intervals(data: EmbeddedSet, seed: int, items: int, queries: int, sample: in
         served = Served(data, rows, folder, seed)
         outside = served.outside(asked)
         learned = np.random.default_rng(seed).permutation(len(rows))[: round(LEARNED * len(rows))]
-        pairs = Pairs(
-            served.source[learned], served.target[learned], source_version=served.v1, target_version=served.v2
-        )
-        transform = Residual(epochs=6, width=256, seed=seed, holdout=0.1, holdout_by="row").fit(pairs)
-        served.gallery.artifacts.link(transform)
+        trainer = Residual(epochs=6, width=256, seed=seed, holdout=0.1, holdout_by="row")
+        transform = served.link(trainer, served.source[learned], served.target[learned])
         hopped = unit(transform.apply(served.source).vectors)
         galleries = {"hop alone": hopped, "full backfill": served.target}
         truth = {name: outside.figures(ranked(-outside.target @ each.T), name) for name, each in galleries.items()}
         truth["status quo"] = outside.figures(ranked(-outside.source @ served.source.T), "status quo")
         table = served.gallery.evaluate("v2", labels="label", sample=sample, backfill=cs.Backfill(seed=seed))
-    for row in (each for each in table.rows if each.name in truth):
-        for figure in (name for name in FIGURES if name in row.figures):
-            true, before = (truth[name][f"{name} {figure.replace('@', '')}"] / 100 for name in (row.name, "status quo"))
-            printed = {figure: (row.figures[figure], true)}
-            if figure in row.gains and row.name != "status quo":
-                printed[f"{figure} gained"] = (row.gains[figure], true - before)
+    for way in (each for each in table.rows if each.name in truth):
+        row: Row = {"what": "estimate", "truth": "labels", "way": way.name}
+        for figure in (name for name in FIGURES if name in way.figures):
+            true, before = (truth[name][f"{name} {figure.replace('@', '')}"] / 100 for name in (way.name, "status quo"))
+            printed = {figure: (way.figures[figure], true)}
+            if figure in way.gains and way.name != "status quo":
+                printed[f"{figure} gained"] = (way.gains[figure], true - before)
             for name, (interval, exact) in printed.items():
                 holds = int(interval.low - 1e-4 <= exact <= interval.high + 1e-4)
-                yield {
-                    "what": "estimate",
-                    "truth": "labels",
-                    "way": row.name,
-                    "figure": name,
-                    "hold": holds,
-                    "printed": 1,
-                }
+                yield row | {"figure": name, "hold": holds, "printed": 1}
 
 
 def run(
@@ -149,11 +130,10 @@ def run(
                 yield {"part": "intervals", "set": data.name, "seed": draw, **row}
 
 
-def cases(record: Record) -> list[tuple[str, str, list[Row]]]:
-    """Set, what is given, and rows."""
-    rows = where(record.rows, part="served")
-    known = dict.fromkeys((row["set"], row["given"]) for row in rows)
-    return [(name, given, where(rows, set=name, given=given)) for name, given in known]
+def galleries(record: Record) -> dict[str, list[Row]]:
+    """The rows of what is served: "set: given" -> rows."""
+    found = cases(where(record.rows, part="served"), "set", "given").values()
+    return {f"{rows[0]['set']}: {rows[0]['given']}": rows for rows in found}
 
 
 def figure_of(rows: list[Row]) -> str:
@@ -163,40 +143,33 @@ def figure_of(rows: list[Row]) -> str:
 
 def served_table(record: Record) -> str:
     """What is served less the old model, share by share, and its part of the gain of everything re-embedded."""
-    found = cases(record)
-    shares = [share for share in ("2%", "10%", "25%", "100%") if any(where(rows, share=share) for _, _, rows in found)]
+    found = galleries(record)
+    rows = [row for each in found.values() for row in each]
+    shares = [share for share in ("2%", "10%", "25%", "100%") if where(rows, share=share)]
     lines = []
-    for name, given, rows in found:
+    for name, rows in found.items():
         figure, cells = figure_of(rows), []
+
+        def gain(rows: list[Row], way: str, figure: str = figure) -> Interval | None:
+            return less(by_seed(rows, f"{way} {figure}"), by_seed(rows, f"baseline {figure}"))
+
         for share in shares:
-            own = where(rows, share=share)
-            before = by_seed(own, f"baseline {figure}")
-            gain, full = (less(by_seed(own, f"{way} {figure}"), before) for way in ("served", "full"))
-            part = f", {100 * gain.mean / full.mean:.0f} %" if gain and full and full.mean else ""
-            cells.append(gain.signed + part if gain else "")
-        full = less(by_seed(rows, f"full {figure}"), by_seed(rows, f"baseline {figure}"))
-        lines.append(
-            [
-                f"{name}: {given}",
-                figure.replace("map", "mAP").replace("ndcg", "nDCG"),
-                *cells,
-                full.signed if full else "",
-            ]
-        )
+            served, full = (gain(where(rows, share=share), way) for way in ("served", "full"))
+            part = f", {100 * served.mean / full.mean:.0f} %" if served and full and full.mean else ""
+            cells.append(signed([served]) + part)
+        by = figure.replace("map", "mAP").replace("ndcg", "nDCG")
+        lines.append([name, by, *cells, signed([gain(rows, "full")])])
     return markdown(["set: given", "figure", *(f"{share} native" for share in shares), "all re-embedded"], lines)
 
 
 def intervals_table(record: Record) -> str:
     """Printed intervals that hold the truth, by what prints them and the figure."""
-    rows = where(record.rows, part="intervals")
     lines = []
-    for what, truth in dict.fromkeys((row["what"], row["truth"]) for row in rows):
-        own = where(rows, what=what, truth=truth)
-        hold, printed = (sum(row[key] for row in own) for key in ("hold", "printed"))
-        kinds = {(row["set"], row["way"], row["figure"]) for row in own}
-        shares = [_share([row for row in own if (row["set"], row["way"], row["figure"]) == kind]) for kind in kinds]
-        sets = ", ".join(values_of(own, "set"))
-        lines.append([what, truth, sets, f"{printed:,}", f"{100 * hold / printed:.1f} %", f"{min(shares):.0f} %"])
+    for own in cases(where(record.rows, part="intervals"), "what", "truth").values():
+        shares = [_share(kind) for kind in cases(own, "set", "way", "figure").values()]
+        printed, sets = f"{sum(row['printed'] for row in own):,}", ", ".join(values_of(own, "set"))
+        what = [own[0][key] for key in ("what", "truth")]
+        lines.append([*what, sets, printed, f"{_share(own):.1f} %", f"{min(shares):.0f} %"])
     return markdown(["intervals of", "correct by", "sets", "printed", "hold", "of the worst kind"], lines)
 
 
@@ -206,27 +179,26 @@ def _share(rows: list[Row]) -> float:
 
 def sample_table(record: Record) -> str:
     """MAP of a hop by a random first sample, and by one that is spread over the gallery."""
-    rows = where(record.rows, part="first sample")
     lines = []
-    for name, share in dict.fromkeys((row["set"], row["share"]) for row in rows):
-        own = where(rows, set=name, share=share)
-        plain, wide = (own[0][f"{way} map"] for way in ("random", "spread"))
-        error = own[0].get("error map")
-        lines.append([name, share, f"{plain:.1f}", f"{wide:.1f}", f"{wide - plain:+.1f}", error])
+    for rows in cases(where(record.rows, part="first sample"), "set", "share").values():
+        plain, wide = (rows[0][f"{way} map"] for way in ("random", "spread"))
+        gain = [f"{plain:.1f}", f"{wide:.1f}", f"{wide - plain:+.1f}"]
+        lines.append([rows[0]["set"], rows[0]["share"], *gain, rows[0].get("error map")])
     return markdown(["set", "sample", "random", "spread", "gain", "standard error"], lines)
 
 
 def chart(record: Record) -> Figure:
     """The deciding figure by share of the gallery, without labels."""
-    found = [each for each in cases(record) if each[1] == "nothing"] or cases(record)
+    found = galleries(record)
+    found = {name: rows for name, rows in found.items() if rows[0]["given"] == "nothing"} or found
     figure, axes = panels(1.7 * len(found) + 0.7, len(found))
-    for one, (name, _, rows) in zip(axes, found, strict=True):
+    for one, rows in zip(axes, found.values(), strict=True):
         curves(one, rows, LABELS, figure_of(rows))
         one.set_xscale("log")
         ticks = [1, 2, 5, 10, 25, 50, 100]
         one.set_xticks(ticks, [str(tick) for tick in ticks], minor=False)
         one.minorticks_off()
-        one.set_title(f"{name}: {figure_of(rows).replace('map', 'mAP')}")
+        one.set_title(f"{rows[0]['set']}: {figure_of(rows).replace('map', 'mAP')}")
     axes[-1].set_xlabel("share of the gallery that is embedded, %")
     legend(axes[0])
     return figure

@@ -1,7 +1,5 @@
 """Processor time of a self-training upgrade beside its encoder, on synthetic galleries.
 
-    python -m benchmarks.self_training_time [texts table large] [--profile]
-
 Items are drawn around cluster centres of a latent space; the source sees it linearly, the target through a nonlinear
 map, both with noise. The encoder waits for as long as a small model takes for an item, which costs no processor time.
 The figure is the processor time of `Gallery.upgrade` less that of the same backfill with a given transform, which
@@ -11,21 +9,22 @@ wait for each other take processor time too.
 
 from __future__ import annotations
 
-import argparse
-import cProfile
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 import compatstore as cs
+from benchmarks.bounds import bound
+from benchmarks.record import Row
 from compatstore.arrays import FloatArray
 from compatstore.trainers import Pairs, Ridge
 
 LATENT, CLUSTERS = 48, 80
+EACH = 0.01  # seconds that the encoder takes for an item
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,6 @@ class Case:
         source: Values of a source vector.
         target: Values of a target vector.
         share: Native share that the upgrade embeds; named, so that a full backfill is no way out.
-        each: Seconds that the encoder takes for an item.
         limit: Processor seconds.
     """
 
@@ -45,30 +43,26 @@ class Case:
     source: int
     target: int
     share: float
-    each: float
     limit: float
 
 
 CASES = {
-    "texts": Case(items=6_545, source=384, target=768, share=0.05, each=0.01, limit=10),
-    "table": Case(items=300, source=384, target=768, share=0.9, each=0.01, limit=2),
-    "large": Case(items=50_000, source=768, target=768, share=0.05, each=0.01, limit=60),
+    "texts": Case(items=6_545, source=384, target=768, share=0.05, limit=10),
+    "table": Case(items=300, source=384, target=768, share=0.9, limit=2),
+    "large": Case(items=50_000, source=768, target=768, share=0.05, limit=60),
+    "smoke": Case(items=150, source=12, target=16, share=0.6, limit=10),
 }
 
 
-class Waiting:
-    """Looks vectors up by id, and waits as long as a model would take."""
+def waiting(native: FloatArray) -> cs.encoders.Function:
+    """An encoder that looks vectors up by id, and waits for as long as a model would take."""
 
-    spec, reads = "", "id"
+    def encode(ids: Sequence[int]) -> FloatArray:
+        time.sleep(EACH * len(ids))
+        return native[np.asarray(ids)]
 
-    def __init__(self, native: FloatArray, each: float) -> None:
-        self.dim, self.fingerprint = native.shape[1], f"waiting-{native[0, 0]:.6f}"
-        self._native, self._each = native, each
-
-    def encode(self, ids: Sequence[int]) -> FloatArray:
-        """Vectors of ids."""
-        time.sleep(self._each * len(ids))
-        return self._native[np.asarray(ids)]
+    fingerprint = f"waiting-{native[0, 0]:.6f}"
+    return cs.encoders.Function(encode, native.shape[1], fingerprint=fingerprint, reads="id")
 
 
 def vectors(case: Case) -> tuple[FloatArray, FloatArray]:
@@ -83,44 +77,32 @@ def vectors(case: Case) -> tuple[FloatArray, FloatArray]:
     return source, target
 
 
-def processor_time(case: Case, *, given: bool, profile: bool = False) -> tuple[float, cs.UpgradeResult]:
+def processor_time(case: Case, *, given: bool) -> tuple[float, cs.UpgradeResult]:
     """Processor seconds of an upgrade that learns, or that is given a transform; and its result."""
     source, target = vectors(case)
     with tempfile.TemporaryDirectory() as folder:
         v1 = cs.EmbeddingVersion("v1", dim=case.source, metric="cosine", normalised=True)
-        v2 = cs.EmbeddingVersion("v2", dim=case.target, metric="cosine", encoder=Waiting(target, case.each))
+        v2 = cs.EmbeddingVersion("v2", dim=case.target, metric="cosine", encoder=waiting(target))
         gallery = cs.Gallery.create(str(Path(folder, "g.lance")), v1, id_type="int64")
         gallery.add({"id": range(case.items), "vector": source})
         gallery.register(v2)
         if given:
             spaces = {"source_version": gallery.version("v1"), "target_version": gallery.version("v2")}
             gallery.artifacts.link(Ridge(penalties=(0.1,)).fit(Pairs(source[:200], target[:200], **spaces)))
-        profiler = cProfile.Profile()
         began = time.process_time()
-        if profile:
-            profiler.enable()
         result = gallery.upgrade("v2", backfill=case.share)
-        profiler.disable()
-        seconds = time.process_time() - began
-    if profile:
-        profiler.print_stats("cumulative")
-    return seconds, result
+        return time.process_time() - began, result
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", choices=[*CASES, []], help="all by default")
-    parser.add_argument("--profile", action="store_true", help="print where the time goes")
-    options = parser.parse_args()
-    for name in options.cases or CASES:
+def run(*, cases: tuple[str, ...] = ("texts", "table", "large")) -> Iterator[Row]:
+    """Processor seconds of learning, and the rounds that it took."""
+    for name in cases:
         case = CASES[name]
         plain, _ = processor_time(case, given=True)
-        seconds, result = processor_time(case, given=False, profile=options.profile)
-        learning = max(seconds - plain, 0.0)
-        print(f"{name}: {learning:.1f} s of learning, limit <= {case.limit:g} s, ratio {learning / case.limit:.2f}")
-        for line in (*result.rounds, result.full_backfill):
-            print(f"  {line}")
+        seconds, result = processor_time(case, given=False)
+        about = {"items": case.items, "rounds": len(result.rounds), "plain_s": round(plain, 2)}
+        what = f"processor time that a self-training upgrade learns for, {name}"
+        yield bound(what, max(seconds - plain, 0.0), case.limit, "s", **about)
 
 
-if __name__ == "__main__":
-    main()
+SMOKE = {"cases": ("smoke",)}

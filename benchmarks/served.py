@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import compatstore as cs
 from benchmarks.record import Row
 from benchmarks.sets.embedded import SOURCE, TARGET, EmbeddedSet, unit
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
+from compatstore.trainers import Pairs
 
 DEPTH = 10
 
@@ -40,24 +41,26 @@ class Outside:
 
     def figures(self, found: Positions, name: str) -> Row:
         """Figures of rankings, (q, m) items from the nearest on, -1 for none."""
-        right = np.take_along_axis(self.correct, found, axis=1) & (found >= 0)
-        known = np.maximum(self.correct.sum(axis=1), 1)
+        right = self._right(found)
         if self.graded:
+            known, first = np.maximum(self.correct.sum(axis=1), 1), right[:, :DEPTH]
             discounts = 1 / np.log2(np.arange(2, DEPTH + 2))
             ideal = np.cumsum(discounts)[np.minimum(known, DEPTH) - 1]
-            ndcg = (right[:, :DEPTH] * discounts[: right.shape[1]]).sum(axis=1) / ideal
-            values = {"ndcg@10": ndcg, "recall@10": right[:, :DEPTH].sum(axis=1) / known}
+            ndcg = (first * discounts[: first.shape[1]]).sum(axis=1) / ideal
+            values = {"ndcg@10": 100 * ndcg, "recall@10": 100 * first.sum(axis=1) / known}
         else:
-            precision = np.cumsum(right, axis=1) / np.arange(1, right.shape[1] + 1)
-            values = {"cmc1": right[:, 0], "map": (precision * right).sum(axis=1) / known}
+            values = {"cmc1": 100 * right[:, 0], "map": self.average_precision(found)}
         counted = self.correct.any(axis=1)
-        return {f"{name} {key}": round(100 * float(each[counted].mean()), 2) for key, each in values.items()}
+        return {f"{name} {key}": round(float(each[counted].mean()), 2) for key, each in values.items()}
 
     def average_precision(self, found: Positions) -> Doubles:
         """(q,) average precision of rankings (q, m), in points."""
-        right = np.take_along_axis(self.correct, found, axis=1) & (found >= 0)
+        right = self._right(found)
         precision = np.cumsum(right, axis=1) / np.arange(1, right.shape[1] + 1)
         return np.asarray(100 * (precision * right).sum(axis=1) / np.maximum(self.correct.sum(axis=1), 1))
+
+    def _right(self, found: Positions) -> BoolArray:
+        return np.take_along_axis(self.correct, found, axis=1) & (found >= 0)
 
 
 class Served:
@@ -73,16 +76,21 @@ class Served:
     def __init__(self, data: EmbeddedSet, rows: Positions, folder: str, seed: int) -> None:
         self.data, self.rows, self.seed = data, rows, seed
         self.source, self.target = (unit(data.vectors[name][rows]) for name in (SOURCE, TARGET))
-        self.v1, v2 = (
-            cs.EmbeddingVersion(name, dim=vectors.shape[1], metric="cosine", normalised=True)
-            for name, vectors in (("v1", self.source), ("v2", self.target))
-        )
         native = cs.encoders.Precomputed(dict(enumerate(self.target)))
-        self.v2 = replace(v2, encoder=native)
+        dims = (self.source.shape[1], self.target.shape[1])
+        self.v1 = cs.EmbeddingVersion("v1", dim=dims[0], metric="cosine", normalised=True)
+        self.v2 = cs.EmbeddingVersion("v2", dim=dims[1], metric="cosine", normalised=True, encoder=native)
         self.gallery = cs.Gallery.create(str(Path(folder, "gallery.lance")), self.v1, id_type="int64")
         classes = np.unique(data.labels, return_inverse=True)[1][rows]
         self.gallery.add({"id": np.arange(len(rows)), "vector": self.source, "label": classes})
         self.gallery.register(self.v2)
+
+    def link(self, trainer: Any, source: FloatArray, target: FloatArray) -> cs.Artifact:
+        """Train a transform on pairs of vectors, and link it."""
+        pairs = Pairs(source, target, source_version=self.v1, target_version=self.v2)
+        artifact: cs.Artifact = trainer.fit(pairs)
+        self.gallery.artifacts.link(artifact)
+        return artifact
 
     def outside(self, rows: Positions) -> Outside:
         """Other rows of the set as queries: items of their class are correct."""
@@ -110,6 +118,13 @@ class Served:
         found = np.full((len(counts), k), -1)
         found[asked, np.arange(len(ids)) - np.repeat(np.cumsum(counts) - counts, counts)] = ids
         return found
+
+
+def split(data: EmbeddedSet, seed: int, items: int, queries: int) -> tuple[Positions, Positions]:
+    """Rows that no model was trained on: queries, and items."""
+    rows = np.random.default_rng(seed).permutation(np.flatnonzero(data.fresh))
+    asked, rows = np.split(rows, [min(queries, len(rows) // 4)])
+    return asked, rows[:items]
 
 
 def ranked(distances: FloatArray | Doubles) -> Positions:

@@ -18,15 +18,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import compatstore as cs
-from benchmarks.charts import panels
-from benchmarks.dots import dots, legend
-from benchmarks.images.measure import figures
+from benchmarks.dots import chart_of
+from benchmarks.images.measure import figures, gallery_of
 from benchmarks.images.models import embed
 from benchmarks.images.sizes import SIZES, Size
 from benchmarks.images.trial import Trial, draw, read
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
-from benchmarks.seeds import by_seed, cell, less, mean, values_of
+from benchmarks.seeds import Interval, apart, both, cell, mean, signed, values_of
 from compatstore.arrays import FloatArray, signs
 from compatstore.evaluation import linear_cka
 from compatstore.trainers import FCT, Alternate, Augmentation, Autoencoder, Independent, Pairs, SimCLR
@@ -123,18 +122,17 @@ def hop(
     ]
     shape: Row = {"branch_width": size.branch_width, "mixer_width": size.transform_width}
     trainer = FCT(epochs=size.transform_epochs, batch_size=128, seed=trial.seed, **shape)
-    learned = None if side is None else side[0]
-    pairs = Pairs(source[0], target[0], side=learned, source_version=versions[0], target_version=versions[1])
+    pairs = Pairs(
+        source[0], target[0], side=side[0] if side else None, source_version=versions[0], target_version=versions[1]
+    )
     artifact = trainer.fit(pairs)
-    items = {"id": ids, "vector": source[1]} | ({} if side is None else {"side": side[1]})
     with tempfile.TemporaryDirectory() as folder:
-        gallery = cs.Gallery.create(f"{folder}/gallery.lance", versions[0], id_type="int64")
-        gallery.add(items)
+        gallery = gallery_of(folder, versions[0], source[1], side[1] if side else None)
         gallery.register(versions[1])
         gallery.artifacts.link(artifact)
         gallery.upgrade("v2")
         hopped = gallery.vectors(ids, "v2")
-    asked = artifact.apply(source[2], None if side is None else side[2]).vectors
+    asked = artifact.apply(source[2], side[2] if side else None).vectors
     return figures(trial, target[2], hopped, "t/h") | figures(trial, asked, hopped, "h/h")
 
 
@@ -142,11 +140,10 @@ def _stored(side_dim: int | None, dtype: SideDType) -> int:
     """Bytes of the data files of a gallery."""
     random = np.random.default_rng(0)
     version = cs.EmbeddingVersion("v1", dim=8, side_dim=side_dim, side_dtype=dtype)
-    items = {"id": np.arange(ITEMS_TO_WEIGH), "vector": random.normal(size=(ITEMS_TO_WEIGH, 8)).astype(np.float32)}
-    if side_dim is not None:
-        items["side"] = random.normal(size=(ITEMS_TO_WEIGH, side_dim)).astype(np.float32)
+    vectors = random.normal(size=(ITEMS_TO_WEIGH, 8)).astype(np.float32)
+    side = random.normal(size=(ITEMS_TO_WEIGH, side_dim)).astype(np.float32) if side_dim else None
     with tempfile.TemporaryDirectory() as folder:
-        cs.Gallery.create(f"{folder}/gallery.lance", version, id_type="int64").add(items)
+        gallery_of(folder, version, vectors, side)
         return sum(path.stat().st_size for path in Path(folder, "gallery.lance", "data").rglob("*"))
 
 
@@ -154,13 +151,9 @@ def table(record: Record) -> str:
     """Each kind: bytes, CMC-1 / mAP of the hop, what it adds, and similarity to the source's embedding."""
     rows, lines = record.rows, []
     for name in (one for one in values_of(rows, "method") if one != "bounds"):
-        added = [
-            less(by_seed(rows, f"t/h {m}", method=name), by_seed(rows, f"t/h {m}", method="none"))
-            for m in ("cmc1", "map")
-        ]
+        added = both(rows, (name, "t/h"), ("none", "t/h")) if name != "none" else []
         stored, cka = (mean(rows, key, method=name) for key in ("bytes", "cka"))
-        more = ", ".join(one.signed for one in added if one) if name != "none" else ""
-        own = [f"{stored.mean:.0f}" if stored else "", cell(rows, "t/h", method=name), more]
+        own = [f"{stored.mean:.0f}" if stored else "", cell(rows, "t/h", method=name), signed(added)]
         lines.append([name, *own, f"{cka.mean:.2f}" if cka else "", PAPER.get(name, "")])
     ends = [cell(rows, figure, method="bounds") for figure in ("s/s", "t/t")]
     lines.append(["old model alone, everything re-embedded", "", " and ".join(ends), "", "", PAPER["bounds"]])
@@ -171,20 +164,13 @@ def chart(record: Record) -> Figure:
     """MAP that each kind adds to the hop."""
     rows = record.rows
     names = [name for name in values_of(rows, "method") if name not in ("bounds", "none")]
-    none = by_seed(rows, "t/h map", method="none")
-    added = [less(by_seed(rows, "t/h map", method=name), none) for name in names]
-    bits = {
-        stored: [
-            one if (KINDS[name].dtype == "bits") == (stored == "bits") else None
-            for name, one in zip(names, added, strict=True)
-        ]
-        for stored in ("floats", "bits")
-    }
-    figure, (axes,) = panels(0.42 * len(names) + 1.0)
+    added = {name: apart(rows, (name, "t/h map"), ("none", "t/h map")) for name in names}
+    bits: dict[str, list[Interval | None]] = {}
+    for stored in ("floats", "bits"):
+        kinds = {name for name in names if (KINDS[name].dtype == "bits") == (stored == "bits")}
+        bits[f"stored as {stored}"] = [one if name in kinds else None for name, one in added.items()]
     labels = [name.replace(", Mixup", ",\nMixup").replace(" trained for 128", "\ntrained for 128") for name in names]
-    dots(axes, labels, {f"stored as {name}": each for name, each in bits.items()}, label="mAP added to the hop, points")
-    legend(axes)
-    return figure
+    return chart_of(labels, bits, height=0.42 * len(names) + 1.0, label="mAP added to the hop, points")
 
 
 SMOKE = {"seeds": 1, "smoke_size": True}

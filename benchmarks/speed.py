@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
 from benchmarks.bounds import bounds_of, figure_of, limit_of, share
@@ -11,7 +12,7 @@ from benchmarks.record import Record, Row
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-OF = ("hop", "backfill", "search", "cache", "index", "imports", "metrics", "growth", "whole_life", "devices")
+OF = ("hop", "backfill", "search", "cache", "imports", "whole_life", "devices", "self_training_time")
 CLIPPED = 2.0  # times the limit, where the chart ends
 
 
@@ -19,7 +20,7 @@ def groups(record: Record) -> list[list[Row]]:
     """Rows with a limit, those of one group and machine together."""
     found: dict[tuple[str, str], list[Row]] = {}
     for row in bounds_of(record.rows):
-        found.setdefault((row.get("group", row["what"]), row["machine"]), []).append(row)
+        found.setdefault((title([row]), row["machine"]), []).append(row)
     return list(found.values())
 
 
@@ -28,11 +29,15 @@ def worst(rows: list[Row]) -> float:
     return max(map(share, rows))
 
 
+def title(rows: list[Row]) -> str:
+    """The name of a group."""
+    return str(rows[0].get("group", rows[0]["what"]))
+
+
 def machines(record: Record) -> dict[str, str]:
     """Machine -> its letter."""
-    return {
-        name: chr(65 + at) for at, name in enumerate(dict.fromkeys(row["machine"] for row in bounds_of(record.rows)))
-    }
+    names = dict.fromkeys(row["machine"] for row in bounds_of(record.rows))
+    return dict(zip(names, ascii_uppercase, strict=False))
 
 
 def table(record: Record) -> str:
@@ -43,10 +48,8 @@ def table(record: Record) -> str:
         figures = dict.fromkeys(figure_of(row) for row in (ordered[0], ordered[-1]))
         missed = sum(share(row) > 1 for row in rows)
         said = "holds" if not missed else "**missed**" if len(rows) == 1 else f"**missed** by {missed} of {len(rows)}"
-        name = rows[0].get("group", rows[0]["what"])
-        cells.append(
-            (name, " to ".join(figures), limit_of(rows[0]), f"{worst(rows):.2f}", said, letters[rows[0]["machine"]])
-        )
+        found = (" to ".join(figures), limit_of(rows[0]), f"{worst(rows):.2f}", said)
+        cells.append((title(rows), *found, letters[rows[0]["machine"]]))
     return markdown(("what", "figure", "limit", "of the limit", "", "machine"), cells)
 
 
@@ -61,9 +64,7 @@ def chart(record: Record) -> Figure:
 
     ordered = sorted(groups(record), key=worst, reverse=True)
     letters, shares = machines(record), [worst(rows) for rows in ordered]
-    labels = [
-        f"{rows[0].get('group', rows[0]['what'])} ({letters[rows[0]['machine']]})".replace("`", "") for rows in ordered
-    ]
+    labels = [f"{title(rows)} ({letters[rows[0]['machine']]})".replace("`", "") for rows in ordered]
     figure, (axes,) = panels(0.36 * len(labels) + 0.7)
     colours = [SERIES[1] if each > 1 else SERIES[0] for each in shares]
     bars(axes, labels, [min(each, CLIPPED) for each in shares], [f"{each:.2f}" for each in shares], colours)

@@ -3,7 +3,8 @@
 Items in 1,000 clusters are added 50,000 at a time; a small network with a sigma head hops them; the share whose sigma
 is largest is embedded by an encoder that costs next to nothing; the target is indexed; single queries search, ours and
 Lance's own by turns; then `verify`, the same upgrade again, and the cutover. Each step is a process of its own. Lance's
-own append and index of the same vectors are limits of the same run.
+own append and index of the same vectors are limits of the same run. Single adds, cycles of upgrades and idle calls were
+measured once, by `benchmarks/growth.py` of the commit that these rows name.
 """
 
 from __future__ import annotations
@@ -17,20 +18,23 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 import numpy as np
 import pyarrow as pa
 
 import compatstore as cs
-from benchmarks.bounds import bound, bounds_table
-from benchmarks.growth import ones
-from benchmarks.measuring import ADDED_AT_ONCE, by_turns, transform
+from benchmarks.bounds import bound
+from benchmarks.measuring import ADDED_AT_ONCE, by_turns, near, ones, transform
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 CENTRES, QUERIES, K = 1_000, 200, 10
+SHOWN = ("add", "hop", "backfill", "index", "search", "verify", "no-op upgrade", "cutover")
 Work = Callable[[], Row]
 
 
@@ -58,6 +62,11 @@ class Life:
         """The gallery, with its encoder."""
         return cs.Gallery.open(self.path("gallery.lance"), encoders={"v2": ones(self.dim)})
 
+    @property
+    def budget(self) -> cs.Backfill:
+        """The share whose sigma is largest."""
+        return cs.Backfill(share=self.share, order="sigma")
+
     def items(self) -> Iterator[pa.Table]:
         """All items, `ADDED_AT_ONCE` at a time; the noise is drawn once, as drawing is not what is measured."""
         rng = np.random.default_rng(0)
@@ -73,50 +82,27 @@ class Life:
         return np.random.default_rng(1).standard_normal((CENTRES, self.dim), np.float32)
 
 
-def lance_append(life: Life) -> Work:
+def lance_append(life: Life) -> Row:
     """Lance's own append of the same items."""
-
-    def work() -> Row:
-        for batch in life.items():
-            lance.write_dataset(batch, life.path("plain.lance"), mode="append")
-        return {}
-
-    return work
+    for batch in life.items():
+        lance.write_dataset(batch, life.path("plain.lance"), mode="append")
+    return {}
 
 
-def add(life: Life) -> Work:
+def add(life: Life) -> Row:
     """A new gallery of these items."""
-
-    def work() -> Row:
-        gallery = cs.Gallery.create(life.path("gallery.lance"), cs.EmbeddingVersion("v1", dim=life.dim, metric="l2"))
-        for batch in life.items():
-            gallery.add(batch)
-        return {}
-
-    return work
+    gallery = cs.Gallery.create(life.path("gallery.lance"), cs.EmbeddingVersion("v1", dim=life.dim, metric="l2"))
+    for batch in life.items():
+        gallery.add(batch)
+    return {}
 
 
-def hop(life: Life) -> Work:
+def hop(life: Life) -> Row:
     """Register the target, link the transform, and transform each vector."""
-
-    def work() -> Row:
-        gallery = cs.Gallery.open(life.path("gallery.lance"))
-        gallery.register(cs.EmbeddingVersion("v2", dim=life.dim, metric="l2", encoder=ones(life.dim)))
-        gallery.artifacts.link(transform(gallery))
-        return {"transformed": gallery.upgrade("v2").transformed}
-
-    return work
-
-
-def backfill(life: Life) -> Work:
-    """Embed the share whose sigma is largest."""
-    chosen = cs.Backfill(share=life.share, order="sigma")
-    return lambda: {"natives": life.open().upgrade("v2", backfill=chosen).backfilled}
-
-
-def index(life: Life) -> Work:
-    """Index the target by default: built, and its search settings chosen by what it finds."""
-    return lambda: {"cells": life.open().maintenance.index("v2").create().cells}
+    gallery = cs.Gallery.open(life.path("gallery.lance"))
+    gallery.register(cs.EmbeddingVersion("v2", dim=life.dim, metric="l2", encoder=ones(life.dim)))
+    gallery.artifacts.link(transform(gallery))
+    return {"transformed": gallery.upgrade("v2").transformed}
 
 
 def search(life: Life) -> Work:
@@ -157,10 +143,7 @@ def exact_search(life: Life) -> Work:
 def _queries(life: Life) -> Any:
     """(`QUERIES`, dim) float32: what the transform makes of vectors that are no items."""
     rng = np.random.default_rng(3)
-    near = life.centres()[rng.integers(0, CENTRES, QUERIES)] + 0.6 * rng.standard_normal(
-        (QUERIES, life.dim), np.float32
-    )
-    return transform(life.open()).apply(near).vectors
+    return transform(life.open()).apply(near(rng, life.centres(), QUERIES)).vectors
 
 
 def lance_index(life: Life) -> Work:
@@ -177,11 +160,11 @@ def lance_index(life: Life) -> Work:
 
 # Each prepares, unmeasured, and gives the work.
 STEPS: dict[str, Callable[[Life], Work]] = {
-    "Lance, append": lance_append,
-    "add": add,
-    "hop": hop,
-    "backfill": backfill,
-    "index": index,
+    "Lance, append": lambda life: lambda: lance_append(life),
+    "add": lambda life: lambda: add(life),
+    "hop": lambda life: lambda: hop(life),
+    "backfill": lambda life: lambda: {"natives": life.open().upgrade("v2", backfill=life.budget).backfilled},
+    "index": lambda life: lambda: {"cells": life.open().maintenance.index("v2").create().cells},
     "search": search,
     "search, exact": exact_search,
     "verify": lambda life: lambda: {"clean": life.open().maintenance.verify().clean},
@@ -240,33 +223,20 @@ def limits(found: Sequence[Row]) -> Iterator[Row]:
     steps = {(row["rows"], row["step"]): row for row in found}
     for rows in dict.fromkeys(row["rows"] for row in found):
         at = {step: steps[rows, step] for count, step in steps if count == rows}
-        size = f"{rows:,} items"
-        ratio = at["add"]["cpu_s"] / at["Lance, append"]["cpu_s"]
-        yield bound(f"`add` / Lance's append, CPU, {size}", ratio, 2.5, group="`add` / Lance's append, CPU")
-        peak = max(at[step]["peak_mib"] for step in ("add", "hop", "backfill"))
-        yield bound(
-            f"peak memory of add, hop and backfill, {size}",
-            peak,
-            2048,
-            "MiB",
-            group="peak memory of add, hop and backfill",
-        )
         own = 4 * at["backfill"]["dim"] * at["backfill"]["natives"] / 1e6
-        ratio = at["backfill"]["written_mb"] / own
-        yield bound(
-            f"bytes written for a native vector / its own, {size}",
-            ratio,
-            3,
-            group="bytes written for a native vector / its own, with merges",
-        )
-        recall = at["search, exact"]["recall"]
-        yield bound(
-            f"recall@10 of the default index, {size}", recall, 0.95, least=True, group="recall@10 of a default index"
-        )
-        ratio = at["search"]["ours_ms"] / at["search"]["lance_ms"]
-        yield bound(f"search p50 with an index / Lance, {size}", ratio, 1.1, group="search with an index / Lance")
-        read = at["no-op upgrade"]["read_mb"] * 1e6 / (4 * at["add"]["dim"] * rows)
-        yield bound(f"bytes read by a no-op upgrade, {size}", read, 0.02, "%", group="bytes read by a no-op upgrade")
+        figures = {
+            "`add` / Lance's append, CPU": (at["add"]["cpu_s"] / at["Lance, append"]["cpu_s"], 2.5, ""),
+            "peak memory of add, hop and backfill": (max(at[step]["peak_mib"] for step in SHOWN[:3]), 2048, "MiB"),
+            "bytes written for a native vector / its own, with merges": (at["backfill"]["written_mb"] / own, 3, ""),
+            "recall@10 of a default index": (at["search, exact"]["recall"], 0.95, ""),
+            "search with an index / Lance": (at["search"]["ours_ms"] / at["search"]["lance_ms"], 1.1, ""),
+            "bytes read by a no-op upgrade": (
+                at["no-op upgrade"]["read_mb"] * 1e6 / (4 * at["add"]["dim"] * rows), 0.02, "%",
+            ),
+        }  # fmt: skip
+        for group, (figure, limit, unit) in figures.items():
+            least = group.startswith("recall")
+            yield bound(f"{group}, {rows:,} items", figure, limit, unit, least=least, group=group)
 
 
 def steps_table(record: Record) -> str:
@@ -287,5 +257,28 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def chart(record: Record) -> Figure:
+    """Seconds and peak memory of each step by the size of the gallery."""
+    from benchmarks.charts import QUIET, SERIES, panels
+
+    figure, axes = panels(7.2, 2)
+    for colour, step in zip((*SERIES, *SERIES), SHOWN, strict=False):
+        rows = [row for row in record.rows if row.get("step") == step and "rows" in row]
+        sizes = [row["rows"] for row in rows]
+        dashed = "--" if SHOWN.index(step) >= len(SERIES) else "-"
+        for panel, key in zip(axes, ("wall_s", "peak_mib"), strict=True):
+            panel.plot(sizes, [row[key] for row in rows], dashed, marker="o", color=colour, label=step)
+    for panel, name in zip(axes, ("Seconds, two cores", "Peak memory, MiB"), strict=True):
+        panel.set_xscale("log")
+        panel.set_title(name)
+        panel.set_xlabel("items of 128 values")
+    axes[0].set_yscale("log")
+    axes[1].axhline(2048, color=QUIET, linestyle=":", linewidth=1.5)
+    axes[1].annotate("limit", (1e5, 2048), xytext=(0, -12), textcoords="offset points", color=QUIET)
+    axes[1].set_ylim(0, 2200)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
+    return figure
+
+
 SMOKE = {"rows": (600, 1200), "dim": 8}
-TABLES = {"steps": steps_table, "bounds": lambda record: bounds_table(record.rows)}
+TABLES = {"steps": steps_table}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.plain_app import measure
+from tests.known.plain_app import measure
 
 pytestmark = pytest.mark.full
 

@@ -56,7 +56,7 @@ def searched_as_is(trial: Trial, source: TrainedModel, target: TrainedModel, art
     stored, queries = embed(source.encoder, trial.gallery), embed(target.encoder, trial.queries)
     compared = artifact.apply(queries).vectors
     with tempfile.TemporaryDirectory() as folder:
-        gallery = _gallery(folder, source.version("v1"), stored)
+        gallery = gallery_of(folder, source.version("v1"), stored)
         gallery.register(target.version("v2"))
         gallery.artifacts.link(artifact, "v1", "v2")
         check(gallery, queries, compared, stored)
@@ -86,7 +86,7 @@ def transformed(
         version = source.version("v1")
         if side is not None:
             version = replace(version, side_dim=side.dim, side_encoder=side)
-        gallery = _gallery(folder, version, embed(source.encoder, trial.gallery), of_items)
+        gallery = gallery_of(folder, version, embed(source.encoder, trial.gallery), of_items)
         gallery.register(target.version("v2"))
         gallery.artifacts.link(artifact, "v1", "v2")
         gallery.upgrade("v2")
@@ -139,7 +139,7 @@ def check(gallery: cs.Gallery, queries: FloatArray, compared: FloatArray, stored
     np.testing.assert_allclose(cosines[np.arange(len(found)), found], cosines.max(axis=1), atol=1e-5)
 
 
-def _gallery(
+def gallery_of(
     folder: str, version: cs.EmbeddingVersion, vectors: FloatArray, side: FloatArray | None = None
 ) -> cs.Gallery:
     """A gallery with vectors (n, d) of a version, and side-information (n, e) if any."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from matplotlib.figure import Figure
+from matplotlib import figure as pictures
 
-from benchmarks.charts import panels
-from benchmarks.dots import dots, legend
+from benchmarks.dots import chart_of
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
-from benchmarks.seeds import Interval, by_seed, less, where
+from benchmarks.seeds import Figure, Interval, both, by_seed, less, signed, where
 
-COSFACE = ", CosFace"
+COSFACE, ALL = ", CosFace", "everything re-embedded"
 # Name in tables -> method of the record, figure with nothing re-embedded.
 BEFORE = {
     "naive swap": ("independent", "t/s"),
@@ -27,7 +26,7 @@ BEFORE = {
     "`FastFill`": ("FastFill, level chosen", "t/h"),
     "`Residual`": ("residual, sigma", "t/h"),
     "`KernelRidge`": ("kernel ridge", "t/h"),
-    "everything re-embedded": ("independent", "t/t"),
+    ALL: ("independent", "t/t"),
 }
 SHOWN = ("BCT", "BT^2", "DMU, refreshed", "`FCT`", "`FastFill`", "`KernelRidge`")
 
@@ -53,6 +52,10 @@ class Case(dict[str, str]):
         """Seed -> figure of a method."""
         return by_seed(self.rows, figure, method=f"{method}{self.loss}")
 
+    def both(self, left: Figure, right: Figure) -> list[Interval]:
+        """How much one method's figure is above another's: CMC-1, mAP."""
+        return both(self.rows, *((f"{method}{self.loss}", figure) for method, figure in (left, right)))
+
 
 def cases(rows: list[Row], setting: str) -> list[Case]:
     """Sets that have rows of a setting; of the size "quick" only if no other size has it."""
@@ -61,10 +64,9 @@ def cases(rows: list[Row], setting: str) -> list[Case]:
     return [Case(rows, size, setting, name) for size, name in large]
 
 
-def gain(case: Case, name: str, measure: str) -> Interval | None:
-    """A method with nothing re-embedded, less the old model."""
-    method, figure = BEFORE[name]
-    return less(case.figures(method, f"{figure} {measure}"), case.figures("independent", f"s/s {measure}"))
+def gain(case: Case, name: str) -> list[Interval]:
+    """A method with nothing re-embedded, less the old model: CMC-1, mAP."""
+    return case.both(BEFORE[name], ("independent", "s/s"))
 
 
 def before_table(setting: str) -> Callable[[Record], str]:
@@ -74,8 +76,7 @@ def before_table(setting: str) -> Callable[[Record], str]:
         found = cases(record.rows, setting)
         lines = []
         for name in BEFORE:
-            both = [[gain(case, name, measure) for measure in ("cmc1", "map")] for case in found]
-            cells = [", ".join(one.signed for one in pair if one) for pair in both]
+            cells = [signed(gain(case, name)) for case in found]
             if any(cells):
                 lines.append([name, *cells])
         return markdown(["nothing re-embedded", *(case.title for case in found)], lines)
@@ -101,13 +102,7 @@ def alike_table(record: Record) -> str:
     lines = []
     for case in cases(record.rows, "classes"):
         for distances, figure in {"plain": "t/h", "shrunk": "t/h, expected"}.items():
-            cells = []
-            for other in others.values():
-                pair = [
-                    less(case.figures("kernel ridge", f"{figure} {m}"), case.figures(other, f"{figure} {m}"))
-                    for m in ("cmc1", "map")
-                ]
-                cells.append(", ".join(one.signed for one in pair if one))
+            cells = [signed(case.both(("kernel ridge", figure), (other, figure))) for other in others.values()]
             if any(cells):
                 lines.append([case.title, distances, *cells])
     return markdown(["`KernelRidge` less", "distances", *others], lines)
@@ -123,34 +118,25 @@ def refresh_table(record: Record) -> str:
     ):
         for name in dict.fromkeys(row["set"] for row in where(record.rows, size=size, setting=setting)):
             case = Case(record.rows, size, setting, name)
-            pair = [
-                less(
-                    case.figures(f"{method}, refreshed by distance", f"t/h {m}"),
-                    case.figures("residual, sigma", f"t/h {m}"),
-                )
-                for m in ("cmc1", "map")
-            ]
-            if all(pair):
-                seeds = pair[0].seeds if pair[0] else 0
-                lines.append(
-                    [EPOCHS[size], method, f"{case.title}: {setting}", *(one.signed for one in pair if one), seeds]
-                )
+            if pair := case.both((f"{method}, refreshed by distance", "t/h"), ("residual, sigma", "t/h")):
+                row = [EPOCHS[size], method, f"{case.title}: {setting}", *(one.signed for one in pair), pair[0].seeds]
+                lines.append(row)
     return markdown(["epochs", "target", "set", "CMC-1", "mAP", "seeds"], lines)
 
 
 EPOCHS = {"quick": 7, "standard": 60}
 
 
-def chart(record: Record) -> Figure:
+def chart(record: Record) -> pictures.Figure:
     """MAP over the old model with nothing re-embedded, by set."""
     found = cases(record.rows, "classes")
-    series = {name.strip("`"): [gain(case, name, "map") for case in found] for name in SHOWN}
-    figure, (axes,) = panels(0.95 * len(found) + 1.3)
-    marks = {"all re-embedded": [gain(case, "everything re-embedded", "map") for case in found]}
+
+    def gains(name: str) -> list[Interval | None]:
+        return [next(iter(gain(case, name)[1:]), None) for case in found]
+
+    series, marks = {name.strip("`"): gains(name) for name in SHOWN}, {"all re-embedded": gains(ALL)}
     names = [case.title.replace(", ", "\n") for case in found]
-    dots(axes, names, series, marks, label="mAP over the old model, points")
-    legend(axes)
-    return figure
+    return chart_of(names, series, marks, height=0.95 * len(found) + 1.3, label="mAP over the old model, points")
 
 
 TABLES: Mapping[str, Callable[[Record], str]] = {

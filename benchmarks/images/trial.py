@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
+from sklearn.datasets import load_digits
 
 from benchmarks.images.sizes import Size
 from benchmarks.sets import glyphs
-from benchmarks.sets.embedded import digit_images
-from compatstore.encoders.images import find_classes
 from compatstore.trainers import Images
 
 Setting = Literal["classes", "data", "architecture", "subgroups"]
@@ -80,7 +79,9 @@ def read(path: Path | None, name: str, pixels: int, leave_out: Sequence[str] = (
         leave_out: Class folders to leave out.
     """
     if path is None:
-        training, test = digit_images()
+        digits = load_digits()
+        pixels = (digits.images * 255 / 16).astype(np.uint8)
+        training, test = Images(pixels, digits.target).split(0.4, seed=0)
         return ImageSet(name="Digits", training=training, test=test)
     if path.is_file():
         images, fresh = glyphs.read(path)
@@ -114,14 +115,13 @@ def draw(data: ImageSet, setting: Setting, size: Size, seed: int) -> Trial:
 
 def _folder(path: Path, pixels: int, leave_out: Sequence[str]) -> Images:
     """Read a folder of class folders into memory, resized."""
-    paths, labels, names = find_classes(path)
-    kept = [name for name in names if name not in leave_out]
-    chosen = [row for row, label in enumerate(labels) if names[label] in kept]
+    files = Images.from_folder(path)
+    files = files.of_classes([name for name in files.class_names if name not in leave_out])
 
-    def pixels_of(row: int) -> np.ndarray:
-        with Image.open(paths[row]) as image:
+    def pixels_of(file: Any) -> np.ndarray:
+        with Image.open(file) as image:
             return np.asarray(image.convert("RGB").resize((pixels, pixels), Image.Resampling.BILINEAR))
 
     with ThreadPoolExecutor() as pool:
-        array = np.stack(list(pool.map(pixels_of, chosen)))
-    return Images(array, [kept.index(names[labels[row]]) for row in chosen], tuple(kept))
+        array = np.stack(list(pool.map(pixels_of, files.images)))
+    return replace(files, images=array)

@@ -17,10 +17,8 @@ from compatstore.errors import CompatStoreError
 PAUSE = 0.15  # seconds between two operations, at most
 
 WRITERS: dict[str, type[Writer]] = {one.__name__: one for one in (Writer, OtherWriter, PlainApp, Store)}
-ROLES: dict[str, type[Actor]] = {
-    **WRITERS,
-    **{one.__name__: one for one in (Reader, Janitor, Manager, SecondManager, Closer, Operator)},
-}
+OTHERS = (Reader, Janitor, Manager, SecondManager, Closer, Operator)
+ROLES: dict[str, type[Actor]] = {**WRITERS, **{one.__name__: one for one in OTHERS}}
 
 
 def perform(role: str, scene: Scene, journal_path: str, seed: str, operations: range, own: Mapping[str, Items]) -> None:

@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # Before NumPy and Lance are loaded, here and in every process.
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "HAYSTACK_TELEMETRY_ENABLED": "False"}
@@ -28,6 +28,12 @@ os.environ |= {"LANCE_LOG": "error", "PYTHONWARNINGS": "ignore"}
 
 from benchmarks.pages import markdown
 from benchmarks.record import ROOT, Record, Row
+from benchmarks.seeds import cases
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+HARNESS = "random lives"  # of a record that names none
 
 
 def run(
@@ -80,18 +86,37 @@ def cluster(stack: ExitStack) -> str:
     return str(context.address_info["gcs_address"])
 
 
-def table(record: Record) -> str:
-    """Kills, suspensions and acknowledged writes by process."""
-    keys = ("process", "kills", "suspensions", "writes")
-    return markdown(
-        keys,
-        [
-            [f"{row[key]:,}" if key != "process" else row[key] for key in keys]
-            for row in record.rows
-            if "process" in row
-        ],
-    )
+def totals(record: Record) -> str:
+    """A line for each harness."""
+    head = ("what was lived", "lives", "kills", "suspensions", "acknowledged writes", "searches", "violations")
+    keys = ("lives", "kills", "suspensions", "writes", "searches", "violations")
+    rows = [[row.get("harness", HARNESS), *map(row.get, keys)] for row in record.rows if row.get("process") == "all"]
+    cells = [[f"{one:,}" if isinstance(one, int) else one for one in row] for row in rows]
+    return markdown(head, cells)
+
+
+def _hit(record: Record) -> Iterator[Row]:
+    """Rows of processes, where a harness tells them apart."""
+    rows = [row for row in record.rows if row.get("process", "all") != "all"]
+    for own in cases(rows, "harness").values():
+        yield from own if len(own) > 1 else []
+
+
+def chart(record: Record) -> Figure:
+    """Kills and suspensions by process and step."""
+    from benchmarks.charts import SERIES, bars, panels
+
+    rows = sorted(_hit(record), key=lambda row: row["kills"] + row["suspensions"], reverse=True)
+    figure, (axes,) = panels(0.36 * len(rows) + 0.8)
+    names, kills, suspensions = ([row[key] for row in rows] for key in ("process", "kills", "suspensions"))
+    blows = [sum(both) for both in zip(kills, suspensions, strict=True)]
+    texts = [f"{killed} + {suspended}" for killed, suspended in zip(kills, suspensions, strict=True)]
+    bars(axes, names, blows, texts, SERIES[1])
+    axes.barh(range(len(rows)), kills, height=0.4, color=SERIES[0])
+    axes.set_xlim(0, max(blows) * 1.18)
+    axes.set_title("Kills (blue) + suspensions (orange), by process or step")
+    return figure
 
 
 SMOKE = {"lives": 1, "kills": 1, "suspensions": 1}
-TABLES = {"processes": table}
+TABLES = {"totals": totals}

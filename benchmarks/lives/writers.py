@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.lives.actor import Actor
 from tests.known.frameworks import FRAMEWORKS, Document, metadata
-from tests.known.galleries import PlainTable, documents
+from tests.known.galleries import PlainTable, documents, next_revision
 
 MOST_ITEMS = 6  # of one write
 FEWEST_OWN = 8  # items, below which a writer only adds
@@ -71,12 +71,6 @@ def lost_races(write: Callable[[], object]) -> int:
                 raise
             time.sleep(0.01 * attempt)
     raise RuntimeError(f"a plain write lost {PLAIN_ATTEMPTS} races in a row")
-
-
-def next_revision(source: str) -> str:
-    """The source of an item after one more change."""
-    name, _, revision = source.rpartition("/")
-    return f"{name}/{int(revision) + 1}"
 
 
 class Writer(Actor):

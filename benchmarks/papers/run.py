@@ -19,7 +19,7 @@ from benchmarks.charts import QUIET, SERIES, panels
 from benchmarks.dots import legend
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
-from benchmarks.seeds import Interval, by_seed, less, where
+from benchmarks.seeds import Interval, by_seed, cases, less, where
 
 OF = ("images", "pairs", "chains")
 FEWEST_SEEDS = 3
@@ -59,24 +59,19 @@ def _differences(rows: list[Row], claim: dict[str, Any], large: bool) -> Iterato
         elif record == "chains" and setting in ("seen", "unseen"):
             keys = {"part": "pairs", "classes": setting}
         own = [row for row in where(rows, benchmark=record, **keys) if (row.get("size") != "quick") == large]
-        for size, name in dict.fromkeys((row.get("size"), row["set"]) for row in own):
-            case = where(own, set=name, size=size) if size else where(own, set=name)
+        for case in cases(own, "size", "set").values():
+            size, name = case[0].get("size"), case[0]["set"]
             loss = _loss(rows, case, name) if record == "images" else ""
+            about = [name + loss, *[setting] * several, *["papers' network"] * (size == "gpu")]
+            title = ", ".join([*about, *["7 epochs"] * (not large)])
             for measure in measures:
-                pair = [
-                    by_seed(case, f"{figure} {measure}", method=_method(method, loss))
-                    for method, figure in ((left, left_figure), (right, right_figure))
-                ]
+                sides = ((left, left_figure), (right, right_figure))
+                pair = [by_seed(case, f"{figure} {measure}", method=_method(method, loss)) for method, figure in sides]
                 if claim.get("absolute"):
                     pair = [{seed: abs(value) for seed, value in each.items()} for each in pair]
                 one = less(*pair)
                 if one and one.seeds >= FEWEST_SEEDS:
-                    about = [
-                        name + loss,
-                        *([setting] if several else []),
-                        *(["papers' network"] if size == "gpu" else []),
-                    ]
-                    yield Found(", ".join([*about, *([] if large else ["7 epochs"])]), measure, one)
+                    yield Found(title, measure, one)
 
 
 def _loss(rows: list[Row], case: list[Row], name: str) -> str:

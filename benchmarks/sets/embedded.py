@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from compatstore.arrays import FloatArray, Positions
 from compatstore.errors import NotFound
-from compatstore.trainers import Images
 
 SOURCE, MIDDLE, TARGET = "source", "middle", "target"
 _PARTS = ("vectors", "sides", "heads")
@@ -84,10 +83,9 @@ class QuerySet:
     def load(cls, path: Path) -> QuerySet:
         """Read what `save` wrote."""
         with np.load(path) as file:
-            arrays = {name: file[name] for name in file.files}
-        return cls(
-            name=str(arrays.pop("name")), queries=arrays.pop("queries"), items=arrays.pop("items"), vectors=arrays
-        )
+            arrays = dict(file)
+        parts = {name: arrays.pop(name) for name in ("queries", "items")}
+        return cls(name=str(arrays.pop("name")), vectors=arrays, **parts)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -141,6 +139,14 @@ def draw(data: EmbeddedSet, seed: int, *, unseen: bool = False, pairs: int, gall
     return Trial(data=data, pairs=rows, gallery=searched[count:], queries=searched[:count], seed=seed)
 
 
+def trials(data: EmbeddedSet, seeds: int, **size: int) -> Iterator[tuple[dict[str, Any], Trial]]:
+    """A trial of classes that the pairs have and of classes that they lack, seed by seed; with what rows say of it."""
+    for seed in range(seeds):
+        for classes in ("seen", "unseen"):
+            about = {"set": data.name, "classes": classes, "seed": seed}
+            yield about, draw(data, seed, unseen=classes == "unseen", **size)
+
+
 def unit(vectors: FloatArray) -> FloatArray:
     """Vectors of unit length: (n, d) floats -> (n, d) float32; those of length 0 stay."""
     return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12), np.float32)
@@ -162,12 +168,3 @@ def digits() -> EmbeddedSet:
     floats = {name: np.asarray(values, np.float32) for name, values in vectors.items()}
     sides = {name: np.asarray(pixels[:, 20:28], np.float32) for name in (SOURCE, MIDDLE)}
     return EmbeddedSet(name="Digits", labels=labels.astype(np.int64), fresh=fresh, vectors=floats, sides=sides)
-
-
-def digit_images() -> tuple[Images, Images]:
-    """scikit-learn's digits as images to train on and to search; for smoke runs."""
-    from sklearn.datasets import load_digits
-
-    data = load_digits()
-    training, test = Images((data.images * 255 / 16).astype(np.uint8), data.target).split(0.4, seed=0)
-    return training, test

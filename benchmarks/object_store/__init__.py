@@ -1,1 +1,0 @@
-"""Galleries in an object store, on servers of this machine."""

@@ -1,1 +1,0 @@
-"""Transforms that are learned from pairs of embeddings."""
