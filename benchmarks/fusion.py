@@ -32,6 +32,10 @@ FIRST = (10, 50)  # candidates that a cascade embeds
 LISTS = (20, 100, 500)  # rows of each list that a search could stop at
 RANK_OFFSET = 60  # of reciprocal rank fusion
 K = 10
+UPGRADES = {
+    "Glosses": "texts: Universal Sentence Encoder → MiniLM",
+    "Caltech-101": "photographs: EfficientNet-Lite0 → 2",
+}
 
 
 def linked(data: EmbeddedSet, rows: Positions, pairs: Positions, folder: str, seed: int) -> Served:
@@ -190,6 +194,17 @@ def unlabelled_table(record: Record) -> str:
     return markdown(["set", "upgrade to a", *(f"{share} native" for share in shares), "galleries below"], lines)
 
 
+def readme_table(record: Record) -> str:
+    """The mAP of what searches find while an upgrade without labels runs, on two sets."""
+    lines = []
+    for name, models in UPGRADES.items():
+        rows = where(record.rows, part="weight without labels", direction="better model", set=name)
+        found = [next(iter(where(rows, share=share))) for share in ("2%", "10%", "100%")]
+        cells = [row["baseline map"] + row["gain map"] for row in found]
+        lines.append([models, *(f"{cell:.1f} %" for cell in (found[0]["baseline map"], *cells))])
+    return markdown(["old model → new model", "old model", "2 % embedded", "a tenth", "everything"], lines)
+
+
 def chart(record: Record) -> Figure:
     """MAP of four ways to serve while a gallery is backfilled, of classes that the pairs lack."""
     found = cases(where(record.rows, part="fusion", classes="unseen"), "set")
@@ -209,4 +224,5 @@ TABLES = {
     "unseen": ways_table("unseen"),
     "depth": depth_table,
     "unlabelled": unlabelled_table,
+    "readme": readme_table,
 }

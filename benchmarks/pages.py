@@ -1,4 +1,4 @@
-"""Tables and charts of docs/results, made from the records in benchmarks/results.
+"""Tables and charts of docs/results and the README's table, made from the records in benchmarks/results.
 
 A page holds blocks that are filled here:
 
@@ -17,6 +17,7 @@ from functools import cache
 from benchmarks.record import ROOT, Record, benchmark_names, load, record_of
 
 FOLDER = ROOT / "docs" / "results"
+README = ROOT / "README.md"
 PICTURES = ROOT / "docs" / "pictures" / "results"
 BLOCK = re.compile(r"(<!-- table: (\w+)/([\w-]+) -->\n).*?(<!-- /table -->)", re.DOTALL)
 
@@ -30,7 +31,7 @@ def write() -> Iterator[str]:
     """Write the tables of all pages and all charts; yields the files that changed."""
     from benchmarks import charts  # matplotlib, which only charts need
 
-    for page in sorted(FOLDER.rglob("*.md")):
+    for page in (README, *sorted(FOLDER.rglob("*.md"))):
         text = page.read_text()
         if (filled := fill(text)) != text:
             page.write_text(filled)

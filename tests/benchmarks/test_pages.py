@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from benchmarks.pages import BLOCK, FOLDER, PICTURES, fill
+from benchmarks.pages import BLOCK, FOLDER, PICTURES, README, fill
 from benchmarks.record import RESULTS, Record, benchmark_names
 
 MADE = [page for page in sorted(FOLDER.rglob("*.md")) if BLOCK.search(page.read_text())]
@@ -21,7 +21,7 @@ def prose(text):
     return re.sub(r"^```.*?^```$|`[^`]*`|\]\([^)]*\)|^#.*?$", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", MADE, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [README, *MADE], ids=lambda page: page.stem)
 def test_tables_are_those_of_the_records(page):
     assert fill(page.read_text()) == page.read_text(), "run python -m benchmarks pages"
 
