@@ -41,7 +41,7 @@ class Choice(NamedTuple):
 CHOICES = tuple(
     Choice(*each)
     for each in (
-        ("no pairs and no labels", "self-training upgrade", "self-teaching", ("", "10% as one", "t/t")),
+        ("no pairs and no labels", "self-training upgrade", "self-training", ("", "10% fused", "t/t")),
         ("pairs of other items, no labels", "`KernelRidge`", "kernel ridge", ("t/h", "10% sigma", "t/t")),
         ("pairs of other items with labels", "`FastFill`", "FastFill, level chosen", ("t/h", "10% sigma", "t/t")),
         ("side-information, stored with the old vectors", "`FCT`", "FCT + SimCLR", ("t/h", "10% random", "t/t")),

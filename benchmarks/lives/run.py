@@ -4,7 +4,7 @@ Writers, a reader, an app of LanceDB and a store of another framework work on th
 cuts over, rolls back and aborts, and a janitor optimizes, indexes and verifies. In other lives an operator follows a
 script of all commands, with self-training and without, alone or beside writers, on Ray with `--ray`. Any process is
 killed with SIGKILL, or suspended with SIGSTOP while another takes its place. After each kill all processes are
-suspended, and all rows are compared with the acknowledged writes; a script that nobody writes beside must end as the
+suspended, and all rows are compared with the acknowledged writes; a script without other writers must end as the
 same script without a kill, to the last bit.
 
 Each item belongs to one writer, and its vectors are a function of its source (`tests/known/vectors.py`). So the content

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as dataset
 import pyarrow.parquet as parquet
 
 from compatstore.arrays import ArrowArray, ArrowBatch, ArrowTable, ArrowType
@@ -19,6 +19,7 @@ from compatstore.boundary import shown
 from compatstore.conversion.exports import BATCH, Export, Leaf, NewVectors, Places, Write, to_lists
 from compatstore.data_files import is_list, read_columns, readable
 from compatstore.errors import InvalidInput
+from compatstore.paths import is_folder
 
 PARQUET, IPC, ARRAYS = (".parquet",), (".arrow", ".feather"), (".npz",)
 
@@ -26,20 +27,28 @@ PARQUET, IPC, ARRAYS = (".parquet",), (".arrow", ".feather"), (".npz",)
 class ArrowExport(Export[ArrowBatch]):
     """Records in columns."""
 
-    def __init__(self, path: Path, operation: str) -> None:
-        super().__init__(path, operation)
-        kind = path.suffix.lower()
-        with readable(path, operation):
-            if kind in ARRAYS:
-                self._data = dataset.InMemoryDataset(_table_of(path, operation))
-            else:
-                self._data = dataset.dataset(path, format="ipc" if kind in IPC else "parquet")
-
     def batches(self) -> Iterator[ArrowBatch]:
-        """Record batches."""
+        """Record batches; of a folder those of its Parquet files in the order of their names."""
         with readable(self.path, self.operation):
-            read = self._data.to_batches(batch_size=BATCH, batch_readahead=1, fragment_readahead=1)
-            yield from (batch for batch in read if batch.num_rows)
+            yield from (batch for batch in self._batches() if batch.num_rows)
+
+    def _batches(self) -> Iterator[ArrowBatch]:
+        """A row group or a record batch of the file is in memory at a time, which a scan of a dataset is not."""
+        kind = self.path.suffix.lower()
+        if kind in ARRAYS:
+            yield from self._arrays.to_batches(BATCH)
+        elif kind in IPC:
+            with pa.memory_map(str(self.path)) as file, pa.ipc.open_file(file) as opened:
+                for number in range(opened.num_record_batches):
+                    yield from pa.Table.from_batches([opened.get_batch(number)]).to_batches(BATCH)
+        else:
+            for file in sorted(self.path.rglob("*.parquet")) if is_folder(self.path) else [self.path]:
+                with parquet.ParquetFile(file, pre_buffer=False) as opened:
+                    yield from opened.iter_batches(BATCH)
+
+    @cached_property
+    def _arrays(self) -> ArrowTable:
+        return _table_of(self.path, self.operation)
 
     def column(self, batch: ArrowBatch, path: str) -> ArrowArray:
         """Values at a path; a text above it is read as JSON, as Pinecone's `metadata` is one."""

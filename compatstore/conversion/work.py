@@ -26,7 +26,7 @@ from compatstore.upgrade.requests.gates import Gates
 from compatstore.versions import EmbeddingVersion
 
 ROW, LABEL, ORDER = "row", "label", "order"  # metadata of the gallery
-BYTES = 64 << 20  # of vectors that one commit adds
+BYTES = 16 << 20  # of vectors that one commit adds
 IN_ORDER = "column:"
 
 
@@ -140,6 +140,7 @@ class Conversion:
             monitor.check()
             new = table.slice(max(done - start, 0))
             gallery.add(new, unembedded="keep")
+            pa.default_memory_pool().release_unused()
             monitor.advance(new.num_rows)
 
     def _groups(self, id_type: pa.DataType) -> Iterator[tuple[int, ArrowTable]]:

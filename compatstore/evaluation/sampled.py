@@ -175,7 +175,7 @@ def _precision(
 ) -> Doubles:
     """Average precision in the whole gallery, (b,); fills in its loss without the item at each place.
 
-    The precision at a correct item is c / t with t items of the whole gallery up to it, itself as one, and c correct
+    The precision at a correct item is c / t with t items of the whole gallery up to it, itself included, and c correct
     ones of them.
 
     Args:

@@ -35,7 +35,7 @@ def test_digests_are_kept_with_the_artifact(tmp_path):
     np.testing.assert_array_equal(loaded.apply(np.ones((1, 3), np.float32)).vectors, [[3.0, 3.0]])
 
 
-def test_an_artifact_of_which_nobody_said_it_is_not_said_to_have_seen_nothing():
+def test_an_artifact_without_digests_is_not_reported_as_unseen():
     made = artifact()
     assert Artifact.from_bytes(*made.to_bytes()).seen is None
     assert artifact(np.array([], np.uint64)).seen.tolist() == []

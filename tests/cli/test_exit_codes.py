@@ -74,7 +74,7 @@ def test_a_signal_finishes_the_batch_and_the_same_command_goes_on(slow, run, num
 
 
 @pytest.mark.full
-def test_a_second_signal_ends_the_process_and_nobody_waits_for_it(slow, run):
+def test_a_second_signal_ends_the_process_at_once(slow, run):
     slow.hold(193)
     killed = slow.upgrade("--set", "run.batch_rows=64")
     slow.wait(killed, 193)  # the first batches are safe

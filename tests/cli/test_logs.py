@@ -144,7 +144,7 @@ def test_a_warning_is_an_event(capsys):
     assert (event["event"], event["level"], event["message"]) == ("warning", "warning", "that is a bad choice")
 
 
-def test_an_error_that_nobody_expected_keeps_its_traceback(capsys):
+def test_an_unexpected_error_keeps_its_traceback(capsys):
     log, handlers = Log(), len(logging.getLogger().handlers)
     with pytest.raises(click.exceptions.Exit), log.until_end():
         raise ZeroDivisionError("by nought")

@@ -60,7 +60,7 @@ def test_errors_are_json_too(run, tmp_path):
     assert answer.json["kind"] == "gallery"
 
 
-def test_what_nobody_expected_keeps_its_traceback(gallery, monkeypatch):
+def test_an_unexpected_error_keeps_its_traceback(gallery, monkeypatch):
     monkeypatch.setattr("compatstore.gallery.Gallery.status", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         app(["status", str(gallery)], standalone_mode=False)

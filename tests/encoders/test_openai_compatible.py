@@ -199,7 +199,7 @@ def test_faults_that_do_not_pass_end_with_what_was_answered_kept() -> None:
     assert server.billed == dict.fromkeys(TEXTS, 1)
 
 
-def test_nobody_at_the_address_is_an_error_and_no_bill() -> None:
+def test_no_server_at_the_address_is_an_error_and_no_bill() -> None:
     with EmbeddingServer() as server:
         pass
     with metered(lambda _: None) as call, pytest.raises(EncoderFailed, match=r"127\.0\.0\.1.*refused, in 7 tries"):

@@ -74,7 +74,7 @@ def test_an_id_that_somebody_else_adds_meanwhile_is_refused(path, operator):
     assert operator.get(["new"], ["source"]).to_pylist() == [{"source": "new/1"}]
 
 
-def test_ids_are_looked_up_once_where_nobody_else_writes(operator, monkeypatch):
+def test_ids_are_looked_up_once_without_other_writers(operator, monkeypatch):
     looked_up = []
     refuse = write.refuse_known
     monkeypatch.setattr(write, "refuse_known", lambda *asked: looked_up.append(asked[2].to_pylist()) or refuse(*asked))

@@ -68,7 +68,7 @@ class State:
         return cls(table, gallery.status(), gallery.maintenance.verify(), _artifacts(path, gallery))
 
     def keeps(self, version: str) -> bool:
-        """Whether the gallery keeps vectors of a version; what a killed abort left of one is nobody's any more."""
+        """Whether the gallery keeps vectors of a version; what a killed abort left of one belongs to no version."""
         return next(v for v in self.status.versions if v.name == version).state in ("active", "live")
 
     def rows(self, version: str) -> dict[str, int]:
