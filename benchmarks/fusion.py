@@ -197,7 +197,7 @@ def readme_table(record: Record) -> str:
     for name, models in MODELS.items():
         rows = where(record.rows, part="weight without labels", direction="better model", set=name)
         gains = [0, *(row["gain map"] for row in rows if row["share"] in ("2%", "10%", "100%"))]
-        lines.append([models, *(f"{rows[0]['baseline map'] + gain:.1f} %" for gain in gains)])
+        lines.append([models, *(f"{rows[0]['baseline map'] + gain:.1f} %" for gain in gains if rows)])
     return markdown(["old model → new model", "old model", "2 % embedded", "a tenth", "everything"], lines)
 
 
