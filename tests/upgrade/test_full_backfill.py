@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 
 import compatstore as cs
 from compatstore.errors import Interrupted
-from compatstore.trainers import Ridge
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 from tests.taught_galleries import CHEAP, IDS, ITEMS, Counted, Model, SlowModel, World, registry_of, steps
@@ -18,21 +14,15 @@ from tests.taught_galleries import CHEAP, IDS, ITEMS, Counted, Model, SlowModel,
 FIRST = 50
 
 
-@dataclass(frozen=True)
-class Slow(Ridge):
-    """A candidate whose fits take long."""
+class Slow(cs.Learn):
+    """Says that an hour of learning is left, however fast the machine is."""
 
-    penalties: tuple = (0.1,)
-
-    def left_out(self, pairs, spectrum):
-        """Fits of its own for each fold."""
-
-    def fit(self, pairs, progress=None):
-        time.sleep(0.2)
-        return super().fit(pairs, progress)
+    def train(self, training, tried=None):
+        tried(0, 1, 3600.0)
+        return super().train(training, tried)
 
 
-SLOW = cs.Learn(first=FIRST, candidates=(Slow(),))
+SLOW = Slow(first=FIRST)
 QUICK = cs.Learn(first=FIRST, candidates=CHEAP)
 
 
