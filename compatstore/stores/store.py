@@ -1,9 +1,9 @@
 """The protocol of a store: a vector database that an app owns, and what a mirror reads and writes there.
 
 The app's part of a store is its *place*: the vector column of a table, a collection, a file. The vectors of an
-upgrade's target go to a second place beside it, whose name the store derives: another column of the same rows where the store
-has that, else another collection or file with the same ids. A store never changes the app's place, except by `switch`,
-`switch_back` and `drop_source`, which the user asks for.
+upgrade's target go to a second place beside it, whose name the store derives: another column of the same rows where
+the store has that, else another collection or file with the same ids. A store never changes the app's place, except
+by `switch`, `switch_back` and `drop_source`, which the user asks for.
 
 One file is one store. Each imports its client within its functions. `tests/stores/contract.py` holds every store to
 this page.
