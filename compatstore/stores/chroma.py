@@ -25,7 +25,7 @@ from compatstore.arrays import ArrowTable, FloatArray, Id
 from compatstore.errors import InvalidInput, NotFound, UpgradeError, load_extra
 from compatstore.stores.address import Address
 from compatstore.stores.client_errors import reporting
-from compatstore.stores.schemaless import RESERVED, SAMPLE, column, types_of
+from compatstore.stores.schemaless import SAMPLE, column, copied, types_of
 from compatstore.stores.second_collection import AFTER_SWITCH, SecondCollection
 from compatstore.stores.store import BATCH, ID, SOURCE, VECTOR, Description, Parts, Switch, vector_column
 from compatstore.versions import Metric
@@ -88,23 +88,24 @@ class Chroma(SecondCollection):
 
     def describe(self, wanted: Parts = Parts()) -> Description:
         """Describe the collection; see `Store.describe`."""
-        for asked, name in ((wanted.id, ID), (wanted.vector, EMBEDDING)):
-            if asked not in ("", name):
-                raise NotFound(f"describe {self.address}", expected=repr(name), found=repr(asked))
+        for given, name in ((wanted.id, ID), (wanted.vector, EMBEDDING)):
+            if given not in ("", name):
+                raise NotFound(f"describe {self.address}", expected=repr(name), found=repr(given))
         self._wanted = wanted
         with self._reporting("describe"):
             collection = self._collection(self._reads())
             sample = collection.get(limit=SAMPLE, include=ROWS)
             first = collection.get(limit=1, include=["embeddings"])["embeddings"]
             rows = collection.count()
-        self._types, notes = types_of((row or {} for row in sample["metadatas"] or ()), (*RESERVED, DOCUMENT, URI))
+        self._types, notes = types_of((row or {} for row in sample["metadatas"] or ()), (ID, EMBEDDING, DOCUMENT, URI))
         dim = len(first[0]) if len(first) else 0
         texts = {
             name: "string"
             for name, key in ((DOCUMENT, "documents"), (URI, "uris"))
             if any(text is not None for text in sample[key] or ())
         }
-        parts = Parts("", "", DOCUMENT if DOCUMENT in texts else None, tuple(self._types))
+        metadata, left_out = copied(self._types)
+        parts = Parts("", "", DOCUMENT if DOCUMENT in texts else None, metadata)
         columns = {ID: "string", EMBEDDING: f"float32[{dim}]", **texts, **self._types}
         where = [] if self.address.is_remote else [ONE_PROCESS]
         return Description(
@@ -119,7 +120,7 @@ class Chroma(SecondCollection):
             switch=self.switches_by,
             is_atomic=False,
             is_conditional=False,
-            notes=(*where, *notes, HELD_OPEN, AFTER_SWITCH),
+            notes=(*where, *notes, *left_out, HELD_OPEN, AFTER_SWITCH),
         )
 
     def scan(self, parts: Parts, target: str | None = None) -> Iterator[ArrowTable]:

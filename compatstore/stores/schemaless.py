@@ -34,11 +34,18 @@ def types_of(rows: Iterable[Mapping[str, Any]], fixed: Sequence[str] = ()) -> tu
     types, left_out = dict[str, str](), list[str]()
     for name, found in seen.items():
         one = "double" if found == {"int64", "double"} else next(iter(found))
-        if name in fixed or (len(found) > 1 and one != "double") or one not in TYPES.values():
+        if name in fixed or (len(found) > 1 and found != {"int64", "double"}) or one not in TYPES.values():
             left_out.append(f"{name!r} ({'the name of another column' if name in fixed else ', '.join(sorted(found))})")
         else:
             types[name] = one
     return types, [f"Metadata that cannot be copied: {', '.join(left_out)}."] if left_out else []
+
+
+def copied(types: Mapping[str, str]) -> tuple[tuple[str, ...], list[str]]:
+    """Metadata that a scan can give under their names, and a note on those whose names it needs itself."""
+    taken = [repr(name) for name in types if name in RESERVED]
+    note = f"Metadata that can be the source and no column of their own: {', '.join(taken)}."
+    return tuple(name for name in types if name not in RESERVED), [note] if taken else []
 
 
 def column(values: Sequence[Any], kind: str) -> ArrowArray:
