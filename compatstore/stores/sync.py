@@ -172,7 +172,7 @@ class Sync:
     def _finite(self, table: ArrowTable) -> ArrowTable:
         """The rows, without vectors that a gallery refuses."""
         values = matrix(table[VECTOR])
-        good = np.isfinite(values).all(axis=1)
+        good = np.asarray(np.isfinite(values).all(axis=1))
         if good.all():
             return table
         bad = table[ID].filter(pa.array(~good))
