@@ -91,11 +91,14 @@ class Store(Protocol):
 
     scheme: ClassVar[str]  # of its addresses
 
-    def describe(self) -> Description:
-        """Describe the collection.
+    def describe(self, wanted: Parts = Parts()) -> Description:
+        """Describe the collection; read-only.
+
+        Args:
+            wanted: Columns of ids and vectors that the user named, "" where the store is to find them.
 
         Raises:
-            NotFound: There is none.
+            NotFound: There is no such collection or column.
             InvalidInput: It cannot be mirrored: a view, a composite key, two vectors and none named, no unique ids.
         """
         ...
@@ -152,7 +155,11 @@ class Store(Protocol):
         ...
 
     def switch(self, target: str) -> None:
-        """Give the app the target under the name that it reads, and keep the app's own under another; idempotent."""
+        """Give the app the target under the name that it reads, and keep the app's own under another; idempotent.
+
+        A store without a switch changes nothing there: from now on this object scans and reads the target's place,
+        as the app does which was told to.
+        """
         ...
 
     def switch_back(self, target: str) -> None:
@@ -165,6 +172,10 @@ class Store(Protocol):
 
     def app_change(self, target: str) -> str:
         """The one line that an app changes to read the target, for a store that has no switch: a sentence."""
+        ...
+
+    def place(self, target: str) -> tuple[str, Parts]:
+        """Address and parts under which an app reads a target after the switch."""
         ...
 
     def drop(self, target: str) -> None:
