@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     "mirror",
     examples=(
         "mirror postgresql://localhost/shop#public.notes notes.lance --version v1 --source text",
-        "mirror chroma:shop-db#notes notes.lance --version v1",
+        "mirror chroma:shop-db#notes notes.lance --check",
         "mirror qdrant+http://localhost:6333#notes notes.lance --version v1 --source text --metadata lang,year",
-        "mirror faiss:notes.index notes.lance --version v1 --check",
     ),
     groups={
         "Columns": ("id_", "vector", "source", "metadata"),
@@ -107,7 +106,7 @@ def _role(about: Description, name: str) -> str:
 
 
 @gallery_verb("sync", "sync notes.lance", "sync notes.lance --watch 30")
-@click.option("--watch", type=float, metavar="SECONDS", help="Sync again after so many seconds, until stopped.")
+@click.option("--watch", type=float, metavar="SECONDS", help="Sync again and again, SECONDS apart, until stopped.")
 def sync(output: Output, gallery: str, watch: float | None) -> None:
     """Pull what the app changed in the database that GALLERY mirrors, and push what upgrades made.
 

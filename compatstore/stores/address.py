@@ -13,7 +13,7 @@ from typing import Any
 
 from compatstore.boundary import shown
 from compatstore.errors import InvalidInput, meant
-from compatstore.stores.store import Store
+from compatstore.stores.store import VectorStore
 
 # Scheme of an address -> (module of its store, class).
 STORES = {
@@ -92,7 +92,7 @@ class Address:
         mark = f"#{self.collection}" if self.collection else ""
         return f"{self.scheme}{transport}{without_secrets(self.place)}{mark}"
 
-    def open(self) -> Store:
+    def open(self) -> VectorStore:
         """Connect to the store.
 
         Raises:
@@ -101,7 +101,7 @@ class Address:
         """
         module, name = STORES[self.scheme]
         made: Any = getattr(importlib.import_module(f"compatstore.stores.{module}"), name)
-        store: Store = made(self)
+        store: VectorStore = made(self)
         return store
 
 
