@@ -1,15 +1,16 @@
 """A FAISS index in a file, as a store: `faiss:docs.faiss`, with the ids in a file beside it (`faiss_index.py`).
 
 Target vectors of v2 are staged in `docs_v2.faiss.staged`, whatever ends the process, and folded into `docs_v2.faiss`
-and its own file of ids when they are searched or switched to. A switch puts these two in the place of the app's, which
-are kept as `docs_before_v2.faiss` (`file_switch.py`).
+and its own file of ids when the store is closed, searched or switched. A switch puts these two in the place of the
+app's, which are kept as `docs_before_v2.faiss` (`file_switch.py`). Vectors that are written after it go into the index
+that the app reads, as a whole new file.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from compatstore.arrays import ArrowTable, ArrowType, FloatArray, Id, RowNumbers
-from compatstore.errors import InvalidInput, UpgradeError
+from compatstore.errors import InvalidInput, NotFound, UpgradeError
 from compatstore.in_memory.nearest import as_compared, as_distances
 from compatstore.paths import refused
 from compatstore.stores.address import Address
-from compatstore.stores.faiss_fold import fold
+from compatstore.stores.faiss_fold import fold, replace_vectors
 from compatstore.stores.faiss_index import EXACT, IndexFile, Stamp, stamp
 from compatstore.stores.file_switch import FileSwitch
 from compatstore.stores.staged import Staged
@@ -39,6 +40,8 @@ from compatstore.stores.store import (
 )
 from compatstore.versions import Metric
 
+UNNAMED = Parts()
+
 
 class FaissFile:
     """An index file and its ids; see `Store`.
@@ -53,10 +56,15 @@ class FaissFile:
         self._address, self._path = address, Path(address.place)
         self._read: dict[Path, IndexFile] = {}
         self._targets: dict[str, Staged] = {}
+        self._parts = Parts()
 
-    def describe(self) -> Description:
+    def describe(self, wanted: Parts = UNNAMED) -> Description:
         """Describe the index; see `Store.describe`."""
         app = self._app()
+        if wanted.id not in ("", ID) or wanted.vector:
+            expected = f"ids in a column {ID}, and vectors without a name"
+            raise NotFound(f"describe {self._address}", expected=expected, found=f"{wanted.id} {wanted.vector}".strip())
+        self._parts = wanted
         app.vectors(np.arange(min(len(app), 1)))  # an index that does not give vectors back is refused
         return Description(
             address=f"{self._address}",
@@ -106,17 +114,22 @@ class FaissFile:
     def write(self, target: str, rows: ArrowTable) -> Sequence[Id]:
         """Stage target vectors of rows that the app still has as they were; see `Store.write`.
 
-        Raises:
-            UpgradeError: The app reads the target: its file is the app's own now.
+        After a switch they replace those of all rows that the app has, whose vectors are the target's by then.
         """
-        staged, app = self._before_switch(target, "write"), self._app()
+        staged, app, is_switched = self._staged(target), self._app(), self.is_switched(target)
         positions = app.find(rows[ID])
         there = np.flatnonzero(positions >= 0)
-        now = digests(vector_column(app.vectors(positions[there]), app.dim))
-        made_from = digests(rows[MADE_FROM])
-        same = [int(at) for at, digest in zip(there, now, strict=True) if made_from[at] == digest]
-        kept: list[Id] = rows[ID].take(pa.array(same, pa.int64())).to_pylist()
-        staged.put(kept, matrix(rows[VECTOR])[same], folded="")
+        if not is_switched:
+            now = digests(vector_column(app.vectors(positions[there]), app.dim))
+            made_from = digests(rows[MADE_FROM])
+            there = there[[made_from[at] == digest for at, digest in zip(there, now, strict=True)]]
+        kept: list[Id] = rows[ID].take(pa.array(there)).to_pylist()
+        vectors = as_compared(matrix(rows[VECTOR])[there], staged.metric)
+        if is_switched:
+            with self._files(f"write {self._path}"):
+                replace_vectors(app, positions[there], vectors, staged.metric)
+        else:
+            staged.put(kept, vectors, folded="")
         return kept
 
     def read_target(self, target: str, ids: Sequence[Id] | None = None) -> Iterator[ArrowTable]:
@@ -133,10 +146,13 @@ class FaissFile:
         """Remove staged vectors; see `Store.remove`.
 
         Raises:
-            UpgradeError: The app reads the target: its file is the app's own now.
+            UpgradeError: The app reads the target: its rows are the app's to delete.
         """
-        if ids:
-            self._before_switch(target, "remove").remove(ids, folded="")
+        staged = self._staged(target)
+        if self.is_switched(target):
+            operation, expected = f"remove vectors of {target}", "an app that does not read them"
+            raise UpgradeError(operation, expected=expected, found="a switch to them", fix="Switch back first.")
+        staged.remove(ids, folded="")
 
     def switch(self, target: str) -> None:
         """Put the target's files in the place of the app's, which are kept; see `Store.switch`.
@@ -155,6 +171,10 @@ class FaissFile:
             UpgradeError: They were dropped.
         """
         with self._files(f"switch {self._path.name} back from {target}"):
+            if self._switch(target).state == "switched":
+                for table in self.read_target(target):  # with what the app wrote since
+                    self._staged(target).put(table[ID].to_pylist(), matrix(table[VECTOR]))
+                self._keep_added_rows(target)
             self._switch(target).back()
 
     def is_switched(self, target: str) -> bool:
@@ -164,6 +184,10 @@ class FaissFile:
     def app_change(self, target: str) -> str:
         """The file that an app would read instead."""
         return f"Read {self._place(target)} in place of {self._path}."
+
+    def place(self, target: str) -> tuple[str, Parts]:
+        """Address and parts of the target after a switch: those of the app."""
+        return f"{self._address}", self._parts
 
     def drop(self, target: str) -> None:
         """Remove the target's files; see `Store.drop`.
@@ -216,11 +240,17 @@ class FaissFile:
         return ids, as_distances(found[0][there], metric)
 
     def close(self) -> None:
-        """Let go of the files."""
-        for staged in self._targets.values():
-            staged.close()
-        self._targets.clear()
-        self._read.clear()
+        """Fold what was staged, and let go of the files."""
+        try:
+            for target, staged in self._targets.items():
+                with suppress(UpgradeError):  # a vector is missing for some position
+                    if not staged.fact("state") and not staged.fact("folded") and len(staged):
+                        self._fold(target)
+        finally:
+            for staged in self._targets.values():
+                staged.close()
+            self._targets.clear()
+            self._read.clear()
 
     def _app(self) -> IndexFile:
         """The app's files as they are now."""
@@ -265,15 +295,15 @@ class FaissFile:
             self._targets[target] = Staged(path)
         return self._targets[target]
 
-    def _before_switch(self, target: str, verb: str) -> Staged:
-        staged = self._staged(target)
-        if staged.fact("state"):
-            operation, expected = f"{verb} vectors of {target}", "an app that does not read them"
-            raise UpgradeError(operation, expected=expected, found="a switch to them", fix="Switch back first.")
-        return staged
-
     def _switch(self, target: str) -> FileSwitch:
         return FileSwitch(self._staged(target), self._path, self._place(target), self._place(f"before_{target}"))
+
+    def _keep_added_rows(self, target: str) -> None:
+        """Keep the files that the app reads, if it added rows to them since a switch, as they are not in its others."""
+        switch, app = self._switch(target), self._app()
+        before = self._index(switch.before)
+        if (before.find(app.ids) < 0).any():
+            switch.keep(self._place(f"after_{target}"))
 
     def _fold(self, target: str) -> tuple[Stamp | None, ...]:
         """Make the target's files if they are not of now; return the stamps of the app's."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 
 from compatstore.arrays import FloatArray, RowNumbers
 from compatstore.errors import StorageError, UpgradeError
-from compatstore.in_memory.nearest import as_compared, load_faiss, metric_number
+from compatstore.in_memory.nearest import load_faiss, metric_number
 from compatstore.stores.faiss_index import IndexFile, keeper, sync_folder
 from compatstore.stores.staged import Staged
 from compatstore.stores.store import BATCH, ID, VECTOR, matrix
@@ -43,23 +44,61 @@ def fold(staged: Staged, app: IndexFile, place: Path) -> None:
     if app.ids_are == "positions" and len(positions) < len(app):
         found = f"{len(app) - len(positions):,} without one"
         raise UpgradeError(f"make {place.name}", expected="a target vector for every position", found=found)
+    _write(app, positions, lambda some: _staged_at(staged, app, some), dim, metric, place)
+
+
+def replace_vectors(app: IndexFile, positions: RowNumbers, vectors: FloatArray, metric: Metric) -> None:
+    """Replace some vectors of the index that an app reads by a new file of all.
+
+    Args:
+        app: Its index and ids.
+        positions: (m,) of the vectors.
+        vectors: (m, dim) float32.
+        metric: Distance of the index.
+
+    Raises:
+        StorageError: The app wrote its files meanwhile, or they cannot be written.
+    """
+    order = np.argsort(positions)
+
+    def at(some: RowNumbers) -> FloatArray:
+        values, inside = app.vectors(some), np.isin(some, positions)
+        values[inside] = vectors[order[np.searchsorted(positions, some[inside], sorter=order)]]
+        return values
+
+    if len(positions):
+        _write(app, np.arange(len(app)), at, app.dim, metric, app.path)
+
+
+def _write(
+    app: IndexFile,
+    positions: RowNumbers,
+    vectors: Callable[[RowNumbers], FloatArray],
+    dim: int,
+    metric: Metric,
+    place: Path,
+) -> None:
+    """Write vectors at positions of an app's index as another index of its kind, with their ids."""
     some = min(len(positions), _PER_LIST * getattr(keeper(app.index), "nlist", 1))
     sample = positions[np.linspace(0, len(positions) - 1, some).astype(np.int64)]
-    index = same_kind(app, dim, metric, _vectors(staged, app, sample, dim))
+    index = same_kind(app, dim, metric, vectors(sample))
     for start in range(0, len(positions), BATCH):
         block = positions[start : start + BATCH]
-        vectors = as_compared(_vectors(staged, app, block, dim), metric)
         if app.has_own:
-            index.add_with_ids(vectors, app.ids.take(pa.array(block)).to_numpy())
+            index.add_with_ids(vectors(block), app.ids.take(pa.array(block)).to_numpy())
         else:
-            index.add(vectors)
-    if app.named is not None:
+            index.add(vectors(block))
+    if place == app.path and not app.is_current:
+        operation, expected = f"write {place}", "an app that does not write it meanwhile"
+        raise StorageError(operation, expected=expected, found="another file", fix="Try again.")
+    if app.named is not None and place != app.path:
         save_ids(app, positions, place.with_name(place.name + app.named.name.removeprefix(app.path.name)))
     save(index, place)
 
 
-def _vectors(staged: Staged, app: IndexFile, positions: RowNumbers, dim: int) -> FloatArray:
+def _staged_at(staged: Staged, app: IndexFile, positions: RowNumbers) -> FloatArray:
     """Staged vectors at positions of the app's index, (n, dim) float32."""
+    dim = int(staged.fact("dim"))
     vectors, ids = np.zeros((len(positions), dim), np.float32), app.ids.take(pa.array(positions))
     for table in staged.tables(app.ids.type, dim, ids.to_pylist()):
         vectors[np.asarray(pc.index_in(table[ID], ids))] = matrix(table[VECTOR])
@@ -84,7 +123,7 @@ def same_kind(app: IndexFile, dim: int, metric: Metric, sample: FloatArray) -> A
         made = faiss.IndexIVFFlat(quantizer, dim, min(inner.nlist, len(sample)), number)
         made.nprobe = min(inner.nprobe, made.nlist)
         made.cp.min_points_per_centroid = 1  # FAISS warns on stderr otherwise
-        made.train(as_compared(sample, metric))
+        made.train(sample)
     else:
         made = faiss.IndexFlat(dim, number)
     return faiss.IndexIDMap2(made) if hasattr(app.index, "id_map") else made

@@ -9,7 +9,7 @@ came, so that it goes on after any end of the process:
 | "" | the app's are in place |
 | moving | the app's are in place or kept; the target's take their place |
 | switched | the target's are in place, the app's are kept |
-| returning | the target's are in place or kept; the app's take their place |
+| returning | the target's are in place; the app's take their place |
 | final | the target's are in place, the app's were dropped |
 """
 
@@ -89,12 +89,14 @@ class FileSwitch:
                 if stamp(_named(self.place, suffix)) is None:  # in place: the app's is put back
                     os.replace(_named(self.before, suffix), _named(self.path, suffix))
         elif self.state in ("switched", "returning"):
-            if self.state == "switched":
-                _keep(self.path, self.place)
-                self.staged.note(state="returning")
+            self.staged.note(state="returning")
             _move(self.before, self.path)
         self.remove(self.before)
         self.staged.note(state="", folded="")
+
+    def keep(self, place: Path) -> None:
+        """Give the files that are in place a second name."""
+        _keep(self.path, place)
 
     def finish(self) -> None:
         """Drop the app's files of before the switch.
