@@ -224,3 +224,21 @@ def test_one_process_syncs_at_a_time(engine, rows, tmp_path):
     with link.syncing(gallery._catalog, cs.upgrade.progress.UNOBSERVED), pytest.raises(CompatStoreError, match="other"):
         gallery.sync()
     assert gallery.sync().added == 0
+
+
+def test_a_search_takes_candidates_from_the_stores_indexes(engine, rows, tmp_path):
+    gallery = mirror(engine, tmp_path)
+    upgraded(gallery, 0.5)
+    texts = ["word1 word2 word3", "word4 word4 word7"]
+    queries = {"v1": old(texts), "v2": new(texts)}
+    here = gallery.search(queries, k=5, columns=["id"])
+    there = gallery.search(queries, k=5, columns=["id"], serving=cs.StoreIndexes(depth=ROWS))
+    assert there["id"].to_pylist() == here["id"].to_pylist()
+    np.testing.assert_allclose(there["_distance"].to_numpy(), here["_distance"].to_numpy(), atol=1e-5)
+    few = gallery.search(queries, k=5, columns=["id"], serving=cs.StoreIndexes(depth=1))
+    assert 2 <= few.num_rows <= 4
+    plan = str(gallery.explain(queries, k=5, serving=cs.StoreIndexes()))
+    assert f"candidates: indexes of {gallery.status().store.store} over v1 and v2; ranked here" in plan
+    with pytest.raises(UpgradeError, match="v3"):
+        gallery.register(cs.EmbeddingVersion("v3", dim=3))
+        cs.StoreIndexes().candidates(gallery._catalog, {"v3": np.ones((1, 3), np.float32)}, 1)
