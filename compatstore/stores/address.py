@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import importlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from compatstore.boundary import shown
 from compatstore.errors import InvalidInput, meant
-from compatstore.stores.store import VectorStore
+from compatstore.stores.store import Parts, VectorStore
 
 # Scheme of an address -> (module of its store, class).
 STORES = {
@@ -48,12 +48,14 @@ class Address:
         place: For the client: a path, an http(s) URL, or for PostgreSQL the whole connection string.
         collection: Table, collection or class in it; "" for a file.
         is_remote: True if the place is a URL.
+        parts: Columns that the user named, for a store that has several: a vector among two, an id beside the key.
     """
 
     scheme: str
     place: str
     collection: str
     is_remote: bool
+    parts: Parts = field(default_factory=Parts)
 
     @classmethod
     def of(cls, text: str, operation: str = "read a store") -> Address:
