@@ -80,9 +80,10 @@ def syncing(catalog: Catalog, caller: Observer, *, address: str = "") -> Iterato
         ledger.alone(),
         closing(Address.of(address or link.store).open()) as store,
     ):
+        about = store.describe(link.parts)
         for target, state in ledger.targets().items():
             # Without a switch the app reads the target by another name, as the cutover said.
-            if state == SWITCHED and not store.describe(link.parts).switch:
+            if state == SWITCHED and not about.switch:
                 store.switch(target)
             now = SWITCHED if store.is_switched(target) else PLACED
             if now != state:
@@ -335,7 +336,8 @@ def settle(catalog: Catalog, version: str, *, drop_source: bool) -> str:
         target = sync.switched
         if version != sync.link.source or target is None:
             return ""
-        address, parts = sync.store.place(target)
+        address, named = sync.store.place(target)
+        parts = replace(sync.link.parts, id=named.id, vector=named.vector)
         if drop_source:
             sync.store.drop_source(target)
         sync.ledger.settle(replace(sync.link, store=address, parts=parts, source=target), f"{target}{HELD}")

@@ -68,8 +68,9 @@ class Postgres:
         self._session = Session(address)
         self._sql = load_extra("psycopg.sql", "postgres")
 
-    def describe(self) -> Description:
+    def describe(self, wanted: Parts = Parts()) -> Description:
         """Describe the table; see `Store`."""
+        self._address = replace(self._address, parts=wanted)
         with self._session.transaction(f"describe {self._address}") as cursor:
             return postgres_description.describe(cursor, TableShape.read(cursor, self._address))
 
@@ -202,6 +203,10 @@ class Postgres:
             table = TableShape.read(cursor, self._address)
             goal = self._target(f"read {self._address}", table, target)
         return f"Read the column {goal.beside!r} in place of {goal.vector!r}."
+
+    def place(self, target: str) -> tuple[str, Parts]:
+        """The same table and columns: a switch renames; see `VectorStore.place`."""
+        return str(self._address), self.describe(self._address.parts).parts
 
     def drop(self, target: str) -> None:
         """Drop the column of a target."""

@@ -95,7 +95,8 @@ class VectorStore(Protocol):
         """Describe the collection; read-only.
 
         Args:
-            wanted: Columns of ids and vectors that the user named, "" where the store is to find them.
+            wanted: Columns of ids and vectors that the user named, "" where the store is to find them. Later calls
+                of this object mean the same ones.
 
         Raises:
             NotFound: There is no such collection or column.
