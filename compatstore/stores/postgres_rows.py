@@ -67,14 +67,14 @@ def vectors(values: Values, type_name: str, dim: int) -> Any:
 
 
 def batches(rows: Iterator[tuple[bytes | None, ...]], columns: dict[str, Callable[[Values], Any]]) -> Iterator[Any]:
-    """Tables of about `BATCH` rows from a stream of rows, with a decoder per column."""
-    held: list[tuple[bytes | None, ...]] = []
+    """Tables of about `BATCH` rows from a stream of rows, with a decoder per column; one if there are none."""
+    held, is_empty = list[tuple[bytes | None, ...]](), True
     for row in rows:
         held.append(row)
         if len(held) == BATCH:
             yield table(held, columns)
-            held = []
-    if held:
+            held, is_empty = [], False
+    if held or is_empty:
         yield table(held, columns)
 
 
