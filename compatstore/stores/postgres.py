@@ -213,9 +213,9 @@ class Postgres:
         operation = f"drop {target!r} from {self._address}"
         with self._session.transaction(operation, writes=True, wait=DDL_WAIT) as cursor:
             for table in self._unlocked_and_locked(cursor):
-                goal = table.target(target)
-                if goal is None:
+                if table.target(target) is None:
                     return
+            goal = self._target(operation, table, target)
             if goal.is_switched:
                 fix = "Switch back first."
                 raise UpgradeError(operation, expected="the app to read its own vectors", found="a switch", fix=fix)

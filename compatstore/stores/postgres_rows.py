@@ -127,7 +127,7 @@ def copy_buffer(keys: Sequence[bytes], is_new: BoolArray, targets: FloatArray, m
     present = np.asarray(made_from.is_valid())
     rows["source"]["size"][~present] = -1
     data, size, without = memoryview(rows.tobytes()), rows.itemsize, rows.dtype["source"].itemsize - 4
-    pieces = [SIGNATURE]
+    pieces: list[bytes | memoryview] = [SIGNATURE]
     for at, (one, there) in enumerate(zip(keys, present.tolist(), strict=True)):
         pieces += [b"\0\4", len(one).to_bytes(4), one]
         pieces.append(data[at * size : (at + 1) * size - (0 if there else without)])

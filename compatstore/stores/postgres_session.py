@@ -51,7 +51,8 @@ class Session:
             fix = "Write them as %40 and %2F, or give the password as PGPASSWORD or in ~/.pgpass."
             raise InvalidInput("read a store", expected="the address of a database", found=found, fix=fix)
         self._psycopg = load_extra("psycopg", "postgres")
-        self._address, self._kept = address, None
+        self._address = address
+        self._kept: Any = None
         query = parse_qs(address.place.partition("?")[2])
         self._secrets = {login.partition(":")[2], unquote(login.partition(":")[2]), *query.get("password", [])} - {""}
 

@@ -51,6 +51,9 @@ class Engine:
         identifiers = {key: sql.Identifier(*name.split("\n")) for key, name in names.items()}
         return self.connection.execute(sql.SQL(statement).format(**identifiers), values)
 
+    def has_role(self, name):
+        return bool(self.execute("SELECT FROM pg_roles WHERE rolname = %s", (name,)).fetchone())
+
     def create(self, collection, dim, metric="cosine", id_type="string", rows=None, float16=False):
         key, kind = ID_TYPES.get(id_type, id_type), "halfvec" if float16 else "vector"
         statement = f"CREATE TABLE {{table}} (id {key} PRIMARY KEY, embedding {kind}({dim}), text text, lang text)"
@@ -91,7 +94,7 @@ class Engine:
         queries = (
             "SELECT c.relname || '.' || a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid "
             "WHERE a.attnum > 0 AND NOT a.attisdropped",
-            "SELECT relkind::text || ' ' || relname FROM pg_class WHERE relname !~ '^pg_toast' AND relname !~ '^pg_temp'",
+            "SELECT relkind::text || ' ' || relname FROM pg_class WHERE relname !~ '^pg_(toast|temp)'",
             "SELECT 'trigger ' || tgname FROM pg_trigger",
             "SELECT 'function ' || proname FROM pg_proc",
             "SELECT 'schema ' || nspname FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp'",
