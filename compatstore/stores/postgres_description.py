@@ -100,7 +100,7 @@ def _notes_of_writes(cursor: Any, table: TableShape, vector: Column) -> Iterator
     megabytes = int(cursor.execute(_BYTES, {"table": table.number}).fetchone()[0]) >> 20
     if megabytes >= _LARGEST:
         yield (
-            f"PostgreSQL writes a row anew to change it: filling the target writes about {megabytes} MB of rows, "
+            f"PostgreSQL changes a row by writing another: filling the target writes about {megabytes} MB of rows, "
             "besides the new vectors, and leaves as much to autovacuum."
         )
     if names := [one.name for one in table.indexes_of(vector.name)]:

@@ -49,7 +49,8 @@ class Engine:
 
     def execute(self, statement, values=None, **names):
         identifiers = {key: sql.Identifier(*name.split("\n")) for key, name in names.items()}
-        return self.connection.execute(sql.SQL(statement).format(**identifiers), values)
+        query = sql.SQL(statement)
+        return self.connection.execute(query.format(**identifiers) if names else query, values)
 
     def has_role(self, name):
         return bool(self.execute("SELECT FROM pg_roles WHERE rolname = %s", (name,)).fetchone())
