@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from compatstore.errors import load_extra
 from compatstore.stores.postgres_catalog import Column, TableShape
 from compatstore.stores.postgres_rows import INTEGERS, METADATA, VECTORS
+from compatstore.stores.postgres_select import dim_of
+from compatstore.stores.postgres_statements import compose
 from compatstore.stores.store import ID, IN_TARGET, SOURCE, VECTOR, Description, Parts
 from compatstore.versions import Metric
 
@@ -32,9 +33,7 @@ def describe(cursor: Any, table: TableShape) -> Description:
     """
     named = table.address.parts
     id_, vector = table.id(named.id), table.vector(named.vector)
-    statement = load_extra("psycopg.sql", "postgres")
-    place = statement.Identifier(table.schema, table.name)
-    rows = cursor.execute(statement.SQL("SELECT count(*) FROM {}").format(place)).fetchone()[0]
+    rows = cursor.execute(compose("SELECT count(*) FROM {table}", table)).fetchone()[0]
     metadata, left_out = _metadata(table, id_)
     metric, note = _metric(table, vector)
     notes = [
@@ -47,7 +46,7 @@ def describe(cursor: Any, table: TableShape) -> Description:
         address=str(table.address),
         parts=Parts(id_.name, vector.name, metadata=metadata),
         id_type="int64" if id_.type_name in INTEGERS else "string",
-        dim=dim(cursor, table, vector),
+        dim=dim_of(cursor, table, vector),
         metric=metric,
         rows=rows,
         columns={one.name: one.declared for one in table.columns.values()},
@@ -57,16 +56,6 @@ def describe(cursor: Any, table: TableShape) -> Description:
         is_conditional=True,
         notes=tuple(notes),
     )
-
-
-def dim(cursor: Any, table: TableShape, vector: Column) -> int:
-    """Values of a vector: of the column's type, or of the first row; 0 if neither says."""
-    if vector.dim:
-        return vector.dim
-    statement = load_extra("psycopg.sql", "postgres")
-    names = {"table": statement.Identifier(table.schema, table.name), "vector": statement.Identifier(vector.name)}
-    query = statement.SQL("SELECT vector_dims({vector}) FROM {table} WHERE {vector} IS NOT NULL LIMIT 1")
-    return (cursor.execute(query.format(**names)).fetchone() or (0,))[0]
 
 
 def _metadata(table: TableShape, id_: Column) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -10,10 +10,10 @@ from urllib.parse import parse_qs, unquote
 
 from compatstore.errors import CompatStoreError, InvalidInput, NotFound, StorageError, load_extra
 from compatstore.stores.address import Address, without_secrets
+from compatstore.stores.postgres_catalog import TableShape
 
 DDL_WAIT = 5  # seconds for the lock of a table that an app reads: all its queries queue behind ours meanwhile
 ROW_WAIT = 60  # seconds for rows that an app's transaction has changed and not committed
-TRIES = 3  # of a transaction that the server chose as the victim of a deadlock
 
 # Of one transaction, so that they hold behind a pooler too. Types and operators of pgvector are found wherever it was
 # installed. Row security is an error where it would hide rows.
@@ -80,6 +80,10 @@ class Session:
             finally:
                 if alone:
                     connection.close()
+
+    def table(self, cursor: Any) -> TableShape:
+        """The table of the address; see `TableShape.read`."""
+        return TableShape.read(cursor, self._address)
 
     def is_deadlock(self, error: BaseException) -> bool:
         """True if an error of `transaction` is one that the same transaction does not meet again."""
