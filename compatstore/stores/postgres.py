@@ -26,8 +26,9 @@ from compatstore.stores import postgres_description, postgres_write
 from compatstore.stores import postgres_select as select
 from compatstore.stores.address import Address
 from compatstore.stores.postgres_catalog import LONGEST_INDEXED, LONGEST_NAME, TableShape, Target
+from compatstore.stores.postgres_rows import INTEGERS
 from compatstore.stores.postgres_session import DDL_WAIT, Session
-from compatstore.stores.postgres_statements import among, compose, joined, key_expression, literal, verbatim
+from compatstore.stores.postgres_statements import among, compose, joined, literal, verbatim
 from compatstore.stores.store import Description, Parts
 from compatstore.versions import Metric
 
@@ -36,7 +37,7 @@ OPERATORS: dict[Metric, str] = {"cosine": "<=>", "l2": "<->", "dot": "<#>"}
 EF_SEARCH = (40, 1_000)  # candidates of an HNSW search: the default, and the most
 
 _SEARCH = """
-SELECT {key}, {expression} {operator} %(query)s::{kind} FROM {table} WHERE {column} IS NOT NULL AND ({where}
+SELECT {id}::{id_type}, {expression} {operator} %(query)s::{kind} FROM {table} WHERE {column} IS NOT NULL AND ({where}
 ) ORDER BY {expression} {operator} %(query)s::{kind} LIMIT %(k)s"""
 # Filtered searches go on until there are k rows, from pgvector 0.8.
 _SEARCH_SETTINGS = """
@@ -149,11 +150,12 @@ class Postgres:
             source = table.column(goal.vector)
             self._rename(cursor, table, goal.vector, goal.before)
             self._rename(cursor, table, goal.column, goal.vector)
+            required = source.is_required or goal.was_required
             if source.is_required:
                 # Rows that the app adds from now on have no vector of the source.
                 statement = "ALTER TABLE {table} ALTER COLUMN {source} DROP NOT NULL"
                 cursor.execute(compose(statement, table, source=goal.before))
-            self._comment(cursor, table, replace(goal, column=goal.vector, was_required=source.is_required))
+            self._comment(cursor, table, replace(goal, column=goal.vector, was_required=required))
         if table.indexes_of(goal.vector) and not table.indexes_of(goal.column):
             index = table.index_statement(goal, table.column(goal.column).dim)
             message = "the app's vectors had an index and the target has none: searches read the whole table until"
@@ -170,11 +172,14 @@ class Postgres:
             table.expected_source(operation, goal)
             self._rename(cursor, table, goal.vector, goal.beside)
             self._rename(cursor, table, goal.before, goal.vector)
-            self._comment(cursor, table, replace(goal, column=goal.beside, was_required=False))
+            restored = False
             query = "SELECT EXISTS (SELECT FROM {table} WHERE {source} IS NULL)"
             if goal.was_required and not cursor.execute(compose(query, table, source=goal.vector)).fetchone()[0]:
                 statement = "ALTER TABLE {table} ALTER COLUMN {source} SET NOT NULL"
                 cursor.execute(compose(statement, table, source=goal.vector))
+                restored = True
+            required = goal.was_required and not restored
+            self._comment(cursor, table, replace(goal, column=goal.beside, was_required=required))
 
     def is_switched(self, target: str) -> bool:
         """True if the target has the app's name."""
@@ -228,21 +233,25 @@ class Postgres:
             table = self._session.table(cursor)
             goal = None if target is None else table.expected_target(operation, target)
             column = table.column(goal.column) if goal else table.vector(self._address.parts.vector)
+            id_ = table.id(self._address.parts.id)
             index = next((one for one in table.indexes_of(column.name) if one.metric is not None), None)
             metric = index.metric if index and index.metric else goal.metric if goal else "cosine"
             kind = index.operators.partition("_")[0] if index else column.type_name
+            quoted = compose("{column}", takes_values=True, column=column.name)
             parts = {
-                "key": key_expression(table.id(self._address.parts.id), alias=""),
-                "expression": verbatim(index.expression, takes_values=True) if index else compose("{c}", c=column.name),
+                "expression": verbatim(index.expression, takes_values=True) if index else quoted,
                 "operator": verbatim(OPERATORS[metric]),
                 "kind": verbatim(kind),
+                "id_type": verbatim("int8" if id_.type_name in INTEGERS else "text"),
                 "where": verbatim(where or "true", takes_values=True),
             }
+            names = {"id": id_.name, "column": column.name}
+            statement = compose(_SEARCH, table, parts, takes_values=True, **names)
             candidates, most = EF_SEARCH
             cursor.execute("SELECT '[0]'::vector")  # loads pgvector, and so its settings
             cursor.execute(_SEARCH_SETTINGS, [str(min(max(k, candidates), most))])
             values = {"query": f"[{','.join(map(str, query.tolist()))}]", "k": k}
-            found = cursor.execute(compose(_SEARCH, table, parts, column=column.name), values).fetchall()
+            found = cursor.execute(statement, values).fetchall()
         found.sort(key=lambda row: row[1])
         return [one for one, _ in found], np.array([distance for _, distance in found], np.float32)
 

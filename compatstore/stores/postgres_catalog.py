@@ -110,7 +110,7 @@ class Target:
         vector: Column that the app reads.
         column: Present name of the target's column: that of the app after a switch.
         metric: Of the version.
-        was_required: True if the app's own column was NOT NULL before a switch.
+        was_required: True if the app's own column was NOT NULL before a switch, and is not.
     """
 
     version: str

@@ -55,6 +55,8 @@ def decoder(type_name: str, dim: int = 0) -> tuple[str, Callable[[Values], Any]]
 
 def vectors(values: Values, type_name: str, dim: int) -> Any:
     """Vectors -> a column of fixed-size lists of float32: 4 bytes of header, then the numbers, each."""
+    if not dim:
+        return pa.nulls(len(values), pa.list_(pa.float32(), 0))
     size = 4 + dim * np.dtype(VECTORS[type_name]).itemsize
     if wrong := next((value for value in values if value is not None and len(value) != size), None):
         found = f"one of {int.from_bytes(wrong[:2])} values"
@@ -67,14 +69,15 @@ def vectors(values: Values, type_name: str, dim: int) -> Any:
 
 
 def batches(rows: Iterator[tuple[bytes | None, ...]], columns: dict[str, Callable[[Values], Any]]) -> Iterator[Any]:
-    """Tables of about `BATCH` rows from a stream of rows, with a decoder per column."""
+    """Tables of `BATCH` rows from a stream of rows, with a decoder per column; at least one."""
     held: list[tuple[bytes | None, ...]] = []
+    is_empty = True
     for row in rows:
         held.append(row)
         if len(held) == BATCH:
             yield table(held, columns)
-            held = []
-    if held:
+            held, is_empty = [], False
+    if held or is_empty:
         yield table(held, columns)
 
 

@@ -11,19 +11,31 @@ from compatstore.stores.postgres_catalog import Column, TableShape
 from compatstore.stores.postgres_rows import INTEGERS, key
 
 
-def compose(text: str, table: TableShape | None = None, parts: dict[str, Any] | None = None, **columns: str) -> Any:
+def compose(
+    text: str,
+    table: TableShape | None = None,
+    parts: dict[str, Any] | None = None,
+    *,
+    takes_values: bool = False,
+    **columns: str,
+) -> Any:
     """A statement, or a part of one.
 
     Args:
         text: With `{names}` in braces, and `{table}` for the table.
         table: That it is about.
         parts: Composed before: name -> part.
+        takes_values: True if the statement has parameters, whose mark is the percent sign.
         columns: Name -> name of the column.
     """
     sql = load_extra("psycopg.sql", "postgres")
-    names = {name: sql.Identifier(column) for name, column in columns.items()} | (parts or {})
+
+    def quoted(*names: str) -> Any:
+        return sql.Identifier(*(name.replace("%", "%%") if takes_values else name for name in names))
+
+    names = {name: quoted(column) for name, column in columns.items()} | (parts or {})
     if table is not None:
-        names["table"] = sql.Identifier(table.schema, table.name)
+        names["table"] = quoted(table.schema, table.name)
     return sql.SQL(text).format(**names)
 
 
@@ -47,9 +59,9 @@ def joined(separator: str, parts: Sequence[Any]) -> Any:
     return verbatim(separator).join(parts)
 
 
-def key_expression(id_: Column, alias: str = "t.") -> Any:
-    """Ids as they come to Arrow: int8 or text."""
-    return compose(f"{alias}{{id}}::{'int8' if id_.type_name in INTEGERS else 'text'}", id=id_.name)
+def key_expression(id_: Column) -> Any:
+    """Ids of the table `t` as they come to Arrow: int8 or text."""
+    return compose(f"t.{{id}}::{'int8' if id_.type_name in INTEGERS else 'text'}", id=id_.name)
 
 
 def key_type(id_: Column) -> Any:

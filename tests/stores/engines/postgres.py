@@ -48,7 +48,8 @@ class Engine:
         self.connection.execute("CREATE EXTENSION vector")
 
     def execute(self, statement, values=None, **names):
-        identifiers = {key: sql.Identifier(*name.split("\n")) for key, name in names.items()}
+        marked = {key: name if values is None else name.replace("%", "%%") for key, name in names.items()}
+        identifiers = {key: sql.Identifier(*name.split("\n")) for key, name in marked.items()}
         query = sql.SQL(statement)
         return self.connection.execute(query.format(**identifiers) if names else query, values)
 
