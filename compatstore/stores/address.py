@@ -13,7 +13,7 @@ from typing import Any
 
 from compatstore.boundary import shown
 from compatstore.errors import InvalidInput, meant
-from compatstore.stores.store import Parts, Store
+from compatstore.stores.store import Parts, VectorStore
 
 # Scheme of an address -> (module of its store, class).
 STORES = {
@@ -94,7 +94,7 @@ class Address:
         mark = f"#{self.collection}" if self.collection else ""
         return f"{self.scheme}{transport}{without_secrets(self.place)}{mark}"
 
-    def open(self) -> Store:
+    def open(self) -> VectorStore:
         """Connect to the store.
 
         Raises:
@@ -103,7 +103,7 @@ class Address:
         """
         module, name = STORES[self.scheme]
         made: Any = getattr(importlib.import_module(f"compatstore.stores.{module}"), name)
-        store: Store = made(self)
+        store: VectorStore = made(self)
         return store
 
 

@@ -55,11 +55,12 @@ class Postgres:
     scheme: ClassVar[str] = "postgresql"
 
     def __init__(self, address: Address) -> None:
-        self._address = address
         self._session = Session(address)
 
-    def describe(self) -> Description:
+    def describe(self, wanted: Parts = Parts()) -> Description:
         """Describe the table; see `Store`."""
+        if wanted != Parts():
+            self._session.address = replace(self._address, parts=wanted)
         with self._session.transaction(f"describe {self._address}") as cursor:
             return postgres_description.describe(cursor, self._session.table(cursor))
 
@@ -194,6 +195,11 @@ class Postgres:
             goal = table.expected_target(f"read {self._address}", target)
         return f"Read the column {goal.beside!r} in place of {goal.vector!r}."
 
+    def place(self, target: str) -> tuple[str, Parts]:
+        """The same table and columns: a switch renames; see `VectorStore.place`."""
+        found = self.describe().parts
+        return str(self._address), replace(self._address.parts, id=found.id, vector=found.vector)
+
     def drop(self, target: str) -> None:
         """Drop the column of a target."""
         operation = f"drop {target!r} from {self._address}"
@@ -265,6 +271,10 @@ class Postgres:
     def close(self) -> None:
         """Close the connection."""
         self._session.close()
+
+    @property
+    def _address(self) -> Address:
+        return self._session.address
 
     def _unlocked_and_locked(self, cursor: Any) -> Iterator[TableShape]:
         """The table before its lock is taken, for work that is done already, and with the lock."""

@@ -42,7 +42,11 @@ _LOST = ("57P", "08")  # SQLSTATE of a connection that is gone
 
 
 class Session:
-    """Connections to the database of an address; one that was cut is made again by the next transaction."""
+    """Connections to the database of an address; one that was cut is made again by the next transaction.
+
+    Attributes:
+        address: Of the table, with the columns that the user named.
+    """
 
     def __init__(self, address: Address) -> None:
         login = address.place.partition("//")[2].partition("?")[0].rpartition("@")[0]
@@ -51,7 +55,7 @@ class Session:
             fix = "Write them as %40 and %2F, or give the password as PGPASSWORD or in ~/.pgpass."
             raise InvalidInput("read a store", expected="the address of a database", found=found, fix=fix)
         self._psycopg = load_extra("psycopg", "postgres")
-        self._address = address
+        self.address = address
         self._kept: Any = None
         query = parse_qs(address.place.partition("?")[2])
         self._secrets = {login.partition(":")[2], unquote(login.partition(":")[2]), *query.get("password", [])} - {""}
@@ -83,7 +87,7 @@ class Session:
 
     def table(self, cursor: Any) -> TableShape:
         """The table of the address; see `TableShape.read`."""
-        return TableShape.read(cursor, self._address)
+        return TableShape.read(cursor, self.address)
 
     def is_deadlock(self, error: BaseException) -> bool:
         """True if an error of `transaction` is one that the same transaction does not meet again."""
@@ -103,7 +107,7 @@ class Session:
     def _connect(self) -> Any:
         # Prepared statements outlive a transaction, which poolers do not allow.
         connection = self._psycopg.connect(
-            self._address.place, autocommit=True, prepare_threshold=None, client_encoding="utf8"
+            self.address.place, autocommit=True, prepare_threshold=None, client_encoding="utf8"
         )
         connection.isolation_level = self._psycopg.IsolationLevel.READ_COMMITTED
         return connection
@@ -118,7 +122,7 @@ class Session:
             raise self._as_ours(error, operation) from error
 
     def _as_ours(self, error: Any, operation: str) -> CompatStoreError:
-        state, place = error.sqlstate or "", str(self._address)
+        state, place = error.sqlstate or "", str(self.address)
         reason = " ".join((error.diag.message_primary or str(error)).split())
         for secret in self._secrets:
             reason = reason.replace(secret, "***")
