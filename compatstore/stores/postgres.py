@@ -34,6 +34,7 @@ from compatstore.versions import Metric
 
 LONGEST = 16_000  # values of a vector
 OPERATORS: dict[Metric, str] = {"cosine": "<=>", "l2": "<->", "dot": "<#>"}
+NOTHING_NAMED = Parts()
 EF_SEARCH = (40, 1_000)  # candidates of an HNSW search: the default, and the most
 
 _SEARCH = """
@@ -57,9 +58,9 @@ class Postgres:
     def __init__(self, address: Address) -> None:
         self._session = Session(address)
 
-    def describe(self, wanted: Parts = Parts()) -> Description:
+    def describe(self, wanted: Parts = NOTHING_NAMED) -> Description:
         """Describe the table; see `Store`."""
-        if wanted != Parts():
+        if wanted != NOTHING_NAMED:
             self._session.address = replace(self._address, parts=wanted)
         with self._session.transaction(f"describe {self._address}") as cursor:
             return postgres_description.describe(cursor, self._session.table(cursor))

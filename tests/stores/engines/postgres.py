@@ -111,4 +111,4 @@ class Engine:
 
 
 def _numbers_of(vector):
-    return None if vector is None else np.array(vector[1:-1].split(","), np.float32)
+    return None if vector is None else np.array(vector[1:-1].split(","), np.float32).tolist()
