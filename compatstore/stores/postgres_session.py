@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote
 
 from compatstore.errors import CompatStoreError, InvalidInput, NotFound, StorageError, load_extra
-from compatstore.stores.address import Address, without_secrets
+from compatstore.stores.address import Address
 from compatstore.stores.postgres_catalog import TableShape
 
 DDL_WAIT = 5  # seconds for the lock of a table that an app reads: all its queries queue behind ours meanwhile
@@ -51,7 +51,7 @@ class Session:
     def __init__(self, address: Address) -> None:
         login = address.place.partition("//")[2].partition("?")[0].rpartition("@")[0]
         if re.search("[@/]", login):
-            found = f"{without_secrets(address.place)}, whose password has a @ or /"
+            found = f"a name or password with a @ or / before #{address.collection}"
             fix = "Write them as %40 and %2F, or give the password as PGPASSWORD or in ~/.pgpass."
             raise InvalidInput("read a store", expected="the address of a database", found=found, fix=fix)
         self._psycopg = load_extra("psycopg", "postgres")

@@ -503,8 +503,12 @@ def test_a_stream_is_of_one_moment_and_other_calls_come_between(app, opened):
         app.execute("DELETE FROM docs")
         assert not len(store.read([1], PARTS))
     assert seen == 20000
+    app.execute("INSERT INTO docs SELECT i, '[1,2,3]' FROM generate_series(1, 20000) i")
     stream = store.scan(PARTS)
+    next(stream)
     stream.close()
+    others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state <> 'idle'"
+    assert app.execute(others).fetchone() == (1,)
 
 
 def test_a_connection_that_was_cut_is_made_again_by_the_next_call(app, docs):
@@ -552,7 +556,7 @@ def test_a_role_without_rights_learns_which_and_no_secret_is_shown(app, docs):
     assert "k%" not in str(caught.value)
     with pytest.raises(InvalidInput, match=r"%40 and %2F") as caught:
         Address.of("postgresql://app:se@cr/et@localhost/app#docs").open()
-    assert "cr" not in str(caught.value).replace("describe", "")
+    assert "cr/et" not in str(caught.value)
 
 
 def test_a_full_disk_is_an_error_that_says_so(app, docs):

@@ -37,6 +37,8 @@ def server():
 
 class Engine:
     name = "postgresql"
+    odd_names = ('we"ird; name', "it's %s {table}", "注釈", "A.b")
+    secret = "s3cret"  # of the address; this server asks for none
     parts = Parts(id="id", vector="embedding", source="text", metadata=("lang",))
 
     def __init__(self, folder: Path | None = None):
@@ -66,7 +68,7 @@ class Engine:
             self.execute(index, table=collection)
 
     def address(self, collection):
-        return f"{self.uri}#{collection}"
+        return f"{self.uri.replace('postgres:@', f'postgres:{self.secret}@')}#{collection}"
 
     def put(self, collection, rows):
         statement = (
