@@ -122,16 +122,16 @@ class Session:
             raise self._as_ours(error, operation) from error
 
     def _as_ours(self, error: Any, operation: str) -> CompatStoreError:
-        state, place = error.sqlstate or "", str(self.address)
+        state = error.sqlstate or ""
         reason = " ".join((error.diag.message_primary or str(error)).split())
         for secret in self._secrets:
             reason = reason.replace(secret, "***")
         if state in ("42P01", "3F000"):
-            return NotFound(operation, expected=place, found=reason)
+            return NotFound(operation, expected=str(self.address), found=reason)
         if state.startswith(("42", "22")) and state != "42501":
             return InvalidInput(operation, found=reason)
         if not state:
             fix = "Check that the server runs and the address, user and PGPASSWORD are right; the same command goes on."
         else:
             fix = next((text for start, text in _FIXES.items() if state.startswith(start)), "")
-        return StorageError(operation, expected=f"the work of {place}", found=reason, fix=fix)
+        return StorageError(operation, found=reason, fix=fix)
