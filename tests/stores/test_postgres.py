@@ -38,7 +38,8 @@ def app(engine):
     ).fetchall():
         engine.execute("DROP SCHEMA {schema} CASCADE", schema=schema)
     engine.execute(
-        "DROP SCHEMA public CASCADE; CREATE SCHEMA public; GRANT USAGE ON SCHEMA public TO PUBLIC; CREATE EXTENSION vector"
+        "DROP SCHEMA public CASCADE; CREATE SCHEMA public; GRANT USAGE ON SCHEMA public TO PUBLIC; "
+        "CREATE EXTENSION vector"
     )
 
 
