@@ -15,7 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from compatstore.errors import AlreadyExists, CompatStoreWarning, InvalidInput, 
 from compatstore.stores import postgres_description, postgres_write
 from compatstore.stores import postgres_select as select
 from compatstore.stores.address import Address
-from compatstore.stores.postgres_catalog import LONGEST_INDEXED, LONGEST_NAME, TableShape, Target
+from compatstore.stores.postgres_catalog import LONGEST_INDEXED, LONGEST_NAME, Cursor, TableShape, Target
 from compatstore.stores.postgres_rows import INTEGERS
 from compatstore.stores.postgres_session import DDL_WAIT, Session
 from compatstore.stores.postgres_statements import among, compose, joined, literal, verbatim
@@ -277,18 +277,18 @@ class Postgres:
     def _address(self) -> Address:
         return self._session.address
 
-    def _unlocked_and_locked(self, cursor: Any) -> Iterator[TableShape]:
+    def _unlocked_and_locked(self, cursor: Cursor) -> Iterator[TableShape]:
         """The table before its lock is taken, for work that is done already, and with the lock."""
         table = self._session.table(cursor)
         yield table
         cursor.execute(compose("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE", table))
         yield self._session.table(cursor)
 
-    def _rename(self, cursor: Any, table: TableShape, before: str, after: str) -> None:
+    def _rename(self, cursor: Cursor, table: TableShape, before: str, after: str) -> None:
         statement = "ALTER TABLE {table} RENAME COLUMN {before} TO {after}"
         cursor.execute(compose(statement, table, before=before, after=after))
 
-    def _comment(self, cursor: Any, table: TableShape, goal: Target) -> None:
+    def _comment(self, cursor: Cursor, table: TableShape, goal: Target) -> None:
         parts = {"text": literal(goal.comment)}
         cursor.execute(compose("COMMENT ON COLUMN {table}.{target} IS {text}", table, parts, target=goal.column))
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from compatstore.errors import InvalidInput, NotFound, UpgradeError, meant
 from compatstore.stores.address import Address
 from compatstore.stores.postgres_rows import INTEGERS, TEXTS, VECTORS
 from compatstore.versions import Metric
+
+Cursor: TypeAlias = Any  # psycopg.Cursor: psycopg is loaded where a store is opened
 
 MARK = "compatstore target: "  # begins the comment of a target's column
 LONGEST_INDEXED = 2_000  # values of a vector that an index takes; of a halfvec 4,000
@@ -183,7 +185,7 @@ class TableShape:
     address: Address
 
     @classmethod
-    def read(cls, cursor: Any, address: Address) -> TableShape:
+    def read(cls, cursor: Cursor, address: Address) -> TableShape:
         """Read the catalog.
 
         Raises:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from compatstore.stores.postgres_catalog import Column, TableShape
+from compatstore.stores.postgres_catalog import Column, Cursor, TableShape
 from compatstore.stores.postgres_rows import INTEGERS, METADATA, VECTORS
 from compatstore.stores.postgres_select import dim_of
 from compatstore.stores.postgres_statements import compose
@@ -25,7 +24,7 @@ _BYTES = """
 SELECT coalesce((SELECT sum(pg_relation_size(relid)) FROM pg_partition_tree(%(table)s)), pg_relation_size(%(table)s))"""
 
 
-def describe(cursor: Any, table: TableShape) -> Description:
+def describe(cursor: Cursor, table: TableShape) -> Description:
     """Describe a table.
 
     Raises:
@@ -85,7 +84,7 @@ def _metric(table: TableShape, vector: Column) -> tuple[Metric, str]:
     return "cosine", f"No index over {vector.name!r} says which distance the app uses: cosine is taken."
 
 
-def _notes_of_writes(cursor: Any, table: TableShape, vector: Column) -> Iterator[str]:
+def _notes_of_writes(cursor: Cursor, table: TableShape, vector: Column) -> Iterator[str]:
     megabytes = int(cursor.execute(_BYTES, {"table": table.number}).fetchone()[0]) >> 20
     if megabytes >= _LARGEST:
         yield (
@@ -101,7 +100,7 @@ def _notes_of_writes(cursor: Any, table: TableShape, vector: Column) -> Iterator
         yield f"Triggers of the table run for each row that is written: {', '.join(map(repr, names))}."
 
 
-def _notes_of_switch(cursor: Any, table: TableShape, vector: Column) -> Iterator[str]:
+def _notes_of_switch(cursor: Cursor, table: TableShape, vector: Column) -> Iterator[str]:
     if names := [name for (name,) in cursor.execute(_VIEWS, (table.number, vector.number))]:
         yield f"Views go on with the app's own vectors after a switch: {', '.join(names)}. Make them again then."
     if vector.is_required:

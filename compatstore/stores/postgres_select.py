@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from typing import TypeAlias
 
 from compatstore.arrays import ArrowTable
 from compatstore.errors import InvalidInput, NotFound
-from compatstore.stores.postgres_catalog import Column, TableShape
-from compatstore.stores.postgres_rows import INTEGERS, Values, batches, decoder
-from compatstore.stores.postgres_statements import compose, joined, key_expression, verbatim
+from compatstore.stores.postgres_catalog import Column, Cursor, TableShape
+from compatstore.stores.postgres_rows import INTEGERS, Decoder, batches, decoder
+from compatstore.stores.postgres_statements import SqlPart, compose, joined, key_expression, verbatim
 from compatstore.stores.store import ID, IN_TARGET, SOURCE, VECTOR, Parts
 
-Selected: TypeAlias = dict[str, tuple[Any, Callable[[Values], Any]]]  # name -> expression in SQL, function to Arrow
+Selected: TypeAlias = dict[str, tuple[SqlPart, Decoder]]  # name -> expression in SQL, function to Arrow
 
 
-def rows(cursor: Any, table: TableShape, columns: Selected, chosen: Any = None) -> Iterator[ArrowTable]:
+def rows(cursor: Cursor, table: TableShape, columns: Selected, chosen: SqlPart | None = None) -> Iterator[ArrowTable]:
     """Tables of about `BATCH` rows.
 
     Args:
@@ -33,7 +33,7 @@ def rows(cursor: Any, table: TableShape, columns: Selected, chosen: Any = None) 
         yield from batches(copy.rows(), {name: decode for name, (_, decode) in columns.items()})
 
 
-def scanned(cursor: Any, table: TableShape, parts: Parts, target: str | None = None) -> Selected:
+def scanned(cursor: Cursor, table: TableShape, parts: Parts, target: str | None = None) -> Selected:
     """Columns of a scan.
 
     Raises:
@@ -59,14 +59,14 @@ def scanned(cursor: Any, table: TableShape, parts: Parts, target: str | None = N
     return columns
 
 
-def keyed(cursor: Any, table: TableShape, id_: Column, vector: Column) -> Selected:
+def keyed(cursor: Cursor, table: TableShape, id_: Column, vector: Column) -> Selected:
     """Columns of ids and vectors."""
     decode_id = decoder("int8" if id_.type_name in INTEGERS else "text")[1]
     decode = decoder(vector.type_name, dim_of(cursor, table, vector))[1]
     return {ID: (key_expression(id_), decode_id), VECTOR: (compose("t.{name}", name=vector.name), decode)}
 
 
-def dim_of(cursor: Any, table: TableShape, vector: Column) -> int:
+def dim_of(cursor: Cursor, table: TableShape, vector: Column) -> int:
     """Values of a vector: of the column's type, or of the first row; 0 if neither says."""
     if vector.dim:
         return vector.dim

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, unquote
 
 from compatstore.errors import CompatStoreError, InvalidInput, NotFound, StorageError, load_extra
 from compatstore.stores.address import Address
-from compatstore.stores.postgres_catalog import TableShape
+from compatstore.stores.postgres_catalog import Cursor, TableShape
 
 DDL_WAIT = 5  # seconds for the lock of a table that an app reads: all its queries queue behind ours meanwhile
 ROW_WAIT = 60  # seconds for rows that an app's transaction has changed and not committed
@@ -63,7 +63,7 @@ class Session:
     @contextmanager
     def transaction(
         self, operation: str, *, writes: bool = False, wait: float = ROW_WAIT, alone: bool = False
-    ) -> Iterator[Any]:
+    ) -> Iterator[Cursor]:
         """Run one transaction, committed at the end of the block.
 
         Args:
@@ -85,7 +85,7 @@ class Session:
                 if alone:
                     connection.close()
 
-    def table(self, cursor: Any) -> TableShape:
+    def table(self, cursor: Cursor) -> TableShape:
         """The table of the address; see `TableShape.read`."""
         return TableShape.read(cursor, self.address)
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from compatstore.arrays import Id
 from compatstore.errors import load_extra
 from compatstore.stores.postgres_catalog import Column, TableShape
 from compatstore.stores.postgres_rows import INTEGERS, key
 
+SqlPart: TypeAlias = Any  # psycopg.sql.Composable: psycopg is loaded where a store is opened
+
 
 def compose(
     text: str,
     table: TableShape | None = None,
-    parts: dict[str, Any] | None = None,
+    parts: dict[str, SqlPart] | None = None,
     *,
     takes_values: bool = False,
     **columns: str,
-) -> Any:
+) -> SqlPart:
     """A statement, or a part of one.
 
     Args:
@@ -30,7 +32,7 @@ def compose(
     """
     sql = load_extra("psycopg.sql", "postgres")
 
-    def quoted(*names: str) -> Any:
+    def quoted(*names: str) -> SqlPart:
         return sql.Identifier(*(name.replace("%", "%%") if takes_values else name for name in names))
 
     names = {name: quoted(column) for name, column in columns.items()} | (parts or {})
@@ -39,7 +41,7 @@ def compose(
     return sql.SQL(text).format(**names)
 
 
-def verbatim(text: str, takes_values: bool = False) -> Any:
+def verbatim(text: str, takes_values: bool = False) -> SqlPart:
     """SQL as it is: of the catalog, or the condition of a user.
 
     Args:
@@ -49,27 +51,27 @@ def verbatim(text: str, takes_values: bool = False) -> Any:
     return load_extra("psycopg.sql", "postgres").SQL(text.replace("%", "%%") if takes_values else text)
 
 
-def literal(value: Any) -> Any:
+def literal(value: str | Sequence[Id]) -> SqlPart:
     """A value, quoted."""
     return load_extra("psycopg.sql", "postgres").Literal(value)
 
 
-def joined(separator: str, parts: Sequence[Any]) -> Any:
+def joined(separator: str, parts: Sequence[SqlPart]) -> SqlPart:
     """Parts in a row."""
     return verbatim(separator).join(parts)
 
 
-def key_expression(id_: Column) -> Any:
+def key_expression(id_: Column) -> SqlPart:
     """Ids of the table `t` as they come to Arrow: int8 or text."""
     return compose(f"t.{{id}}::{'int8' if id_.type_name in INTEGERS else 'text'}", id=id_.name)
 
 
-def key_type(id_: Column) -> Any:
+def key_type(id_: Column) -> SqlPart:
     """Type of ids that are sent."""
     return verbatim("int8" if id_.type_name in INTEGERS else "uuid" if id_.type_name == "uuid" else "text")
 
 
-def among(id_: Column, ids: Sequence[Id]) -> Any:
+def among(id_: Column, ids: Sequence[Id]) -> SqlPart:
     """The condition of rows of some ids."""
     usable = [one for one in ids if key(one, id_.type_name) is not None]
     parts = {"ids": literal(usable), "type": key_type(id_)}

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from compatstore.arrays import ArrowTable, Id
 from compatstore.errors import StorageError
-from compatstore.stores.postgres_catalog import Column, TableShape, Target
+from compatstore.stores.postgres_catalog import Column, Cursor, TableShape, Target
 from compatstore.stores.postgres_rows import copy_buffer, key
 from compatstore.stores.postgres_select import keyed, rows
 from compatstore.stores.postgres_session import Session
@@ -71,7 +70,7 @@ def _passes(session: Session, operation: str, version: str, batch: ArrowTable) -
     yield from (batch.filter(pa.array(turn_of == turn)) for turn in range(count) if (turn_of == turn).any())
 
 
-def _write(cursor: Any, table: TableShape, operation: str, version: str, batch: ArrowTable) -> list[Id]:
+def _write(cursor: Cursor, table: TableShape, operation: str, version: str, batch: ArrowTable) -> list[Id]:
     goal, id_ = table.expected_target(operation, version), table.id(table.address.parts.id)
     source = table.column(table.expected_source(operation, goal))
     ids, known = batch[ID].to_pylist(), batch[KNOWN].to_pylist()
@@ -99,7 +98,7 @@ def _write(cursor: Any, table: TableShape, operation: str, version: str, batch: 
     return [one for (one,) in cursor.execute(statement)]
 
 
-def _digests(cursor: Any, table: TableShape, goal: Target, id_: Column, batch: ArrowTable) -> dict[Id, bytes | None]:
+def _digests(cursor: Cursor, table: TableShape, goal: Target, id_: Column, batch: ArrowTable) -> dict[Id, bytes | None]:
     """Digests of the target vectors of some rows, which are locked until the transaction ends."""
     if not len(batch):
         return {}

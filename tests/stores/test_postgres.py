@@ -484,6 +484,23 @@ def test_views_and_triggers_of_the_app_are_noted(app, docs):
         docs.drop_source("v2")
 
 
+@pytest.mark.parametrize("dim", [300, 1000])
+def test_most_rows_are_in_an_index_of_the_app_only_once(app, opened, dim):
+    vectors = RNG.standard_normal((300, dim), np.float32)
+    rows = [{"id": at, "vector": vector} for at, vector in enumerate(vectors)]
+    app.create("docs", dim, id_type="bigint", rows=rows)
+    app.execute("CREATE INDEX ON docs USING hnsw (embedding vector_cosine_ops)")
+    store = opened("docs")
+    store.prepare("v2", 4, "cosine")
+    written = store.write("v2", to_write(range(300), RNG.standard_normal((300, 4), np.float32), vectors))
+    assert sorted(written) == list(range(300))
+    store.close()
+    counted = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'docs'"
+    while (counts := app.execute(counted).fetchone())[0] < 300:
+        pass
+    assert counts[1] > 150
+
+
 def test_a_row_that_the_app_is_changing_is_compared_as_it_becomes(app, docs):
     docs.prepare("v2", 4, "cosine")
     written = []
