@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from compatstore.errors import InvalidInput, NotFound, meant
+from compatstore.errors import InvalidInput, NotFound, UpgradeError, meant
 from compatstore.stores.address import Address
 from compatstore.stores.postgres_rows import INTEGERS, TEXTS, VECTORS
 from compatstore.versions import Metric
 
+Cursor: TypeAlias = Any  # psycopg.Cursor: psycopg is loaded where a store is opened
+
 MARK = "compatstore target: "  # begins the comment of a target's column
+LONGEST_INDEXED = 2_000  # values of a vector that an index takes; of a halfvec 4,000
 LONGEST_NAME = 63  # bytes; PostgreSQL cuts longer ones, and two could become one
 METRICS: dict[str, Metric] = {"cosine": "cosine", "l2": "l2", "ip": "dot"}  # part of an operator class -> metric
 _KINDS = {"v": "a view", "m": "a materialised view", "f": "a foreign table"}
@@ -109,7 +112,7 @@ class Target:
         vector: Column that the app reads.
         column: Present name of the target's column: that of the app after a switch.
         metric: Of the version.
-        was_required: True if the app's own column was NOT NULL before a switch.
+        was_required: True if the app's own column was NOT NULL before a switch, and is not.
     """
 
     version: str
@@ -182,7 +185,7 @@ class TableShape:
     address: Address
 
     @classmethod
-    def read(cls, cursor: Any, address: Address) -> TableShape:
+    def read(cls, cursor: Cursor, address: Address) -> TableShape:
         """Read the catalog.
 
         Raises:
@@ -216,6 +219,38 @@ class TableShape:
     def target(self, version: str) -> Target | None:
         """The target of a version."""
         return next((target for target in self.targets if target.version == version), None)
+
+    def expected_target(self, operation: str, version: str) -> Target:
+        """The target of a version.
+
+        Raises:
+            NotFound: There is none.
+        """
+        target = self.target(version)
+        if target is None:
+            raise NotFound(operation, expected=f"a column of {version!r} that compatstore added", found="none")
+        return target
+
+    def expected_source(self, operation: str, target: Target) -> str:
+        """Present name of the app's own column.
+
+        Raises:
+            UpgradeError: It was dropped.
+        """
+        if target.source not in self.columns:
+            found = f"no column {target.source!r}"
+            fix = "They were dropped: what the app reads now is the target alone."
+            raise UpgradeError(operation, expected="the vectors before the switch", found=found, fix=fix)
+        return target.source
+
+    def index_statement(self, target: Target, dim: int) -> str:
+        """The statement that makes an index over a target like the app's."""
+        method = next((one.method for one in self.indexes_of(target.source)), "hnsw")
+        operators = next(name for name, metric in METRICS.items() if metric == target.metric)
+        column, place = f'"{target.column}"', f'"{self.schema}"."{self.name}"'
+        kind = "vector" if dim <= LONGEST_INDEXED else "halfvec"
+        expression = column if kind == "vector" else f"({column}::halfvec({dim}))"
+        return f"CREATE INDEX CONCURRENTLY ON {place} USING {method} ({expression} {kind}_{operators}_ops)"
 
     def vector(self, named: str = "") -> Column:
         """The app's column of vectors.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from compatstore.errors import load_extra
-from compatstore.stores.postgres_catalog import Column, TableShape
+from compatstore.stores.postgres_catalog import Column, Cursor, TableShape
 from compatstore.stores.postgres_rows import INTEGERS, METADATA, VECTORS
+from compatstore.stores.postgres_select import dim_of
+from compatstore.stores.postgres_statements import compose
 from compatstore.stores.store import ID, IN_TARGET, SOURCE, VECTOR, Description, Parts
 from compatstore.versions import Metric
 
@@ -24,7 +24,7 @@ _BYTES = """
 SELECT coalesce((SELECT sum(pg_relation_size(relid)) FROM pg_partition_tree(%(table)s)), pg_relation_size(%(table)s))"""
 
 
-def describe(cursor: Any, table: TableShape) -> Description:
+def describe(cursor: Cursor, table: TableShape) -> Description:
     """Describe a table.
 
     Raises:
@@ -32,9 +32,7 @@ def describe(cursor: Any, table: TableShape) -> Description:
     """
     named = table.address.parts
     id_, vector = table.id(named.id), table.vector(named.vector)
-    statement = load_extra("psycopg.sql", "postgres")
-    place = statement.Identifier(table.schema, table.name)
-    rows = cursor.execute(statement.SQL("SELECT count(*) FROM {}").format(place)).fetchone()[0]
+    rows = cursor.execute(compose("SELECT count(*) FROM {table}", table)).fetchone()[0]
     metadata, left_out = _metadata(table, id_)
     metric, note = _metric(table, vector)
     notes = [
@@ -47,7 +45,7 @@ def describe(cursor: Any, table: TableShape) -> Description:
         address=str(table.address),
         parts=Parts(id_.name, vector.name, metadata=metadata),
         id_type="int64" if id_.type_name in INTEGERS else "string",
-        dim=dim(cursor, table, vector),
+        dim=dim_of(cursor, table, vector),
         metric=metric,
         rows=rows,
         columns={one.name: one.declared for one in table.columns.values()},
@@ -57,16 +55,6 @@ def describe(cursor: Any, table: TableShape) -> Description:
         is_conditional=True,
         notes=tuple(notes),
     )
-
-
-def dim(cursor: Any, table: TableShape, vector: Column) -> int:
-    """Values of a vector: of the column's type, or of the first row; 0 if neither says."""
-    if vector.dim:
-        return vector.dim
-    statement = load_extra("psycopg.sql", "postgres")
-    names = {"table": statement.Identifier(table.schema, table.name), "vector": statement.Identifier(vector.name)}
-    query = statement.SQL("SELECT vector_dims({vector}) FROM {table} WHERE {vector} IS NOT NULL LIMIT 1")
-    return (cursor.execute(query.format(**names)).fetchone() or (0,))[0]
 
 
 def _metadata(table: TableShape, id_: Column) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -96,23 +84,23 @@ def _metric(table: TableShape, vector: Column) -> tuple[Metric, str]:
     return "cosine", f"No index over {vector.name!r} says which distance the app uses: cosine is taken."
 
 
-def _notes_of_writes(cursor: Any, table: TableShape, vector: Column) -> Iterator[str]:
+def _notes_of_writes(cursor: Cursor, table: TableShape, vector: Column) -> Iterator[str]:
     megabytes = int(cursor.execute(_BYTES, {"table": table.number}).fetchone()[0]) >> 20
     if megabytes >= _LARGEST:
         yield (
-            f"PostgreSQL writes a row anew to change it: filling the target writes about {megabytes} MB of rows, "
+            f"PostgreSQL changes a row by writing another: filling the target writes about {megabytes} MB of rows, "
             "besides the new vectors, and leaves as much to autovacuum."
         )
     if names := [one.name for one in table.indexes_of(vector.name)]:
         yield (
-            f"A row that is written is entered again into {', '.join(map(repr, names))} unless its page has room, "
-            "which is most of the time of a push: a hundred rows a second were measured."
+            f"A row that is written is entered again into {', '.join(map(repr, names))} unless its page has room: a push "
+            "takes turns among the rows of a page, and takes several times as long as without that index."
         )
     if names := [name for (name,) in cursor.execute(_TRIGGERS, (table.number,))]:
         yield f"Triggers of the table run for each row that is written: {', '.join(map(repr, names))}."
 
 
-def _notes_of_switch(cursor: Any, table: TableShape, vector: Column) -> Iterator[str]:
+def _notes_of_switch(cursor: Cursor, table: TableShape, vector: Column) -> Iterator[str]:
     if names := [name for (name,) in cursor.execute(_VIEWS, (table.number, vector.number))]:
         yield f"Views go on with the app's own vectors after a switch: {', '.join(names)}. Make them again then."
     if vector.is_required:

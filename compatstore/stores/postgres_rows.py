@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from compatstore.arrays import ArrowTable, BoolArray, FloatArray, Id
+from compatstore.arrays import ArrowArray, ArrowTable, ArrowType, BoolArray, FloatArray, Id
 from compatstore.errors import StorageError
 from compatstore.stores.store import BATCH, matrix, vector_column
 
@@ -32,10 +32,11 @@ TIMES = {
 OTHERS = ("bpchar", "citext", "name", "json", "jsonb", "numeric", "enum")
 METADATA = (*TEXTS, *NUMBERS, *TIMES, *OTHERS)  # types of columns that are copied
 
-Values = Sequence[bytes | None]
+BinaryValues: TypeAlias = Sequence[bytes | None]
+Decoder: TypeAlias = Callable[[BinaryValues], ArrowArray]  # of a column
 
 
-def decoder(type_name: str, dim: int = 0) -> tuple[str, Callable[[Values], Any]]:
+def decoder(type_name: str, dim: int = 0) -> tuple[str, Decoder]:
     """The way to read a column: the type to cast it to in the statement ("" for none), and a function to Arrow.
 
     Args:
@@ -53,8 +54,10 @@ def decoder(type_name: str, dim: int = 0) -> tuple[str, Callable[[Values], Any]]
     return "text", lambda values: pa.array(values, pa.binary()).cast(pa.string())
 
 
-def vectors(values: Values, type_name: str, dim: int) -> Any:
+def vectors(values: BinaryValues, type_name: str, dim: int) -> ArrowArray:
     """Vectors -> a column of fixed-size lists of float32: 4 bytes of header, then the numbers, each."""
+    if not dim:
+        return pa.nulls(len(values), pa.list_(pa.float32(), 0))
     size = 4 + dim * np.dtype(VECTORS[type_name]).itemsize
     if wrong := next((value for value in values if value is not None and len(value) != size), None):
         found = f"one of {int.from_bytes(wrong[:2])} values"
@@ -66,9 +69,10 @@ def vectors(values: Values, type_name: str, dim: int) -> Any:
     return vector_column(numbers, dim, np.fromiter((value is not None for value in values), bool, len(values)))
 
 
-def batches(rows: Iterator[tuple[bytes | None, ...]], columns: dict[str, Callable[[Values], Any]]) -> Iterator[Any]:
-    """Tables of about `BATCH` rows from a stream of rows, with a decoder per column; one if there are none."""
-    held, is_empty = list[tuple[bytes | None, ...]](), True
+def batches(rows: Iterator[tuple[bytes | None, ...]], columns: dict[str, Decoder]) -> Iterator[ArrowTable]:
+    """Tables of `BATCH` rows from a stream of rows, with a decoder per column; at least one."""
+    held: list[tuple[bytes | None, ...]] = []
+    is_empty = True
     for row in rows:
         held.append(row)
         if len(held) == BATCH:
@@ -78,7 +82,7 @@ def batches(rows: Iterator[tuple[bytes | None, ...]], columns: dict[str, Callabl
         yield table(held, columns)
 
 
-def table(rows: Sequence[tuple[bytes | None, ...]], columns: dict[str, Callable[[Values], Any]]) -> ArrowTable:
+def table(rows: Sequence[tuple[bytes | None, ...]], columns: dict[str, Decoder]) -> ArrowTable:
     """A table of rows."""
     values = zip(*rows, strict=True) if rows else [()] * len(columns)
     return pa.table({name: decode(column) for (name, decode), column in zip(columns.items(), values, strict=True)})
@@ -100,7 +104,9 @@ def key(one: Id, type_name: str) -> bytes | None:
     return value.bytes if str(value) == one else None
 
 
-def copy_buffer(keys: Sequence[bytes], is_new: BoolArray, targets: FloatArray, made_from: Any, half: bool) -> bytes:
+def copy_buffer(
+    keys: Sequence[bytes], is_new: BoolArray, targets: FloatArray, made_from: ArrowArray, half: bool
+) -> bytes:
     """Rows to copy to the server: the key, if it has no target vector yet, that vector, the source vector or null.
 
     Args:
@@ -134,13 +140,13 @@ def copy_buffer(keys: Sequence[bytes], is_new: BoolArray, targets: FloatArray, m
     return b"".join([*pieces, TRAILER])
 
 
-def _numbers(values: Values, form: str) -> Any:
+def _numbers(values: BinaryValues, form: str) -> ArrowArray:
     empty = bytes(np.dtype(form).itemsize)
     numbers = np.frombuffer(b"".join(empty if value is None else value for value in values), form)
     return pa.array(numbers.astype(numbers.dtype.newbyteorder("=")), mask=_absent(values))
 
 
-def _times(values: Values, form: str, epoch: int, kind: Any) -> Any:
+def _times(values: BinaryValues, form: str, epoch: int, kind: ArrowType) -> ArrowArray:
     kept = np.dtype(form).newbyteorder("=")
     numbers = np.frombuffer(b"".join(bytes(kept.itemsize) if value is None else value for value in values), form)
     # The least and the greatest number stand for infinity, which Arrow has not.
@@ -149,5 +155,5 @@ def _times(values: Values, form: str, epoch: int, kind: Any) -> Any:
     return pa.array(since_1970, mask=mask).cast(kind)
 
 
-def _absent(values: Values) -> Any:
+def _absent(values: BinaryValues) -> BoolArray:
     return np.fromiter((value is None for value in values), bool, len(values))

@@ -9,11 +9,11 @@ from typing import Any
 from urllib.parse import parse_qs, unquote
 
 from compatstore.errors import CompatStoreError, InvalidInput, NotFound, StorageError, load_extra
-from compatstore.stores.address import Address, without_secrets
+from compatstore.stores.address import Address
+from compatstore.stores.postgres_catalog import Cursor, TableShape
 
 DDL_WAIT = 5  # seconds for the lock of a table that an app reads: all its queries queue behind ours meanwhile
 ROW_WAIT = 60  # seconds for rows that an app's transaction has changed and not committed
-TRIES = 3  # of a transaction that the server chose as the victim of a deadlock
 
 # Of one transaction, so that they hold behind a pooler too. Types and operators of pgvector are found wherever it was
 # installed. Row security is an error where it would hide rows.
@@ -42,16 +42,20 @@ _LOST = ("57P", "08")  # SQLSTATE of a connection that is gone
 
 
 class Session:
-    """Connections to the database of an address; one that was cut is made again by the next transaction."""
+    """Connections to the database of an address; one that was cut is made again by the next transaction.
+
+    Attributes:
+        address: Of the table, with the columns that the user named.
+    """
 
     def __init__(self, address: Address) -> None:
         login = address.place.partition("//")[2].partition("?")[0].rpartition("@")[0]
         if re.search("[@/]", login):
-            found = f"{without_secrets(address.place)}, whose password has a @ or /"
+            found = f"a name or password with a @ or / before #{address.collection}"
             fix = "Write them as %40 and %2F, or give the password as PGPASSWORD or in ~/.pgpass."
             raise InvalidInput("read a store", expected="the address of a database", found=found, fix=fix)
         self._psycopg = load_extra("psycopg", "postgres")
-        self._address = address
+        self.address = address
         self._kept: Any = None
         query = parse_qs(address.place.partition("?")[2])
         self._secrets = {login.partition(":")[2], unquote(login.partition(":")[2]), *query.get("password", [])} - {""}
@@ -59,7 +63,7 @@ class Session:
     @contextmanager
     def transaction(
         self, operation: str, *, writes: bool = False, wait: float = ROW_WAIT, alone: bool = False
-    ) -> Iterator[Any]:
+    ) -> Iterator[Cursor]:
         """Run one transaction, committed at the end of the block.
 
         Args:
@@ -81,6 +85,10 @@ class Session:
                 if alone:
                     connection.close()
 
+    def table(self, cursor: Cursor) -> TableShape:
+        """The table of the address; see `TableShape.read`."""
+        return TableShape.read(cursor, self.address)
+
     def is_deadlock(self, error: BaseException) -> bool:
         """True if an error of `transaction` is one that the same transaction does not meet again."""
         return getattr(error.__cause__, "sqlstate", None) in ("40P01", "40001")
@@ -99,7 +107,7 @@ class Session:
     def _connect(self) -> Any:
         # Prepared statements outlive a transaction, which poolers do not allow.
         connection = self._psycopg.connect(
-            self._address.place, autocommit=True, prepare_threshold=None, client_encoding="utf8"
+            self.address.place, autocommit=True, prepare_threshold=None, client_encoding="utf8"
         )
         connection.isolation_level = self._psycopg.IsolationLevel.READ_COMMITTED
         return connection
@@ -114,16 +122,16 @@ class Session:
             raise self._as_ours(error, operation) from error
 
     def _as_ours(self, error: Any, operation: str) -> CompatStoreError:
-        state, place = error.sqlstate or "", str(self._address)
+        state = error.sqlstate or ""
         reason = " ".join((error.diag.message_primary or str(error)).split())
         for secret in self._secrets:
             reason = reason.replace(secret, "***")
         if state in ("42P01", "3F000"):
-            return NotFound(operation, expected=place, found=reason)
+            return NotFound(operation, expected=str(self.address), found=reason)
         if state.startswith(("42", "22")) and state != "42501":
             return InvalidInput(operation, found=reason)
         if not state:
             fix = "Check that the server runs and the address, user and PGPASSWORD are right; the same command goes on."
         else:
             fix = next((text for start, text in _FIXES.items() if state.startswith(start)), "")
-        return StorageError(operation, expected=f"the work of {place}", found=reason, fix=fix)
+        return StorageError(operation, found=reason, fix=fix)

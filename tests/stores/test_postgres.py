@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 from stores.engines.postgres import Engine, psycopg
 
-import compatstore as cs
-from compatstore.errors import AlreadyExists, InvalidInput, NotFound, StorageError, UpgradeError
+from compatstore.errors import AlreadyExists, CompatStoreWarning, InvalidInput, NotFound, StorageError, UpgradeError
 from compatstore.stores.address import Address
 from compatstore.stores.store import Parts, digests, matrix, vector_column
 
@@ -38,7 +37,10 @@ def app(engine):
         "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname NOT IN ('information_schema', 'public')"
     ).fetchall():
         engine.execute("DROP SCHEMA {schema} CASCADE", schema=schema)
-    engine.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public; CREATE EXTENSION vector")
+    engine.execute(
+        "DROP SCHEMA public CASCADE; CREATE SCHEMA public; GRANT USAGE ON SCHEMA public TO PUBLIC; "
+        "CREATE EXTENSION vector"
+    )
 
 
 @pytest.fixture
@@ -130,7 +132,7 @@ def test_what_is_no_table_is_refused(app, opened):
     ],
 )
 def test_ids_are_one_column_that_is_unique_and_never_null(app, opened, columns, reason):
-    app.execute("CREATE TABLE docs (embedding vector(3), %s)" % columns)  # noqa: UP031
+    app.execute(f"CREATE TABLE docs (embedding vector(3), {columns})")
     with pytest.raises(InvalidInput, match=reason):
         opened("docs").describe()
 
@@ -256,8 +258,8 @@ def test_the_metric_is_that_of_an_index_over_a_cast_and_a_guess_is_noted(app, op
 def test_a_search_by_an_index_gives_k_rows_also_behind_a_condition(app, opened):
     app.execute("CREATE TABLE docs (id int PRIMARY KEY, embedding vector(3), lang text)")
     app.execute(
-        "INSERT INTO docs SELECT i, ARRAY[sin(i), cos(i), sin(i * i)]::real[]::vector, CASE WHEN i %% 50 = 0 THEN 'de' END "
-        "FROM generate_series(1, 3000) i",
+        "INSERT INTO docs SELECT i, ARRAY[sin(i), cos(i), sin(i * i)]::real[]::vector, "
+        "CASE WHEN i %% 50 = 0 THEN 'de' END FROM generate_series(1, 3000) i",
         (),
     )
     app.execute("CREATE INDEX ON docs USING hnsw (embedding vector_l2_ops)")
@@ -308,7 +310,8 @@ def test_metadata_keeps_its_types_and_what_has_none_in_arrow_is_noted(app, opene
     values = [value for _, value, *_ in columns.values()]
     app.execute(f"INSERT INTO docs VALUES (1, '[1,2,3]', '{{}}', 's', {marks})", values)
     app.execute(
-        "INSERT INTO docs (id, a_day, a_time, a_moment) VALUES (2, 'infinity', '-infinity', 'infinity'), (3, NULL, NULL, NULL)"
+        "INSERT INTO docs (id, a_day, a_time, a_moment) VALUES (2, 'infinity', '-infinity', 'infinity'), "
+        "(3, NULL, NULL, NULL)"
     )
     store = opened("docs")
     description = store.describe()
@@ -349,7 +352,7 @@ def test_source_vectors_of_half_precision_are_compared_as_they_are(app, opened):
 
 
 def test_a_target_that_no_index_takes_as_it_is_comes_with_a_warning(app, docs):
-    with pytest.warns(cs.CompatStoreWarning, match=r"::halfvec\(3000\)\) halfvec_l2_ops"):
+    with pytest.warns(CompatStoreWarning, match=r"::halfvec\(3000\)\) halfvec_l2_ops"):
         docs.prepare("v2", 3000, "l2")
     vectors = RNG.standard_normal((5, 3000), np.float32)
     assert len(docs.write("v2", to_write([row["id"] for row in ROWS], vectors, X))) == 5
@@ -358,7 +361,9 @@ def test_a_target_that_no_index_takes_as_it_is_comes_with_a_warning(app, docs):
     assert docs.search("v2", vectors[3], 1)[0] == ["k3"]
 
 
-def test_a_column_of_the_app_is_no_target(app, docs):
+def test_a_column_of_the_app_is_no_target(app, opened):
+    app.create("docs", 3, rows=ROWS)
+    docs = opened("docs", vector="embedding")
     app.execute("ALTER TABLE docs ADD COLUMN embedding_v2 vector(4), ADD COLUMN embedding_before_v3 int")
     before = app.objects()
     assert docs.has("v2")
@@ -375,8 +380,8 @@ def test_a_column_of_the_app_is_no_target(app, docs):
 def test_names_that_the_server_would_cut_are_refused(app, docs):
     with pytest.raises(InvalidInput, match="63 bytes at most"):
         docs.prepare("v" * 50, 4, "cosine")
-    with pytest.raises(InvalidInput, match="4 values a vector"):
-        docs.prepare("v2", 4, "cosine")
+    docs.prepare("v2", 4, "cosine")
+    with pytest.raises(InvalidInput, match="5 values a vector"):
         docs.prepare("v2", 5, "cosine")
 
 
@@ -393,11 +398,11 @@ def test_a_switch_that_fails_between_its_statements_changes_nothing(app, docs):
     docs.prepare("v2", 4, "cosine")
     docs.write("v2", to_write(["k0"], Y[:1], X[:1]))
     before = app.objects()
-    for names in ("embedding_before_v2", "embedding"):
+    for name in ("embedding_before_v2", "embedding"):
         app.execute(
             "CREATE FUNCTION stop() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN IF EXISTS (SELECT FROM "
-            "pg_event_trigger_ddl_commands() WHERE object_identity = 'public.docs.%s') THEN RAISE 'cut here'; END IF; "
-            "END $$" % names
+            f"pg_event_trigger_ddl_commands() WHERE object_identity = 'public.docs.{name}') THEN RAISE 'cut here'; "
+            "END IF; END $$"
         )
         app.execute("CREATE EVENT TRIGGER stopper ON ddl_command_end EXECUTE FUNCTION stop()")
         with pytest.raises(StorageError, match="cut here"):
@@ -417,8 +422,8 @@ def test_a_switch_of_a_required_column_lets_the_app_add_rows(app, docs):
     docs.switch("v2")
     app.put("docs", [{"id": "new", "vector": Y[0]}])
     docs.switch_back("v2")
-    with pytest.raises(psycopg.errors.UndefinedColumn):
-        app.rows("docs", "before_v2")
+    app.put("docs", [{"id": "other", "vector": None}])
+    app.delete("docs", ["other"])
     app.delete("docs", ["new"])
     docs.switch("v2")
     docs.switch_back("v2")
@@ -454,7 +459,7 @@ def test_after_a_switch_target_vectors_are_written_under_the_name_of_the_app(app
 def test_a_switch_to_vectors_without_an_index_says_what_to_make(app, docs):
     app.execute("CREATE INDEX ON docs USING hnsw (embedding vector_cosine_ops)")
     docs.prepare("v2", 4, "cosine")
-    with pytest.warns(cs.CompatStoreWarning, match="searches read the whole table"):
+    with pytest.warns(CompatStoreWarning, match="searches read the whole table"):
         docs.switch("v2")
     docs.switch_back("v2")
     app.connection.execute(docs.index_statement("v2"))
@@ -473,10 +478,27 @@ def test_views_and_triggers_of_the_app_are_noted(app, docs):
     assert "'stamped'." in notes
     assert "entered again into 'near'" in notes
     docs.prepare("v2", 4, "cosine")
-    with pytest.warns(cs.CompatStoreWarning, match="index"):
+    with pytest.warns(CompatStoreWarning, match="index"):
         docs.switch("v2")
     with pytest.raises(StorageError, match="still reads the column"):
         docs.drop_source("v2")
+
+
+@pytest.mark.parametrize("dim", [300, 1000])
+def test_most_rows_are_in_an_index_of_the_app_only_once(app, opened, dim):
+    vectors = RNG.standard_normal((300, dim), np.float32)
+    rows = [{"id": at, "vector": vector} for at, vector in enumerate(vectors)]
+    app.create("docs", dim, id_type="bigint", rows=rows)
+    app.execute("CREATE INDEX ON docs USING hnsw (embedding vector_cosine_ops)")
+    store = opened("docs")
+    store.prepare("v2", 4, "cosine")
+    written = store.write("v2", to_write(range(300), RNG.standard_normal((300, 4), np.float32), vectors))
+    assert sorted(written) == list(range(300))
+    store.close()
+    counted = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'docs'"
+    while (counts := app.execute(counted).fetchone())[0] < 300:
+        pass
+    assert counts[1] > 150
 
 
 def test_a_row_that_the_app_is_changing_is_compared_as_it_becomes(app, docs):
@@ -502,13 +524,20 @@ def test_a_stream_is_of_one_moment_and_other_calls_come_between(app, opened):
         app.execute("DELETE FROM docs")
         assert not len(store.read([1], PARTS))
     assert seen == 20000
+    app.execute("INSERT INTO docs SELECT i, '[1,2,3]' FROM generate_series(1, 20000) i")
     stream = store.scan(PARTS)
+    next(stream)
     stream.close()
+    others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state <> 'idle'"
+    assert app.execute(others).fetchone() == (1,)
 
 
 def test_a_connection_that_was_cut_is_made_again_by_the_next_call(app, docs):
     docs.describe()
-    cut = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    cut = (
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
     app.execute(cut)
     with pytest.raises(StorageError, match="the same command goes on"):
         docs.describe()
@@ -522,13 +551,11 @@ def test_a_connection_that_was_cut_is_made_again_by_the_next_call(app, docs):
     assert sum(map(len, docs.scan(PARTS))) == 100005
 
 
-def test_a_role_without_rights_is_told_which_and_no_secret_is_shown(app, docs):
+def test_a_role_without_rights_learns_which_and_no_secret_is_shown(app, docs):
     if not app.has_role("visitor"):
-        app.execute("CREATE ROLE visitor LOGIN PASSWORD 'k%%3A/s3cret'", ())
+        app.execute("CREATE ROLE visitor LOGIN PASSWORD 'k%3A/s3cret'")
     app.execute("GRANT SELECT ON docs TO visitor")
-    uri = app.uri.replace("//postgres:@", "//visitor:k%25%33A%2Fs3cret@").replace(
-        "//postgres@", "//visitor:k%253A%2Fs3cret@"
-    )
+    uri = app.uri.replace("//postgres:@", "//visitor:k%253A%2Fs3cret@")
     store = Address.of(f"{uri}#docs").open()
     assert len(everything(store)) == 5
     docs.prepare("v2", 4, "cosine")
@@ -550,14 +577,14 @@ def test_a_role_without_rights_is_told_which_and_no_secret_is_shown(app, docs):
     assert "k%" not in str(caught.value)
     with pytest.raises(InvalidInput, match=r"%40 and %2F") as caught:
         Address.of("postgresql://app:se@cr/et@localhost/app#docs").open()
-    assert "cr" not in str(caught.value).replace("describe", "")
+    assert "cr/et" not in str(caught.value)
 
 
 def test_a_full_disk_is_an_error_that_says_so(app, docs):
     docs.prepare("v2", 4, "cosine")
     app.execute(
-        "CREATE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'could not extend file: No space left' "
-        "USING ERRCODE = 'disk_full'; END $$"
+        "CREATE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "RAISE 'could not extend file: No space left' USING ERRCODE = 'disk_full'; END $$"
     )
     app.execute("CREATE TRIGGER filled BEFORE UPDATE ON docs FOR EACH ROW EXECUTE FUNCTION fill()")
     with pytest.raises(StorageError, match=r"No space left\. Free space"):

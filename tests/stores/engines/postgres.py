@@ -37,6 +37,8 @@ def server():
 
 class Engine:
     name = "postgresql"
+    odd_names = ('we"ird; name', "it's %s {table}", "注釈", "A.b")
+    secret = "s3cret"  # of the address; this server asks for none
     parts = Parts(id="id", vector="embedding", source="text", metadata=("lang",))
 
     def __init__(self, folder: Path | None = None):
@@ -48,8 +50,10 @@ class Engine:
         self.connection.execute("CREATE EXTENSION vector")
 
     def execute(self, statement, values=None, **names):
-        identifiers = {key: sql.Identifier(*name.split("\n")) for key, name in names.items()}
-        return self.connection.execute(sql.SQL(statement).format(**identifiers), values)
+        marked = {key: name if values is None else name.replace("%", "%%") for key, name in names.items()}
+        identifiers = {key: sql.Identifier(*name.split("\n")) for key, name in marked.items()}
+        query = sql.SQL(statement)
+        return self.connection.execute(query.format(**identifiers) if names else query, values)
 
     def has_role(self, name):
         return bool(self.execute("SELECT FROM pg_roles WHERE rolname = %s", (name,)).fetchone())
@@ -64,7 +68,7 @@ class Engine:
             self.execute(index, table=collection)
 
     def address(self, collection):
-        return f"{self.uri}#{collection}"
+        return f"{self.uri.replace('postgres:@', f'postgres:{self.secret}@')}#{collection}"
 
     def put(self, collection, rows):
         statement = (
@@ -109,4 +113,4 @@ class Engine:
 
 
 def _numbers_of(vector):
-    return None if vector is None else np.array(vector[1:-1].split(","), np.float32)
+    return None if vector is None else np.array(vector[1:-1].split(","), np.float32).tolist()
