@@ -92,7 +92,7 @@ class FaissFile:
         """Read some rows; see `Store.read`."""
         app = self._app()
         names, positions = self._columns(app, parts), np.unique(app.positions(pa.array(ids)))
-        found = []
+        found = list[ArrowTable]()
         for block, beside in app.batches(tuple(names.values())):
             inside = positions[(positions >= block[0]) & (positions <= block[-1])]
             if len(inside) or not found:
