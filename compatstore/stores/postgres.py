@@ -70,7 +70,8 @@ class Postgres:
 
     def describe(self, wanted: Parts = Parts()) -> Description:
         """Describe the table; see `Store`."""
-        self._address = replace(self._address, parts=wanted)
+        if wanted != Parts():
+            self._address = replace(self._address, parts=wanted)
         with self._session.transaction(f"describe {self._address}") as cursor:
             return postgres_description.describe(cursor, TableShape.read(cursor, self._address))
 
@@ -206,7 +207,8 @@ class Postgres:
 
     def place(self, target: str) -> tuple[str, Parts]:
         """The same table and columns: a switch renames; see `VectorStore.place`."""
-        return str(self._address), self.describe(self._address.parts).parts
+        found = self.describe().parts
+        return str(self._address), replace(self._address.parts, id=found.id, vector=found.vector)
 
     def drop(self, target: str) -> None:
         """Drop the column of a target."""

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from stores.engines.postgres import Engine, psycopg
 
 import compatstore as cs
 from compatstore.errors import AlreadyExists, InvalidInput, NotFound, StorageError, UpgradeError
 from compatstore.stores.address import Address
 from compatstore.stores.store import Parts, digests, matrix, vector_column
-from stores.engines.postgres import Engine, psycopg
 
 RNG = np.random.default_rng(7)
 X, Y = (RNG.standard_normal((5, dim), np.float32) for dim in (3, 4))
@@ -397,7 +397,7 @@ def test_a_switch_that_fails_between_its_statements_changes_nothing(app, docs):
         app.execute(
             "CREATE FUNCTION stop() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN IF EXISTS (SELECT FROM "
             "pg_event_trigger_ddl_commands() WHERE object_identity = 'public.docs.%s') THEN RAISE 'cut here'; END IF; "
-            "END $$" % names  # noqa: UP031
+            "END $$" % names
         )
         app.execute("CREATE EVENT TRIGGER stopper ON ddl_command_end EXECUTE FUNCTION stop()")
         with pytest.raises(StorageError, match="cut here"):
