@@ -43,7 +43,7 @@ _BUSY = 60_000  # milliseconds to wait for another writer
 
 
 class SqliteVec:
-    """A table with vectors in a database of SQLite; see `Store`.
+    """A table with vectors in a database of SQLite; see `VectorStore`.
 
     Args:
         address: With the path of the database and the name of the table.
@@ -58,7 +58,7 @@ class SqliteVec:
     def __init__(self, address: Address) -> None:
         apsw, extension = load_extra("apsw", "sqlite-vec"), load_extra("sqlite_vec", "sqlite-vec")
         self._address, self._apsw, self._path = address, apsw, Path(address.place)
-        self._parts, self._metrics = _NOTHING_NAMED, dict[str, Metric]()
+        self._parts, self._metrics = address.parts, dict[str, Metric]()
         self._known: tuple[object, VectorTable] | None = None
         if not is_file(self._path):
             raise NotFound(f"open {address}", expected="a database of SQLite", found="no such file")
@@ -70,7 +70,7 @@ class SqliteVec:
             self._connection.enable_load_extension(False)
 
     def describe(self, wanted: Parts = _NOTHING_NAMED) -> Description:
-        """Describe the table; see `Store.describe`."""
+        """Describe the table; see `VectorStore.describe`."""
         self._parts, self._known = wanted, None
         table = self._table()
         with self._reasons("count the rows of"):
@@ -91,13 +91,13 @@ class SqliteVec:
         )
 
     def scan(self, parts: Parts, target: str | None = None) -> Iterator[ArrowTable]:
-        """Stream the rows that are there when it begins, each as it is when it is read; see `Store.scan`."""
+        """Stream the rows that are there when it begins, each as it is when it is read; see `VectorStore.scan`."""
         table = self._table(parts)
         for ids in self._pages(_own(table), "1"):
             yield self._read(table, ids, parts, target)
 
     def read(self, ids: Sequence[Id], parts: Parts) -> ArrowTable:
-        """Read some rows; see `Store.read`."""
+        """Read some rows; see `VectorStore.read`."""
         return self._read(self._table(parts), ids, parts, None)
 
     def has(self, target: str) -> bool:
@@ -106,14 +106,14 @@ class SqliteVec:
             return self._places().has(target)
 
     def prepare(self, target: str, dim: int, metric: Metric) -> None:
-        """Make the target's table or column; see `Store.prepare`."""
+        """Make the target's table or column; see `VectorStore.prepare`."""
         self._metrics[target] = metric
         with self._transaction(f"make a place for {target} in"):
             if not self._places().has(target):
                 self._places().prepare(target, dim, metric)
 
     def write(self, target: str, rows: ArrowTable) -> Sequence[Id]:
-        """Write target vectors of the rows that are as they were, in one transaction; see `Store.write`."""
+        """Write target vectors of the rows that are as they were, in one transaction; see `VectorStore.write`."""
         ids, vectors, written = rows[ID].to_pylist(), matrix(rows[VECTOR]), list[Id]()
         facts = zip(digests(rows[VECTOR]), digests(rows[MADE_FROM]), rows[KNOWN].to_pylist(), strict=True)
         changed = dict[Id, bytes]()
@@ -133,7 +133,7 @@ class SqliteVec:
         return written
 
     def read_target(self, target: str, ids: Sequence[Id] | None = None) -> Iterator[ArrowTable]:
-        """Stream target vectors; see `Store.read_target`."""
+        """Stream target vectors; see `VectorStore.read_target`."""
         self._require(target)
         table, place = self._table(), self._places().columns(target)
         pages = self._pages(place, f"{place.vector} IS NOT NULL") if ids is None else _batches(ids)
@@ -146,7 +146,7 @@ class SqliteVec:
                 yield pa.table({ID: pa.array([one for one, _ in rows], table.id_kind), VECTOR: column})
 
     def remove(self, target: str, ids: Sequence[Id]) -> None:
-        """Remove target vectors; see `Store.remove`.
+        """Remove target vectors; see `VectorStore.remove`.
 
         Raises:
             UpgradeError: The app reads the target: its rows are the app's to delete.
@@ -179,7 +179,7 @@ class SqliteVec:
         return f"{self._address}", self._parts
 
     def drop(self, target: str) -> None:
-        """Drop the target's table or column; see `Store.drop`.
+        """Drop the target's table or column; see `VectorStore.drop`.
 
         Raises:
             UpgradeError: The app reads the target.
@@ -190,7 +190,7 @@ class SqliteVec:
             self._places().drop(target)
 
     def drop_source(self, target: str) -> None:
-        """Drop the table or column that was the app's before the switch; see `Store.drop_source`."""
+        """Drop the table or column that was the app's before the switch; see `VectorStore.drop_source`."""
         with self._transaction(f"drop what was before {target} of"):
             self._places().drop_source(target)
 
@@ -279,7 +279,7 @@ class SqliteVec:
                 self._connection.execute(f"DROP TABLE {name}")
 
     def _read(self, table: VectorTable, ids: Sequence[Id], parts: Parts, target: str | None) -> ArrowTable:
-        """Rows of some ids, as of `Store.scan`."""
+        """Rows of some ids, as of `VectorStore.scan`."""
         columns = {ID: table.id, VECTOR: table.vector}
         if parts.source is not None:
             columns[SOURCE] = parts.source
