@@ -44,7 +44,7 @@ UNNAMED = Parts()
 
 
 class FaissFile:
-    """An index file and its ids; see `Store`.
+    """An index file and its ids; see `VectorStore`.
 
     Args:
         address: With the path of the index.
@@ -56,10 +56,10 @@ class FaissFile:
         self._address, self._path = address, Path(address.place)
         self._read: dict[Path, IndexFile] = {}
         self._targets: dict[str, Staged] = {}
-        self._parts = Parts()
+        self._parts = address.parts
 
     def describe(self, wanted: Parts = UNNAMED) -> Description:
-        """Describe the index; see `Store.describe`."""
+        """Describe the index; see `VectorStore.describe`."""
         app = self._app()
         if wanted.id not in ("", ID) or wanted.vector:
             expected = f"ids in a column {ID}, and vectors without a name"
@@ -82,17 +82,17 @@ class FaissFile:
         )
 
     def scan(self, parts: Parts, target: str | None = None) -> Iterator[ArrowTable]:
-        """Stream the rows of the files as they were when it began; see `Store.scan`."""
+        """Stream the rows of the files as they were when it began; see `VectorStore.scan`."""
         app = self._app()
         names = self._columns(app, parts)
         for positions, beside in app.batches(tuple(names.values())):
             yield _with(_rows(app, positions), beside, names)
 
     def read(self, ids: Sequence[Id], parts: Parts) -> ArrowTable:
-        """Read some rows; see `Store.read`."""
+        """Read some rows; see `VectorStore.read`."""
         app = self._app()
         names, positions = self._columns(app, parts), np.unique(app.positions(pa.array(ids)))
-        found = []
+        found = list[ArrowTable]()
         for block, beside in app.batches(tuple(names.values())):
             inside = positions[(positions >= block[0]) & (positions <= block[-1])]
             if len(inside) or not found:
@@ -106,13 +106,13 @@ class FaissFile:
         return any(stamp(path) is not None for path in places)
 
     def prepare(self, target: str, dim: int, metric: Metric) -> None:
-        """Make the file of staged vectors; see `Store.prepare`."""
+        """Make the file of staged vectors; see `VectorStore.prepare`."""
         if not self._is_prepared(target) or not self._staged(target).fact("dim"):
             self._targets[target] = Staged(self._staged_path(target))
             self._targets[target].note(dim=f"{dim}", metric=metric)
 
     def write(self, target: str, rows: ArrowTable) -> Sequence[Id]:
-        """Stage target vectors of rows that the app still has as they were; see `Store.write`.
+        """Stage target vectors of rows that the app still has as they were; see `VectorStore.write`.
 
         After a switch they replace those of all rows that the app has, whose vectors are the target's by then.
         """
@@ -143,7 +143,7 @@ class FaissFile:
             yield _rows(app, positions[start : start + BATCH])
 
     def remove(self, target: str, ids: Sequence[Id]) -> None:
-        """Remove staged vectors; see `Store.remove`.
+        """Remove staged vectors; see `VectorStore.remove`.
 
         Raises:
             UpgradeError: The app reads the target: its rows are the app's to delete.
@@ -155,7 +155,7 @@ class FaissFile:
         staged.remove(ids, folded="")
 
     def switch(self, target: str) -> None:
-        """Put the target's files in the place of the app's, which are kept; see `Store.switch`.
+        """Put the target's files in the place of the app's, which are kept; see `VectorStore.switch`.
 
         Raises:
             UpgradeError: Ids are positions, and a target vector is missing.
@@ -165,7 +165,7 @@ class FaissFile:
             self._switch(target).forward(lambda: self._fold(target))
 
     def switch_back(self, target: str) -> None:
-        """Put the app's own files back in their place; see `Store.switch_back`.
+        """Put the app's own files back in their place; see `VectorStore.switch_back`.
 
         Raises:
             UpgradeError: They were dropped.
@@ -190,7 +190,7 @@ class FaissFile:
         return f"{self._address}", self._parts
 
     def drop(self, target: str) -> None:
-        """Remove the target's files; see `Store.drop`.
+        """Remove the target's files; see `VectorStore.drop`.
 
         Raises:
             UpgradeError: The app reads the target.
@@ -209,7 +209,7 @@ class FaissFile:
             switch.staged.path.unlink(missing_ok=True)
 
     def drop_source(self, target: str) -> None:
-        """Remove the app's files of before the switch; see `Store.drop_source`.
+        """Remove the app's files of before the switch; see `VectorStore.drop_source`.
 
         Raises:
             UpgradeError: There was no switch.

@@ -198,7 +198,8 @@ def _only(names: list[str], operation: str, what: str) -> str:
 
 
 def _holds_vectors(connection: Any, table: str, column: str) -> bool:
-    query = f"SELECT typeof({quoted(column)}), length({quoted(column)}) FROM {table} WHERE {quoted(column)} NOT NULL LIMIT 1"
+    name = quoted(column)
+    query = f"SELECT typeof({name}), length({name}) FROM {table} WHERE {name} NOT NULL LIMIT 1"
     return all(kind == "blob" and size and size % 4 == 0 for kind, size in connection.execute(query))
 
 

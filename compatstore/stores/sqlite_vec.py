@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -42,7 +43,7 @@ _BUSY = 60_000  # milliseconds to wait for another writer
 
 
 class SqliteVec:
-    """A table with vectors in a database of SQLite; see `Store`.
+    """A table with vectors in a database of SQLite; see `VectorStore`.
 
     Args:
         address: With the path of the database and the name of the table.
@@ -57,7 +58,8 @@ class SqliteVec:
     def __init__(self, address: Address) -> None:
         apsw, extension = load_extra("apsw", "sqlite-vec"), load_extra("sqlite_vec", "sqlite-vec")
         self._address, self._apsw, self._path = address, apsw, Path(address.place)
-        self._parts, self._known, self._metrics = _NOTHING_NAMED, (-1, Any), dict[str, Metric]()
+        self._parts, self._metrics = address.parts, dict[str, Metric]()
+        self._known: tuple[object, VectorTable] | None = None
         if not is_file(self._path):
             raise NotFound(f"open {address}", expected="a database of SQLite", found="no such file")
         with self._reasons("open"):
@@ -68,8 +70,8 @@ class SqliteVec:
             self._connection.enable_load_extension(False)
 
     def describe(self, wanted: Parts = _NOTHING_NAMED) -> Description:
-        """Describe the table; see `Store.describe`."""
-        self._parts, self._known = wanted, (-1, Any)
+        """Describe the table; see `VectorStore.describe`."""
+        self._parts, self._known = wanted, None
         table = self._table()
         with self._reasons("count the rows of"):
             ((rows,),) = self._connection.execute(f"SELECT count(*) FROM {quoted(table.name)}")
@@ -89,13 +91,13 @@ class SqliteVec:
         )
 
     def scan(self, parts: Parts, target: str | None = None) -> Iterator[ArrowTable]:
-        """Stream the rows that are there when it begins, each as it is when it is read; see `Store.scan`."""
+        """Stream the rows that are there when it begins, each as it is when it is read; see `VectorStore.scan`."""
         table = self._table(parts)
-        for ids in self._pages(Columns(quoted(table.name), quoted(table.id), quoted(table.vector)), "1"):
+        for ids in self._pages(_own(table), "1"):
             yield self._read(table, ids, parts, target)
 
     def read(self, ids: Sequence[Id], parts: Parts) -> ArrowTable:
-        """Read some rows; see `Store.read`."""
+        """Read some rows; see `VectorStore.read`."""
         return self._read(self._table(parts), ids, parts, None)
 
     def has(self, target: str) -> bool:
@@ -104,34 +106,34 @@ class SqliteVec:
             return self._places().has(target)
 
     def prepare(self, target: str, dim: int, metric: Metric) -> None:
-        """Make the target's table or column; see `Store.prepare`."""
+        """Make the target's table or column; see `VectorStore.prepare`."""
         self._metrics[target] = metric
         with self._transaction(f"make a place for {target} in"):
             if not self._places().has(target):
                 self._places().prepare(target, dim, metric)
 
     def write(self, target: str, rows: ArrowTable) -> Sequence[Id]:
-        """Write target vectors of the rows that are as they were, in one transaction; see `Store.write`."""
-        table, places = self._table(), self._places()
-        ids, vectors = rows[ID].to_pylist(), [vector.tobytes() for vector in matrix(rows[VECTOR])]
-        wanted = list(
-            zip(ids, vectors, digests(rows[VECTOR]), digests(rows[MADE_FROM]), rows[KNOWN].to_pylist(), strict=True)
-        )
-        app, written = Columns(quoted(table.name), quoted(table.id), quoted(table.vector)), list[Id]()
+        """Write target vectors of the rows that are as they were, in one transaction; see `VectorStore.write`."""
+        ids, vectors, written = rows[ID].to_pylist(), matrix(rows[VECTOR]), list[Id]()
+        facts = zip(digests(rows[VECTOR]), digests(rows[MADE_FROM]), rows[KNOWN].to_pylist(), strict=True)
+        changed = dict[Id, bytes]()
         with self._transaction(f"write vectors of {target} to"):
             self._require(target)
-            held, sources = self._digests(places.columns(target), ids), self._digests(app, ids)
+            places = self._places()
+            to = places.columns(target)
+            held, sources = self._digests(to, ids), self._digests(_own(self._table()), ids)
             is_switched = places.is_switched(target)  # the app's vectors are the target's then
-            for one, vector, digest, made_from, known in wanted:
+            for one, vector, (digest, made_from, known) in zip(ids, vectors, facts, strict=True):
                 same = one in sources and (is_switched or sources[one] == made_from)
                 if same and held.get(one) in (known, digest):
                     if held.get(one) != digest:
-                        places.put(target, one, vector, is_there=one in held)
+                        changed[one] = vector.astype("<f4").tobytes()
                     written.append(one)
+            places.put(to, changed, held)
         return written
 
     def read_target(self, target: str, ids: Sequence[Id] | None = None) -> Iterator[ArrowTable]:
-        """Stream target vectors; see `Store.read_target`."""
+        """Stream target vectors; see `VectorStore.read_target`."""
         self._require(target)
         table, place = self._table(), self._places().columns(target)
         pages = self._pages(place, f"{place.vector} IS NOT NULL") if ids is None else _batches(ids)
@@ -144,7 +146,7 @@ class SqliteVec:
                 yield pa.table({ID: pa.array([one for one, _ in rows], table.id_kind), VECTOR: column})
 
     def remove(self, target: str, ids: Sequence[Id]) -> None:
-        """Remove target vectors; see `Store.remove`.
+        """Remove target vectors; see `VectorStore.remove`.
 
         Raises:
             UpgradeError: The app reads the target: its rows are the app's to delete.
@@ -177,7 +179,7 @@ class SqliteVec:
         return f"{self._address}", self._parts
 
     def drop(self, target: str) -> None:
-        """Drop the target's table or column; see `Store.drop`.
+        """Drop the target's table or column; see `VectorStore.drop`.
 
         Raises:
             UpgradeError: The app reads the target.
@@ -188,7 +190,7 @@ class SqliteVec:
             self._places().drop(target)
 
     def drop_source(self, target: str) -> None:
-        """Drop the table or column that was the app's before the switch; see `Store.drop_source`."""
+        """Drop the table or column that was the app's before the switch; see `VectorStore.drop_source`."""
         with self._transaction(f"drop what was before {target} of"):
             self._places().drop_source(target)
 
@@ -197,7 +199,7 @@ class SqliteVec:
     ) -> tuple[Sequence[Id], FloatArray]:
         """Nearest rows; by sqlite-vec's own scan of a vec0 table, else of the column."""
         table = self._table()
-        place = Columns(quoted(table.name), quoted(table.id), quoted(table.vector))
+        place = _own(table)
         if target is not None:
             self._require(target)
             place = self._places().columns(target)
@@ -213,12 +215,8 @@ class SqliteVec:
                 f"SELECT {place.id}, {distance}({place.vector}, ?) AS distance FROM {place.table} "
                 f"WHERE {place.vector} IS NOT NULL{condition} ORDER BY distance LIMIT ?"
             )
-        with self._reasons("search"):
-            self._connection.execute("PRAGMA query_only = 1")  # a condition may be several statements
-            try:
-                found = list(self._connection.execute(statement, (vector, k)))
-            finally:
-                self._connection.execute("PRAGMA query_only = 0")
+        with self._reasons("search"), self._reading():
+            found = list(self._connection.execute(statement, (vector, k)))
         return [one for one, _ in found], np.array([distance for _, distance in found], np.float32)
 
     def close(self) -> None:
@@ -231,10 +229,11 @@ class SqliteVec:
         wanted = Parts(parts.id or self._parts.id, parts.vector or self._parts.vector)
         with self._reasons("read"):
             ((version,),) = self._connection.execute("PRAGMA schema_version")
-            if self._known[0] != (version, wanted):
-                self._known = ((version, wanted), read_table(self._connection, self._address.collection, wanted))
-        table: VectorTable = self._known[1]
-        return table
+            if self._known is None or self._known[0] != (version, wanted):
+                table = read_table(self._connection, self._address.collection, wanted)
+                self._parts = replace(self._parts, id=table.id, vector=table.vector)  # others may come
+                self._known = (version, Parts(table.id, table.vector)), table
+        return self._known[1]
 
     def _places(self) -> TablePlaces | ColumnPlaces:
         table = self._table()
@@ -280,7 +279,7 @@ class SqliteVec:
                 self._connection.execute(f"DROP TABLE {name}")
 
     def _read(self, table: VectorTable, ids: Sequence[Id], parts: Parts, target: str | None) -> ArrowTable:
-        """Rows of some ids, as of `Store.scan`."""
+        """Rows of some ids, as of `VectorStore.scan`."""
         columns = {ID: table.id, VECTOR: table.vector}
         if parts.source is not None:
             columns[SOURCE] = parts.source
@@ -334,10 +333,22 @@ class SqliteVec:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                if not self._connection.get_autocommit():
+                    self._connection.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Refuse all that is no read: a condition is a text of the caller's, which may end one statement."""
+        apsw = self._apsw
+        reads = (apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE)
+        self._connection.authorizer = lambda action, *_: apsw.SQLITE_OK if action in reads else apsw.SQLITE_DENY
+        try:
+            yield
+        finally:
+            self._connection.authorizer = None
 
     @contextmanager
     def _reasons(self, operation: str) -> Iterator[None]:
@@ -349,6 +360,11 @@ class SqliteVec:
             if isinstance(error, self._apsw.BusyError | self._apsw.LockedError):
                 fix = "Another process writes for long; try again when it is done."
             raise StorageError(f"{operation} {self._address}", found=reason, fix=fix) from error
+
+
+def _own(table: VectorTable) -> Columns:
+    """Where the app's vectors are."""
+    return Columns(quoted(table.name), quoted(table.id), quoted(table.vector))
 
 
 def _batches(ids: Sequence[Id]) -> Iterator[Sequence[Id]]:

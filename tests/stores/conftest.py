@@ -12,9 +12,9 @@ A module there has a class `Engine`, the side of the app, which uses the databas
 | `objects()` | names of everything in the database |
 | `close()` | stops what it started |
 
-Of what a database lacks, its engine may name `metrics` and `id_types` that it has, `keeps_nulls = False` if each row has
-a vector, `text_ids = "uuid"` if texts are no ids but UUIDs are, `refused_ids` that it takes for none, `odd_names` of
-collections that it takes, `secret` in its address.
+Of what a database lacks, its engine may name `metrics` and `id_types` that it has, `keeps_nulls = False` if each row
+has a vector, `text_ids = "uuid"` if texts are no ids but UUIDs are, `refused_ids` of texts that are none, `odd_names`
+of collections that it takes, and the `secret` in its address.
 """
 
 from __future__ import annotations

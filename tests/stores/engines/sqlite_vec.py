@@ -1,4 +1,4 @@
-"""SQLite with sqlite-vec: a vec0 table with a metadata and an auxiliary column, in a database with a write-ahead log."""
+"""SQLite with sqlite-vec: a vec0 table with a metadata and an auxiliary column, and a write-ahead log."""
 
 from __future__ import annotations
 
