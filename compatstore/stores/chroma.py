@@ -1,0 +1,359 @@
+"""Chroma: `chroma:PATH#collection` in the app's folder, `chroma+http://HOST:PORT#collection` of a server.
+
+A collection has vectors of one length, so a target is a second collection. The app is switched to it by two renames:
+`docs` becomes `docs_before_v2`, then `docs_v2` becomes `docs`. Between the two a reader finds no `docs`, and a call
+that goes on after a kill there finds the app's own under its new name. The target's collection is marked in its metadata.
+
+Environment: CHROMA_TOKEN, CHROMA_TENANT, CHROMA_DATABASE.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pyarrow as pa
+
+from compatstore.arrays import ArrowTable, FloatArray, Id
+from compatstore.errors import InvalidInput, NotFound, UpgradeError, load_extra
+from compatstore.stores.address import Address
+from compatstore.stores.client_errors import reporting
+from compatstore.stores.schemaless import RESERVED, SAMPLE, column, types_of
+from compatstore.stores.second_collection import AFTER_SWITCH, SecondCollection
+from compatstore.stores.store import BATCH, ID, SOURCE, VECTOR, Description, Parts, Switch, vector_column
+from compatstore.versions import Metric
+
+FILE = "chroma.sqlite3"
+EMBEDDING, DOCUMENT, URI = "embedding", "document", "uri"
+MARK = "compatstore"  # in the metadata of a target's collection: the target
+METRICS: dict[str, Metric] = {"l2": "l2", "cosine": "cosine", "ip": "dot"}
+ROWS = ["documents", "metadatas", "uris"]
+HELD_OPEN = "An app that runs holds the collection that it got: it reads the target when it gets the collection again."
+ONE_PROCESS = "Chroma's files are for one process at a time: stop the app meanwhile, or run a Chroma server."
+
+
+class Chroma(SecondCollection):
+    """A collection of Chroma; see `Store`.
+
+    Args:
+        address: Of the collection.
+
+    Raises:
+        NotFound: There is no database in the folder.
+        StorageError: The server cannot be reached.
+    """
+
+    scheme: ClassVar[str] = "chroma"
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(address)
+        self._chromadb = load_extra("chromadb", "chroma")
+        self._secrets: tuple[str, ...] = ()
+        self._types: dict[str, str] | None = None
+        self._client = self._connect()
+
+    def _connect(self) -> Any:
+        names = {
+            "tenant": os.environ.get("CHROMA_TENANT", self._chromadb.config.DEFAULT_TENANT),
+            "database": os.environ.get("CHROMA_DATABASE", self._chromadb.config.DEFAULT_DATABASE),
+        }
+        if not self.address.is_remote:
+            if not (Path(self.address.place) / FILE).is_file():
+                found = f"no {FILE} there"
+                raise NotFound(f"open {self.address}", expected="a folder of Chroma", found=found)
+            with self._reporting("open"):
+                return self._chromadb.PersistentClient(self.address.place, **names)
+        url, headers, token = urlsplit(self.address.place), dict[str, str](), os.environ.get("CHROMA_TOKEN", "")
+        if token:
+            headers = {"Authorization": f"Bearer {token}", "x-chroma-token": token}
+        elif url.password:
+            login = f"{unquote(url.username or '')}:{unquote(url.password)}"
+            headers = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
+        self._secrets = (token, url.password or "")
+        ssl = url.scheme == "https"
+        with self._reporting("open"):
+            port = url.port or (443 if ssl else 8000)
+            return self._chromadb.HttpClient(url.hostname, port, ssl=ssl, headers=headers, **names)
+
+    def _reporting(self, verb: str) -> AbstractContextManager[None]:
+        absent = (self._chromadb.errors.NotFoundError,)
+        return reporting(f"{verb} {self.address}", absent=absent, secrets=self._secrets)
+
+    def describe(self, wanted: Parts = Parts()) -> Description:
+        """Describe the collection; see `Store.describe`."""
+        for asked, name in ((wanted.id, ID), (wanted.vector, EMBEDDING)):
+            if asked not in ("", name):
+                raise NotFound(f"describe {self.address}", expected=repr(name), found=repr(asked))
+        self._wanted = wanted
+        with self._reporting("describe"):
+            collection = self._collection(self._reads())
+            sample = collection.get(limit=SAMPLE, include=ROWS)
+            first = collection.get(limit=1, include=["embeddings"])["embeddings"]
+            rows = collection.count()
+        self._types, notes = types_of((row or {} for row in sample["metadatas"] or ()), (*RESERVED, DOCUMENT, URI))
+        dim = len(first[0]) if len(first) else 0
+        texts = {
+            name: "string"
+            for name, key in ((DOCUMENT, "documents"), (URI, "uris"))
+            if any(text is not None for text in sample[key] or ())
+        }
+        parts = Parts("", "", DOCUMENT if DOCUMENT in texts else None, tuple(self._types))
+        columns = {ID: "string", EMBEDDING: f"float32[{dim}]", **texts, **self._types}
+        where = [] if self.address.is_remote else [ONE_PROCESS]
+        return Description(
+            address=str(self.address),
+            parts=parts,
+            id_type="string",
+            dim=dim,
+            metric=_metric(collection, f"describe {self.address}"),
+            rows=rows,
+            columns=columns,
+            beside="collection",
+            switch=self.switches_by,
+            is_atomic=False,
+            is_conditional=False,
+            notes=(*where, *notes, HELD_OPEN, AFTER_SWITCH),
+        )
+
+    def scan(self, parts: Parts, target: str | None = None) -> Iterator[ArrowTable]:
+        """Stream all rows; see `Store.scan`."""
+        # Pages by offset shift when rows are deleted meanwhile: ids are listed first, and rows are read by id.
+        with self._reporting("read"):
+            ids = self._collection(self._reads()).get(include=[])["ids"]
+        for start in range(0, len(ids), BATCH):
+            table = self.read(ids[start : start + BATCH], parts)
+            if table.num_rows:
+                yield table
+
+    def read(self, ids: Sequence[Id], parts: Parts) -> ArrowTable:
+        """Read some rows; see `Store.read`."""
+        columns = self._columns()
+        tables = list[ArrowTable]()
+        with self._reporting("read"):
+            collection = self._collection(self._reads())
+            for start in range(0, len(ids), BATCH):
+                found = collection.get(ids=list(ids[start : start + BATCH]), include=["embeddings", *ROWS])
+                tables.append(_table(found, parts, columns))
+            return pa.concat_tables(tables) if tables else _table(collection.get(limit=0, include=[]), parts, columns)
+
+    def _columns(self) -> Mapping[str, str]:
+        if self._types is None:
+            self.describe(self._wanted)
+        return self._types or {}
+
+    def search(
+        self, target: str | None, query: FloatArray, k: int, where: str | None = None
+    ) -> tuple[Sequence[Id], FloatArray]:
+        """Nearest rows; a condition is Chroma's `where` as JSON. See `Store.search`."""
+        condition = None if where is None else _condition(where, f"search {self.address}")
+        with self._reporting("search"):
+            collection = self._collection(self._reads() if target is None else self._place(target))
+            found = collection.query(
+                query_embeddings=[np.asarray(query, np.float32)], n_results=k, where=condition, include=["distances"]
+            )
+        return found["ids"][0], np.asarray(found["distances"][0], np.float32)
+
+    def close(self) -> None:
+        """Let go of the files or the connection."""
+        self._client.close()
+
+    # Collections
+
+    def _collection(self, name: str) -> Any:
+        # Without an embedding function: the app's own may need a key or a package.
+        return self._client.get_collection(name, embedding_function=None)
+
+    def _marked(self, name: str) -> str | None:
+        """Target whose collection has a name; None if there is no such collection, or it is no target's."""
+        try:
+            with self._reporting("read"):
+                mark = (self._collection(name).metadata or {}).get(MARK)
+        except NotFound:
+            return None
+        return None if mark is None else str(mark)
+
+    def _aliased(self, name: str) -> str | None:
+        return None  # Chroma has no aliases
+
+    def _exists(self, name: str) -> bool:
+        try:
+            with self._reporting("read"):
+                self._collection(name)
+        except NotFound:
+            return False
+        return True
+
+    def _create(self, name: str, dim: int, metric: Metric) -> None:
+        space = next(space for space, one in METRICS.items() if one == metric)
+        mark = {MARK: name.removeprefix(f"{self.address.collection}_")}
+        with self._reporting(f"make the collection {name} of"):
+            self._client.create_collection(
+                name, configuration={"hnsw": {"space": space}}, metadata=mark, embedding_function=None
+            )
+
+    def _delete(self, name: str) -> None:
+        with self._reporting(f"delete the collection {name} of"):
+            self._client.delete_collection(name)
+
+    def _rename(self, name: str, to: str) -> None:
+        with self._reporting(f"rename {name} to {to} in"):
+            self._collection(name).modify(name=to)
+
+    def _point_alias(self, name: str) -> None:
+        raise NotImplementedError  # it has no aliases
+
+    def _payloads(self, name: str, ids: Sequence[Id]) -> dict[Id, Any]:
+        with self._reporting("read"):
+            found = (
+                self._collection(name).get(ids=list(ids), include=ROWS) if ids else {"ids": [], **dict.fromkeys(ROWS)}
+            )
+        rows = zip(*((found[key] or [None] * len(found["ids"])) for key in ROWS), strict=True)
+        return dict(zip(found["ids"], rows, strict=True))
+
+    def _put(self, name: str, ids: Sequence[Id], vectors: FloatArray, payloads: Sequence[Any] | None) -> None:
+        with self._reporting(f"write to {name} of"):
+            collection = self._collection(name)
+            if payloads is None:
+                collection.update(ids=list(ids), embeddings=vectors)
+                return
+            # An upsert merges: what the app's row has no longer would stay.
+            held = self._payloads(name, ids)
+            shrunk = [one for one, new in zip(ids, payloads, strict=True) if one in held and _lacks(new, held[one])]
+            if shrunk:
+                collection.delete(ids=shrunk)
+            documents, metadatas, uris = ([row[at] for row in payloads] for at in range(len(ROWS)))
+            collection.upsert(
+                ids=list(ids),
+                embeddings=vectors,
+                documents=documents if any(text is not None for text in documents) else None,
+                metadatas=metadatas if any(metadatas) else None,
+                uris=uris if any(text is not None for text in uris) else None,
+            )
+
+    def _erase(self, name: str, ids: Sequence[Id]) -> None:
+        with self._reporting(f"delete from {name} of"):
+            self._collection(name).delete(ids=list(ids))
+
+    def _vectors(self, name: str, ids: Sequence[Id] | None) -> Iterator[ArrowTable]:
+        with self._reporting("read"):
+            collection = self._collection(name)
+            names = collection.get(include=[])["ids"] if ids is None else list(ids)
+        for start in range(0, len(names), BATCH):
+            with self._reporting("read"):
+                found = collection.get(ids=names[start : start + BATCH], include=["embeddings"])
+            if found["ids"]:
+                yield _table(found, Parts(), {})
+
+    # The switch: two renames
+
+    @property
+    def switches_by(self) -> Switch:
+        """How the app is switched."""
+        return "rename"
+
+    def _before(self, target: str) -> str:
+        return f"{self.address.collection}_before_{target}"
+
+    def _reads(self) -> str:
+        name = self.address.collection
+        if self._exists(name):
+            return name
+        with self._reporting("read"):
+            names = {each.name for each in self._client.list_collections()}
+        for moved in names:
+            target = moved.removeprefix(f"{name}_before_")
+            if target != moved and self._marked(f"{name}_{target}") == target:
+                return moved  # killed between the two renames
+        return name
+
+    def _place(self, target: str) -> str:
+        name = self.address.collection
+        return name if self.is_switched(target) else f"{name}_{target}"
+
+    def _own(self, target: str) -> str:
+        return self._before(target) if self.is_switched(target) else self._reads()
+
+    def has(self, target: str) -> bool:
+        """True if the name of the target's collection, or that of the app's own after a switch, is taken."""
+        return self._exists(self._place(target)) or self._exists(self._before(target))
+
+    def is_switched(self, target: str) -> bool:
+        """True if the collection of the app's name is the target's; see `Store.is_switched`."""
+        return self._marked(self.address.collection) == target
+
+    def switch(self, target: str) -> None:
+        """Rename the app's collection, then the target's; see `Store.switch`."""
+        if self.is_switched(target):
+            return
+        name, place = self.address.collection, self._place(target)
+        self._require(place, f"switch {self.address} to {target}")
+        self._refresh(target)
+        if self._exists(name):
+            self._rename(name, self._before(target))
+        self._rename(place, name)
+
+    def switch_back(self, target: str) -> None:
+        """Rename the target's collection, then the app's; see `Store.switch_back`."""
+        name, before = self.address.collection, self._before(target)
+        if self.is_switched(target):
+            self._require(before, f"switch {self.address} back from {target}")
+            self._rename(name, f"{name}_{target}")
+        if not self._exists(name):
+            self._rename(before, name)
+
+    def drop(self, target: str) -> None:
+        """Delete the target's collection; see `Store.drop`."""
+        self._refuse_if_read(target)
+        if not self._exists(self.address.collection) and self._exists(self._before(target)):
+            operation = f"remove the vectors of {target} from {self.address}"
+            found = "a switch that was stopped between its two renames"
+            raise UpgradeError(operation, expected="no switch under way", found=found, fix="Cut over or roll back.")
+        super().drop(target)
+
+
+def _metric(collection: Any, operation: str) -> Metric:
+    settings = collection.configuration_json
+    index = settings.get("hnsw") or settings.get("spann") or {}
+    space = index.get("space") or (collection.metadata or {}).get("hnsw:space", "l2")
+    if space not in METRICS:
+        raise InvalidInput(operation, expected=f"a space of {', '.join(METRICS)}", found=repr(space))
+    return METRICS[space]
+
+
+def _table(found: Mapping[str, Any], parts: Parts, types: Mapping[str, str]) -> ArrowTable:
+    """Rows of a `get` as a table of a scan."""
+    ids, vectors = found["ids"], found["embeddings"]
+    rows = np.asarray(vectors, np.float32) if ids else np.zeros((0, 0), np.float32)
+    columns = {ID: pa.array(ids, pa.string()), VECTOR: vector_column(rows, rows.shape[1])}
+    metadatas = [row or {} for row in found.get("metadatas") or [None] * len(ids)]
+    texts = {DOCUMENT: found.get("documents"), URI: found.get("uris")}
+    names = [*([(SOURCE, parts.source)] if parts.source else []), *((name, name) for name in parts.metadata)]
+    for name, of in names:
+        if of in texts:
+            columns[name] = pa.array(texts[of] or [None] * len(ids), pa.string())
+        else:
+            kind = "string" if name == SOURCE else types.get(of, "string")
+            columns[name] = column([row.get(of) for row in metadatas], kind)
+    return pa.table(columns)
+
+
+def _lacks(new: Sequence[Any], held: Sequence[Any]) -> bool:
+    """True if a row's document, metadata or URI lacks something that is held."""
+    (document, metadata, uri), (document_held, metadata_held, uri_held) = new, held
+    is_shorter = not set(metadata_held or {}) <= set(metadata or {})
+    return is_shorter or (document is None and document_held is not None) or (uri is None and uri_held is not None)
+
+
+def _condition(where: str, operation: str) -> Any:
+    try:
+        return json.loads(where)
+    except ValueError:
+        expected = 'a condition of Chroma as JSON, such as {"lang": "de"}'
+        raise InvalidInput(operation, expected=expected, found=repr(where)) from None
