@@ -19,6 +19,8 @@ from compatstore.shards import Shards as Shards
 from compatstore.storage.records import SearchSettings as SearchSettings
 from compatstore.trainers.pairs.learn import Learn as Learn
 from compatstore.upgrade.requests.backfill import Backfill as Backfill
+from compatstore.stores.candidates import StoreIndexes as StoreIndexes
+from compatstore.stores.sync import Synced as Synced
 from compatstore.upgrade.requests.cascade import Cascade as Cascade
 from compatstore.upgrade.requests.details import Details as Details
 from compatstore.upgrade.requests.gates import Gates as Gates

@@ -11,12 +11,14 @@ from compatstore.evaluation.fusion import Serving
 from compatstore.gallery.core import GalleryCore, verbs
 from compatstore.search.cache import Cache
 from compatstore.search.cascade import CascadePlan, QueryPlan, plan_cascade, search_cascade
+from compatstore.search.condition import joined
 from compatstore.search.plan import SearchPlan
 from compatstore.search.scan import require_count, result_columns, whole_columns, with_fields
 from compatstore.search.serving import plan_serving, read_served, require_fingerprints, search_planned
 from compatstore.storage.app_columns import refuse_distance
 from compatstore.storage.records import SearchSettings
 from compatstore.storage.registry import Registry
+from compatstore.stores.candidates import StoreIndexes
 from compatstore.upgrade.backfilling.account import read_spent
 from compatstore.upgrade.estimates.below import warning_of
 from compatstore.upgrade.requests.cascade import Cascade
@@ -35,7 +37,7 @@ class SearchVerbs(GalleryCore):
         columns: Sequence[str] | None = None,
         *,
         fingerprint: str | Mapping[str, str] | None = None,
-        serving: Serving | Cascade | None = None,
+        serving: Serving | Cascade | StoreIndexes | None = None,
         settings: SearchSettings | None = None,
     ) -> ArrowTable:
         """Find the nearest items.
@@ -56,7 +58,7 @@ class SearchVerbs(GalleryCore):
                 by those of one of them. None does as `evaluate(weight="best")` chose if both queries are there, or a
                 source that this program can embed by both; vectors of one version are served by that version. A
                 `Cascade` embeds the first candidates of an upgrade natively, within its budget, and ranks them by these
-                vectors.
+                vectors. `StoreIndexes` takes the candidates from the indexes of the store that the gallery mirrors.
             settings: Index parameters, such as `SearchSettings(nprobes=8, refine=10)`; by default those measured when
                 they were built, with items of the gallery as queries: `status` shows the recall.
 
@@ -88,6 +90,10 @@ class SearchVerbs(GalleryCore):
         refuse_distance(snapshot.schema.names, self._catalog.store.location)
         require_fingerprints(registry, plan.versions, fingerprint)
         queries = read_served(self._catalog, registry, plan.versions, query)
+        if isinstance(serving, StoreIndexes):
+            own = joined(where, "search")
+            among = serving.candidates(self._catalog, queries, k)
+            plan = self._plan_search(registry, query, k, version, [among, *([own] if own else [])], None, settings)
         named = result_columns(registry, snapshot.schema, columns)
         wanted = whole_columns(named)
         if isinstance(plan, CascadePlan):
@@ -103,7 +109,7 @@ class SearchVerbs(GalleryCore):
         version: str | None = None,
         where: str | Sequence[str] | None = None,
         *,
-        serving: Serving | Cascade | None = None,
+        serving: Serving | Cascade | StoreIndexes | None = None,
         settings: SearchSettings | None = None,
     ) -> QueryPlan:
         """Plan of a `search` with the same arguments; print it. Nothing is searched.
@@ -164,10 +170,15 @@ class SearchVerbs(GalleryCore):
         k: int,
         version: str | None,
         where: str | Sequence[str] | None,
-        serving: Serving | Cascade | None,
+        serving: Serving | Cascade | StoreIndexes | None,
         settings: SearchSettings | None,
     ) -> QueryPlan:
         require_count(k)
         asked = self._catalog, registry, query, k, version, where
-        plan = plan_cascade(*asked, serving) if isinstance(serving, Cascade) else plan_serving(*asked, serving)
+        if isinstance(serving, Cascade):
+            plan: QueryPlan = plan_cascade(*asked, serving)
+        elif isinstance(serving, StoreIndexes):
+            plan = replace(plan_serving(*asked, None), candidates=serving.explain(self._catalog))
+        else:
+            plan = plan_serving(*asked, serving)
         return plan if settings is None else plan.using(settings)

@@ -148,7 +148,7 @@ class UpgradeVerbs(VersionVerbs):
             name = target if isinstance(target, str) else target.name
             context = resolved(catalog, name, backfill=request)
             planned_steps = _plan(context, terms, settings.precision, progress)
-            return link.planned(self._catalog, name, planned_steps)
+            return link.planned(catalog, name, planned_steps)
         if isinstance(target, EmbeddingVersion):
             if target.name in self.versions():
                 known = self.version(target.name, encoders=False)

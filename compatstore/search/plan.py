@@ -77,6 +77,7 @@ class SearchPlan:
         fusion: Weight and constants of a fused search, else None.
         warning: Message if its measured quality is below the baseline, or "".
         shrinkage: True if the first candidates are ranked by shrunk distances.
+        candidates: Source of the candidates outside the gallery, or "".
     """
 
     version: str
@@ -88,6 +89,7 @@ class SearchPlan:
     fusion: Fusion | None = None
     warning: str = ""
     shrinkage: bool = False
+    candidates: str = ""
 
     @property
     def way(self) -> Literal["fused", "merged", "target"]:
@@ -107,6 +109,8 @@ class SearchPlan:
         versions = " and ".join(self.versions)
         merge = self.merge if self.fusion is None else f"{self.merge}, {_weights(self.fusion, *self.versions)}"
         lines = [f"query in {versions}, {self.k} nearest, {len(self.parts)} part(s), merge: {merge}"]
+        if self.candidates:
+            lines.append(f"  candidates: {self.candidates}; ranked here")
         for part in self.parts:
             own = f"of {part.query or self.version}" if len(self.versions) > 1 else "as it is"
             form = own if part.artifact is None else f"through {part.artifact[:12]} ({part.form})"

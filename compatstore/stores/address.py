@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import importlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from compatstore.boundary import shown
 from compatstore.errors import InvalidInput, meant
-from compatstore.stores.store import Store
+from compatstore.stores.store import Parts, VectorStore
 
 # Scheme of an address -> (module of its store, the class or function that opens it).
 STORES = {
@@ -48,12 +48,14 @@ class Address:
         place: For the client: a path, an http(s) URL, or for PostgreSQL the whole connection string.
         collection: Table, collection or class in it; "" for a file.
         is_remote: True if the place is a URL.
+        parts: Columns that the user named, for a store that has several: a vector among two, an id beside the key.
     """
 
     scheme: str
     place: str
     collection: str
     is_remote: bool
+    parts: Parts = field(default_factory=Parts)
 
     @classmethod
     def of(cls, text: str, operation: str = "read a store") -> Address:
@@ -92,7 +94,7 @@ class Address:
         mark = f"#{self.collection}" if self.collection else ""
         return f"{self.scheme}{transport}{without_secrets(self.place)}{mark}"
 
-    def open(self) -> Store:
+    def open(self) -> VectorStore:
         """Connect to the store.
 
         Raises:
@@ -101,7 +103,7 @@ class Address:
         """
         module, name = STORES[self.scheme]
         made: Any = getattr(importlib.import_module(f"compatstore.stores.{module}"), name)
-        store: Store = made(self)
+        store: VectorStore = made(self)
         return store
 
 

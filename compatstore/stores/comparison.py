@@ -23,7 +23,7 @@ SAMPLE = 256  # vectors of each target that are compared
 
 
 @dataclass(frozen=True)
-class Comparison:
+class StoreComparison:
     """A gallery and its store, compared without the ledger.
 
     Attributes:
@@ -43,7 +43,7 @@ class Comparison:
     lacking: dict[str, int]
 
 
-def compare(catalog: Catalog, caller: Observer) -> Comparison:
+def compare(catalog: Catalog, caller: Observer) -> StoreComparison:
     """Compare all ids and vectors of the app's place, and a sample of each target's; read-only."""
     with syncing(catalog, caller) as sync:
         registry = catalog.registry()
@@ -72,7 +72,7 @@ def compare(catalog: Catalog, caller: Observer) -> Comparison:
             both = sorted(set(named) & held_ids, key=str)
             chosen = [both[at] for at in rng.permutation(len(both))[:SAMPLE]]
             stale[target] = _differing(catalog, sync, target, chosen)
-        return Comparison(len(there), missing, sorted_out(gallery_ids, list(there)), other, stale, lacking)
+        return StoreComparison(len(there), missing, sorted_out(gallery_ids, list(there)), other, stale, lacking)
 
 
 def _held_here(catalog: Catalog, registry: Registry, version: str, ids: Sequence[Id]) -> dict[Id, bytes | None]:
@@ -112,7 +112,7 @@ def verified(catalog: Catalog, result: Verification) -> Verification:
     return replace(result, checks=(*result.checks, "store"), findings=(*result.findings, *findings))
 
 
-def _differences(comparison: Comparison) -> Iterator[tuple[str, str]]:
+def _differences(comparison: StoreComparison) -> Iterator[tuple[str, str]]:
     """Differences of a comparison: a clause, and what mends it."""
     fix = f"Sync: {next_step.call('sync')}"
     for ids, what in (

@@ -65,7 +65,7 @@ class Known:
     vector: bytes | None
 
 
-class Ledger:
+class MirrorLedger:
     """The ledger of a mirror.
 
     Args:

@@ -13,14 +13,15 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from compatstore import next_step
 from compatstore.boundary import shown
 from compatstore.errors import AlreadyExists, InvalidInput, NotFound, StorageError, UpgradeError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.location import Location
 from compatstore.storage.store import Store as Table
 from compatstore.stores.address import Address
-from compatstore.stores.ledger import PLACED, SWITCHED, Ledger, Link
-from compatstore.stores.store import Description, Parts, Store
+from compatstore.stores.ledger import PLACED, SWITCHED, Link, MirrorLedger
+from compatstore.stores.store import Description, Parts, VectorStore
 from compatstore.stores.sync import HELD, Sync
 from compatstore.upgrade.plan import Plan, Step
 from compatstore.upgrade.progress import Observer, Progress
@@ -40,7 +41,7 @@ def folder_of(location: Location) -> Path | None:
 def is_mirrored(catalog: Catalog) -> bool:
     """True if a gallery is the mirror of a store."""
     folder = folder_of(catalog.store.location)
-    return folder is not None and Ledger.is_in(folder)
+    return folder is not None and MirrorLedger.is_in(folder)
 
 
 def apart(catalog: Catalog) -> Catalog:
@@ -64,17 +65,25 @@ def syncing(catalog: Catalog, caller: Observer, *, address: str = "") -> Iterato
     """
     folder = folder_of(catalog.store.location)
     link = None
-    if folder is not None and Ledger.is_in(folder):
-        with closing(Ledger(folder)) as ledger:
+    if folder is not None and MirrorLedger.is_in(folder):
+        with closing(MirrorLedger(folder)) as ledger:
             link = ledger.link()
     if folder is None or link is None:
-        fix = "Mirror a store: compatstore mirror STORE GALLERY --version v1"
+        mirroring = next_step.either(
+            shell=next_step.command("mirror", "STORE", "GALLERY"), python="cs.Gallery.mirror(store, path)"
+        )
+        fix = f"Mirror a store: {mirroring}"
         found = "a gallery without one"
         raise UpgradeError("sync with a store", expected="a gallery that mirrors a store", found=found, fix=fix)
-    with closing(Ledger(folder)) as ledger, ledger.alone(), closing(Address.of(address or link.store).open()) as store:
+    with (
+        closing(MirrorLedger(folder)) as ledger,
+        ledger.alone(),
+        closing(Address.of(address or link.store).open()) as store,
+    ):
+        about = store.describe(link.parts)
         for target, state in ledger.targets().items():
-            # Without a switch the app reads the target by another name, as it was told at the cutover.
-            if state == SWITCHED and not store.describe(link.parts).switch:
+            # Without a switch the app reads the target by another name, as the cutover said.
+            if state == SWITCHED and not about.switch:
                 store.switch(target)
             now = SWITCHED if store.is_switched(target) else PLACED
             if now != state:
@@ -102,7 +111,7 @@ def describe(
         return _described(opened, Parts(id, vector, source, tuple(metadata)))
 
 
-def _described(store: Store, wanted: Parts) -> Description:
+def _described(store: VectorStore, wanted: Parts) -> Description:
     about = store.describe(wanted)
     for name in (wanted.source, *wanted.metadata):
         if name is not None and name not in about.columns:
@@ -143,8 +152,8 @@ def begin(catalog: Catalog, store: str, about: Description, source: str) -> None
         raise InvalidInput(operation, expected="a gallery on a disk, where a ledger can lie beside it", found=found)
     link = Link(str(Address.of(store)), about.parts, source)
     known = None
-    if Ledger.is_in(folder):
-        with closing(Ledger(folder)) as ledger:
+    if MirrorLedger.is_in(folder):
+        with closing(MirrorLedger(folder)) as ledger:
             known = ledger.link()
     if known is None and catalog.store.count():
         found = f"a gallery of {catalog.store.count()} items that mirrors nothing"
@@ -154,7 +163,7 @@ def begin(catalog: Catalog, store: str, about: Description, source: str) -> None
         fix = "Name another place."
         raise AlreadyExists(operation, expected="a new place, or the same mirror", found=found, fix=fix)
     if known is None:
-        with closing(Ledger(folder)) as ledger:
+        with closing(MirrorLedger(folder)) as ledger:
             ledger.keep(link)
 
 
@@ -250,22 +259,22 @@ def switch(catalog: Catalog, target: str, caller: Observer) -> Iterator[list[str
     Yields:
         A list, to which a sentence is added that says what the app reads now, or what it is to change.
     """
-    told = list[str]()
+    sentences = list[str]()
     if not is_mirrored(catalog):
-        yield told
+        yield sentences
         return
     with syncing(catalog, caller) as sync:
         if target not in sync.ledger.targets():
-            yield told
+            yield sentences
             return
         if sync.switched != target:
             sync.run()
             sync.hold(target)
-        yield told
+        yield sentences
         about = sync.store.describe(sync.link.parts)
         sync.store.switch(target)
         sync.ledger.place(target, SWITCHED)
-        told.append(sync.store.app_change(target) if not about.switch else f"{about.address} holds {target} now.")
+        sentences.append(sync.store.app_change(target) if not about.switch else f"{about.address} holds {target} now.")
 
 
 @contextmanager
@@ -327,7 +336,8 @@ def settle(catalog: Catalog, version: str, *, drop_source: bool) -> str:
         target = sync.switched
         if version != sync.link.source or target is None:
             return ""
-        address, parts = sync.store.place(target)
+        address, named = sync.store.place(target)
+        parts = replace(sync.link.parts, id=named.id, vector=named.vector)
         if drop_source:
             sync.store.drop_source(target)
         sync.ledger.settle(replace(sync.link, store=address, parts=parts, source=target), f"{target}{HELD}")
@@ -337,9 +347,9 @@ def settle(catalog: Catalog, version: str, *, drop_source: bool) -> str:
 def read_store_status(catalog: Catalog) -> StoreStatus | None:
     """The store of a gallery; None if it mirrors none."""
     folder = folder_of(catalog.store.location)
-    if folder is None or not Ledger.is_in(folder):
+    if folder is None or not MirrorLedger.is_in(folder):
         return None
-    with closing(Ledger(folder)) as ledger:
+    with closing(MirrorLedger(folder)) as ledger:
         link = ledger.link()
         if link is None:
             return None

@@ -14,12 +14,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from compatstore.arrays import ArrowTable, FloatArray, Id
+from compatstore.arrays import ArrowArray, ArrowTable, BoolArray, FloatArray, Id
 from compatstore.versions import Metric
 
 ID, VECTOR, SOURCE = "id", "vector", "source"  # columns of a scan; the others are metadata under their own names
@@ -82,7 +82,7 @@ class Description:
     notes: tuple[str, ...] = ()
 
 
-class Store(Protocol):
+class VectorStore(Protocol):
     """A collection in a vector database. One object is used by one thread.
 
     All methods raise `StorageError` if the store refuses or cannot be reached, with its own reason and no secret;
@@ -95,7 +95,8 @@ class Store(Protocol):
         """Describe the collection; read-only.
 
         Args:
-            wanted: Columns of ids and vectors that the user named, "" where the store is to find them.
+            wanted: Columns of ids and vectors that the user named, "" where the store is to find them. Later calls
+                of this object mean the same ones.
 
         Raises:
             NotFound: There is no such collection or column.
@@ -124,7 +125,7 @@ class Store(Protocol):
         ...
 
     def has(self, target: str) -> bool:
-        """True if the place of a target's vectors is there, whoever made it."""
+        """True if the place of a target's vectors is there, made by anyone."""
         ...
 
     def prepare(self, target: str, dim: int, metric: Metric) -> None:
@@ -158,7 +159,7 @@ class Store(Protocol):
         """Give the app the target under the name that it reads, and keep the app's own under another; idempotent.
 
         A store without a switch changes nothing there: from now on this object scans and reads the target's place,
-        as the app does which was told to.
+        as the app does from then on.
         """
         ...
 
@@ -207,7 +208,7 @@ class Store(Protocol):
         ...
 
 
-def digests(vectors: Any) -> list[bytes | None]:
+def digests(vectors: ArrowArray) -> list[bytes | None]:
     """Digests of vectors: a column of fixed-size lists of float32 -> 16 bytes each, None where there is none.
 
     Zeros of both signs and the same values in any Arrow layout have one digest.
@@ -220,7 +221,7 @@ def digests(vectors: Any) -> list[bytes | None]:
     return [one if there else None for one, there in zip(hashed, present, strict=True)]
 
 
-def matrix(column: Any) -> FloatArray:
+def matrix(column: ArrowArray) -> FloatArray:
     """Values of a column of fixed-size lists of float32, (n, dim); zeros where a row has none."""
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if column.null_count:
@@ -229,7 +230,7 @@ def matrix(column: Any) -> FloatArray:
     return values
 
 
-def vector_column(rows: Any, dim: int, present: Any = None) -> Any:
+def vector_column(rows: FloatArray, dim: int, present: Sequence[bool] | BoolArray | None = None) -> ArrowArray:
     """A column of fixed-size lists of float32: (n, dim) numbers, and (n,) bool, False for a row without a vector."""
     flat = pa.array(np.ascontiguousarray(rows, np.float32).reshape(-1))
     mask = None if present is None else pa.array(~np.asarray(present, bool))

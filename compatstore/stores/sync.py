@@ -25,7 +25,7 @@ from compatstore.errors import InvalidInput, first_offenders
 from compatstore.ingest import write
 from compatstore.shown import Shown, view
 from compatstore.storage.catalog import Catalog
-from compatstore.stores.ledger import SWITCHED, UNKNOWN, Known, Ledger, Link
+from compatstore.stores.ledger import SWITCHED, UNKNOWN, Known, Link, MirrorLedger
 from compatstore.stores.store import (
     ID,
     IN_TARGET,
@@ -34,7 +34,7 @@ from compatstore.stores.store import (
     SOURCE,
     VECTOR,
     Description,
-    Store,
+    VectorStore,
     digests,
     matrix,
     vector_column,
@@ -93,7 +93,9 @@ class Sync:
         caller: Progress and stop.
     """
 
-    def __init__(self, catalog: Catalog, store: Store, ledger: Ledger, link: Link, caller: Observer) -> None:
+    def __init__(
+        self, catalog: Catalog, store: VectorStore, ledger: MirrorLedger, link: Link, caller: Observer
+    ) -> None:
         self.catalog, self.store, self.ledger, self.link = catalog, store, ledger, link
         self._caller = caller
         self._about: Description = store.describe(link.parts)
@@ -172,7 +174,7 @@ class Sync:
     def _finite(self, table: ArrowTable) -> ArrowTable:
         """The rows, without vectors that a gallery refuses."""
         values = matrix(table[VECTOR])
-        good = np.isfinite(values).all(axis=1)
+        good = np.asarray(np.isfinite(values).all(axis=1))
         if good.all():
             return table
         bad = table[ID].filter(pa.array(~good))

