@@ -2,7 +2,7 @@
 
 A collection has vectors of one length, so a target is a second collection. The app is switched to it by two renames:
 `docs` becomes `docs_before_v2`, then `docs_v2` becomes `docs`. Between the two a reader finds no `docs`, and a call
-that goes on after a kill there finds the app's own under its new name. The target's collection is marked in its metadata.
+that goes on after a kill there finds the app's own under its new name. The metadata of the target's collection name it.
 
 Environment: CHROMA_TOKEN, CHROMA_TENANT, CHROMA_DATABASE.
 """
@@ -26,7 +26,7 @@ from compatstore.errors import InvalidInput, NotFound, UpgradeError, load_extra
 from compatstore.stores.address import Address
 from compatstore.stores.client_errors import reporting
 from compatstore.stores.schemaless import SAMPLE, column, copied, types_of
-from compatstore.stores.second_collection import AFTER_SWITCH, SecondCollection
+from compatstore.stores.second_collection import AFTER_SWITCH, ANY, SecondCollection
 from compatstore.stores.store import BATCH, ID, SOURCE, VECTOR, Description, Parts, Switch, vector_column
 from compatstore.versions import Metric
 
@@ -40,7 +40,7 @@ ONE_PROCESS = "Chroma's files are for one process at a time: stop the app meanwh
 
 
 class Chroma(SecondCollection):
-    """A collection of Chroma; see `Store`.
+    """A collection of Chroma; see `VectorStore`.
 
     Args:
         address: Of the collection.
@@ -86,8 +86,8 @@ class Chroma(SecondCollection):
         absent = (self._chromadb.errors.NotFoundError,)
         return reporting(f"{verb} {self.address}", absent=absent, secrets=self._secrets)
 
-    def describe(self, wanted: Parts = Parts()) -> Description:
-        """Describe the collection; see `Store.describe`."""
+    def describe(self, wanted: Parts = ANY) -> Description:
+        """Describe the collection; see `VectorStore.describe`."""
         for given, name in ((wanted.id, ID), (wanted.vector, EMBEDDING)):
             if given not in ("", name):
                 raise NotFound(f"describe {self.address}", expected=repr(name), found=repr(given))
@@ -124,7 +124,7 @@ class Chroma(SecondCollection):
         )
 
     def scan(self, parts: Parts, target: str | None = None) -> Iterator[ArrowTable]:
-        """Stream all rows; see `Store.scan`."""
+        """Stream all rows; see `VectorStore.scan`."""
         # Pages by offset shift when rows are deleted meanwhile: ids are listed first, and rows are read by id.
         with self._reporting("read"):
             ids = self._collection(self._reads()).get(include=[])["ids"]
@@ -134,7 +134,7 @@ class Chroma(SecondCollection):
                 yield table
 
     def read(self, ids: Sequence[Id], parts: Parts) -> ArrowTable:
-        """Read some rows; see `Store.read`."""
+        """Read some rows; see `VectorStore.read`."""
         columns = self._columns()
         tables = list[ArrowTable]()
         with self._reporting("read"):
@@ -152,7 +152,7 @@ class Chroma(SecondCollection):
     def search(
         self, target: str | None, query: FloatArray, k: int, where: str | None = None
     ) -> tuple[Sequence[Id], FloatArray]:
-        """Nearest rows; a condition is Chroma's `where` as JSON. See `Store.search`."""
+        """Nearest rows; a condition is Chroma's `where` as JSON. See `VectorStore.search`."""
         condition = None if where is None else _condition(where, f"search {self.address}")
         with self._reporting("search"):
             collection = self._collection(self._reads() if target is None else self._place(target))
@@ -250,7 +250,7 @@ class Chroma(SecondCollection):
             with self._reporting("read"):
                 found = collection.get(ids=names[start : start + BATCH], include=["embeddings"])
             if found["ids"]:
-                yield _table(found, Parts(), {})
+                yield _table(found, ANY, {})
 
     # The switch: two renames
 
@@ -286,11 +286,11 @@ class Chroma(SecondCollection):
         return self._exists(self._place(target)) or self._exists(self._before(target))
 
     def is_switched(self, target: str) -> bool:
-        """True if the collection of the app's name is the target's; see `Store.is_switched`."""
+        """True if the collection of the app's name is the target's; see `VectorStore.is_switched`."""
         return self._marked(self.address.collection) == target
 
     def switch(self, target: str) -> None:
-        """Rename the app's collection, then the target's; see `Store.switch`."""
+        """Rename the app's collection, then the target's; see `VectorStore.switch`."""
         if self.is_switched(target):
             return
         name, place = self.address.collection, self._place(target)
@@ -301,7 +301,7 @@ class Chroma(SecondCollection):
         self._rename(place, name)
 
     def switch_back(self, target: str) -> None:
-        """Rename the target's collection, then the app's; see `Store.switch_back`."""
+        """Rename the target's collection, then the app's; see `VectorStore.switch_back`."""
         name, before = self.address.collection, self._before(target)
         if self.is_switched(target):
             self._require(before, f"switch {self.address} back from {target}")
@@ -310,7 +310,7 @@ class Chroma(SecondCollection):
             self._rename(before, name)
 
     def drop(self, target: str) -> None:
-        """Delete the target's collection; see `Store.drop`."""
+        """Delete the target's collection; see `VectorStore.drop`."""
         self._refuse_if_read(target)
         if not self._exists(self.address.collection) and self._exists(self._before(target)):
             operation = f"remove the vectors of {target} from {self.address}"

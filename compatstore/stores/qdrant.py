@@ -19,15 +19,15 @@ from compatstore.arrays import ArrowTable, FloatArray, Id
 from compatstore.errors import CompatStoreError, StorageError, UpgradeError
 from compatstore.stores.address import Address
 from compatstore.stores.qdrant_points import METRICS, PAGE, QdrantPoints, connect, description
-from compatstore.stores.second_collection import AFTER_SWITCH, SecondCollection
-from compatstore.stores.store import ID, VECTOR, Description, Parts, Store, matrix
+from compatstore.stores.second_collection import AFTER_SWITCH, ANY, SecondCollection
+from compatstore.stores.store import ID, VECTOR, Description, Parts, VectorStore, matrix
 from compatstore.versions import Metric
 
 ADDS_VECTORS = (1, 18)  # the first server that adds a named vector to a collection
 TRIES = 5  # of a write of which the app deletes rows meanwhile
 
 
-def open_qdrant(address: Address) -> Store:
+def open_qdrant(address: Address) -> VectorStore:
     """A collection of Qdrant, with targets as second vectors where it can have them, else as second collections.
 
     Raises:
@@ -53,34 +53,34 @@ def _version(points: QdrantPoints, client: Any) -> tuple[int, int]:
 
 
 class QdrantVectors(QdrantPoints):
-    """A collection with named vectors, of which a target is another one; see `Store`."""
+    """A collection with named vectors, of which a target is another one; see `VectorStore`."""
 
     scheme: ClassVar[str] = "qdrant"
 
     def __init__(self, address: Address, client: Any, secrets: tuple[str, ...]) -> None:
         super().__init__(address, client, secrets)
         self._name = self._alias_of(address.collection) or address.collection
-        self._wanted, self._read_by_name = Parts(), ""
+        self._wanted, self._read_by_name = ANY, ""
         self._dims: dict[str, int] = {}
 
     def _vector(self, parts: Parts) -> str:
         return parts.vector or self._wanted.vector or self._named(self._name, "")
 
-    def _target(self, target: str, parts: Parts = Parts()) -> str:
+    def _target(self, target: str, parts: Parts = ANY) -> str:
         return f"{self._vector(parts)}_{target}"
 
-    def _reads(self, parts: Parts = Parts()) -> tuple[str, str]:
+    def _reads(self, parts: Parts = ANY) -> tuple[str, str]:
         return self._name, self._target(self._read_by_name, parts) if self._read_by_name else self._vector(parts)
 
-    def describe(self, wanted: Parts = Parts()) -> Description:
-        """Describe the collection; see `Store.describe`."""
+    def describe(self, wanted: Parts = ANY) -> Description:
+        """Describe the collection; see `VectorStore.describe`."""
         self._wanted = replace(wanted, vector=self._named(self._name, wanted.vector))
         values = self._describe(self._reads(), wanted)
         values["parts"] = replace(values["parts"], vector=self._wanted.vector)
         return description(values, beside="column", switch="", is_atomic=False)
 
     def scan(self, parts: Parts, target: str | None = None) -> Iterator[ArrowTable]:
-        """Stream all points; see `Store.scan`."""
+        """Stream all points; see `VectorStore.scan`."""
         place = self._named_place(parts)
         other = None if target is None else self._target(target, parts)
         vectors = [place[1], *([other] if other in self._dense(self._name) else [])]
@@ -88,7 +88,7 @@ class QdrantVectors(QdrantPoints):
             yield self._table(page, place, parts, other)
 
     def read(self, ids: Sequence[Id], parts: Parts) -> ArrowTable:
-        """Read some points; see `Store.read`."""
+        """Read some points; see `VectorStore.read`."""
         place = self._named_place(parts)
         pages = [self._table(page, place, parts, None) for page in self._retrieve(self._name, ids, True, [place[1]])]
         return pa.concat_tables(pages) if pages else self._table([], place, parts, None)
@@ -98,13 +98,13 @@ class QdrantVectors(QdrantPoints):
         return name, self._named(name, vector)
 
     def has(self, target: str) -> bool:
-        """True if there is a vector of that name; see `Store.has`."""
+        """True if there is a vector of that name; see `VectorStore.has`."""
         parameters = self._parameters(self._name)
         name = self._target(target)
         return name in (parameters.vectors or {}) or name in (parameters.sparse_vectors or {})
 
     def prepare(self, target: str, dim: int, metric: Metric) -> None:
-        """Add a named vector; see `Store.prepare`."""
+        """Add a named vector; see `VectorStore.prepare`."""
         if self.has(target):
             return
         settings = self._models.DenseVectorConfig(size=dim, distance=_distance(metric))
@@ -113,7 +113,7 @@ class QdrantVectors(QdrantPoints):
             self._client.create_vector_name(self._name, self._target(target), config)
 
     def write(self, target: str, rows: ArrowTable) -> Sequence[Id]:
-        """Write vectors of points that are there; see `Store.write`."""
+        """Write vectors of points that are there; see `VectorStore.write`."""
         name, ids, vectors = self._target(target), rows[ID].to_pylist(), matrix(rows[VECTOR])
         written = list[Id]()
         for start in range(0, len(ids), PAGE):
@@ -144,7 +144,7 @@ class QdrantVectors(QdrantPoints):
         return {one for one, native in zip(ids, self._native(ids), strict=True) if native in found}
 
     def read_target(self, target: str, ids: Sequence[Id] | None = None) -> Iterator[ArrowTable]:
-        """Stream ids and vectors; see `Store.read_target`."""
+        """Stream ids and vectors; see `VectorStore.read_target`."""
         name = self._named(self._name, self._target(target))
         dim, models = self._dense(self._name)[name].size, self._models
         condition = models.Filter(must=[models.HasVectorCondition(has_vector=name)])
@@ -159,7 +159,7 @@ class QdrantVectors(QdrantPoints):
                 yield pa.table(self._pairs(there, self._name, name, dim))
 
     def remove(self, target: str, ids: Sequence[Id]) -> None:
-        """Delete vectors of points; see `Store.remove`."""
+        """Delete vectors of points; see `VectorStore.remove`."""
         name = self._target(target)
         for start in range(0, len(ids), PAGE):
             batch = ids[start : start + PAGE]
@@ -175,29 +175,27 @@ class QdrantVectors(QdrantPoints):
                         raise
 
     def switch(self, target: str) -> None:
-        """Read the target's vectors from now on; see `Store.switch`."""
+        """Read the target's vectors from now on; see `VectorStore.switch`."""
         self._read_by_name = target
 
     def switch_back(self, target: str) -> None:
-        """Read the app's vectors again; see `Store.switch_back`."""
+        """Read the app's vectors again; see `VectorStore.switch_back`."""
         self._read_by_name = "" if self._read_by_name == target else self._read_by_name
 
     def is_switched(self, target: str) -> bool:
-        """True if this object reads the target; see `Store.is_switched`."""
+        """True if this object reads the target; see `VectorStore.is_switched`."""
         return self._read_by_name == target
 
     def app_change(self, target: str) -> str:
-        """The name of the vector; see `Store.app_change`."""
-        return (
-            f'Let the app search and write with using="{self._target(target)}" in place of "{self._vector(Parts())}".'
-        )
+        """The name of the vector; see `VectorStore.app_change`."""
+        return f'Let the app search and write with using="{self._target(target)}" in place of "{self._vector(ANY)}".'
 
     def place(self, target: str) -> tuple[str, Parts]:
-        """Address and parts; see `Store.place`."""
+        """Address and parts; see `VectorStore.place`."""
         return str(self._at), replace(self._wanted, vector=self._target(target))
 
     def drop(self, target: str) -> None:
-        """Delete the named vector; see `Store.drop`."""
+        """Delete the named vector; see `VectorStore.drop`."""
         if self.is_switched(target):
             operation = f"remove the vectors of {target} from {self._at}"
             raise UpgradeError(operation, expected="a target that the app does not read", found="the app reads it")
@@ -206,8 +204,8 @@ class QdrantVectors(QdrantPoints):
                 self._client.delete_vector_name(self._name, self._target(target))
 
     def drop_source(self, target: str) -> None:
-        """Delete the vector that the app read before; see `Store.drop_source`."""
-        vector = self._vector(Parts())
+        """Delete the vector that the app read before; see `VectorStore.drop_source`."""
+        vector = self._vector(ANY)
         if self.is_switched(target) and vector in self._dense(self._name):
             with self._reporting(f"delete the vector {vector} of"):
                 self._client.delete_vector_name(self._name, vector)
@@ -215,13 +213,13 @@ class QdrantVectors(QdrantPoints):
     def search(
         self, target: str | None, query: FloatArray, k: int, where: str | None = None
     ) -> tuple[Sequence[Id], FloatArray]:
-        """Nearest points; a condition is a filter of Qdrant as JSON. See `Store.search`."""
+        """Nearest points; a condition is a filter of Qdrant as JSON. See `VectorStore.search`."""
         place = self._reads() if target is None else (self._name, self._target(target))
         return self._search(place, query, k, where)
 
 
 class QdrantCollections(SecondCollection, QdrantPoints):
-    """A collection of which a target is a second collection; see `Store`."""
+    """A collection of which a target is a second collection; see `VectorStore`."""
 
     scheme: ClassVar[str] = "qdrant"
 
@@ -229,24 +227,24 @@ class QdrantCollections(SecondCollection, QdrantPoints):
         SecondCollection.__init__(self, address)
         QdrantPoints.__init__(self, address, client, secrets)
 
-    def _vector(self, parts: Parts = Parts()) -> str:
+    def _vector(self, parts: Parts = ANY) -> str:
         return self._named(self._reads(), parts.vector or self._wanted.vector)
 
-    def describe(self, wanted: Parts = Parts()) -> Description:
-        """Describe the collection; see `Store.describe`."""
+    def describe(self, wanted: Parts = ANY) -> Description:
+        """Describe the collection; see `VectorStore.describe`."""
         self._wanted = replace(wanted, vector=self._vector(wanted))
         values = self._describe((self._reads(), self._wanted.vector), wanted)
         switch = self.switches_by
         return description(values, beside="collection", switch=switch, is_atomic=bool(switch), notes=(AFTER_SWITCH,))
 
     def scan(self, parts: Parts, target: str | None = None) -> Iterator[ArrowTable]:
-        """Stream all points; see `Store.scan`."""
+        """Stream all points; see `VectorStore.scan`."""
         place = self._reads(), self._vector(parts)
         for page in self._scroll(place[0], None, True, True):
             yield self._table(page, place, parts, None)
 
     def read(self, ids: Sequence[Id], parts: Parts) -> ArrowTable:
-        """Read some points; see `Store.read`."""
+        """Read some points; see `VectorStore.read`."""
         place = self._reads(), self._vector(parts)
         pages = [self._table(page, place, parts, None) for page in self._retrieve(place[0], ids, True, True)]
         return pa.concat_tables(pages) if pages else self._table([], place, parts, None)
@@ -254,7 +252,7 @@ class QdrantCollections(SecondCollection, QdrantPoints):
     def search(
         self, target: str | None, query: FloatArray, k: int, where: str | None = None
     ) -> tuple[Sequence[Id], FloatArray]:
-        """Nearest points; a condition is a filter of Qdrant as JSON. See `Store.search`."""
+        """Nearest points; a condition is a filter of Qdrant as JSON. See `VectorStore.search`."""
         name = self._reads() if target is None else self._place(target)
         return self._search((name, self._vector()), query, k, where)
 
