@@ -25,7 +25,7 @@ from compatstore.arrays import ArrowTable, FloatArray, Id
 from compatstore.errors import InvalidInput, NotFound, UpgradeError, load_extra
 from compatstore.stores.address import Address
 from compatstore.stores.client_errors import reporting
-from compatstore.stores.schemaless import SAMPLE, column, copied, types_of
+from compatstore.stores.schemaless import SAMPLE, column, copied, named, require_source, types_of
 from compatstore.stores.second_collection import AFTER_SWITCH, ANY, SecondCollection
 from compatstore.stores.store import BATCH, ID, SOURCE, VECTOR, Description, Parts, Switch, vector_column
 from compatstore.versions import Metric
@@ -99,14 +99,17 @@ class Chroma(SecondCollection):
             rows = collection.count()
         self._types, notes = types_of((row or {} for row in sample["metadatas"] or ()), (ID, EMBEDDING, DOCUMENT, URI))
         dim = len(first[0]) if len(first) else 0
-        texts = {
-            name: "string"
-            for name, key in ((DOCUMENT, "documents"), (URI, "uris"))
-            if any(text is not None for text in sample[key] or ())
-        }
+        texts = {DOCUMENT: "string"} | ({URI: "string"} if any(sample["uris"] or ()) else {})
+        has_text = not rows or any(text is not None for text in sample["documents"] or ())
         metadata, left_out = copied(self._types)
-        parts = Parts("", "", DOCUMENT if DOCUMENT in texts else None, metadata)
-        columns = {ID: "string", EMBEDDING: f"float32[{dim}]", **texts, **self._types}
+        parts = Parts("", "", DOCUMENT if has_text else None, metadata)
+        columns = {
+            ID: "string",
+            EMBEDDING: f"float32[{dim}]",
+            **texts,
+            **({} if rows else named(wanted)),
+            **self._types,
+        }
         where = [] if self.address.is_remote else [ONE_PROCESS]
         return Description(
             address=str(self.address),
@@ -141,8 +144,14 @@ class Chroma(SecondCollection):
             collection = self._collection(self._reads())
             for start in range(0, len(ids), BATCH):
                 found = collection.get(ids=list(ids[start : start + BATCH]), include=["embeddings", *ROWS])
-                tables.append(_table(found, parts, columns))
-            return pa.concat_tables(tables) if tables else _table(collection.get(limit=0, include=[]), parts, columns)
+                if found["ids"]:
+                    metadatas = [row or {} for row in found["metadatas"]]
+                    require_source(parts, {DOCUMENT: "", URI: "", **columns}, metadatas, f"read {self.address}")
+                    tables.append(_table(found, parts, columns))
+            if tables:
+                return pa.concat_tables(tables)
+            first = _table(collection.get(limit=1, include=["embeddings", *ROWS]), parts, columns)
+            return first.slice(0, 0)
 
     def _columns(self) -> Mapping[str, str]:
         if self._types is None:
@@ -331,7 +340,7 @@ def _metric(collection: Any, operation: str) -> Metric:
 def _table(found: Mapping[str, Any], parts: Parts, types: Mapping[str, str]) -> ArrowTable:
     """Rows of a `get` as a table of a scan."""
     ids, vectors = found["ids"], found["embeddings"]
-    rows = np.asarray(vectors, np.float32) if ids else np.zeros((0, 0), np.float32)
+    rows = np.asarray(vectors, np.float32) if ids else np.zeros((0, 1), np.float32)  # an empty one has no length
     columns = {ID: pa.array(ids, pa.string()), VECTOR: vector_column(rows, rows.shape[1])}
     metadatas = [row or {} for row in found.get("metadatas") or [None] * len(ids)]
     texts = {DOCUMENT: found.get("documents"), URI: found.get("uris")}

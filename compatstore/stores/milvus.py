@@ -26,7 +26,7 @@ from compatstore.boundary import shown
 from compatstore.errors import InvalidInput, NotFound, load_extra
 from compatstore.stores.address import Address
 from compatstore.stores.client_errors import reporting
-from compatstore.stores.schemaless import SAMPLE, column, copied, types_of
+from compatstore.stores.schemaless import SAMPLE, column, copied, named, require_source, types_of
 from compatstore.stores.second_collection import AFTER_SWITCH, ANY, SecondCollection
 from compatstore.stores.store import ID, SOURCE, VECTOR, Description, Parts, vector_column
 from compatstore.versions import Metric
@@ -155,14 +155,16 @@ class Milvus(SecondCollection):
         metadata, left_out = copied(self._types)
         dim = next(int(field["params"]["dim"]) for field in schema["fields"] if field["name"] == vector)
         id_type = "string" if self._key["type"].name == "VARCHAR" else "int64"
+        rows = int(self._query(name, "", ["count(*)"])[0]["count(*)"])
+        free = named(wanted) if schema.get("enable_dynamic_field") and not rows else {}
         return Description(
             address=str(self.address),
             parts=Parts(self._key_name, vector, None, metadata),
             id_type="string" if id_type == "string" else "int64",
             dim=dim,
             metric=self._metric(name, vector),
-            rows=int(self._query(name, "", ["count(*)"])[0]["count(*)"]),
-            columns={self._key_name: id_type, vector: f"float32[{dim}]", **self._types},
+            rows=rows,
+            columns={self._key_name: id_type, vector: f"float32[{dim}]", **free, **self._types},
             beside="collection",
             switch=switch,
             is_atomic=bool(switch),
@@ -209,11 +211,9 @@ class Milvus(SecondCollection):
         name, vector, source = self._reads(), self._vector(parts.vector), parts.source
         if self._types is None:
             self._types, _ = self._sampled(self._schema(name))
-        if source and source not in self._types:
-            expected = f"a field of {', '.join(self._types) or 'none'}"
-            raise NotFound(f"read {self.address}", expected=expected, found=shown(source))
         fields = dict.fromkeys([self._key_name, vector, *([source] if source else []), *parts.metadata])
         for page in self._pages(name, ids, list(fields)):
+            require_source(parts, self._types, page, f"read {self.address}")
             yield self._table(page, name, vector, parts)
 
     def _table(self, page: Sequence[dict[str, Any]], name: str, vector: str, parts: Parts) -> ArrowTable:

@@ -311,23 +311,20 @@ class QdrantCollections(SecondCollection, QdrantPoints):
 
     def _put(self, name: str, ids: Sequence[Id], vectors: FloatArray, payloads: Sequence[Any] | None) -> None:
         models, vector, native = self._models, self._vector(), self._native(ids)
-        for start in range(0, len(native), PAGE):
-            part = range(start, min(start + PAGE, len(native)))
-            values = [vectors[row].tolist() for row in part]
-            with self._reporting(f"write to {name} of"):
-                if payloads is None:
+        with self._reporting(f"write to {name} of"):
+            for start in range(0, len(native), PAGE):
+                keys, values = native[start : start + PAGE], vectors[start : start + PAGE].tolist()
+                if payloads is not None:
+                    points = []
+                    for key, value, (payload, others) in zip(keys, values, payloads[start : start + PAGE], strict=True):
+                        whole = {**others, vector: value} if vector or others else value
+                        points.append(models.PointStruct(id=key, vector=whole, payload=payload))
+                    self._client.upsert(name, points)
+                # The local mode rounds what it inserts and what it updates in different ways.
+                if payloads is None or not self._at.is_remote:
                     named = [{vector: value} if vector else value for value in values]
-                    points = [
-                        models.PointVectors(id=native[row], vector=one) for row, one in zip(part, named, strict=True)
-                    ]
-                    self._client.update_vectors(name, points)
-                    continue
-                points = []
-                for row, value in zip(part, values, strict=True):
-                    payload, others = payloads[row]
-                    whole = {**others, vector: value} if vector or others else value
-                    points.append(models.PointStruct(id=native[row], vector=whole, payload=payload))
-                self._client.upsert(name, points)
+                    pairs = zip(keys, named, strict=True)
+                    self._client.update_vectors(name, [models.PointVectors(id=key, vector=one) for key, one in pairs])
 
     def _erase(self, name: str, ids: Sequence[Id]) -> None:
         with self._reporting(f"delete from {name} of"):

@@ -24,7 +24,7 @@ from compatstore.boundary import shown
 from compatstore.errors import InvalidInput, NotFound, StorageError, load_extra
 from compatstore.stores.address import Address
 from compatstore.stores.client_errors import reporting
-from compatstore.stores.schemaless import SAMPLE, column, copied, types_of
+from compatstore.stores.schemaless import SAMPLE, column, copied, named, require_source, types_of
 from compatstore.stores.store import ID, IN_TARGET, SOURCE, VECTOR, Description, Parts, vector_column
 from compatstore.versions import Metric
 
@@ -151,7 +151,12 @@ class QdrantPoints:
             "dim": settings.size,
             "metric": METRICS[metric],
             "rows": rows,
-            "columns": {ID: self._ids_of(name), shown_as: f"float32[{settings.size}]", **self._types},
+            "columns": {
+                ID: self._ids_of(name),
+                shown_as: f"float32[{settings.size}]",
+                **self._types,
+                **({} if rows else named(wanted)),
+            },
             "is_conditional": False,
             "notes": (*notes, *left_out),
         }
@@ -205,7 +210,7 @@ class QdrantPoints:
         columns = dict(self._pairs(points, name, vector, self._dense(name)[vector].size))
         payloads = [point.payload or {} for point in points]
         if parts.source:
-            self._require_column(parts.source, payloads, types)
+            require_source(parts, types, payloads, f"read {self._at}")
             columns[SOURCE] = column([row.get(parts.source) for row in payloads], "string")
         for key in parts.metadata:
             columns[key] = column([row.get(key) for row in payloads], types.get(key, "string"))
@@ -218,11 +223,6 @@ class QdrantPoints:
             sample, _ = self._client.scroll(name, limit=SAMPLE, with_payload=True, with_vectors=False)
         self._types, _ = types_of(point.payload or {} for point in sample)
         return self._types
-
-    def _require_column(self, source: str, payloads: Sequence[Any], types: dict[str, str]) -> None:
-        if source not in types and payloads and not any(source in row for row in payloads):
-            expected = f"a payload key of {', '.join(types) or 'none'}"
-            raise NotFound(f"read {self._at}", expected=expected, found=shown(source))
 
     def _pairs(self, points: Sequence[Any], name: str, vector: str, dim: int) -> dict[str, Any]:
         """Columns `id` and `vector` of points."""
