@@ -9,7 +9,6 @@ Environment: QDRANT_API_KEY.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -55,10 +54,11 @@ def connect(address: Address) -> tuple[Any, tuple[str, ...]]:
     port = url.port or (443 if url.scheme == "https" else 6333)
     plain = urlunsplit((url.scheme, f"{url.hostname}:{port}", url.path, "", ""))
     login = (unquote(url.username or ""), password) if password else None
-    options = {"auth": login} if login else {}
-    with reporting(f"open {address}", secrets=(key or "", password)), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a key over http, and a server of another version
-        return qdrant.QdrantClient(url=plain, api_key=key, timeout=60, **options), (key or "", password)
+    options: dict[str, Any] = {"auth": login} if login else {}
+    with reporting(f"open {address}", secrets=(key or "", password)):
+        # The check of versions asks the server in a thread of its own, whose failure is a warning.
+        client = qdrant.QdrantClient(url=plain, api_key=key, timeout=60, check_compatibility=False, **options)
+    return client, (key or "", password)
 
 
 class QdrantPoints:
@@ -136,7 +136,7 @@ class QdrantPoints:
         with self._reporting("describe"):
             sample, _ = self._client.scroll(name, limit=SAMPLE, with_payload=True, with_vectors=False)
             rows = self._client.count(name, exact=True).count
-        shown_as = vector or VECTOR
+        shown_as = f"{VECTOR} {vector}".strip()  # a payload may have a key of the same name
         self._types, notes = types_of((point.payload or {} for point in sample), (ID, shown_as))
         self._id_type = None
         metadata, left_out = copied(self._types)
