@@ -18,7 +18,7 @@ from compatstore.storage.app_columns import refuse_distance
 from compatstore.storage.records import SearchSettings
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import read_spent
-from compatstore.upgrade.estimates.below import warning_of
+from compatstore.upgrade.estimates.estimate import warning_of
 from compatstore.upgrade.requests.cascade import Cascade
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compatstore import next_step
-from compatstore.evaluation.fusion import Fusion, Serving
+from compatstore.evaluation.fusion import Serving
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.context import UpgradeContext
@@ -43,7 +43,7 @@ def _resave_for_target(context: UpgradeContext, gates: Gates) -> bool:
     if gates.serving != "target" or estimate is None or estimate.terms.serving == "target":
         return False
     best = estimate.table.best_of("target").share
-    save_estimate(context.catalog, context.run.target, replace(estimate, terms=gates, best=best))
+    save_estimate(context.catalog, context.run.target, replace(estimate, terms=gates, best=best, round=None))
     return True
 
 
@@ -98,18 +98,3 @@ def _better_alone(registry: Registry, target: str) -> tuple[str, str] | None:
     if choice is not None and choice.over_target is not None and choice.over_target.is_loss:
         return f"{target} alone", "after a cutover"
     return None
-
-
-def in_words(fusion: Fusion, target: str, gates: Gates) -> str:
-    """Figures of a round's choice, for its serving mode."""
-    choice = fusion.choice
-    assert choice is not None, "each training round chooses a weight"
-    gain = choice.target_gain
-    if gates.serving != "target" or gain is None:
-        return f"weight {choice}"
-    low, value, high = (f"{100 * end:+.1f}" for end in (gain.low, gain.value, gain.high))
-    return (
-        f"{target} alone gains {value} points ({low} to {high}) of {choice.criterion} over the "
-        f"status quo, by {choice.num_queries} queries, correct by {choice.truth}, at a native share of "
-        f"{choice.native_share:.4g}"
-    )

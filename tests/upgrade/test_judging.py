@@ -13,7 +13,7 @@ from compatstore.evaluation import DecisionSettings, EvaluationSample
 from compatstore.evaluation.strategies import trial_of_fusions
 from compatstore.trainers import MeanShift, Ridge
 from compatstore.upgrade import judging
-from compatstore.upgrade.estimates.waves import read_waves
+from compatstore.upgrade.estimates.estimate import read_waves
 from tests.questions import ASKED, IDS, ITEMS, Questions
 
 FIRST = cs.Learn(first=50, candidates=(Ridge(penalties=(0.1,)), MeanShift()))

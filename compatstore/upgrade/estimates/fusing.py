@@ -121,9 +121,7 @@ def save_fusion(
         open_run = require_open(registry, run.target)
         return registry.with_serving(ServingRecord(run.target, open_run.identity, fusion, labels, serving))
 
-    choice = fusion.choice
-    note = f"weight {fusion.weight if choice is None else choice}"
-    edit(catalog.store, change, HistoryEntry(STEP, run.target, note=note))
+    edit(catalog.store, change, HistoryEntry(STEP, run.target, note=fusion.weighed))
 
 
 def follow_natives(catalog: Catalog, target: str) -> None:
