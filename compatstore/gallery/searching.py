@@ -10,7 +10,7 @@ from compatstore.arrays import ArrowTable
 from compatstore.evaluation.fusion import Serving
 from compatstore.gallery.core import GalleryCore, verbs
 from compatstore.search.cache import Cache
-from compatstore.search.cascade import CascadePlan, QueryPlan, plan_cascade, search_cascade
+from compatstore.search.cascade import Cascade, CascadePlan, QueryPlan, plan_cascade, search_cascade
 from compatstore.search.plan import SearchPlan
 from compatstore.search.scan import require_count, result_columns, whole_columns, with_fields
 from compatstore.search.serving import plan_serving, read_served, require_fingerprints, search_planned
@@ -19,7 +19,6 @@ from compatstore.storage.records import SearchSettings
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import read_spent
 from compatstore.upgrade.estimates.estimate import warning_of
-from compatstore.upgrade.requests.cascade import Cascade
 
 
 @verbs()

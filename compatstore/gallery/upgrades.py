@@ -17,7 +17,7 @@ from compatstore.gallery.versions import Artifacts, VersionVerbs
 from compatstore.trainers.pairs.learn import Learn
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.cutover import check_cutover, cut_over
-from compatstore.upgrade.engines.ray_engine import engine_of
+from compatstore.upgrade.engines.engine import engine_of
 from compatstore.upgrade.estimates.estimate import (
     agree,
     estimate_upgrade,

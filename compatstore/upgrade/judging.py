@@ -36,9 +36,9 @@ from compatstore.evaluation.strategies import (
 from compatstore.storage.shrinkage import by_angle
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.asked import MOST_QUERIES
 from compatstore.upgrade.estimates.estimate import asked_share
 from compatstore.upgrade.estimates.fusing import SHARES
+from compatstore.upgrade.estimates.queries import MOST_QUERIES
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
 from compatstore.upgrade.estimates.trial import SampleSettings, as_evaluation_sample, decision_settings
 from compatstore.upgrade.requests.gates import Gates
@@ -289,9 +289,7 @@ class Evaluation:
         settings = _settings(self.gates, context, self.gates.criterion if complete else "map")
         decided = decision_settings(context, settings)
         first = np.argsort(~native, kind="stable")
-        as_served = replace(
-            as_evaluation_sample(searched, made[found], first), factors=None if factors is None else kept[found]
-        )
+        as_served = as_evaluation_sample(searched, made[found], first, None if factors is None else kept[found])
         constants = standardise(
             measure(queries.source, self.training.source[judges], decided.source_metric, block=1024),
             measure(queries.target, self.training.target[judges], decided.target_metric, block=1024),

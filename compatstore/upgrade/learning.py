@@ -24,9 +24,9 @@ from compatstore.storage.registry import Registry, edit
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.asked import require_enough
 from compatstore.upgrade.estimates.estimate import LEARN, Round, UpgradeEstimate, load_estimate
 from compatstore.upgrade.estimates.fusing import native_share
+from compatstore.upgrade.estimates.queries import require_enough
 from compatstore.upgrade.estimates.sample import require_labels
 from compatstore.upgrade.full_backfill import FullBackfill, LearningTakesLonger
 from compatstore.upgrade.judging import Evaluation, JudgedTransform, gallery_to_search, most_searched

@@ -73,7 +73,7 @@ def choose_fusion(
     native, made, urgent = sample.is_native, sample.made, order_of_sample(context, sample)
     stored = sample.served.valid & ~native
     made.put(stored, sample.served.take(stored))
-    transformed = replace(as_evaluation_sample(sample, made.vectors, urgent), factors=factors_of(context, made))
+    transformed = as_evaluation_sample(sample, made.vectors, urgent, factors_of(context, made))
     trial = trial_of_fusions(transformed, decision_settings(context, settings))
     constants = trial.constants()
     share = native_share(context)

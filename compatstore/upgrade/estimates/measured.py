@@ -11,8 +11,8 @@ from compatstore.arrays import Doubles
 from compatstore.errors import UpgradeError
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate
+from compatstore.upgrade.estimates.queries import SMALLEST_SAMPLE
 from compatstore.upgrade.estimates.sample import REPORT_DRAW, draw_sample
 from compatstore.upgrade.estimates.trial import Measurement, SampleSettings, rank_on_sample
 from compatstore.upgrade.progress import OnProgress

@@ -26,8 +26,7 @@ from compatstore.storage.shrinkage import has_shrinkage, kept_cosines
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows, TableRows
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
-from compatstore.upgrade.estimates.passing import read_gallery
+from compatstore.upgrade.estimates.queries import SMALLEST_SAMPLE, read_gallery
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
 from compatstore.upgrade.progress import Monitor, OnProgress
 from compatstore.upgrade.requests.gates import Gates, require_ground_truth, require_judged
@@ -147,7 +146,7 @@ def rank_on_sample(
         read = partial(read_gallery, context, served=served, shrinkage=factors is not None)
         whole = _search_whole(sample, decided, fusion, read, progress)
     now = None if fusion is None else ServedFusion(fusion=fusion, native=sample.is_native)
-    trial = replace(as_evaluation_sample(sample, made.vectors, urgent), whole=whole, served=now, factors=factors)
+    trial = replace(as_evaluation_sample(sample, made.vectors, urgent, factors), whole=whole, served=now)
     monitor = Monitor("rank", 0, progress)
     strategies = tuple(
         strategy
@@ -200,13 +199,16 @@ def factors_of(context: UpgradeContext, made: VersionValues) -> Doubles | None:
     return kept_cosines(context.catalog, made.origin, made.uncertainty)
 
 
-def as_evaluation_sample(sample: Sample, transformed: FloatArray, urgent: npt.NDArray[np.intp]) -> EvaluationSample:
+def as_evaluation_sample(
+    sample: Sample, transformed: FloatArray, urgent: npt.NDArray[np.intp], factors: Doubles | None = None
+) -> EvaluationSample:
     """The sample as strategies are measured on it.
 
     Args:
         sample: n items.
         transformed: (n, dim) float32, served if nothing more is embedded natively.
         urgent: (n,) rows of the sample in the order of the backfill.
+        factors: (n,) float64, shrinkage factors of the transformed vectors; None for none.
     """
     classes, queries = sample.classes, sample.queries
     return EvaluationSample(
@@ -224,6 +226,7 @@ def as_evaluation_sample(sample: Sample, transformed: FloatArray, urgent: npt.ND
         population=sample.population,
         judged=None if queries.judged is None else queries.judged.of_items(sample.places),
         drawn=sample.drawn,
+        factors=factors,
     )
 
 
