@@ -27,8 +27,17 @@ from compatstore.upgrade.estimates.estimate import LEARN, WaveMeasurement, read_
 from compatstore.upgrade.full_backfill import LearningTakesLonger, choose_full_backfill, full_backfill_of, reason_of
 from compatstore.upgrade.hop import Hop, expand
 from compatstore.upgrade.indexing import build_target, refresh_target
-from compatstore.upgrade.learned_serving import has_no_gain, how_searched, serve_as_learned
-from compatstore.upgrade.learning import GAIN, learn, left_to_transform, reached, require_known, require_reached
+from compatstore.upgrade.learning import (
+    GAIN,
+    has_no_gain,
+    how_searched,
+    learn,
+    left_to_transform,
+    reached,
+    require_known,
+    require_reached,
+    serve_as_learned,
+)
 from compatstore.upgrade.progress import Monitor, Observer
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.gates import Gates

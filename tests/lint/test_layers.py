@@ -62,7 +62,6 @@ UPGRADE_LAYERS = [
     "training_pairs",
     "judging",
     "full_backfill",
-    "learned_serving",
     "learning",
     "resolve",
     "plan",

@@ -56,8 +56,8 @@ class Round:
         native: Native items.
         cost: Money spent on embedding so far, 0 where no price is known.
         seconds: Time spent on embedding so far.
-        weight: Weight of the target in how the gallery is searched from then on; 1 if the target alone is, after a
-            cutover.
+        weight: Weight of the target in how the gallery is searched from then on, from 0, as before, to below 1. If the
+            target alone is to be searched, after a cutover, 1.
     """
 
     native: int
@@ -246,24 +246,18 @@ def _read(data: Mapping[str, Any]) -> UpgradeEstimate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WaveMeasurement(Measurement):
+class WaveMeasurement(Round, Measurement):
     """The result of the training round at the end of a wave: how the gallery is searched from then on.
 
-    Its weight is 0 if the gallery is searched as before, and 1 if the target alone is to be searched, after a cutover.
-
     Args:
-        native: Native items.
-        cost: Money spent on embedding so far, 0 where no price is known.
-        seconds: Time spent on embedding so far.
+        status_quo: The figure of the source alone.
+        served: The figure of how the gallery is searched from then on, or is to be searched after a cutover.
         ahead: Estimates for larger native shares, ascending. Without ground truth a full backfill is not among them: it
             agrees with itself.
     """
 
     status_quo: Estimate
     served: Estimate
-    native: int
-    cost: float
-    seconds: float
     ahead: tuple[Measurement, ...]
 
     def __str__(self) -> str:

@@ -74,7 +74,7 @@ class SampleSettings(DecisionSettings):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Measurement:
+class SampleResults:
     """Results of the queries of a sample, as a table and one by one.
 
     Args:
@@ -124,7 +124,7 @@ def rank_on_sample(
     *,
     served: bool = False,
     progress: OnProgress = None,
-) -> Measurement:
+) -> SampleResults:
     """Let the queries of a sample search its items, and the whole gallery where nothing has to be embedded for that.
 
     Args:
@@ -156,7 +156,7 @@ def rank_on_sample(
     table = replace(decide_between(trial, decided, strategies), provenance=sample.provenance)
     metrics = (decided if sample.has_ground_truth else decided.without_ground_truth).metrics
     figures = tuple(strategy.found.values[metrics.index(table.criterion)] for strategy in strategies)
-    return Measurement(sample=sample, table=table, figures=figures)
+    return SampleResults(sample=sample, table=table, figures=figures)
 
 
 def _search_whole(
