@@ -17,7 +17,6 @@ from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.judgements import places_among
 from compatstore.evaluation.relevance import relevance_from_judgements, relevance_from_labels
-from compatstore.evaluation.sample import ServedFusion
 from compatstore.evaluation.strategies import rank_strategies
 from compatstore.evaluation.whole import Passing, WholeFigures, WholeSearch
 from compatstore.storage.columns import VersionValues
@@ -145,8 +144,7 @@ def rank_on_sample(
     if sample.has_ground_truth and not complete and has_target:
         read = partial(read_gallery, context, served=served, shrinkage=factors is not None)
         whole = _search_whole(sample, decided, fusion, read, progress)
-    now = None if fusion is None else ServedFusion(fusion=fusion, native=sample.is_native)
-    trial = replace(as_evaluation_sample(sample, made.vectors, urgent, factors), whole=whole, served=now)
+    trial = replace(as_evaluation_sample(sample, made.vectors, urgent, factors), whole=whole, served=fusion)
     monitor = Monitor("rank", 0, progress)
     strategies = tuple(
         strategy
@@ -227,6 +225,7 @@ def as_evaluation_sample(
         judged=None if queries.judged is None else queries.judged.of_items(sample.places),
         drawn=sample.drawn,
         factors=factors,
+        is_native=sample.is_native,
     )
 
 
