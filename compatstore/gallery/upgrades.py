@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Literal, overload
@@ -17,7 +18,8 @@ from compatstore.gallery.versions import Artifacts, VersionVerbs
 from compatstore.trainers.pairs.learn import Learn
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.cutover import check_cutover, cut_over
-from compatstore.upgrade.engines.engine import engine_of
+from compatstore.upgrade.engines.engine import Engine
+from compatstore.upgrade.engines.ray_engine import RayEngine
 from compatstore.upgrade.estimates.estimate import (
     agree,
     estimate_upgrade,
@@ -164,7 +166,7 @@ class UpgradeVerbs(VersionVerbs):
             require_within_reach(planned, estimate)
             request = replace(request, share=estimate.share)
         caller = Observer(progress, should_stop)
-        with engine_of(settings) as engine, hold_lease(self._catalog, target, "upgrade", caller) as work:
+        with _engine_of(settings) as engine, hold_lease(self._catalog, target, "upgrade", caller) as work:
             controls = Controls(
                 work.progress, work.should_stop, settings=settings, engine=engine, learner=learn, gates=terms
             )
@@ -303,3 +305,15 @@ def _id_of(transform: Artifact | str | os.PathLike[str] | None) -> str | None:
     if transform is None or (isinstance(transform, str) and not os.path.exists(transform)):
         return transform
     return transform.id if isinstance(transform, Artifact) else Artifact.load(transform).id
+
+
+def _engine_of(settings: RunSettings) -> AbstractContextManager[Engine]:
+    """The engine for a block.
+
+    Raises:
+        MissingExtra: The engine is ray, and Ray is not installed.
+    """
+    if settings.engine == "local":
+        return nullcontext(Engine())
+    on_gpu = settings.device is not None and settings.device != "cpu"
+    return RayEngine(settings.address, settings.encoders or 1, settings.num_gpus, on_gpu)

@@ -1,4 +1,4 @@
-"""The engine in this process, which others extend, and the choice of one.
+"""The engine in this process, which others extend.
 
 An engine runs jobs and returns their results. A job reads the table and may write a file that no table version
 names. Commits, the lease, the budget and the account stay with the process that runs the upgrade, the driver. So a job
@@ -16,7 +16,6 @@ from compatstore import next_step
 from compatstore.errors import UpgradeError
 from compatstore.storage.fragments import WAVE_ROWS
 from compatstore.storage.store import Store
-from compatstore.upgrade.requests.run_settings import RunSettings
 
 LOSSES = 10  # workers that one job may lose before it is the job that kills them
 Advance: TypeAlias = Callable[[int], None]
@@ -108,17 +107,3 @@ class Engine:
             work: Does a task, in whatever process; it pickles, and loads its model with the first task there.
         """
         return nullcontext(Pool(work))
-
-
-def engine_of(settings: RunSettings) -> AbstractContextManager[Engine]:
-    """The engine for a block.
-
-    Raises:
-        MissingExtra: The engine is ray, and Ray is not installed.
-    """
-    if settings.engine == "local":
-        return nullcontext(Engine())
-    from compatstore.upgrade.engines.ray_engine import RayEngine
-
-    on_gpu = settings.device is not None and settings.device != "cpu"
-    return RayEngine(settings.address, settings.encoders or 1, settings.num_gpus, on_gpu)

@@ -144,12 +144,13 @@ class UpgradeEstimate(Shown):
         promised = tuple(map(table.measurement, sorted(ahead, key=lambda row: row.share)))
         return WaveMeasurement(**vars(found) | vars(self.round) | changed, ahead=promised)
 
-    def entry(self, target: str, **more: Any) -> HistoryEntry:
-        """The step of the history that keeps it; `more` replaces fields of the step."""
+    def entry(self, target: str, step: str = STEP, note: str = "", artifact: str = "", rows: int = 0) -> HistoryEntry:
+        """The step of the history that keeps it; its note is the promise by default."""
         values, labels = asdict(self), self.terms.labels
         if isinstance(labels, Queries):
             values["terms"]["labels"] = labels.record()
-        return HistoryEntry(**{"step": STEP, "version": target, "note": self.promise, "data": _rounded(values), **more})
+        data, note = _rounded(values), note or self.promise
+        return HistoryEntry(step, target, artifact=artifact, rows=rows, note=note, data=data)
 
     def holds_for(self, run: RunRecord, terms: Gates, *, begun: bool) -> bool:
         """True if it was made for such a run. A run that has begun keeps its path, except for refits."""
