@@ -20,6 +20,7 @@ from compatstore.cli import (
     evaluation,
     items,
     judging,
+    mirroring,
     models,
     switching,
     training,
@@ -65,7 +66,7 @@ VERBS = {
     "Everyday": (
         *(creating.demo, creating.init, creating.adopt, items.add, items.search),
         *(models.register, models.link, upgrades.upgrade, upgrades.pause),
-        converting.convert,
+        *(converting.convert, mirroring.mirror, mirroring.sync),
         *(switching.cutover, switching.rollback, switching.abort, switching.retire, watching.status),
     ),
     "Measure": (

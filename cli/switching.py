@@ -100,7 +100,11 @@ def abort(output: Output, gallery: str, target: str, wait: float) -> None:
 
 @gallery_verb("retire", "retire photos.lance v1", "retire app-db#photos v1 --drop-adopted")
 @click.argument("version")
-@click.option("--drop-adopted", is_flag=True, help="Drop an adopted column too; the app that owns it needs it no more.")
+@click.option(
+    "--drop-adopted",
+    is_flag=True,
+    help="Drop the vectors of the app too: the column of an adopted table, or of the database that is mirrored.",
+)
 @click.option("--force", is_flag=True, help="Do it while items have their only vector in VERSION.")
 def retire(output: Output, gallery: str, version: str, drop_adopted: bool, force: bool) -> None:
     """Drop the vectors of VERSION for good.
@@ -124,6 +128,8 @@ def switched_view(result: VersionChange) -> Iterator[str | Table]:
         yield f"searches are answered by {result.serving} (before: {result.served_before})"
     if result.fusion_ended is not None:
         yield result.fusion_ended.loss or "the loss in quality by that was not measured"
+    if result.store:
+        yield result.store
 
 
 def is_pattern(gallery: str) -> bool:

@@ -1,8 +1,8 @@
 """The gallery: the object that users hold.
 
 `Gallery` is one class. Its verbs stand in the file of their theme: `core.py`, `items.py`, `searching.py`,
-`versions.py`, `upgrades.py`, `measuring.py`; those of its namespaces in `versions.py` and here. Each is documented
-there and delegates.
+`versions.py`, `upgrades.py`, `measuring.py`, `mirroring.py`; those of its namespaces in `versions.py` and here. Each
+is documented there and delegates.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from compatstore.asynchronous import Aio
 from compatstore.gallery.core import OpeningVerbs, verbs
 from compatstore.gallery.items import ItemVerbs
 from compatstore.gallery.measuring import MeasuringVerbs
+from compatstore.gallery.mirroring import MirrorVerbs
 from compatstore.gallery.upgrades import UpgradeVerbs
 from compatstore.gallery.versions import Artifacts
 from compatstore.ingest import metadata as metadata_columns
@@ -23,6 +24,7 @@ from compatstore.search.cached_reading import CacheSize, cache_size
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
+from compatstore.stores.comparison import verified
 from compatstore.upgrade.backfilling.account import unbackfillable
 from compatstore.upkeep.index import ManagedIndex
 from compatstore.upkeep.optimize import Optimized, optimize
@@ -63,6 +65,9 @@ class Maintenance:
     def verify(self, *, embed: bool = False) -> Verification:
         """Check table, registry, artifacts, tags and indexes against each other; read-only, in bounded memory.
 
+        A gallery that mirrors a store is compared with it too: all ids and vectors of the app, and of each target the
+        ids and a sample of the vectors.
+
         Args:
             embed: Embed a few items of each version again, and compare them with the vectors that are stored.
 
@@ -73,7 +78,7 @@ class Maintenance:
             >>> gallery.maintenance.verify().clean
             True
         """
-        return verify(self._catalog, embed=embed)
+        return verified(self._catalog, verify(self._catalog, embed=embed))
 
     def optimize(self, *, adopted: bool = False, grace: float | None = None, dry_run: bool = False) -> Optimized:
         """Merge fragments and parts of indexes, and remove unused data.
@@ -192,7 +197,7 @@ class Maintenance:
         return cache_size(self._catalog, version or self._catalog.recorded().active)
 
 
-class Gallery(OpeningVerbs, ItemVerbs, UpgradeVerbs, MeasuringVerbs):
+class Gallery(OpeningVerbs, ItemVerbs, UpgradeVerbs, MeasuringVerbs, MirrorVerbs):
     """A live retrieval gallery on one Lance table.
 
     Make one with `Gallery.create`, `Gallery.open` or `Gallery.adopt`. Every read sees the current table, whichever

@@ -15,6 +15,7 @@ from compatstore.digests import require_fingerprint
 from compatstore.errors import InvalidInput
 from compatstore.gallery.core import verbs
 from compatstore.gallery.versions import Artifacts, VersionVerbs
+from compatstore.stores import link
 from compatstore.trainers.pairs.learn import Learn
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.cutover import check_cutover, cut_over
@@ -148,7 +149,8 @@ class UpgradeVerbs(VersionVerbs):
             catalog = self._catalog if isinstance(target, str) else self._catalog.supposing(target)
             name = target if isinstance(target, str) else target.name
             context = resolved(catalog, name, backfill=request)
-            return _plan(context, terms, settings.precision, progress)
+            planned_steps = _plan(context, terms, settings.precision, progress)
+            return link.planned(catalog, name, planned_steps)
         if isinstance(target, EmbeddingVersion):
             if target.name in self.versions():
                 known = self.version(target.name, encoders=False)
@@ -166,7 +168,11 @@ class UpgradeVerbs(VersionVerbs):
             require_within_reach(planned, estimate)
             request = replace(request, share=estimate.share)
         caller = Observer(progress, should_stop)
-        with _engine_of(settings) as engine, hold_lease(self._catalog, target, "upgrade", caller) as work:
+        with (
+            link.follow(self._catalog, target, caller) as caller,
+            _engine_of(settings) as engine,
+            hold_lease(self._catalog, target, "upgrade", caller) as work,
+        ):
             controls = Controls(
                 work.progress, work.should_stop, settings=settings, engine=engine, learner=learn, gates=terms
             )
@@ -223,7 +229,9 @@ class UpgradeVerbs(VersionVerbs):
                 raise InvalidInput(operation, expected='serving="fused" with a weight', found=f"serving={serving!r}")
             choose_serving(self._catalog, target, SampleSettings(sample=1000), weight)
         controls = Controls(progress, should_stop)
-        return self._tended(cut_over(self._catalog, target, force=force, serving=serving, controls=controls))
+        with link.switch(self._catalog, target, Observer(progress, should_stop)) as store:
+            change = cut_over(self._catalog, target, force=force, serving=serving, controls=controls)
+        return self._tended(replace(change, store=" ".join(store)))
 
     def abort(self, target: str, *, wait: float = 60.0) -> VersionChange:
         """End an upgrade that has not cut over and drop the target's vectors; the version stays registered.
@@ -242,7 +250,7 @@ class UpgradeVerbs(VersionVerbs):
             >>> "v2" in gallery.abort("v2").dropped
             True
         """
-        return self._tended(abort(self._catalog, target, wait=wait))
+        return self._tended(link.abandon(self._catalog, target, lambda: abort(self._catalog, target, wait=wait)))
 
     def rollback(self, target: str | None = None) -> VersionChange:
         """Go back to the version before an upgrade; atomic, nothing is dropped, rows written since stay.
@@ -255,13 +263,21 @@ class UpgradeVerbs(VersionVerbs):
             >>> gallery.rollback().active
             'v1'
         """
-        return self._tended(roll_back(self._catalog, target))
+        with link.switch_back(self._catalog):
+            change = roll_back(self._catalog, target)
+        return self._tended(change)
 
     def retire(self, version: str, *, drop_adopted: bool = False, force: bool = False) -> VersionChange:
         """Drop a version's vectors for good; with an upgrade's target before its cutover, abandon that upgrade.
 
         New and changed rows since the cutover are caught up with first. Apps that still write this version's vectors
         behind the gallery's back must stop before: later writes would go unnoticed.
+
+        Args:
+            version: A version that is not active.
+            drop_adopted: Drop its vectors of the app too: the column of an adopted table, or of the store that the
+                gallery mirrors.
+            force: Do so while items have their only vector in it.
 
         Raises:
             UpgradeError: The version is active, or an upgrade reads it. Items have a vector in this version only, and
@@ -272,7 +288,12 @@ class UpgradeVerbs(VersionVerbs):
             >>> "v1" in gallery.retire("v1").dropped
             True
         """
-        return self._tended(retire(self._catalog, version, drop_adopted=drop_adopted, force=force))
+        change = link.abandon(
+            self._catalog,
+            version,
+            lambda: retire(self._catalog, version, drop_adopted=drop_adopted, force=force),
+        )
+        return self._tended(replace(change, store=link.settle(self._catalog, version, drop_source=drop_adopted)))
 
 
 def _plan(context: UpgradeContext, terms: Gates, precision: PrecisionRequest, progress: OnProgress) -> Plan:

@@ -21,6 +21,7 @@ from compatstore.storage.records import ArtifactRecord, VersionRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm, to_matrix
+from compatstore.stores.link import read_store_status
 from compatstore.upgrade.status import Status, read_status
 from compatstore.upkeep.removal import unlink
 from compatstore.versions import DType, EmbeddingVersion, Metric
@@ -159,7 +160,7 @@ class VersionVerbs(GalleryCore):
             >>> [(version.name, version.native, version.missing) for version in gallery.status().versions]
             [('v1', 6, 0), ('v2', 0, 6)]
         """
-        return read_status(self._catalog)
+        return replace(read_status(self._catalog), store=read_store_status(self._catalog))
 
     def _repr_html_(self) -> str:
         """The status, for notebooks."""

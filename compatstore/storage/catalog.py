@@ -88,6 +88,12 @@ class Catalog:
         other.store = self.store.fenced(fence)
         return other
 
+    def at(self, store: Store) -> Catalog:
+        """The same catalog on another handle of the table."""
+        other = copy.copy(self)
+        other.store, other._read = store, (None, None, ())
+        return other
+
     def giving_up(self, version: str) -> Catalog:
         """The same catalog for the retirement of a version, whose columns may be gone."""
         other = copy.copy(self)

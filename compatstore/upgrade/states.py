@@ -86,6 +86,7 @@ class VersionChange:
         served_before: Vectors that answered them before.
         fusion_ended: The choice of the fusion that ended, and its gain over the target alone; None if
             searches are unchanged.
+        store: The app's part in a store that the gallery mirrors, as a sentence; "" without one.
     """
 
     active: str
@@ -96,6 +97,7 @@ class VersionChange:
     serving: str = ""
     served_before: str = ""
     fusion_ended: Measurement | None = None
+    store: str = ""
 
 
 def change_between(catalog: Catalog, before: Registry, after: Registry, **more: Any) -> VersionChange:

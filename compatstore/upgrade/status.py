@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -180,6 +180,25 @@ class RunStatus(Shown):
 
 
 @dataclass(frozen=True)
+class StoreStatus:
+    """A store beside its gallery, as the last sync knows it.
+
+    Attributes:
+        store: Address of the collection.
+        rows: Rows that it held.
+        source: Version of the app's vectors before a switch.
+        held: Target to the number of its vectors that the store holds.
+        switched: Target that the app reads; "" before a switch.
+    """
+
+    store: str
+    rows: int
+    source: str
+    held: Mapping[str, int]
+    switched: str
+
+
+@dataclass(frozen=True)
 class Status(Shown):
     """The status of a gallery.
 
@@ -191,6 +210,7 @@ class Status(Shown):
         table_version: Lance's version number of the table.
         versions: All versions.
         upgrades: All upgrades that are not over.
+        store: The store that the gallery mirrors, or None.
     """
 
     gallery: str
@@ -200,6 +220,7 @@ class Status(Shown):
     table_version: int
     versions: tuple[VersionStatus, ...]
     upgrades: tuple[RunStatus, ...]
+    store: StoreStatus | None = None
 
 
 def read_status(catalog: Catalog) -> Status:

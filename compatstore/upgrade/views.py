@@ -81,6 +81,11 @@ def status_view(result: Status) -> Iterator[str | Table]:
             yield f"{version.bridged} items without a vector in {version.name} are found through an artifact"
     for run in result.upgrades:
         yield from _run(run)
+    if result.store is not None:
+        at = result.store
+        yield f"mirrors {at.store}: {at.rows} rows, the app reads {at.switched or at.source}"
+        for target, count in at.held.items():
+            yield f"  {count} vectors of {target} are there"
 
 
 def _counts(version: VersionStatus) -> tuple[int | None, ...]:

@@ -37,6 +37,7 @@ LAYERS = [
     "verification",
     "ingest",
     "search",
+    "stores",
     "trainers",
     "gallery",
     "conversion",

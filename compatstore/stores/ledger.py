@@ -1,0 +1,266 @@
+"""What a store is known to hold: digests of its rows and vectors, in a small database beside the gallery.
+
+A sync compares the store with this ledger, so that only what changed is pulled, and only what the store does not hold
+is pushed. A write to the store is announced before it is made (the digest is `UNKNOWN` until it is confirmed), so that
+a sync after a kill looks again at exactly the rows that the killed one may have written.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from compatstore import next_step
+from compatstore.arrays import Id
+from compatstore.errors import StorageError
+from compatstore.stores.store import Parts
+
+FILE = "mirror.sqlite"
+UNKNOWN = b""  # digest of a vector that was announced and not confirmed
+PLACED, SWITCHED = "placed", "switched"  # states of a target's place
+_TABLES = """
+CREATE TABLE IF NOT EXISTS link (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS items (
+    item INTEGER PRIMARY KEY, id NOT NULL UNIQUE, source BLOB, metadata BLOB, gone INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS vectors (
+    version TEXT NOT NULL, item INTEGER NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (version, item)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS targets (version TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True)
+class Link:
+    """The collection that a gallery mirrors.
+
+    Attributes:
+        store: Its address, without secrets.
+        parts: Columns that are read.
+        source: Version of the app's vectors.
+    """
+
+    store: str
+    parts: Parts
+    source: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """A row as the ledger knows it.
+
+    Attributes:
+        item: Its number here.
+        source: Digest of the text or path; None for none.
+        metadata: Digest of the metadata.
+        vector: Digest of the vector of the version that was asked for; None if there is none.
+    """
+
+    item: int
+    source: bytes | None
+    metadata: bytes | None
+    vector: bytes | None
+
+
+class MirrorLedger:
+    """The ledger of a mirror.
+
+    Args:
+        folder: Of the files beside the gallery's table.
+
+    Raises:
+        StorageError: It cannot be read or written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+        with self._failures():
+            folder.mkdir(parents=True, exist_ok=True)
+            self._data = sqlite3.connect(self._path, timeout=30, isolation_level=None)
+            self._data.execute("PRAGMA journal_mode = WAL")
+            self._data.execute("PRAGMA synchronous = NORMAL")  # a kill loses nothing; a power cut is found by digests
+            self._data.executescript(_TABLES)
+
+    @staticmethod
+    def is_in(folder: Path) -> bool:
+        """True if there is a ledger in a folder."""
+        return (folder / FILE).is_file()
+
+    def close(self) -> None:
+        """Close the database."""
+        self._data.close()
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            fix = "Free space or change the permissions. If the file is broken, mirror the store again at a new place."
+            raise StorageError(f"use {self._path}", found=str(error), fix=fix) from error
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep every other sync of this gallery out; the lock ends with the process.
+
+        Raises:
+            StorageError: Another process is at work.
+        """
+        lock = sqlite3.connect(self._path.with_name("mirror.lock"), timeout=0, isolation_level=None)
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            lock.close()
+            raise StorageError(
+                "sync with the store",
+                expected="no other process at work on it",
+                found=f"one that holds {self._path.with_name('mirror.lock')}",
+                fix=f"It ends by itself; then {next_step.same()} again.",
+            ) from error
+        try:
+            yield
+        finally:
+            lock.close()
+
+    @contextmanager
+    def changes(self) -> Iterator[None]:
+        """Make changes in one transaction."""
+        with self._failures():
+            self._data.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._data.execute("ROLLBACK")
+                raise
+            self._data.execute("COMMIT")
+
+    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self._failures():
+            return self._data.execute(query, values).fetchall()
+
+    def link(self) -> Link | None:
+        """The collection that is mirrored; None before the first sync."""
+        rows = self._rows("SELECT value FROM link WHERE name = 'link'")
+        if not rows:
+            return None
+        known = json.loads(rows[0][0])
+        parts = known["parts"]
+        return Link(known["store"], Parts(**{**parts, "metadata": tuple(parts["metadata"])}), known["source"])
+
+    def keep(self, link: Link) -> None:
+        """Record the collection that is mirrored."""
+        self.note("link", json.dumps(asdict(link)))
+
+    def note(self, name: str, value: str) -> None:
+        """Record a value under a name."""
+        self._rows("INSERT OR REPLACE INTO link VALUES (?, ?)", name, value)
+
+    def noted(self, name: str) -> str:
+        """A value that was recorded, or ""."""
+        rows = self._rows("SELECT value FROM link WHERE name = ?", name)
+        return str(rows[0][0]) if rows else ""
+
+    def targets(self) -> dict[str, str]:
+        """Targets that have a place in the store, with its state."""
+        return dict(self._rows("SELECT version, state FROM targets ORDER BY version"))
+
+    def place(self, target: str, state: str = PLACED) -> None:
+        """Record the place of a target's vectors, before it is made."""
+        self._rows("INSERT OR REPLACE INTO targets VALUES (?, ?)", target, state)
+
+    def displace(self, target: str) -> None:
+        """Forget a target whose place is gone."""
+        with self.changes():
+            self._rows("DELETE FROM targets WHERE version = ?", target)
+            self._rows("DELETE FROM vectors WHERE version = ?", target)
+
+    def known(self, ids: Sequence[Id], version: str) -> dict[Id, Known]:
+        """Rows that the ledger knows and that are not gone, of some ids."""
+        found = self._rows(
+            "SELECT i.id, i.item, i.source, i.metadata, v.digest FROM json_each(?) AS j "
+            "JOIN items AS i ON i.id = j.value LEFT JOIN vectors AS v ON v.item = i.item AND v.version = ? "
+            "WHERE NOT i.gone",
+            json.dumps(ids),
+            version,
+        )
+        return {row[0]: Known(*row[1:]) for row in found}
+
+    def items(self) -> int:
+        """Number of items that are known and not gone."""
+        return int(self._rows("SELECT count(*) FROM items WHERE NOT gone")[0][0])
+
+    def last_item(self) -> int:
+        """Highest number of an item; 0 without one."""
+        return int(self._rows("SELECT coalesce(max(item), 0) FROM items")[0][0])
+
+    def put(self, rows: Sequence[tuple[Id, bytes | None, bytes | None]]) -> None:
+        """Record rows: (id, digest of the source, digest of the metadata)."""
+        with self._failures():
+            self._data.executemany(
+                "INSERT INTO items (id, source, metadata) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
+                "source = excluded.source, metadata = excluded.metadata, gone = 0",
+                rows,
+            )
+
+    def set_vectors(self, version: str, vectors: Mapping[Id, bytes | None]) -> None:
+        """Record digests of vectors by id; None: the store has none."""
+        with self._failures():
+            self._data.executemany(
+                "INSERT OR REPLACE INTO vectors SELECT ?, item, ? FROM items WHERE id = ?",
+                [(version, digest, key) for key, digest in vectors.items() if digest is not None],
+            )
+            self._data.executemany(
+                "DELETE FROM vectors WHERE version = ? AND item = (SELECT item FROM items WHERE id = ?)",
+                [(version, key) for key, digest in vectors.items() if digest is None],
+            )
+
+    def holding(self, version: str, *, unknown: bool = False) -> Iterator[list[tuple[int, Id, bytes]]]:
+        """Item numbers, ids and digests of the vectors of a version, in batches; of the unconfirmed ones alone."""
+        last = -1
+        condition = "AND length(v.digest) = 0" if unknown else ""
+        while True:
+            rows = self._rows(
+                "SELECT v.item, i.id, v.digest FROM vectors AS v JOIN items AS i ON i.item = v.item "
+                f"WHERE v.version = ? AND v.item > ? {condition} ORDER BY v.item LIMIT 10000",
+                version,
+                last,
+            )
+            if not rows:
+                return
+            last = rows[-1][0]
+            yield rows
+
+    def count(self, version: str) -> int:
+        """Number of vectors of a version that the store holds, confirmed ones."""
+        return int(self._rows("SELECT count(*) FROM vectors WHERE version = ? AND length(digest)", version)[0][0])
+
+    def mark_gone(self, ids: Sequence[Id]) -> None:
+        """Record that rows are gone from the store, before they are deleted here."""
+        self._rows("UPDATE items SET gone = 1 WHERE id IN (SELECT value FROM json_each(?))", json.dumps(ids))
+
+    def gone(self) -> list[Id]:
+        """Ids of rows that are gone and not yet deleted everywhere."""
+        return [row[0] for row in self._rows("SELECT id FROM items WHERE gone ORDER BY item")]
+
+    def forget(self, ids: Sequence[Id]) -> None:
+        """Forget rows."""
+        named = json.dumps(ids)
+        among = "(SELECT item FROM items WHERE id IN (SELECT value FROM json_each(?)))"
+        with self.changes():
+            self._rows(f"DELETE FROM vectors WHERE item IN {among}", named)
+            self._rows("DELETE FROM items WHERE id IN (SELECT value FROM json_each(?))", named)
+
+    def settle(self, link: Link, held: str) -> None:
+        """Make a switched target the version of the app's vectors.
+
+        Args:
+            link: The collection as the app reads it now.
+            held: Key of the digests of what the app's place holds.
+        """
+        with self.changes():
+            self._rows("DELETE FROM vectors WHERE version != ?", held)
+            self._rows("UPDATE vectors SET version = ?", link.source)
+            self._rows("DELETE FROM targets WHERE version = ?", link.source)
+            self.keep(link)

@@ -1,0 +1,396 @@
+"""Sync a gallery with the store that it mirrors: pull what changed there, push what the upgrade made.
+
+The store is the master: rows that it adds, changes or deletes are added, changed or deleted in the gallery, and never
+the other way round. All that is written there is vectors of an upgrade's target, in the target's own place, each made
+of the source vector that the row has.
+
+Order makes a kill harmless: a row is written to the gallery before the ledger knows it, so it may be pulled twice; a
+vector is announced in the ledger before it is written to the store, so a later sync looks at what is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from compatstore.arrays import ArrowTable, BoolArray, Id
+from compatstore.errors import InvalidInput, first_offenders
+from compatstore.ingest import write
+from compatstore.shown import Shown, view
+from compatstore.storage.catalog import Catalog
+from compatstore.stores.ledger import SWITCHED, UNKNOWN, Known, Link, MirrorLedger
+from compatstore.stores.store import (
+    ID,
+    IN_TARGET,
+    KNOWN,
+    MADE_FROM,
+    SOURCE,
+    VECTOR,
+    Description,
+    VectorStore,
+    digests,
+    matrix,
+    vector_column,
+)
+from compatstore.upgrade.progress import Monitor, Observer
+
+BYTES, ROWS = 48 << 20, 50_000  # of what one commit adds to the gallery
+WRITTEN = 10_000  # rows of one write to the store
+HELD = "@store"  # behind the name of a switched version: digests of what the app's place holds, not of what was pushed
+
+
+@dataclass
+class Synced(Shown):
+    """The result of a sync.
+
+    Attributes:
+        store: Address of the collection.
+        added: Rows that were new in the store.
+        changed: Rows whose vector, source or metadata was another one.
+        deleted: Rows that the store no longer has.
+        written: Vectors written to the store.
+        removed: Vectors removed from targets' places.
+        left_out: Ids of rows that the gallery cannot hold: vectors that are not finite. They have no vector here.
+        seconds: Time taken.
+    """
+
+    store: str
+    added: int = 0
+    changed: int = 0
+    deleted: int = 0
+    written: int = 0
+    removed: int = 0
+    left_out: list[Id] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@view.register
+def _(result: Synced) -> Iterator[str]:
+    """What was pulled and pushed, in two lines."""
+    yield (
+        f"{result.store}: {result.added} rows added, {result.changed} changed, {result.deleted} deleted; "
+        f"{result.written} vectors written, {result.removed} removed, {result.seconds:.1f} s"
+    )
+    if result.left_out:
+        yield f"without a vector here, since it is not finite: {first_offenders(result.left_out)}"
+
+
+class Sync:
+    """One sync, or the syncs of one verb.
+
+    Args:
+        catalog: The gallery.
+        store: The store, connected.
+        ledger: Its ledger, held alone by this process.
+        link: The collection.
+        caller: Progress and stop.
+    """
+
+    def __init__(
+        self, catalog: Catalog, store: VectorStore, ledger: MirrorLedger, link: Link, caller: Observer
+    ) -> None:
+        self.catalog, self.store, self.ledger, self.link = catalog, store, ledger, link
+        self._caller = caller
+        self._about: Description = store.describe(link.parts)
+        self.result = Synced(link.store)
+
+    @property
+    def switched(self) -> str | None:
+        """The target that the app reads by the name that it knows; None before a switch."""
+        return next((name for name, state in self.ledger.targets().items() if state == SWITCHED), None)
+
+    def run(self) -> Synced:
+        """Pull, then push to the place of each target.
+
+        Raises:
+            StorageError: The store or the table cannot be read or written; the same call goes on.
+            Interrupted: A stop was requested.
+        """
+        began = time.monotonic()
+        self.pull()
+        for target in self.ledger.targets():
+            self.push(target)
+        self.result.seconds += time.monotonic() - began
+        return self.result
+
+    # Pull
+
+    def pull(self) -> None:
+        """Bring the gallery to what the store holds."""
+        self._delete_gone()
+        switched = self.switched
+        version, key = switched or self.link.source, f"{switched}{HELD}" if switched else self.link.source
+        placed = [name for name in self.ledger.targets() if name != switched]
+        column = placed[-1] if placed and self._about.beside == "column" else None
+        seen, monitor = np.zeros(self.ledger.last_item() + 1, bool), self._monitor("pull", self._about.rows)
+        waiting, rows = list[ArrowTable](), 0
+        for table in self.store.scan(self.link.parts, column):
+            monitor.check()
+            waiting.append(self._changed(table, key, column, seen))
+            rows += waiting[-1].num_rows
+            if rows >= ROWS or rows * self._about.dim * 4 >= BYTES:
+                self._take(waiting, version, key)
+                waiting, rows = [], 0
+            monitor.advance(table.num_rows)
+        self._take(waiting, version, key)
+        for batch in self.ledger.holding(key):
+            unseen = [name for item, name, _ in batch if item < len(seen) and not seen[item]]
+            if unseen:
+                there = self.store.read(unseen, self.link.parts)  # a page of the scan may have missed them
+                self._take([self._changed(there, key, None, seen)], version, key)
+                self.ledger.mark_gone(sorted_out(unseen, there[ID].to_pylist()))
+        self._delete_gone()
+        monitor.finish()
+
+    def _changed(self, table: ArrowTable, key: str, column: str | None, seen: BoolArray) -> ArrowTable:
+        """Rows that the gallery does not hold as they are, with their digests; the others are marked as seen."""
+        ids = table[ID].to_pylist()
+        known, table = self.ledger.known(ids, key), self._finite(table)
+        vectors, sources, metadata = digests(table[VECTOR]), _sources(table), self._metadata(table)
+        keep, is_new, alone = list[bool](), list[bool](), list[bool]()
+        for name, vector, source, values in zip(ids, vectors, sources, metadata, strict=True):
+            before = known.get(name)
+            if before is not None and before.item < len(seen):
+                seen[before.item] = True
+            same = before is not None and (vector, source) == (before.vector, before.source)
+            keep.append(before is None or not same or values != before.metadata)
+            is_new.append(before is None)
+            alone.append(same)
+        if column is not None and IN_TARGET in table.column_names:
+            self._compare_places(ids, table[IN_TARGET].to_pylist(), column)
+        for name, hashed in (("_vector", vectors), ("_source", sources), ("_metadata", metadata)):
+            table = table.append_column(name, pa.array(hashed, pa.binary()))
+        for name, marks in (("_new", is_new), ("_metadata_alone", alone)):
+            table = table.append_column(name, pa.array(marks, pa.bool_()))
+        return table.filter(pa.array(keep, pa.bool_()))
+
+    def _finite(self, table: ArrowTable) -> ArrowTable:
+        """The rows, without vectors that a gallery refuses."""
+        values = matrix(table[VECTOR])
+        good = np.asarray(np.isfinite(values).all(axis=1))
+        if good.all():
+            return table
+        bad = table[ID].filter(pa.array(~good))
+        self.result.left_out += bad.to_pylist()
+        present = good & ~np.asarray(table[VECTOR].combine_chunks().is_null())
+        column = vector_column(np.where(good[:, None], values, 0), values.shape[1], present)
+        return table.set_column(table.column_names.index(VECTOR), VECTOR, column)
+
+    def _compare_places(self, ids: Sequence[Id], there: Sequence[bool], target: str) -> None:
+        """Note target vectors that the store has lost, or has and the ledger does not know."""
+        known = self.ledger.known(ids, target)
+        held: dict[Id, bytes | None] = {}
+        for name, present in zip(ids, there, strict=True):
+            if name in known and present != (known[name].vector is not None):
+                held[name] = UNKNOWN if present else None
+        if held:
+            with self.ledger.changes():
+                self.ledger.set_vectors(target, held)
+
+    def _metadata(self, table: ArrowTable) -> list[bytes | None]:
+        if not self.link.parts.metadata:
+            return [None] * table.num_rows
+        rows = table.select(list(self.link.parts.metadata)).to_pylist()
+        return [_digest(json.dumps(row, default=str, sort_keys=True)) for row in rows]
+
+    def _take(self, tables: list[ArrowTable], version: str, key: str) -> None:
+        """Write rows to the gallery, then to the ledger."""
+        tables = [table for table in tables if table.num_rows]
+        if not tables:
+            return
+        rows = pa.concat_tables(tables, promote_options="permissive")
+        alone = np.asarray(rows["_metadata_alone"].combine_chunks())
+        if alone.any():  # an `add` would clear the vectors of other versions
+            write.update(self.catalog, rows.filter(pa.array(alone)).select([ID, *self.link.parts.metadata]))
+        whole = rows.filter(pa.array(~alone))
+        if whole.num_rows:
+            self._add(whole, version)
+        ids, new = rows[ID].to_pylist(), np.asarray(rows["_new"].combine_chunks())
+        vectors, sources, metadata = (rows[name].to_pylist() for name in ("_vector", "_source", "_metadata"))
+        held = dict(zip(ids, vectors, strict=True))
+        with self.ledger.changes():
+            self.ledger.put(list(zip(ids, sources, metadata, strict=True)))
+            self.ledger.set_vectors(key, held)
+            if key != version:  # the app's own vectors of a switched target are in the store already
+                self.ledger.set_vectors(version, held)
+        self.result.added += int(new.sum())
+        self.result.changed += len(ids) - int(new.sum())
+
+    def _add(self, rows: ArrowTable, version: str) -> None:
+        columns = [ID, VECTOR, *([SOURCE] if self.link.parts.source else []), *self.link.parts.metadata]
+        items, new = rows.select(columns), bool(np.asarray(rows["_new"].combine_chunks()).all())
+        options: dict[str, Any] = {"repeated": "last", "unembedded": "keep"}
+        if new:
+            try:
+                write.add(self.catalog, items, version, **options)
+            except InvalidInput as error:
+                if not error.duplicates:
+                    raise
+            else:
+                return
+        write.add(self.catalog, items, version, upsert=True, **options)
+
+    def _delete_gone(self) -> None:
+        """Delete rows that the store no longer has: here, and from places that are not of the row itself."""
+        gone = self.ledger.gone()
+        for start in range(0, len(gone), WRITTEN):
+            ids = gone[start : start + WRITTEN]
+            ids = sorted_out(ids, self.store.read(ids, self.link.parts)[ID].to_pylist())  # the app may have them again
+            write.delete(self.catalog, ids)
+            if self._about.beside != "column":
+                for target in self.ledger.targets():
+                    if target != self.switched:
+                        self.store.remove(target, ids)
+            self.ledger.forget(ids)
+            self.result.deleted += len(ids)
+
+    # Push
+
+    def push(self, target: str) -> None:
+        """Bring the place of a target to the vectors that the gallery holds."""
+        self._look_again(target)
+        snapshot = self.catalog.store.snapshot()
+        registry = self.catalog.registry(snapshot)
+        record = registry.record(target)
+        if record.columns is None or registry.record(self.link.source).columns is None:
+            return
+        mark, state = f"pushed {target}", str(snapshot.version)
+        if self.ledger.noted(mark) == state and not self.result.changed + self.result.added:
+            return
+        made, source = registry.columns(target), registry.columns(self.link.source)
+        rows, monitor = int(snapshot.count_rows(made.present)), self._monitor("push", 0)
+        monitor.reach(0, rows)
+        seen, complete = np.zeros(self.ledger.last_item() + 1, bool), True
+        names = list(dict.fromkeys([registry.id_column, *made.names, *source.names]))
+        waiting = list[ArrowTable]()
+        for batch in snapshot.to_batches(columns=names, filter=made.present):
+            table = pa.Table.from_batches([batch])
+            new, of = made.decode(table), source.decode(table)
+            ids = table[registry.id_column].to_pylist()
+            vectors = vector_column(new.vectors, record.dim)
+            known = self.ledger.known(ids, target)
+            wanted = digests(vectors)
+            for one in known.values():
+                if one.item < len(seen):
+                    seen[one.item] = True
+            differs = [name in known and known[name].vector != wanted[row] for row, name in enumerate(ids)]
+            rows_to_write = pa.table(
+                {
+                    ID: table[registry.id_column],
+                    VECTOR: vectors,
+                    MADE_FROM: vector_column(of.vectors, of.vectors.shape[1], of.valid),
+                    KNOWN: pa.array([_vector_of(known.get(name)) for name in ids], pa.binary()),
+                    "_digest": pa.array(wanted, pa.binary()),
+                }
+            )
+            waiting.append(rows_to_write.filter(pa.array(differs, pa.bool_())))
+            if sum(each.num_rows for each in waiting) >= WRITTEN:
+                complete &= self._write(target, pa.concat_tables(waiting))
+                waiting = []
+            monitor.advance(len(ids))
+            monitor.check()
+        if waiting:
+            complete &= self._write(target, pa.concat_tables(waiting))
+        if target != self.switched:
+            self._remove_stale(target, seen)
+        if complete:
+            self.ledger.note(mark, state)
+        monitor.finish()
+
+    def _look_again(self, target: str) -> None:
+        """Read vectors that a killed sync may have written."""
+        for batch in self.ledger.holding(target, unknown=True):
+            ids = [name for _, name, _ in batch]
+            held: dict[Id, bytes | None] = dict.fromkeys(ids)
+            for table in self.store.read_target(target, ids):
+                held |= dict(zip(table[ID].to_pylist(), digests(table[VECTOR]), strict=True))
+            with self.ledger.changes():
+                self.ledger.set_vectors(target, held)
+
+    def _write(self, target: str, rows: ArrowTable) -> bool:
+        """Write vectors to the store; True if all of them were written."""
+        if not rows.num_rows:
+            return True
+        ids = rows[ID].to_pylist()
+        wanted = dict(zip(ids, rows["_digest"].to_pylist(), strict=True))
+        is_switched = target == self.switched
+        if is_switched and not self._about.is_conditional:
+            rows = self._unchanged_by_the_app(target, rows)
+        with self.ledger.changes():
+            self.ledger.set_vectors(target, dict.fromkeys(ids, UNKNOWN))
+        done = list(self.store.write(target, rows.drop_columns("_digest"))) if rows.num_rows else []
+        if not self._about.is_conditional and not is_switched:
+            stale = self._stale(done)
+            if stale:
+                self.store.remove(target, stale)
+                done = sorted_out(done, stale)
+        held: dict[Id, bytes | None] = {name: wanted[name] for name in done}
+        with self.ledger.changes():
+            self.ledger.set_vectors(target, held)
+            if is_switched:
+                for table in self.store.read_target(target, done):
+                    there = dict(zip(table[ID].to_pylist(), digests(table[VECTOR]), strict=True))
+                    self.ledger.set_vectors(f"{target}{HELD}", there)
+        self.result.written += len(done)
+        return len(done) == len(ids)
+
+    def _stale(self, ids: Sequence[Id]) -> list[Id]:
+        """Rows whose source vector is another one than the ledger's, or that are gone."""
+        there = self.store.read(ids, self.link.parts)
+        now = dict(zip(there[ID].to_pylist(), digests(self._finite(there)[VECTOR]), strict=True))
+        known = self.ledger.known(ids, self.link.source)
+        return [name for name in ids if name not in now or name not in known or now[name] != known[name].vector]
+
+    def _unchanged_by_the_app(self, target: str, rows: ArrowTable) -> ArrowTable:
+        ids = rows[ID].to_pylist()
+        there, known = self.store.read(ids, self.link.parts), self.ledger.known(ids, f"{target}{HELD}")
+        now = dict(zip(there[ID].to_pylist(), digests(there[VECTOR]), strict=True))
+        keep = [name in now and name in known and now[name] == known[name].vector for name in ids]
+        return rows.filter(pa.array(keep, pa.bool_()))
+
+    def _remove_stale(self, target: str, seen: BoolArray) -> None:
+        """Remove vectors of the store that the gallery has no longer, as of a row whose source changed."""
+        for batch in self.ledger.holding(target):
+            stale = [name for item, name, _ in batch if item < len(seen) and not seen[item]]
+            if stale:
+                self.store.remove(target, stale)
+                with self.ledger.changes():
+                    self.ledger.set_vectors(target, dict.fromkeys(stale))
+                self.result.removed += len(stale)
+
+    def hold(self, target: str) -> None:
+        """Record what the store holds of a target, before the app reads it: a store may round or scale vectors."""
+        with self.ledger.changes():
+            for table in self.store.read_target(target):
+                held = dict(zip(table[ID].to_pylist(), digests(table[VECTOR]), strict=True))
+                self.ledger.set_vectors(f"{target}{HELD}", held)
+
+    def _monitor(self, step: str, total: int) -> Monitor:
+        return Monitor(step, total, self._caller.progress, self._caller.should_stop)
+
+
+def sorted_out(ids: Sequence[Id], others: Sequence[Id]) -> list[Id]:
+    """Ids that are not among others, in order."""
+    apart = set(others)
+    return [name for name in ids if name not in apart]
+
+
+def _vector_of(known: Known | None) -> bytes | None:
+    return None if known is None else known.vector or None
+
+
+def _sources(table: ArrowTable) -> list[bytes | None]:
+    if SOURCE not in table.column_names:
+        return [None] * table.num_rows
+    return [None if text is None else _digest(text) for text in table[SOURCE].to_pylist()]
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
