@@ -39,12 +39,12 @@ class Choice(NamedTuple):
 
     Attributes:
         trainer: The trainer.
-        settings: The settings that were chosen, JSON-able; empty if nothing was left to choose.
+        settings: The settings that were chosen, JSON-able, under "balance"; empty if nothing was left to choose.
         figures: The table of what was compared, under "balance"; empty if nothing could be.
     """
 
     trainer: FastFill
-    settings: Setting
+    settings: Mapping[str, Setting]
     figures: Mapping[str, Any]
 
 
@@ -105,9 +105,9 @@ def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -
         # The scale; or of the weights the one after 1, a tenth of the variance.
         untried = [each for each in losses if each.get("scale") == UNTRIED_SCALE] or losses[1:2] or losses
         settings = {**untried[0], **batches[0]}
-        return Choice(replace(trainer, **settings), {**settings, "note": NOT_COMPARED}, {})
+        return Choice(replace(trainer, **settings), {"balance": {**settings, "note": NOT_COMPARED}}, {})
     settings = dict(tried[comparison.best.name])
-    return Choice(replace(trainer, **settings), settings, {"balance": comparison.to_dict()})
+    return Choice(replace(trainer, **settings), {"balance": settings}, {"balance": comparison.to_dict()})
 
 
 def apart(trainer: FastFill, pairs: Pairs) -> tuple[Pairs, Pairs]:

@@ -82,11 +82,14 @@ class FastFill(HeadTraining):
 
     @checked
     def fit(self, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:
-        """Train h for the mean over pairs x, y of equation 5, by equation 3's loss of each.
+        """Train h by the paper's equations, with the settings that `balanced` chooses where they are None.
 
-        L(x) = L2(h(x), y) + w L_disc(h(x)) is divided by sigma^2(x), and (1/lambda) log sigma^2(x) is added;
-        `alignment` and `Objective` compute them. w, the scale in L_disc and the batch are settings. `balanced` chooses
-        those that are None before, and the training does not depend on how they were chosen.
+        The mean over pairs (x, y) is minimised of
+
+        *   L(x) = L2(h(x), y) + w L_disc(h(x)) (equation 3; w is 1),
+        *   divided by sigma^2(x), plus (1/lambda) log sigma^2(x) (equation 5).
+
+        `alignment` computes L, and `Objective` what is made of it. The training is that of the same settings by name.
 
         Args:
             pairs: As of `TransformTraining.fit`.
@@ -104,7 +107,7 @@ class FastFill(HeadTraining):
         made = TransformTraining.fit(choice.trainer, pairs, progress)
         settings, figures = made.manifest.settings, made.manifest.figures
         return made.amended(
-            settings={**settings, "balance": choice.settings} if choice.settings else None,
+            settings={**settings, **choice.settings},
             figures={**figures, **choice.figures, "seconds": {**seconds, **figures["seconds"]}},
         )
 
@@ -147,8 +150,7 @@ def alignment(
         inverse_lambda *= pairs.target.shape[1]
     resolved: dict[str, str | float] = {} if inverse_lambda is None else {"inverse_lambda": inverse_lambda}
     if loss == "l2" or (loss == "l2+disc" and pairs.labels is None):
-        note = _NO_LABELS if loss != "l2" else ""
-        resolved |= {"loss": "l2", "note": note}
+        resolved |= {"loss": "l2", "note": (note := _NO_LABELS if loss != "l2" else "")}
         return Objective(inverse_lambda=inverse_lambda, beta=beta, resolved=resolved, note=note)
     l_disc = HeadTraining.objective(method, pairs)
 
