@@ -34,7 +34,7 @@ ROWS, SCREENED, EPOCHS, HELD_OUT, GALLERY, K = 3000, 0.1, 0.25, 0.2, 2000, 10
 Setting = Mapping[str, Any]
 
 
-class Choice(NamedTuple):
+class BalanceChoice(NamedTuple):
     """FastFill with no setting left open.
 
     Attributes:
@@ -48,7 +48,7 @@ class Choice(NamedTuple):
     figures: Mapping[str, Any]
 
 
-def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -> Choice:
+def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -> BalanceChoice:
     """Choose the settings of FastFill that are None.
 
     First the scale of ArcFace, or the weight of a cross-entropy, with batches of 256; then the batch, with the best of
@@ -69,7 +69,7 @@ def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -
     losses: list[Setting] = _losses(trainer, pairs) or [{}]
     batches: Sequence[Setting] = [{"batch_size": rows} for rows in BATCHES] if trainer.batch_size is None else [{}]
     if len(losses) == len(batches) == 1:
-        return Choice(replace(trainer, **losses[0]), {}, {})
+        return BalanceChoice(replace(trainer, **losses[0]), {}, {})
     try:
         fitted, held_out = apart(trainer, pairs)
         sizes, metric = {"k": K, "queries": GALLERY, "rows": GALLERY}, pairs.target_space.metric or "l2"
@@ -105,9 +105,9 @@ def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -
         # The scale; or of the weights the one after 1, a tenth of the variance.
         untried = [each for each in losses if each.get("scale") == UNTRIED_SCALE] or losses[1:2] or losses
         settings = {**untried[0], **batches[0]}
-        return Choice(replace(trainer, **settings), {"balance": {**settings, "note": NOT_COMPARED}}, {})
+        return BalanceChoice(replace(trainer, **settings), {"balance": {**settings, "note": NOT_COMPARED}}, {})
     settings = dict(tried[comparison.best.name])
-    return Choice(replace(trainer, **settings), {"balance": settings}, {"balance": comparison.to_dict()})
+    return BalanceChoice(replace(trainer, **settings), {"balance": settings}, {"balance": comparison.to_dict()})
 
 
 def apart(trainer: FastFill, pairs: Pairs) -> tuple[Pairs, Pairs]:

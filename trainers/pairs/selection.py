@@ -83,7 +83,7 @@ class TooDear(Exception):  # noqa: N818  (a signal from a candidate's first epoc
     """A candidate takes more processor time than is left."""
 
 
-class Trial(ABC):
+class HeldOutTrial(ABC):
     """A candidate that is fitted on pairs, and measured on pairs that it was not fitted on.
 
     Attributes:
@@ -120,7 +120,7 @@ class Trial(ABC):
         return self
 
 
-class RetrievalTrial(Trial):
+class RetrievalTrial(HeldOutTrial):
     """A trial with one part held out, by retrieval on it.
 
     Attributes:
@@ -161,7 +161,7 @@ class RetrievalTrial(Trial):
         self.outcome = self._test.run(self.artifact)
 
 
-class CrossFit(Trial):
+class CrossFit(HeldOutTrial):
     """A trial with each part held out in turn, by distance: closed forms that can hold out each pair by itself.
 
     Attributes:
@@ -213,7 +213,7 @@ class CrossFit(Trial):
             self._sigma2[rows] = sigma2
 
 
-AnyTrial = TypeVar("AnyTrial", bound=Trial)
+AnyTrial = TypeVar("AnyTrial", bound=HeldOutTrial)
 
 
 def ranked(trials: Iterable[AnyTrial]) -> list[AnyTrial]:
