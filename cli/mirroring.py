@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +13,7 @@ from compatstore.cli.exit_codes import stop_on_signals
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.verb import gallery_verb, verb
+from compatstore.errors import Interrupted
 from compatstore.shown import Table, table, view
 
 if TYPE_CHECKING:
@@ -113,15 +114,21 @@ def sync(output: Output, gallery: str, watch: float | None) -> None:
     Compares ids and digests, and writes only what is not there. The same command again goes on with a stopped or
     killed one.
     """
+    opened = cs.Gallery.open(gallery)
     with progress_bars("sync") as bars, stop_on_signals() as should_stop, output.noting_warnings():
-        while True:
-            result = cs.Gallery.open(gallery).sync(progress=onto(bars), should_stop=should_stop)
-            if watch is None or should_stop():
-                break
+        result = opened.sync(progress=onto(bars), should_stop=should_stop)
+        while watch is not None and not _stops_within(watch, should_stop):
             output.note(str(result))
-            until = time.monotonic() + watch
-            while time.monotonic() < until and not should_stop():
-                time.sleep(min(0.2, watch))
-            if should_stop():
+            try:
+                result = opened.sync(progress=onto(bars), should_stop=should_stop)
+            except Interrupted:  # a watch ends by a signal, whatever it does at that moment
                 break
     output.show(result, view)
+
+
+def _stops_within(seconds: float, should_stop: Callable[[], bool]) -> bool:
+    """Wait; True once a stop is requested."""
+    until = time.monotonic() + seconds
+    while not should_stop() and time.monotonic() < until:
+        time.sleep(min(0.2, seconds))
+    return should_stop()

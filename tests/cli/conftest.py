@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -13,11 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from PIL import Image
+from shell import invoke
 
 import compatstore as cs
-from compatstore.cli.app import app
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.location import locate
 from compatstore.upgrade.leases.lease import lease_in, request_in
@@ -45,22 +43,6 @@ def fn(ids):
 
 encoder = Function(fn, 3, fingerprint="slow", reads="id", spec="python:slow_encoder:encoder")
 """
-
-
-@dataclass(frozen=True)
-class Run:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self):
-        return json.loads(self.out)
-
-
-def invoke(*words):
-    result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
-    return Run(result.exit_code, result.stdout, result.stderr)
 
 
 @pytest.fixture

@@ -239,6 +239,6 @@ def test_a_search_takes_candidates_from_the_stores_indexes(engine, rows, tmp_pat
     assert 2 <= few.num_rows <= 4
     plan = str(gallery.explain(queries, k=5, serving=cs.StoreIndexes()))
     assert f"candidates: indexes of {gallery.status().store.store} over v1 and v2; ranked here" in plan
+    gallery.register(cs.EmbeddingVersion("v3", dim=3))
     with pytest.raises(UpgradeError, match="v3"):
-        gallery.register(cs.EmbeddingVersion("v3", dim=3))
         cs.StoreIndexes().candidates(gallery._catalog, {"v3": np.ones((1, 3), np.float32)}, 1)
