@@ -142,12 +142,8 @@ class MirrorLedger:
 
     def link(self) -> Link | None:
         """The collection that is mirrored; None before the first sync."""
-        rows = self._rows("SELECT value FROM link WHERE name = 'link'")
-        if not rows:
-            return None
-        known = json.loads(rows[0][0])
-        parts = known["parts"]
-        return Link(known["store"], Parts(**{**parts, "metadata": tuple(parts["metadata"])}), known["source"])
+        noted = self.noted("link")
+        return _link_of(json.loads(noted)) if noted else None
 
     def keep(self, link: Link) -> None:
         """Record the collection that is mirrored."""
@@ -252,6 +248,18 @@ class MirrorLedger:
             self._rows(f"DELETE FROM vectors WHERE item IN {among}", named)
             self._rows("DELETE FROM items WHERE id IN (SELECT value FROM json_each(?))", named)
 
+    def begin_settling(self, link: Link, *, drop_source: bool) -> None:
+        """Record that a switched target becomes the version of the app's vectors, before anything is dropped."""
+        self.note("settling", json.dumps({"link": asdict(link), "drop_source": drop_source}))
+
+    def settling(self) -> tuple[Link, bool] | None:
+        """The collection as the app reads it then, and True if its former vectors are dropped; None at other times."""
+        noted = self.noted("settling")
+        if not noted:
+            return None
+        known = json.loads(noted)
+        return _link_of(known["link"]), known["drop_source"]
+
     def settle(self, link: Link, held: str) -> None:
         """Make a switched target the version of the app's vectors.
 
@@ -263,4 +271,10 @@ class MirrorLedger:
             self._rows("DELETE FROM vectors WHERE version != ?", held)
             self._rows("UPDATE vectors SET version = ?", link.source)
             self._rows("DELETE FROM targets WHERE version = ?", link.source)
+            self._rows("DELETE FROM link WHERE name = 'settling'")
             self.keep(link)
+
+
+def _link_of(known: dict[str, Any]) -> Link:
+    parts = known["parts"]
+    return Link(known["store"], Parts(**{**parts, "metadata": tuple(parts["metadata"])}), known["source"])
