@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from compatstore import next_step
 from compatstore.arrays import Id
@@ -21,6 +21,7 @@ from compatstore.errors import StorageError
 from compatstore.stores.store import Parts
 
 FILE = "mirror.sqlite"
+CACHED = 32 << 10  # KiB of its pages that are kept in memory: look-ups by id reach all of them
 UNKNOWN = b""  # digest of a vector that was announced and not confirmed
 PLACED, SWITCHED = "placed", "switched"  # states of a target's place
 _TABLES = """
@@ -48,8 +49,7 @@ class Link:
     source: str
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """A row as the ledger knows it.
 
     Attributes:
@@ -57,12 +57,14 @@ class Known:
         source: Digest of the text or path; None for none.
         metadata: Digest of the metadata.
         vector: Digest of the vector of the version that was asked for; None if there is none.
+        beside: The same of the second version.
     """
 
     item: int
     source: bytes | None
     metadata: bytes | None
     vector: bytes | None
+    beside: bytes | None
 
 
 class MirrorLedger:
@@ -82,6 +84,7 @@ class MirrorLedger:
             self._data = sqlite3.connect(self._path, timeout=30, isolation_level=None)
             self._data.execute("PRAGMA journal_mode = WAL")
             self._data.execute("PRAGMA synchronous = NORMAL")  # a kill loses nothing; a power cut is found by digests
+            self._data.execute(f"PRAGMA cache_size = {-CACHED}")
             self._data.executescript(_TABLES)
 
     @staticmethod
@@ -172,16 +175,19 @@ class MirrorLedger:
             self._rows("DELETE FROM targets WHERE version = ?", target)
             self._rows("DELETE FROM vectors WHERE version = ?", target)
 
-    def known(self, ids: Sequence[Id], version: str) -> dict[Id, Known]:
-        """Rows that the ledger knows and that are not gone, of some ids."""
+    def known(self, ids: Sequence[Id], version: str, beside: str | None = None) -> dict[Id, Known]:
+        """Rows that the ledger knows and that are not gone, of some ids, with their vectors of one version or two."""
+        if not self.last_item():
+            return {}
         found = self._rows(
-            "SELECT i.id, i.item, i.source, i.metadata, v.digest FROM json_each(?) AS j "
+            "SELECT i.id, i.item, i.source, i.metadata, v.digest, b.digest FROM json_each(?) AS j "
             "JOIN items AS i ON i.id = j.value LEFT JOIN vectors AS v ON v.item = i.item AND v.version = ? "
-            "WHERE NOT i.gone",
+            "LEFT JOIN vectors AS b ON b.item = i.item AND b.version = ? WHERE NOT i.gone",
             json.dumps(ids),
             version,
+            beside,
         )
-        return {row[0]: Known(*row[1:]) for row in found}
+        return {row[0]: Known._make(row[1:]) for row in found}
 
     def items(self) -> int:
         """Number of items that are known and not gone."""
@@ -211,6 +217,12 @@ class MirrorLedger:
                 "DELETE FROM vectors WHERE version = ? AND item = (SELECT item FROM items WHERE id = ?)",
                 [(version, key) for key, digest in vectors.items() if digest is None],
             )
+
+    def set_items(self, version: str, vectors: Iterable[tuple[int, bytes]]) -> None:
+        """Record digests of vectors by the numbers of their items, as of `known`, which spares the search for them."""
+        with self._failures():
+            rows = ((version, item, digest) for item, digest in vectors)
+            self._data.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
 
     def holding(self, version: str, *, unknown: bool = False) -> Iterator[list[tuple[int, Id, bytes]]]:
         """Item numbers, ids and digests of the vectors of a version, in batches; of the unconfirmed ones alone."""
