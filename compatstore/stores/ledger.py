@@ -1,8 +1,8 @@
 """What a store is known to hold: digests of its rows and vectors, in a small database beside the gallery.
 
 A sync compares the store with this ledger, so that only what changed is pulled, and only what the store does not hold
-is pushed. A write to the store is announced before it is made (the digest is `UNKNOWN` until it is confirmed), so that
-a sync after a kill looks again at exactly the rows that the killed one may have written.
+is pushed. A write, to the store or to the gallery, is announced before it is made (the digest is `UNKNOWN` until it is
+confirmed), so that a sync after a kill looks again at exactly the rows that the killed one may have written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from compatstore.errors import StorageError
 from compatstore.stores.store import Parts
 
 FILE = "mirror.sqlite"
-UNKNOWN = b""  # digest of a vector that was announced and not confirmed
+UNKNOWN = b""  # digest of what was announced and not confirmed
 PLACED, SWITCHED = "placed", "switched"  # states of a target's place
 _TABLES = """
 CREATE TABLE IF NOT EXISTS link (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -142,12 +142,8 @@ class MirrorLedger:
 
     def link(self) -> Link | None:
         """The collection that is mirrored; None before the first sync."""
-        rows = self._rows("SELECT value FROM link WHERE name = 'link'")
-        if not rows:
-            return None
-        known = json.loads(rows[0][0])
-        parts = known["parts"]
-        return Link(known["store"], Parts(**{**parts, "metadata": tuple(parts["metadata"])}), known["source"])
+        noted = self.noted("link")
+        return _link_of(json.loads(noted)) if noted else None
 
     def keep(self, link: Link) -> None:
         """Record the collection that is mirrored."""
@@ -195,6 +191,30 @@ class MirrorLedger:
         """Highest number of an item; 0 without one."""
         return int(self._rows("SELECT coalesce(max(item), 0) FROM items")[0][0])
 
+    def rows(self) -> Iterator[list[tuple[int, Id]]]:
+        """Item numbers and ids of rows that are not gone, in batches."""
+        last = -1
+        while True:
+            rows = self._rows("SELECT item, id FROM items WHERE item > ? AND NOT gone ORDER BY item LIMIT 10000", last)
+            if not rows:
+                return
+            last = rows[-1][0]
+            yield rows
+
+    def announce(self, ids: Sequence[Id], metadata_alone: Sequence[Id]) -> None:
+        """Record rows that are about to be written to the gallery, so that none is there that the ledger lacks.
+
+        Args:
+            ids: Rows that are added, or whose vector or source changes.
+            metadata_alone: Rows whose metadata changes alone.
+        """
+        statement = (
+            "INSERT INTO items (id, {0}) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET {0} = excluded.{0}, gone = 0"
+        )
+        with self.changes():
+            for column, named in (("source", ids), ("metadata", metadata_alone)):
+                self._data.executemany(statement.format(column), ((name, UNKNOWN) for name in named))
+
     def put(self, rows: Sequence[tuple[Id, bytes | None, bytes | None]]) -> None:
         """Record rows: (id, digest of the source, digest of the metadata)."""
         with self._failures():
@@ -215,6 +235,12 @@ class MirrorLedger:
                 "DELETE FROM vectors WHERE version = ? AND item = (SELECT item FROM items WHERE id = ?)",
                 [(version, key) for key, digest in vectors.items() if digest is None],
             )
+
+    def doubt(self, version: str, ids: Sequence[Id]) -> None:
+        """Record that the vectors of some rows are unconfirmed, of those that are known."""
+        among = "(SELECT item FROM items WHERE id IN (SELECT value FROM json_each(?)))"
+        statement = f"UPDATE vectors SET digest = ? WHERE version = ? AND item IN {among}"
+        self._rows(statement, UNKNOWN, version, json.dumps(ids))
 
     def holding(self, version: str, *, unknown: bool = False) -> Iterator[list[tuple[int, Id, bytes]]]:
         """Item numbers, ids and digests of the vectors of a version, in batches; of the unconfirmed ones alone."""
@@ -252,15 +278,33 @@ class MirrorLedger:
             self._rows(f"DELETE FROM vectors WHERE item IN {among}", named)
             self._rows("DELETE FROM items WHERE id IN (SELECT value FROM json_each(?))", named)
 
-    def settle(self, link: Link, held: str) -> None:
+    def settle(self, link: Link, held: str, *, drop_source: bool) -> None:
         """Make a switched target the version of the app's vectors.
 
         Args:
             link: The collection as the app reads it now.
             held: Key of the digests of what the app's place holds.
+            drop_source: The vectors before the switch are to be removed from the store: `retired` until they are.
         """
         with self.changes():
+            if drop_source:
+                self.note("retired", self.noted("link"))
             self._rows("DELETE FROM vectors WHERE version != ?", held)
             self._rows("UPDATE vectors SET version = ?", link.source)
             self._rows("DELETE FROM targets WHERE version = ?", link.source)
             self.keep(link)
+
+    def retired(self) -> tuple[Link, str] | None:
+        """The collection of before a settlement, and its target, while the vectors before it are to be removed."""
+        noted, link = self.noted("retired"), self.link()
+        return (_link_of(json.loads(noted)), link.source) if noted and link is not None else None
+
+    def forget_retired(self) -> None:
+        """Record that they are removed."""
+        self.note("retired", "")
+
+
+def _link_of(known: dict[str, Any]) -> Link:
+    """A link that was recorded."""
+    parts = known["parts"]
+    return Link(known["store"], Parts(**{**parts, "metadata": tuple(parts["metadata"])}), known["source"])
