@@ -4,8 +4,9 @@ The store is the master: rows that it adds, changes or deletes are added, change
 the other way round. All that is written there is vectors of an upgrade's target, in the target's own place, each made
 of the source vector that the row has.
 
-Order makes a kill harmless: a row is written to the gallery before the ledger knows it, so it may be pulled twice; a
-vector is announced in the ledger before it is written to the store, so a later sync looks at what is there.
+Order makes a kill harmless: a row is announced in the ledger before it is written to the gallery, so a later sync pulls
+it again, or deletes it if the app has; a vector is announced before it is written to the store, so a later sync looks
+at what is there.
 """
 
 from __future__ import annotations
@@ -140,14 +141,20 @@ class Sync:
                 waiting, rows = [], 0
             monitor.advance(table.num_rows)
         self._take(waiting, version, key)
-        for batch in self.ledger.holding(key):
-            unseen = [name for item, name, _ in batch if item < len(seen) and not seen[item]]
+        for batch in self.ledger.rows(key, self._keys_elsewhere(switched)):
+            unseen = [name for item, name in batch if item < len(seen) and not seen[item]]
             if unseen:
                 there = self.store.read(unseen, self.link.parts)  # a page of the scan may have missed them
                 self._take([self._changed(there, key, None, seen)], version, key)
                 self.ledger.mark_gone(sorted_out(unseen, there[ID].to_pylist()))
         self._delete_gone()
         monitor.finish()
+
+    def _keys_elsewhere(self, switched: str | None) -> list[str]:
+        """Keys of places that the app read before a switch, or a rollback: rows that lie there alone are kept."""
+        if self._about.beside == "column":
+            return []
+        return [self.link.source] if switched else [f"{target}{HELD}" for target in self.ledger.targets()]
 
     def _changed(self, table: ArrowTable, key: str, column: str | None, seen: BoolArray) -> ArrowTable:
         """Rows that the gallery does not hold as they are, with their digests; the others are marked as seen."""
@@ -186,9 +193,14 @@ class Sync:
     def _compare_places(self, known: Mapping[Id, Known], there: Mapping[Id, bool], target: str) -> None:
         """Note target vectors that the store has lost, or has and the ledger does not know."""
         differing = {name: there[name] for name, row in known.items() if there[name] != (row.beside is not None)}
-        if differing:
+        self._correct(target, {name: UNKNOWN if one else None for name, one in differing.items()})
+
+    def _correct(self, target: str, held: Mapping[Id, bytes | None]) -> None:
+        """Record what the place of a target was found to hold; the next push compares it with the gallery."""
+        if held:
             with self.ledger.changes():
-                self.ledger.set_vectors(target, {name: UNKNOWN if one else None for name, one in differing.items()})
+                self.ledger.set_vectors(target, held)
+                self.ledger.note(f"pushed {target}", "")
 
     def _metadata(self, table: ArrowTable) -> list[bytes | None]:
         if not self.link.parts.metadata:
@@ -197,12 +209,13 @@ class Sync:
         return [_digest(json.dumps(row, default=str, sort_keys=True)) for row in rows]
 
     def _take(self, tables: list[ArrowTable], version: str, key: str) -> None:
-        """Write rows to the gallery, then to the ledger."""
+        """Announce rows, write them to the gallery, then to the ledger."""
         tables = [table for table in tables if table.num_rows]
         if not tables:
             return
         rows = pa.concat_tables(tables, promote_options="permissive")
         alone = np.asarray(rows["_metadata_alone"].combine_chunks())
+        self.ledger.announce(*(rows[ID].filter(pa.array(chosen)).to_pylist() for chosen in (~alone, alone)))
         if alone.any():  # an `add` would clear the vectors of other versions
             write.update(self.catalog, rows.filter(pa.array(alone)).select([ID, *self.link.parts.metadata]))
         whole = rows.filter(pa.array(~alone)) if alone.any() else rows
@@ -216,6 +229,8 @@ class Sync:
             self.ledger.set_vectors(key, held)
             if key != version:  # the app's own vectors of a switched target are in the store already
                 self.ledger.set_vectors(version, held)
+                if whole.num_rows:  # the gallery has their source vectors no more, and the store has them still
+                    self.ledger.doubt(self.link.source, whole[ID].to_pylist())
         self.result.added += int(new.sum())
         self.result.changed += len(ids) - int(new.sum())
 
@@ -308,8 +323,7 @@ class Sync:
             held: dict[Id, bytes | None] = dict.fromkeys(ids)
             for table in self.store.read_target(target, ids):
                 held |= dict(zip(table[ID].to_pylist(), digests(table[VECTOR]), strict=True))
-            with self.ledger.changes():
-                self.ledger.set_vectors(target, held)
+            self._correct(target, held)
 
     def _write(self, target: str, rows: ArrowTable) -> bool:
         """Write vectors to the store; True if all of them were written."""
@@ -365,6 +379,7 @@ class Sync:
     def hold(self, target: str) -> None:
         """Record what the store holds of a target, before the app reads it: a store may round or scale vectors."""
         with self.ledger.changes():
+            self.ledger.forget_vectors(f"{target}{HELD}")
             for table in self.store.read_target(target):
                 held = dict(zip(table[ID].to_pylist(), digests(table[VECTOR]), strict=True))
                 self.ledger.set_vectors(f"{target}{HELD}", held)
