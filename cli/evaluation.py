@@ -63,8 +63,7 @@ def evaluate(
     version before TARGET is retired. If no weight is significantly better than that version alone, searches go on as
     before. Without a hop the merge of native items and the others is calibrated and measured instead.
     """
-    from compatstore.upgrade.estimates.estimate import check_gates
-    from compatstore.upgrade.requests.gates import require_ground_truth
+    from compatstore.upgrade.requests.gates import check_gates, require_ground_truth
     from compatstore.upgrade.views import gate_lines
 
     require_ground_truth(gates.figures, gates.labels)  # before anything is embedded

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 import numpy as np
 
+import compatstore as cs
 from compatstore import trainers
 from digits import load_digits
 
@@ -23,3 +25,11 @@ def lessons() -> trainers.Images:
 
 def others() -> trainers.Images:
     return halves()[1]
+
+
+def gallery_of(folder: Path, model: trainers.TrainedModel, images: trainers.Images) -> cs.Gallery:
+    """A gallery of a model's embeddings as version v1; ids are positions, and a column `digit` holds the labels."""
+    gallery = cs.Gallery.create(str(folder / "digits.lance"), model.version("v1"))
+    vectors = model.encoder.encode(list(images.images))
+    gallery.add({"id": [str(i) for i in range(len(images))], "vector": vectors, "digit": list(images.labels)})
+    return gallery

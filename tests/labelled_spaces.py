@@ -13,3 +13,8 @@ def classes(n=1500, seed=0, unit=True):
     if unit:
         native /= np.linalg.norm(native, axis=1, keepdims=True)
     return source, native, labels
+
+
+def unit(vectors):
+    """Vectors of unit length, float32."""
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)

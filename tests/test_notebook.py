@@ -20,7 +20,7 @@ from pseudo_terminal import read_to_the_end
 import compatstore as cs
 from compatstore.html import visible
 from compatstore.shown import Table, html_of, table, view
-from compatstore.upgrade.estimates.waves import WaveFigures, Waves
+from compatstore.upgrade.estimates.estimate import WaveMeasurement, Waves
 from compatstore.upgrade.progress import Progress
 
 NOISY = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 22)).astype(np.float32)
@@ -55,9 +55,19 @@ def shown_by(gallery):
 @pytest.fixture
 def taught_waves():
     found = cs.evaluation.Estimate(value=0.5, low=0.4, high=0.6)
-    wave = {"cost": 0.0, "seconds": 1.0, "weight": 0.5, "criterion": "map", "truth": "labels", "ahead": ()}
+    wave = {
+        "cost": 0.0,
+        "seconds": 1.0,
+        "weight": 0.5,
+        "criterion": "map",
+        "truth": "labels",
+        "num_queries": 90,
+        "ahead": (),
+    }
     return Waves(
-        WaveFigures(native=50 * number, share=0.1 * number, status_quo=found, served=found, gain=found, **wave)
+        WaveMeasurement(
+            native=50 * number, native_share=0.1 * number, status_quo=found, served=found, gain=found, **wave
+        )
         for number in (1, 2)
     )
 

@@ -1,4 +1,5 @@
 from compatstore.evaluation.advice import Advice as Advice
+from compatstore.evaluation.advice import Preference as Preference
 from compatstore.evaluation.agreement import kendall_tau as kendall_tau
 from compatstore.evaluation.agreement import linear_cka as linear_cka
 from compatstore.evaluation.bootstrap import Estimate as Estimate
@@ -17,7 +18,6 @@ from compatstore.evaluation.metrics import RetrievalMetrics as RetrievalMetrics
 from compatstore.evaluation.metrics import recall_at_k as recall_at_k
 from compatstore.evaluation.metrics import retrieval_metrics as retrieval_metrics
 from compatstore.evaluation.metrics import summarise as summarise
-from compatstore.evaluation.preference import Preference as Preference
 from compatstore.evaluation.ranking import Ranking as Ranking
 from compatstore.evaluation.ranking import rank_queries as rank_queries
 from compatstore.evaluation.sample import DecisionSettings as DecisionSettings

@@ -60,35 +60,6 @@ class Estimate:
         return f"{100 * self.value:.1f} ({100 * self.low:.1f} to {100 * self.high:.1f})"
 
 
-@dataclass(frozen=True, kw_only=True)
-class MeasuredGain:
-    """Measured gain of one strategy to serve an upgrade, on a sample.
-
-    Args:
-        gain: Difference of the criterion to the status quo, the source's queries on the source's vectors; None without
-            ground truth.
-        criterion: Figure that was measured, such as "map".
-        truth: Ground truth, "labels" or "qrels"; "" for none.
-        num_queries: Queries counted.
-        native_share: Share of the gallery that was native in the target, from 0 to 1.
-    """
-
-    gain: Estimate | None
-    criterion: str
-    truth: str
-    num_queries: int
-    native_share: float
-
-    def __str__(self) -> str:
-        if self.gain is None:
-            return f"not measured, as there is no ground truth, at a native share of {self.native_share:.4g}"
-        value, low, high = (100 * end for end in (self.gain.value, self.gain.low, self.gain.high))
-        return (
-            f"{value:+.1f} points of {self.criterion} ({low:+.1f} to {high:+.1f}) by {self.num_queries} queries, "
-            f"correct by {self.truth}, at a native share of {self.native_share:.4g}"
-        )
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Resampled:
     """One figure of each query, and its mean over each draw of queries.

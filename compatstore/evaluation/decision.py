@@ -20,7 +20,7 @@ from compatstore.evaluation.bootstrap import (
     resample,
     share_of_queries,
 )
-from compatstore.evaluation.fusion import Serving
+from compatstore.evaluation.fusion import Measurement, Serving
 from compatstore.evaluation.fusion_choice import drawn_as_items
 from compatstore.evaluation.metrics import Flips, require_counted
 from compatstore.evaluation.sample import AGREEMENT, DecisionSettings, EvaluationSample
@@ -112,6 +112,18 @@ class DecisionTable(Shown):
         """The change of quality from the status quo to a way that has the criterion, as text; needs ground truth."""
         before, after = (one.figures[self.criterion].value for one in (self.rows[0], row))
         return change_in(self.criterion, before, after, row.gains[self.criterion], self.confidence, row.flips)
+
+    def measurement(self, row: DecisionRow) -> Measurement:
+        """A row by the criterion alone."""
+        return Measurement(
+            criterion=self.criterion,
+            truth=self.truth,
+            num_queries=self.num_queries,
+            native_share=row.share,
+            status_quo=self.rows[0].figures.get(self.criterion),
+            served=row.figures.get(self.criterion),
+            gain=row.gains.get(self.criterion),
+        )
 
     def row(self, name: str) -> DecisionRow:
         """Find a row by its name or its notation.

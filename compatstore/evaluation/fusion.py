@@ -30,7 +30,7 @@ from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.boundary import checked_fields, require_all
 from compatstore.documents import read_record
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.bootstrap import Estimate, MeasuredGain
+from compatstore.evaluation.bootstrap import Estimate
 from compatstore.evaluation.distances import Distances, shrunk_distances
 from compatstore.evaluation.relevance import Relevance
 from compatstore.shown import Shown
@@ -43,54 +43,89 @@ SAME_SHARE = 0.02  # items that cannot be embedded keep a gallery a little below
 
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
-class WeightChoice(MeasuredGain):
-    """A weight, and its gain on the sample on which it was chosen.
+class Measurement:
+    """One way to serve an upgrade, measured at one native share beside the status quo with the same queries.
+
+    It is what an upgrade keeps of a measurement: with the weight of its fusion, with the merge of its two parts, and
+    for each training round.
 
     Args:
-        weight: Weight of the target's distance, in [0, 1].
+        criterion: Figure that was measured, such as "map"; "agreement" without ground truth.
+        truth: Ground truth, "labels" or "qrels"; "" for none.
+        num_queries: Queries counted.
+        native_share: Share of the gallery that was native in the target, from 0 to 1.
+        weight: Weight of the target's distances, from 0, the source alone, to 1, the target alone; None for a merge.
         per_origin: Whether native and transformed vectors of the target are standardised apart.
-        gain, criterion, truth, num_queries, native_share: Gain over the status quo, and its measurement; "agreement" is
-            the criterion of the rule without ground truth. The interval is simultaneous for all weights that were
-            compared.
-        over_target: Difference of the criterion to the target alone, each query by the weight that other queries chose:
-            the loss when the source is retired. If queries evaluate a self-training upgrade, the upper end of the
-            interval is that of the served weight. None if it was not measured.
+        status_quo: The figure of the source's queries on the source's vectors; None if only differences are kept.
+        served: The figure of this way; None as above.
+        gain: Difference to the status quo, query by query; None without ground truth. The interval is simultaneous for
+            all ways that were compared.
         target_gain: Difference of the target alone to the status quo. None if it was not measured.
+        over_target: Difference to the target alone, each query by the weight that other queries chose: the loss when
+            the source is retired. If queries evaluate a self-training upgrade, the upper end of the interval is that
+            of the served weight. None if it was not measured.
 
     Raises:
         InvalidInput: A weight or the share is out of range.
     """
 
-    weight: float
+    criterion: str
+    truth: str
+    num_queries: int
+    native_share: float
+    weight: float | None = None
     per_origin: bool = False
-    over_target: Estimate | None = None
+    status_quo: Estimate | None = None
+    served: Estimate | None = None
+    gain: Estimate | None = None
     target_gain: Estimate | None = None
+    over_target: Estimate | None = None
 
     def __post_init__(self) -> None:
-        require_all("choose the weight of a fusion", *_shares(self))
+        require_all("measure an upgrade", *_shares(self.weight or 0.0, self.native_share))
 
     def __str__(self) -> str:
-        return f"{self.weight:.4g}: {super().__str__()}"
+        """The gain as text: "+3.0 points of map (+1.2 to +4.9) by 200 queries, ..."."""
+        if self.gain is None:
+            return f"not measured, as there is no ground truth, at a native share of {self.native_share:.4g}"
+        return (
+            f"{points(self.gain, f' of {self.criterion}')} by {self.num_queries} queries, "
+            f"correct by {self.truth}, at a native share of {self.native_share:.4g}"
+        )
+
+    @property
+    def weighed(self) -> str:
+        """The weight and its gain: "weight 0.3: +3.0 points of map ..."."""
+        return f"weight {self.weight:.4g}: {self}"
+
+    @property
+    def alone(self) -> Measurement | None:
+        """The target alone, by the same queries; None if it was not measured."""
+        if self.target_gain is None:
+            return None
+        return replace(self, weight=1.0, gain=self.target_gain, over_target=None)
 
     @property
     def loss(self) -> str:
         """The loss of searches when the source is retired, as text for people; "" if it was not measured."""
         if self.over_target is None:
             return ""
+        value, low, high = (0.0 - end for end in (self.over_target.value, self.over_target.high, self.over_target.low))
         return (
-            f"{self.criterion} of the target alone is {_lost(self.over_target)} relative to the fused search, "
-            f"measured at a native share of {self.native_share:.4g}, correct by {self.truth}"
+            f"{self.criterion} of the target alone is {points(Estimate(value=value, low=low, high=high))} relative to "
+            f"the fused search, measured at a native share of {self.native_share:.4g}, correct by {self.truth}"
         )
 
 
-def _lost(over: Estimate) -> str:
-    value, low, high = (0.0 - 100 * end for end in (over.value, over.high, over.low))  # 0.0: no "-0.0"
-    return f"{value:+.1f} points ({low:+.1f} to {high:+.1f})"
+def points(gain: Estimate, of: str = "") -> str:
+    """A difference for people, in percent: "+3.0 points (+1.2 to +4.9)"; `of` names the figure."""
+    value, low, high = (100 * end for end in (gain.value, gain.low, gain.high))
+    return f"{value:+.1f} points{of} ({low:+.1f} to {high:+.1f})"
 
 
-def _shares(weighed: WeightChoice | Fusion) -> Iterator[tuple[bool, str, float]]:
+def _shares(weight: float, native_share: float) -> Iterator[tuple[bool, str, float]]:
     """Rules of a weight and a native share, for `require_all`."""
-    for name, value in (("a weight", weighed.weight), ("a native share", weighed.native_share)):
+    for name, value in (("a weight", weight), ("a native share", native_share)):
         yield 0 <= value <= 1, f"{name} from 0 to 1", value
 
 
@@ -161,14 +196,14 @@ class Fusion(Shown):
     per_origin: bool = False
     correlation: float = 0.0
     candidates: int = CANDIDATES
-    choices: tuple[WeightChoice, ...] = ()
+    choices: tuple[Measurement, ...] = ()
     native_share: float = 0.0
     shrinkage: bool = False
 
     def __post_init__(self) -> None:
         require_all(
             "fuse two versions",
-            *_shares(self),
+            *_shares(self.weight, self.native_share),
             (-1 <= self.correlation <= 1, "a correlation from -1 to 1", self.correlation),
             (self.candidates >= 1, "1 candidate or more", self.candidates),
         )
@@ -179,10 +214,15 @@ class Fusion(Shown):
         return self.weight in (0, 1)
 
     @property
-    def choice(self) -> WeightChoice | None:
+    def choice(self) -> Measurement | None:
         """The choice that the weight follows: the last one for no more natives than there are; None without choices."""
         reached = [choice for choice in self.choices if choice.native_share <= self.native_share + SAME_SHARE]
         return (reached or self.choices[:1])[-1] if self.choices else None
+
+    @property
+    def weighed(self) -> str:
+        """The weight, with its measurement if there is one: "weight 0.3: +3.0 points of map ..."."""
+        return f"weight {self.weight:.4g}" if self.choice is None else self.choice.weighed
 
     def at(self, native_share: float) -> Fusion:
         """The same when a share of the gallery is native: with the weight that was chosen for it."""
@@ -190,7 +230,7 @@ class Fusion(Shown):
         choice = there.choice
         if choice is None:
             return there
-        return replace(there, weight=choice.weight, per_origin=choice.per_origin)
+        return replace(there, weight=choice.weight or 0.0, per_origin=choice.per_origin)
 
     def named(self, weight: float) -> Fusion:
         """The same with a weight that the caller names."""

@@ -24,7 +24,7 @@ from compatstore.digests import seed_of
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.bootstrap import Estimate, SampledGallery, gains_together, resample
 from compatstore.evaluation.distances import Distances, measure
-from compatstore.evaluation.fusion import Fusion, WeightChoice, fused_blocks, standardise
+from compatstore.evaluation.fusion import Fusion, Measurement, fused_blocks, standardise
 from compatstore.evaluation.judgements import places_among
 from compatstore.evaluation.relevance import Relevance, places_of
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
@@ -216,7 +216,7 @@ class Trial:
             constants: Result of `constants`.
             fitted: Called with 1 after each share.
         """
-        choices = list[WeightChoice]()
+        choices = list[Measurement]()
         for share, native in natives.items():
             fusion = self.fit(native, constants, against_target=True).fusion
             choices += (replace(choice, native_share=share) for choice in fusion.choices)
@@ -259,9 +259,9 @@ class Trial:
         found, choice = self.find(native, fusion), self._choice(fusion, len(self.sample.source_queries))
         return FittedFusion(fusion=replace(fusion, choices=(choice,)), found=found, served=found)
 
-    def _choice(self, fusion: Fusion, num_queries: int, gain: Estimate | None = None) -> WeightChoice:
+    def _choice(self, fusion: Fusion, num_queries: int, gain: Estimate | None = None) -> Measurement:
         """A weight and its gain; None where that is not known."""
-        return WeightChoice(
+        return Measurement(
             weight=fusion.weight,
             per_origin=fusion.per_origin,
             gain=gain,
@@ -301,7 +301,7 @@ class Trial:
         """
         return self.figures(self.relevance, lambda correct: self._search(native, [fusion], correct))[0]
 
-    def measure(self, native: BoolArray, fusion: Fusion) -> WeightChoice:
+    def measure(self, native: BoolArray, fusion: Fusion) -> Measurement:
         """Figures of a weight that the caller names; arguments as of `find`."""
         if self.before is not None:
             return self._choice(fusion, len(self.sample.source_queries))
@@ -312,8 +312,8 @@ class Trial:
         return self._beside_target(choice, found, before, target)
 
     def _beside_target(
-        self, choice: WeightChoice, found: QueryFigures, before: QueryFigures, target: QueryFigures
-    ) -> WeightChoice:
+        self, choice: Measurement, found: QueryFigures, before: QueryFigures, target: QueryFigures
+    ) -> Measurement:
         """A choice with its gain over the target alone, and the figures of that.
 
         Args:

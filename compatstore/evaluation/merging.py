@@ -21,8 +21,8 @@ import numpy as np
 from compatstore.arrays import BoolArray, Doubles, Positions
 from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.bootstrap import MeasuredGain
 from compatstore.evaluation.distances import Distances
+from compatstore.evaluation.fusion import Measurement
 from compatstore.evaluation.fusion_choice import Trial, folds_of, of_queries
 from compatstore.evaluation.relevance import Relevance
 from compatstore.evaluation.sampled import QueryFigures, Sampling, find_in_blocks
@@ -84,7 +84,7 @@ class Calibration:
 
 @checked_fields
 @dataclass(frozen=True, kw_only=True)
-class Merge(MeasuredGain, Shown):
+class Merge(Measurement, Shown):
     """Merging of the two parts of an upgrade without a hop, and its gain; stored with the upgrade.
 
     Args:

@@ -24,19 +24,6 @@ AGREEMENT = ("agreement", "unchanged")  # with the full backfill, and with the s
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ServedFusion:
-    """The fusion that a gallery is served with.
-
-    Args:
-        fusion: Weight and constants.
-        native: (n,) bool, items whose vector in the target is native; `transformed` holds that vector.
-    """
-
-    fusion: Fusion
-    native: BoolArray
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class SampleQueries:
     """q queries, each with a vector in both versions: items of a sample, or application queries.
 
@@ -106,6 +93,7 @@ class EvaluationSample:
             it ("s/s", "t/s", "t/h"), or None if it was not searched. Without it a sample has no CMC: it has few of the
             very nearest items.
         served: The fusion that is served now, measured beside the other strategies; None without one.
+        is_native: (n,) bool, items whose vector in `transformed` is native, which that fusion needs; None for none.
         judged: Relevance judgements, in place of labels; None without judgements.
         factors: (n,) floats, shrinkage factor of the cosine of a query with each of `transformed`, by its predicted
             error; 1 where `transformed` holds a native vector. None for none.
@@ -138,7 +126,8 @@ class EvaluationSample:
     gallery_ids: npt.ArrayLike | None = None
     population: int | None = None
     whole: WholeFigures | None = None
-    served: ServedFusion | None = None
+    served: Fusion | None = None
+    is_native: BoolArray | None = None
     judged: Judgements | None = None
     drawn: BoolArray | None = None
     factors: Doubles | None = None
@@ -163,9 +152,8 @@ class EvaluationSample:
             self.judged.require_within(queries, items)
         for values in ("target_queries", "query_labels", "query_ids"):
             require_length(getattr(self, values), queries, values)
-        for values in ("native", "gallery_labels", "gallery_ids", "drawn", "factors"):
+        for values in ("native", "gallery_labels", "gallery_ids", "drawn", "factors", "is_native"):
             require_length(getattr(self, values), items, values)
-        require_length(None if self.served is None else self.served.native, items, "served.native")
         as_permutation(self.order, items)
 
     @property

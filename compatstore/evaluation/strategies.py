@@ -9,6 +9,7 @@ import numpy as np
 
 from compatstore.arrays import Doubles, Positions
 from compatstore.evaluation.distances import Distances, fit_length, measure
+from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.fusion_choice import WEIGHTS, Trial
 from compatstore.evaluation.relevance import (
     Relevance,
@@ -16,7 +17,7 @@ from compatstore.evaluation.relevance import (
     relevance_from_labels,
     relevance_from_neighbours,
 )
-from compatstore.evaluation.sample import DecisionSettings, EvaluationSample, ServedFusion
+from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
 from compatstore.evaluation.sampled import WHOLE, QueryFigures, Sampling
 from compatstore.evaluation.whole import AS_FUSED, WholeFigures
 
@@ -218,10 +219,11 @@ def _fused(sample: EvaluationSample, settings: DecisionSettings, trial: Trial) -
     return made
 
 
-def _as_served(trial: Trial, served: ServedFusion) -> ServingStrategy:
+def _as_served(trial: Trial, fusion: Fusion) -> ServingStrategy:
     """By the fusion that the gallery is served with, in which these queries had no part."""
-    note = f"w {served.fusion.weight:g}; {PRICE}"
-    found, share = trial.find(served.native, served.fusion), trial.sample.share_of(served.native)
+    sample, note = trial.sample, f"w {fusion.weight:g}; {PRICE}"
+    native = np.zeros(len(sample.source), bool) if sample.is_native is None else sample.is_native
+    found, share = trial.find(native, fusion), sample.share_of(native)
     return ServingStrategy(name="fused as served", notation=AS_FUSED, share=share, found=found, note=note)
 
 

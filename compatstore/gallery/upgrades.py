@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Literal, overload
@@ -18,7 +19,8 @@ from compatstore.stores import link
 from compatstore.trainers.pairs.learn import Learn
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.cutover import check_cutover, cut_over
-from compatstore.upgrade.engines.ray_engine import engine_of
+from compatstore.upgrade.engines.engine import Engine
+from compatstore.upgrade.engines.ray_engine import RayEngine
 from compatstore.upgrade.estimates.estimate import (
     agree,
     estimate_upgrade,
@@ -168,7 +170,7 @@ class UpgradeVerbs(VersionVerbs):
         caller = Observer(progress, should_stop)
         with (
             link.follow(self._catalog, target, caller) as caller,
-            engine_of(settings) as engine,
+            _engine_of(settings) as engine,
             hold_lease(self._catalog, target, "upgrade", caller) as work,
         ):
             controls = Controls(
@@ -324,3 +326,15 @@ def _id_of(transform: Artifact | str | os.PathLike[str] | None) -> str | None:
     if transform is None or (isinstance(transform, str) and not os.path.exists(transform)):
         return transform
     return transform.id if isinstance(transform, Artifact) else Artifact.load(transform).id
+
+
+def _engine_of(settings: RunSettings) -> AbstractContextManager[Engine]:
+    """The engine for a block.
+
+    Raises:
+        MissingExtra: The engine is ray, and Ray is not installed.
+    """
+    if settings.engine == "local":
+        return nullcontext(Engine())
+    on_gpu = settings.device is not None and settings.device != "cpu"
+    return RayEngine(settings.address, settings.encoders or 1, settings.num_gpus, on_gpu)

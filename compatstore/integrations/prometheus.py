@@ -8,7 +8,7 @@ from datetime import datetime
 
 from compatstore.errors import CompatStoreError, InvalidInput, MissingExtra
 from compatstore.gallery import Gallery
-from compatstore.upgrade.estimates.waves import WaveFigures
+from compatstore.upgrade.estimates.estimate import WaveMeasurement
 from compatstore.upgrade.status import RunStatus, Status
 
 try:
@@ -164,7 +164,7 @@ def _add_run(families: _Families, run: RunStatus, labels: dict[str, str]) -> Non
         _add_quality(families, run.waves[-1], labels)
 
 
-def _add_quality(families: _Families, wave: WaveFigures, labels: dict[str, str]) -> None:
+def _add_quality(families: _Families, wave: WaveMeasurement, labels: dict[str, str]) -> None:
     """Figures of the last round of a self-training upgrade."""
     estimates = {"status quo": wave.status_quo, "served": wave.served, "gain": wave.gain}
     for of, estimate in estimates.items():

@@ -19,9 +19,9 @@ from compatstore.evaluation.views import truth_line
 from compatstore.report.charts import Curves, Drawing, Intervals, Line, Point
 from compatstore.shown import Table, table, view, wrapped
 from compatstore.upgrade.estimates.details import QueryChange
+from compatstore.upgrade.estimates.estimate import WaveMeasurement
 from compatstore.upgrade.estimates.measured import SERVED, as_served, what_matters
 from compatstore.upgrade.estimates.reporting import UpgradeReport
-from compatstore.upgrade.estimates.waves import WaveFigures
 from compatstore.upgrade.views import budgets_view, gate_lines, waves_view
 
 WHEN = ("before", "now")
@@ -309,7 +309,7 @@ def _waves(report: UpgradeReport) -> Iterator[SectionPart]:
         span=(0.0, 100.0),
         y=f"{last.criterion} gained over the wave's own status quo, points",
         lines=(
-            Line(name="as it went", points=tuple(Point(100 * wave.share, _gained(wave)) for wave in report.waves)),
+            Line(name="as it went", points=tuple(map(_at_share, report.waves))),
             *(
                 _promises(number, wave, last=number == len(report.waves))
                 for number, wave in enumerate(report.waves, start=1)
@@ -321,14 +321,15 @@ def _waves(report: UpgradeReport) -> Iterator[SectionPart]:
     )
 
 
-def _gained(wave: WaveFigures) -> Estimate:
-    return Estimate(value=0.0, low=0.0, high=0.0) if wave.gain is None else _points(wave.gain)
+def _at_share(wave: WaveMeasurement) -> Point:
+    gained = Estimate(value=0.0, low=0.0, high=0.0) if wave.gain is None else _points(wave.gain)
+    return Point(100 * wave.native_share, gained)
 
 
-def _promises(number: int, wave: WaveFigures, *, last: bool) -> Line:
+def _promises(number: int, wave: WaveMeasurement, *, last: bool) -> Line:
     """A wave's estimates; the interval of the last one is drawn."""
-    ahead = tuple(Point(100 * at.share, _points(at.gain)) for at in wave.ahead if at.gain is not None)
-    points = (Point(100 * wave.share, _gained(wave)), *ahead)
+    ahead = tuple(Point(100 * at.native_share, _points(at.gain)) for at in wave.ahead if at.gain is not None)
+    points = (_at_share(wave), *ahead)
     return Line(name=f"estimated by wave {number}", points=points, promised=True, band=last)
 
 

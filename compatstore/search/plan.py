@@ -144,7 +144,7 @@ def _explained(fusion: Fusion, source: Part, target: Part) -> Iterator[str]:
     yield "  candidates: threshold algorithm, exact; with an index, the rows that it compares"
     yield f"  standardised{shrunk} distances: {constants}"
     yield f"  an item without one of the two vectors has {fusion.correlation:.4g} of its other distance"
-    yield f"  weight {fusion.choice or f'{fusion.weight:.4g}'}"
+    yield f"  {fusion.weighed}"
     yield f"  price: two embeddings and two searches for a query, and the column of {source.version} is kept"
 
 

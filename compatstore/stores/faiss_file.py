@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from compatstore.arrays import ArrowTable, ArrowType, FloatArray, Id, RowNumbers
-from compatstore.errors import InvalidInput, NotFound, UpgradeError
+from compatstore.errors import InvalidInput, NotFound, StorageError, UpgradeError
 from compatstore.in_memory.nearest import as_compared, as_distances
 from compatstore.paths import refused
 from compatstore.stores.address import Address
@@ -243,9 +243,8 @@ class FaissFile:
         """Fold what was staged, and let go of the files."""
         try:
             for target, staged in self._targets.items():
-                with suppress(UpgradeError):  # a vector is missing for some position
-                    if not staged.fact("state") and not staged.fact("folded") and len(staged):
-                        self._fold(target)
+                if not staged.fact("state") and not staged.fact("folded") and len(staged):
+                    self._fold_if_possible(target)
         finally:
             for staged in self._targets.values():
                 staged.close()
@@ -315,6 +314,16 @@ class FaissFile:
             staged.note(folded=done)
         return app.stamps
 
+    def _fold_if_possible(self, target: str) -> None:
+        """Make the target's files, unless a vector is missing for some position, or the app writes its own now."""
+        try:
+            with suppress(UpgradeError):
+                self._fold(target)
+        except StorageError:
+            app = self._read.get(self._path)
+            if app is not None and app.is_current:
+                raise
+
     @contextmanager
     def _files(self, operation: str) -> Iterator[None]:
         """Re-raise errors of the system with the operation."""
@@ -349,7 +358,9 @@ def _rows(app: IndexFile, positions: RowNumbers) -> ArrowTable:
 
 def _with(table: ArrowTable, beside: ArrowTable | None, names: dict[str, str]) -> ArrowTable:
     """Append columns of a file of ids, under the names of a scan."""
-    for name, column in names.items() if beside is not None else ():
+    if beside is None:
+        return table
+    for name, column in names.items():
         table = table.append_column(name, beside[column].cast(pa.string()) if name == SOURCE else beside[column])
     return table
 

@@ -134,7 +134,7 @@ def save(index: Any, path: Path) -> None:
     part = path.with_name(path.name + ".part")
     try:
         load_faiss().write_index(index, str(part))
-    except RuntimeError as error:  # of the system: FAISS states it in words alone
+    except RuntimeError as error:  # FAISS wraps the errors of the system
         raise StorageError(f"write {path}", expected="a place that can be written", found=f"{error}") from error
     _replace(part, path)
 
@@ -151,6 +151,9 @@ def save_ids(app: IndexFile, positions: RowNumbers, path: Path) -> None:
         keep = np.zeros(len(app), bool)
         keep[positions] = True
         with pq.ParquetFile(app.named) as source, pq.ParquetWriter(part, source.schema_arrow) as sink:
+            if not app.is_current:
+                expected = "the file of the index that was read"
+                raise StorageError(f"read {app.named}", expected=expected, found="another file", fix="Try again.")
             start = 0
             for batch in source.iter_batches(BATCH):
                 sink.write_batch(batch.filter(pa.array(keep[start : start + len(batch)])))

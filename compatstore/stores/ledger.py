@@ -1,19 +1,19 @@
 """What a store is known to hold: digests of its rows and vectors, in a small database beside the gallery.
 
 A sync compares the store with this ledger, so that only what changed is pulled, and only what the store does not hold
-is pushed. A write to the store is announced before it is made (the digest is `UNKNOWN` until it is confirmed), so that
-a sync after a kill looks again at exactly the rows that the killed one may have written.
+is pushed. A write, to the store or to the gallery, is announced before it is made (the digest is `UNKNOWN` until it is
+confirmed), so that a sync after a kill looks again at exactly the rows that the killed one may have written.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from compatstore import next_step
 from compatstore.arrays import Id
@@ -21,7 +21,8 @@ from compatstore.errors import StorageError
 from compatstore.stores.store import Parts
 
 FILE = "mirror.sqlite"
-UNKNOWN = b""  # digest of a vector that was announced and not confirmed
+CACHED = 32 << 10  # KiB of its pages that are kept in memory: look-ups by id reach all of them
+UNKNOWN = b""  # digest of what was announced and not confirmed
 PLACED, SWITCHED = "placed", "switched"  # states of a target's place
 _TABLES = """
 CREATE TABLE IF NOT EXISTS link (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -48,8 +49,7 @@ class Link:
     source: str
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """A row as the ledger knows it.
 
     Attributes:
@@ -57,12 +57,14 @@ class Known:
         source: Digest of the text or path; None for none.
         metadata: Digest of the metadata.
         vector: Digest of the vector of the version that was asked for; None if there is none.
+        beside: The same of the second version.
     """
 
     item: int
     source: bytes | None
     metadata: bytes | None
     vector: bytes | None
+    beside: bytes | None
 
 
 class MirrorLedger:
@@ -82,6 +84,7 @@ class MirrorLedger:
             self._data = sqlite3.connect(self._path, timeout=30, isolation_level=None)
             self._data.execute("PRAGMA journal_mode = WAL")
             self._data.execute("PRAGMA synchronous = NORMAL")  # a kill loses nothing; a power cut is found by digests
+            self._data.execute(f"PRAGMA cache_size = {-CACHED}")
             self._data.executescript(_TABLES)
 
     @staticmethod
@@ -142,12 +145,8 @@ class MirrorLedger:
 
     def link(self) -> Link | None:
         """The collection that is mirrored; None before the first sync."""
-        rows = self._rows("SELECT value FROM link WHERE name = 'link'")
-        if not rows:
-            return None
-        known = json.loads(rows[0][0])
-        parts = known["parts"]
-        return Link(known["store"], Parts(**{**parts, "metadata": tuple(parts["metadata"])}), known["source"])
+        noted = self.noted("link")
+        return _link_of(json.loads(noted)) if noted else None
 
     def keep(self, link: Link) -> None:
         """Record the collection that is mirrored."""
@@ -176,16 +175,19 @@ class MirrorLedger:
             self._rows("DELETE FROM targets WHERE version = ?", target)
             self._rows("DELETE FROM vectors WHERE version = ?", target)
 
-    def known(self, ids: Sequence[Id], version: str) -> dict[Id, Known]:
-        """Rows that the ledger knows and that are not gone, of some ids."""
+    def known(self, ids: Sequence[Id], version: str, beside: str | None = None) -> dict[Id, Known]:
+        """Rows that the ledger knows and that are not gone, of some ids, with their vectors of one version or two."""
+        if not self.last_item():
+            return {}
         found = self._rows(
-            "SELECT i.id, i.item, i.source, i.metadata, v.digest FROM json_each(?) AS j "
+            "SELECT i.id, i.item, i.source, i.metadata, v.digest, b.digest FROM json_each(?) AS j "
             "JOIN items AS i ON i.id = j.value LEFT JOIN vectors AS v ON v.item = i.item AND v.version = ? "
-            "WHERE NOT i.gone",
+            "LEFT JOIN vectors AS b ON b.item = i.item AND b.version = ? WHERE NOT i.gone",
             json.dumps(ids),
             version,
+            beside,
         )
-        return {row[0]: Known(*row[1:]) for row in found}
+        return {row[0]: Known._make(row[1:]) for row in found}
 
     def items(self) -> int:
         """Number of items that are known and not gone."""
@@ -194,6 +196,43 @@ class MirrorLedger:
     def last_item(self) -> int:
         """Highest number of an item; 0 without one."""
         return int(self._rows("SELECT coalesce(max(item), 0) FROM items")[0][0])
+
+    def rows(self, key: str, others: Sequence[str] = ()) -> Iterator[list[tuple[int, Id]]]:
+        """Item numbers and ids of rows that are not gone, in batches.
+
+        Args:
+            key: Of the digests of what the place holds that is read.
+            others: Keys of other places: rows that are known to lie in one of these, and not in this one, are left out.
+        """
+        last = -1
+        while True:
+            rows = self._rows(
+                "SELECT item, id FROM items AS i WHERE item > ? AND NOT gone AND ("
+                "EXISTS (SELECT 1 FROM vectors AS v WHERE v.version = ? AND v.item = i.item) OR NOT EXISTS "
+                "(SELECT 1 FROM json_each(?) AS j JOIN vectors AS v ON v.version = j.value AND v.item = i.item)) "
+                "ORDER BY item LIMIT 10000",
+                last,
+                key,
+                json.dumps(others),
+            )
+            if not rows:
+                return
+            last = rows[-1][0]
+            yield rows
+
+    def announce(self, ids: Sequence[Id], metadata_alone: Sequence[Id]) -> None:
+        """Record rows that are about to be written to the gallery, so that none is there that the ledger lacks.
+
+        Args:
+            ids: Rows that are added, or whose vector or source changes.
+            metadata_alone: Rows whose metadata changes alone.
+        """
+        statement = (
+            "INSERT INTO items (id, {0}) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET {0} = excluded.{0}, gone = 0"
+        )
+        with self.changes():
+            for column, named in (("source", ids), ("metadata", metadata_alone)):
+                self._data.executemany(statement.format(column), ((name, UNKNOWN) for name in named))
 
     def put(self, rows: Sequence[tuple[Id, bytes | None, bytes | None]]) -> None:
         """Record rows: (id, digest of the source, digest of the metadata)."""
@@ -216,6 +255,18 @@ class MirrorLedger:
                 [(version, key) for key, digest in vectors.items() if digest is None],
             )
 
+    def set_items(self, version: str, vectors: Iterable[tuple[int, bytes]]) -> None:
+        """Record digests of vectors by the numbers of their items, as of `known`, which spares the search for them."""
+        with self._failures():
+            rows = ((version, item, digest) for item, digest in vectors)
+            self._data.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
+
+    def doubt(self, version: str, ids: Sequence[Id]) -> None:
+        """Record that the vectors of some rows are unconfirmed, of those that are known."""
+        among = "(SELECT item FROM items WHERE id IN (SELECT value FROM json_each(?)))"
+        statement = f"UPDATE vectors SET digest = ? WHERE version = ? AND item IN {among}"
+        self._rows(statement, UNKNOWN, version, json.dumps(ids))
+
     def holding(self, version: str, *, unknown: bool = False) -> Iterator[list[tuple[int, Id, bytes]]]:
         """Item numbers, ids and digests of the vectors of a version, in batches; of the unconfirmed ones alone."""
         last = -1
@@ -231,6 +282,10 @@ class MirrorLedger:
                 return
             last = rows[-1][0]
             yield rows
+
+    def forget_vectors(self, version: str) -> None:
+        """Forget the digests of a version."""
+        self._rows("DELETE FROM vectors WHERE version = ?", version)
 
     def count(self, version: str) -> int:
         """Number of vectors of a version that the store holds, confirmed ones."""
@@ -252,15 +307,33 @@ class MirrorLedger:
             self._rows(f"DELETE FROM vectors WHERE item IN {among}", named)
             self._rows("DELETE FROM items WHERE id IN (SELECT value FROM json_each(?))", named)
 
-    def settle(self, link: Link, held: str) -> None:
+    def settle(self, link: Link, held: str, *, drop_source: bool) -> None:
         """Make a switched target the version of the app's vectors.
 
         Args:
             link: The collection as the app reads it now.
             held: Key of the digests of what the app's place holds.
+            drop_source: The vectors before the switch are to be removed from the store: `retired` until they are.
         """
         with self.changes():
+            if drop_source:
+                self.note("retired", self.noted("link"))
             self._rows("DELETE FROM vectors WHERE version != ?", held)
             self._rows("UPDATE vectors SET version = ?", link.source)
             self._rows("DELETE FROM targets WHERE version = ?", link.source)
             self.keep(link)
+
+    def retired(self) -> tuple[Link, str] | None:
+        """The collection of before a settlement, and its target, while the vectors before it are to be removed."""
+        noted, link = self.noted("retired"), self.link()
+        return (_link_of(json.loads(noted)), link.source) if noted and link is not None else None
+
+    def forget_retired(self) -> None:
+        """Record that they are removed."""
+        self.note("retired", "")
+
+
+def _link_of(known: dict[str, Any]) -> Link:
+    """A link that was recorded."""
+    parts = known["parts"]
+    return Link(known["store"], Parts(**{**parts, "metadata": tuple(parts["metadata"])}), known["source"])

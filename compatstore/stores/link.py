@@ -60,8 +60,7 @@ def syncing(catalog: Catalog, caller: Observer, *, address: str = "") -> Iterato
 
     Raises:
         UpgradeError: The gallery mirrors no store.
-        LeaseHeld: Another process syncs it.
-        StorageError: The store cannot be reached.
+        StorageError: Another process syncs it, or the store cannot be reached.
     """
     folder = folder_of(catalog.store.location)
     link = None
@@ -75,20 +74,32 @@ def syncing(catalog: Catalog, caller: Observer, *, address: str = "") -> Iterato
         fix = f"Mirror a store: {mirroring}"
         found = "a gallery without one"
         raise UpgradeError("sync with a store", expected="a gallery that mirrors a store", found=found, fix=fix)
-    with (
-        closing(MirrorLedger(folder)) as ledger,
-        ledger.alone(),
-        closing(Address.of(address or link.store).open()) as store,
-    ):
-        about = store.describe(link.parts)
-        for target, state in ledger.targets().items():
-            # Without a switch the app reads the target by another name, as the cutover said.
-            if state == SWITCHED and not about.switch:
-                store.switch(target)
-            now = SWITCHED if store.is_switched(target) else PLACED
-            if now != state:
-                ledger.place(target, now)
-        yield Sync(apart(catalog), store, ledger, link, caller)
+    with closing(MirrorLedger(folder)) as ledger, ledger.alone():
+        _drop_retired(ledger)
+        link = ledger.link() or link  # another process may have settled a target meanwhile
+        with closing(Address.of(address or link.store).open()) as store:
+            about = store.describe(link.parts)
+            for target, state in ledger.targets().items():
+                # Without a switch the app reads the target by another name, as the cutover said.
+                if state == SWITCHED and not about.switch:
+                    store.switch(target)
+                now = SWITCHED if store.is_switched(target) else PLACED
+                if now != state:
+                    ledger.place(target, now)
+            yield Sync(apart(catalog), store, ledger, link, caller)
+
+
+def _drop_retired(ledger: MirrorLedger) -> None:
+    """Remove vectors of a retired version from the store, if a call was killed before it had."""
+    retired = ledger.retired()
+    if retired is None:
+        return
+    link, target = retired
+    with closing(Address.of(link.store).open()) as store, suppress(NotFound):  # removed, and its collection with it
+        if not store.describe(link.parts).switch:
+            store.switch(target)
+        store.drop_source(target)
+    ledger.forget_retired()
 
 
 def describe(
@@ -338,9 +349,11 @@ def settle(catalog: Catalog, version: str, *, drop_source: bool) -> str:
             return ""
         address, named = sync.store.place(target)
         parts = replace(sync.link.parts, id=named.id, vector=named.vector)
+        settled = replace(sync.link, store=address, parts=parts, source=target)
+        sync.ledger.settle(settled, f"{target}{HELD}", drop_source=drop_source)
         if drop_source:
             sync.store.drop_source(target)
-        sync.ledger.settle(replace(sync.link, store=address, parts=parts, source=target), f"{target}{HELD}")
+            sync.ledger.forget_retired()
         return "" if drop_source else f"The vectors of {version} are still in {sync.link.store}: they are the app's."
 
 

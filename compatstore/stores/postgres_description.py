@@ -93,8 +93,8 @@ def _notes_of_writes(cursor: Cursor, table: TableShape, vector: Column) -> Itera
         )
     if names := [one.name for one in table.indexes_of(vector.name)]:
         yield (
-            f"A row that is written is entered again into {', '.join(map(repr, names))} unless its page has room: a push "
-            "takes turns among the rows of a page, and takes several times as long as without that index."
+            f"A row that is written is entered again into {', '.join(map(repr, names))} unless its page has room: a "
+            "push takes turns among the rows of a page, and takes several times as long as without that index."
         )
     if names := [name for (name,) in cursor.execute(_TRIGGERS, (table.number,))]:
         yield f"Triggers of the table run for each row that is written: {', '.join(map(repr, names))}."

@@ -9,54 +9,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
 import numpy as np
 
 from compatstore import next_step
-from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
+from compatstore.arrays import Doubles, FloatArray, Positions
 from compatstore.artifacts.runners import one_thread_each
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.curve import native_count
-from compatstore.evaluation.decision import decide_between
-from compatstore.evaluation.fusion import SAME_SHARE, Fusion
-from compatstore.evaluation.fusion_choice import ALONE, BOTH, FittedFusion, Trial
-from compatstore.evaluation.sample import EvaluationSample
-from compatstore.evaluation.sampled import QueryFigures
-from compatstore.evaluation.strategies import rank_strategies, trial_of_fusions
+from compatstore.evaluation.fusion import Fusion, Serving
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import ArtifactRecord, RunRecord, ServingRecord
 from compatstore.storage.registry import Registry, edit
-from compatstore.storage.shrinkage import by_angle
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.asked import require_enough
-from compatstore.upgrade.estimates.estimate import (
-    UpgradeEstimate,
-    asked_share,
-    check_gates,
-    load_estimate,
-    require_measurable,
-    require_passed,
-    save_estimate,
-)
-from compatstore.upgrade.estimates.fusing import SHARES, native_share
-from compatstore.upgrade.estimates.sample import Sample, require_labels
-from compatstore.upgrade.estimates.trial import SampleSettings, decision_settings
-from compatstore.upgrade.estimates.waves import figures_of_wave
+from compatstore.upgrade.estimates.estimate import LEARN, Round, UpgradeEstimate, load_estimate, save_estimate
+from compatstore.upgrade.estimates.fusing import native_share, serve
+from compatstore.upgrade.estimates.queries import require_enough
+from compatstore.upgrade.estimates.sample import require_labels
 from compatstore.upgrade.full_backfill import FullBackfill, LearningTakesLonger
-from compatstore.upgrade.judging import (
-    JudgedTransform,
-    fusion_as_it_is,
-    gallery_to_search,
-    judge_by_queries,
-    most_searched,
-)
-from compatstore.upgrade.learned_serving import in_words
+from compatstore.upgrade.judging import Evaluation, JudgedTransform, gallery_to_search, most_searched
 from compatstore.upgrade.progress import Monitor
-from compatstore.upgrade.requests.gates import Gates
+from compatstore.upgrade.requests.gates import Gates, check_gates, require_measurable, require_passed
 from compatstore.upgrade.requests.queries import Queries, column_of, has_ground_truth
 from compatstore.upgrade.states import BACKFILL, CUTOVER, require_open, set_run
 from compatstore.upgrade.training_pairs import (
@@ -72,54 +47,13 @@ from compatstore.upgrade.training_pairs import (
 
 NEW = 1 / 3  # minimum share of new evaluation pairs to re-evaluate the current transform
 MEASUREMENTS = 5  # approximate number after the fits of a round: of three transforms, and two more
-STEP, GAIN = "learn", "gain"  # the step, and the end reason of a run without further gain
-
-
-@dataclass(frozen=True, eq=False)
-class _Judged:
-    """A transform, and the results of queries in a gallery that is served with it.
-
-    Without ground truth, and where it is to be served alone, transforms are compared by the target alone: by its
-    agreement with native vectors, or its quality.
-    """
-
-    transform: FittedTransform
-    trial: Trial
-    native: BoolArray
-    constants: Fusion
-    by_target: bool
-    by_queries: JudgedTransform | None = None
-
-    @property
-    def fitted(self) -> FittedFusion:
-        """The weight of the fused search; the trial chooses it once."""
-        return self.trial.fit(self.native, self.constants, against_target=True)
-
-    @cached_property
-    def found(self) -> QueryFigures:
-        """Results of the queries as the upgrade is to be served: by a fused search, or by the target alone."""
-        if not self.by_target:
-            return self.fitted.found if self.by_queries is None else self.by_queries.fitted.found
-        share = self.trial.sample.share_of(self.native)
-        return self.trial.find(self.native, replace(self.constants, weight=1.0, native_share=share))
-
-    @property
-    def values(self) -> Doubles:
-        """(q,) float64, the figure that decides of each query."""
-        settings = self.trial.settings
-        values: Doubles = self.found.values[settings.metrics.index(settings.criterion)]
-        return values
-
-    @property
-    def figure(self) -> float:
-        """Their mean."""
-        return float(self.values[self.found.counted].mean())
+GAIN = "gain"  # the end reason of a run without further gain
 
 
 @one_thread_each()  # of BLAS: products this small take several times the processor's time in several threads
 def learn(
     context: UpgradeContext, learner: Learner, gates: Gates, monitor: Monitor, full: FullBackfill | None = None
-) -> tuple[RunRecord, str]:
+) -> RunRecord:
     """Fit transforms on the native items, and select the best one as served; the history records the result.
 
     Args:
@@ -130,8 +64,7 @@ def learn(
         full: The full backfill that is chosen instead if it is faster; None if none may be.
 
     Returns:
-        The run, with the artifact as its path if one was selected, and `ended_by` if more does not pay; and the
-        result, as a sentence.
+        The run, with the artifact as its path if one was selected, and `ended_by` if more does not pay.
 
     Raises:
         InvalidInput: There is no such column of labels.
@@ -153,9 +86,9 @@ def learn(
     if not usable and stays is None:
         return _note(context, tried, f"no method can learn from {len(training)} pairs")
     searched = gallery_to_search(context, gates)
-    evaluation = _Evaluation(context=context, training=training, gates=gates, share=share, searched=searched)
+    evaluation = Evaluation(context=context, training=training, gates=gates, share=share, searched=searched)
 
-    def judge(one: FittedTransform, judges: Positions) -> _Judged:
+    def judge(one: FittedTransform, judges: Positions) -> JudgedTransform:
         judged = evaluation.judge(one, judges)
         steps.next()
         return judged
@@ -185,10 +118,10 @@ def learn(
             # More queries have chosen how it is searched, for larger shares too, than could now.
             steps.end()
             return _note(context, tried, f"kept after {len(training)} pairs, too few new ones to re-evaluate")
-    if best.by_queries is None:
-        fusion, pays = _with_larger_shares(context, best, share, learner.least_gain, gates)
+    if searched is None:
+        fusion, pays = best.fusion_for_shares(context, share, learner.least_gain)
     else:
-        fusion, pays = fusion_as_it_is(best.by_queries, share), True
+        fusion, pays = best.fusion_as_it_is(share), True
     steps.next()
     tried = replace(tried, ended_by="" if pays else GAIN)
     record = None
@@ -196,9 +129,9 @@ def learn(
         record = context.catalog.add_artifact(best.transform.artifact, run.source, run.target)
         state = CUTOVER if run.state == CUTOVER else BACKFILL
         tried = replace(tried, path=(record.id,), state=state)
-    _record_estimate(context.with_run(tried), best, fusion, share, gates)  # first: a finished round is not repeated
+    estimate = _estimate(context.with_run(tried), best, fusion, share, gates)
     what = f"{best.transform.name} learned from {len(training)} pairs" if taken else f"kept after {len(training)} pairs"
-    learned = _take(context, tried, record, fusion, gates, what)
+    learned = _take(context, tried, record, fusion, estimate, what)
     steps.end()
     return learned
 
@@ -301,107 +234,7 @@ def reached(context: UpgradeContext, gates: Gates) -> bool:
     return kept is not None and kept.low >= gates.target_quality
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Evaluation:
-    """Evaluates the transforms of a training round.
-
-    Args:
-        context: The upgrade.
-        training: The pairs of the round.
-        gates: The gates.
-        share: Native share of the gallery.
-        searched: Items that application queries search; None without these.
-    """
-
-    context: UpgradeContext
-    training: TrainingPairs
-    gates: Gates
-    share: float
-    searched: Sample | None
-
-    def judge(self, transform: FittedTransform, judges: Positions) -> _Judged:
-        """Results of the query items, or of application queries, in a gallery that is served with a transform."""
-        if self.searched is None:
-            return self._by_items(transform, judges)
-        return self._by_queries(self.searched, transform, judges)
-
-    def _by_items(self, transform: FittedTransform, judges: Positions) -> _Judged:
-        """Results of the query items in a gallery with a native share and transformed vectors for the rest."""
-        context, run = self.context, self.context.run
-        settings = decision_settings(context, _settings(self.gates, run))
-        both = context.catalog.can_ask_both(run.source, run.target)
-        trial = trial_of_fusions(self._sample_of(transform, judges), settings, BOTH if both else ALONE)
-        native = _native_rows(len(judges), self.share)
-        return _Judged(transform, trial, native, trial.constants(), self._by_target(trial))
-
-    def _by_queries(self, searched: Sample, transform: FittedTransform, judges: Positions) -> _Judged:
-        """Results of application queries in the gallery as it is, with transformed vectors for the rest."""
-        pairs = (self.training.source[judges], self.training.target[judges], transform.transformed[judges])
-        factors = self._factors_of(transform, judges)
-        judged = judge_by_queries(self.context, searched, transform.artifact, pairs, self.gates, factors)
-        by_target = self._by_target(judged.trial)
-        return _Judged(transform, judged.trial, judged.native, judged.fitted.fusion, by_target, judged)
-
-    def _by_target(self, trial: Trial) -> bool:
-        return self.gates.serving == "target" or not trial.truth
-
-    def _sample_of(self, transform: FittedTransform, judges: Positions) -> EvaluationSample:
-        ids, training = np.arange(len(judges)), self.training
-        labels = None if training.classes is None else training.classes[judges]
-        return EvaluationSample(
-            source_queries=training.source[judges],
-            target_queries=training.target[judges],
-            source=training.source[judges],
-            transformed=transform.transformed[judges],
-            native=training.target[judges],
-            order=ids,
-            query_labels=labels,
-            gallery_labels=labels,
-            query_ids=ids,
-            gallery_ids=ids,
-            population=max(self.context.count(self.context.source.present), len(judges)),
-            factors=self._factors_of(transform, judges),
-        )
-
-    def _factors_of(self, transform: FittedTransform, judges: Positions) -> Doubles | None:
-        """Shrinkage factors of the queries' cosines; None without predicted errors, or if not only angles rank."""
-        by_angles = by_angle(self.context.target_record)
-        return transform.factors[judges] if transform.factors is not None and by_angles else None
-
-
-def _native_rows(items: int, share: float) -> BoolArray:
-    """(n,) bool, the first of a random order."""
-    return np.arange(items) < native_count(share, items)
-
-
-def _settings(gates: Gates, run: RunRecord) -> SampleSettings:
-    return SampleSettings(labels=gates.labels, criterion="map", seed=run.seed)
-
-
-def _with_larger_shares(
-    context: UpgradeContext, best: _Judged, share: float, least_gain: float | None, gates: Gates
-) -> tuple[Fusion, bool]:
-    """The fusion with the weights for larger native shares, which a backfill comes to; and whether one of them pays.
-
-    A larger share pays unless the upper bound of its gain over the current native share is at most `least_gain`. The
-    target alone may find less with more natives beside transformed vectors, while these improve the next transform: so
-    there a share pays also if a transform without errors would.
-    """
-    constants, items, end = best.constants, len(best.trial.sample.source), asked_share(context)
-    larger = sorted({*SHARES, *([end] if share + SAME_SHARE < end < 1 else [])})
-    larger = [other for other in larger if other > share + SAME_SHARE]
-    natives = {share: best.native} | {other: _native_rows(items, other) for other in larger}
-    fusion = best.trial.fit_shares(natives, constants)
-    masks = [natives[other] for other in larger if other <= end + SAME_SHARE]
-    alone = gates.serving == "target"
-    if alone and masks:
-        masks.append(np.ones(items, bool))
-    gains = (best.trial.most_gained(mask, constants, best.found, alone=alone) for mask in masks)
-    pays = least_gain is None or not best.trial.truth or not masks or any(gain > least_gain for gain in gains)
-    return fusion, pays
-
-
-def _best(judged: Sequence[_Judged]) -> _Judged:
+def _best(judged: Sequence[JudgedTransform]) -> JudgedTransform:
     return max(judged, key=lambda one: one.figure) if len(judged) > 1 else judged[0]
 
 
@@ -414,7 +247,7 @@ def _comes_nearer(training: TrainingPairs, current: CurrentTransform, transform:
     )
 
 
-def _serves_better(judged: _Judged, now: _Judged) -> bool:
+def _serves_better(judged: JudgedTransform, now: JudgedTransform) -> bool:
     """True if the same queries find significantly more by one transform than by the current one, both as served.
 
     Used only with ground truth: classification losses need not bring items near to their natives. With few queries
@@ -437,9 +270,14 @@ def _errors(made: FloatArray, native: FloatArray) -> Doubles:
 
 
 def _take(
-    context: UpgradeContext, run: RunRecord, record: ArtifactRecord | None, fusion: Fusion, gates: Gates, what: str
-) -> tuple[RunRecord, str]:
-    """Store the choice in one commit: the artifact in the run's path, and the fusion of both versions."""
+    context: UpgradeContext,
+    run: RunRecord,
+    record: ArtifactRecord | None,
+    fusion: Fusion,
+    estimate: UpgradeEstimate,
+    what: str,
+) -> RunRecord:
+    """Store the choice in one commit: the artifact in the run's path, the fusion of both versions, and its estimate."""
 
     def change(registry: Registry) -> Registry:
         open_run = require_open(registry, run.target)
@@ -449,35 +287,113 @@ def _take(
         if record is not None:
             registry = registry.with_artifact(record)
         return registry.with_run(run).with_serving(
-            ServingRecord(run.target, open_run.identity, fusion, column_of(gates.labels), serving)
+            ServingRecord(run.target, open_run.identity, fusion, column_of(estimate.terms.labels), serving)
         )
 
-    note = f"{what}; {in_words(fusion, run.target, gates)}"
-    entry = HistoryEntry(STEP, run.target, artifact=run.path[-1], rows=run.learned_at, note=note)
+    alone = fusion.choice.alone if fusion.choice is not None and estimate.terms.serving == "target" else None
+    note = f"{what}; {fusion.weighed if alone is None else f'{run.target} alone: {alone}'}"
+    entry = estimate.entry(run.target, step=LEARN, artifact=run.path[-1], rows=run.learned_at, note=note)
     edit(context.catalog.store, change, entry)
-    return run, note
+    return run
 
 
-def _note(context: UpgradeContext, run: RunRecord, why: str) -> tuple[RunRecord, str]:
-    return set_run(context.catalog, run, HistoryEntry(STEP, run.target, rows=run.learned_at, note=why)), why
+def _note(context: UpgradeContext, run: RunRecord, why: str) -> RunRecord:
+    return set_run(context.catalog, run, HistoryEntry(LEARN, run.target, rows=run.learned_at, note=why))
 
 
-def _record_estimate(context: UpgradeContext, best: _Judged, fusion: Fusion, share: float, gates: Gates) -> None:
-    """Record the estimate of every way to serve the gallery in the history, as an estimate does."""
-    share = round(share, 6)
-    shares = tuple(sorted({*(other for other in (share, *SHARES) if 0 < other < 1)}))
-    settings = replace(_settings(gates, context.run), shares=shares, fused_shares=(0.0, *shares, 1.0))
-    serving = "fused" if fusion.weight > 0 and gates.serving != "target" else gates.serving
-    if best.by_queries is None:
-        decided = decision_settings(context, settings)
-        # The larger shares were fitted for the weights.
-        ranked = rank_strategies(best.trial.sample, decided, best.trial)
-        table = decide_between(best.trial.sample, decided, ranked)
-        table = replace(table, provenance=f"{table.num_queries} items of the gallery that are native in both versions.")
-    else:
-        table = best.by_queries.table(min(share, 1.0))
-    estimate = UpgradeEstimate.of(context.run, replace(gates, serving=serving), table, min(share, 1.0))
-    spent, _ = read_account(context)
-    weight = 1.0 if gates.serving == "target" else fusion.weight
-    figures = figures_of_wave(context.run.learned_at, spent, weight)
-    save_estimate(context.catalog, context.run.target, estimate, figures)
+def _estimate(
+    context: UpgradeContext, best: JudgedTransform, fusion: Fusion, share: float, gates: Gates
+) -> UpgradeEstimate:
+    """The estimate of every way to serve the gallery with a transform, with what the training round adds."""
+    share, alone, (spent, _) = min(round(share, 6), 1.0), gates.serving == "target", read_account(context)
+    terms = replace(gates, serving="fused") if fusion.weight > 0 and not alone else gates
+    table = best.table(share) if best.provenance else best.table_of_shares(context, share, gates)
+    weight = 1.0 if alone else fusion.weight
+    learned = Round(native=context.run.learned_at, cost=spent.cost, seconds=spent.seconds, weight=weight)
+    return UpgradeEstimate.of(context.run, terms, table, share, round=learned)
+
+
+def serve_as_learned(context: UpgradeContext, gates: Gates) -> RunRecord:
+    """Enable fused serving if its gain is significant; otherwise keep the current serving.
+
+    If the target alone is to be searched, searches stay unchanged until the cutover. A choice of the caller since the
+    last training round stays, unless gates require the target alone and those of that round did not.
+
+    Args:
+        context: The upgrade, with all items hopped by the transform of the last training round.
+        gates: The gates, with the serving mode.
+
+    Returns:
+        The run.
+    """
+    catalog, run = context.catalog, context.run
+    fusion = catalog.registry().fusion_of(run.target)
+    if fusion is None or (run.served_at == run.learned_at and not _resave_for_target(context, gates)):
+        return run
+    way: Serving = "fused" if fusion.weight > 0 and gates.serving != "target" else "target"
+    run = replace(run, served_at=run.learned_at)
+    serve(catalog, run.target, way, run)
+    return run
+
+
+def _resave_for_target(context: UpgradeContext, gates: Gates) -> bool:
+    """Re-save the last round's estimate for the target alone if it was saved for fused searches; True if it was."""
+    estimate = load_estimate(context.catalog, context.run.target)
+    if gates.serving != "target" or estimate is None or estimate.terms.serving == "target":
+        return False
+    best = estimate.table.best_of("target").share
+    save_estimate(context.catalog, context.run.target, replace(estimate, terms=gates, best=best, round=None))
+    return True
+
+
+def has_no_gain(context: UpgradeContext) -> bool:
+    """True if all ways to serve the fitted transform were measured, and none is significantly better."""
+    run, registry = context.run, context.catalog.registry()
+    served = registry.fusion_served(run.target) is not None or _estimate_of_target(context) is not None
+    return bool(run.learned_at) and not served and _better_alone(registry, run.target) is None
+
+
+def how_searched(context: UpgradeContext) -> str:
+    """Serving of the upgrade until its cutover, as a sentence."""
+    run, registry = context.run, context.catalog.registry()
+    fusion, estimate = registry.fusion_served(run.target), _estimate_of_target(context)
+    if estimate is not None:
+        later = "" if registry.active == run.target else f" alone; after a cutover in {run.target}"
+        gain = estimate.row.gains.get(estimate.table.criterion)
+        measured = "not measured without ground truth" if gain is None else "no significant gain"
+        unsure = "" if gain is not None and gain.is_gain else f" ({measured})"
+        return f"searches go on in {registry.active}{later} alone{unsure}"
+    alone = _better_alone(registry, run.target)
+    source = run.source
+    if fusion is None and not context.catalog.can_ask_both(source, run.target):
+        known = next_step.made("EmbeddingVersion", source, dim=next_step.DIM_FOUND, encoder=next_step.ENCODER)
+        return (
+            f"{source} has no encoder here, so a text is searched by {run.target} alone once it is cut over; by both "
+            f"models after: {next_step.call('register', known)}"
+        )
+    if fusion is not None:
+        still = f"; {alone[0]} is better still, {alone[1]}" if alone else ""
+        rule = fusion.choice is not None and not fusion.choice.truth
+        unsure = f" (weight {fusion.weight:g} by rule, not measured without ground truth)" if rule else ""
+        both = f"{run.source} and {run.target}"
+        return f"queries that carry both embeddings are ranked by the fusion of {both}{unsure}{still}"
+    if alone:
+        return f"searches go on in {registry.active} alone: {alone[0]} is significantly better, but only {alone[1]}"
+    return f"searches go on in {registry.active} alone: no learned transform is significantly better"
+
+
+def _estimate_of_target(context: UpgradeContext) -> UpgradeEstimate | None:
+    """The estimate of the last round if the upgrade is to be served by the target alone; None otherwise."""
+    estimate = load_estimate(context.catalog, context.run.target)
+    if not context.run.learned_at or estimate is None or estimate.terms.serving != "target":
+        return None
+    return estimate
+
+
+def _better_alone(registry: Registry, target: str) -> tuple[str, str] | None:
+    """The target alone, and when searches use it, if it is significantly better than what they use now."""
+    fusion = registry.fusion_of(target)
+    choice = None if fusion is None else fusion.choice
+    if choice is not None and choice.over_target is not None and choice.over_target.is_loss:
+        return f"{target} alone", "after a cutover"
+    return None

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from compatstore import next_step
 from compatstore.errors import StorageError, UpgradeError
-from compatstore.evaluation.fusion import WeightChoice
+from compatstore.evaluation.fusion import Measurement
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.lease_table import LeaseTable
@@ -133,7 +133,7 @@ def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> VersionChange:
     return change_between(catalog, registry, after, changed=changed, dropped=dropped, fusion_ended=ended)
 
 
-def _fusion_of_source(registry: Registry, name: str) -> WeightChoice | None:
+def _fusion_of_source(registry: Registry, name: str) -> Measurement | None:
     """The choice of the fusion that needs this source's vectors; None if searches use none."""
     fusions = (registry.fusion_served(run.target) for run in registry.runs.values() if run.source == name)
     return next((fusion.choice for fusion in fusions if fusion is not None), None)

@@ -23,17 +23,26 @@ from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, reads_si
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.engines.engine import Engine
-from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
+from compatstore.upgrade.estimates.estimate import LEARN, WaveMeasurement, read_waves
 from compatstore.upgrade.full_backfill import LearningTakesLonger, choose_full_backfill, full_backfill_of, reason_of
 from compatstore.upgrade.hop import Hop, expand
 from compatstore.upgrade.indexing import build_target, refresh_target
-from compatstore.upgrade.learned_serving import has_no_gain, how_searched, serve_as_learned
-from compatstore.upgrade.learning import GAIN, learn, left_to_transform, reached, require_known, require_reached
+from compatstore.upgrade.learning import (
+    GAIN,
+    has_no_gain,
+    how_searched,
+    learn,
+    left_to_transform,
+    reached,
+    require_known,
+    require_reached,
+    serve_as_learned,
+)
 from compatstore.upgrade.progress import Monitor, Observer
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
-from compatstore.upgrade.states import BACKFILL, CUTOVER, READY, advance, require_open, set_run
+from compatstore.upgrade.states import BACKFILL, CUTOVER, READY, advance, require_open, set_run, steps_since_the_last
 from compatstore.upgrade.training_pairs import LEAST_GROWTH, Learner, wave_of
 from compatstore.upgrade.transform import choose_precision, transformer_of
 
@@ -103,7 +112,7 @@ class UpgradeResult(Shown):
     seconds: float
     precision: Precision = "float32"
     rounds: tuple[str, ...] = ()
-    waves: tuple[WaveFigures, ...] = ()
+    waves: tuple[WaveMeasurement, ...] = ()
     served: str = ""
     full_backfill: str = ""
     has_no_gain: bool = False
@@ -147,7 +156,7 @@ def run_upgrade(context: UpgradeContext, controls: Controls) -> UpgradeResult:
 
 
 def _run_expanded(context: UpgradeContext, controls: Controls, started: float) -> UpgradeResult:
-    settings, rows = controls.settings, context.count(context.target.missing)
+    settings, rows, before = controls.settings, context.count(context.target.missing), _rounds(context)
     tried = transformer_of(context.catalog, context.run, device=settings.device) if context.run.path else None
     precision = choose_precision(context, tried, settings.precision, rows)
     controls = replace(controls, settings=replace(settings, precision=precision))
@@ -155,10 +164,10 @@ def _run_expanded(context: UpgradeContext, controls: Controls, started: float) -
     if context.run.state not in (READY, CUTOVER):
         build_target(context.later(), controls)
     if context.run.teaches and controls.learner is not None:
-        run, backfilled, more, rounds = _teach_itself(context.later(), controls, controls.learner)
+        run, backfilled, more = _teach_itself(context.later(), controls, controls.learner)
         transformed += more
     else:
-        (run, backfilled), rounds = _backfill(context.later(), controls), ()
+        run, backfilled = _backfill(context.later(), controls)
     transformed += catch_up(context.later(run), controls)
     run = _ready(context.later(run), controls, busy=bool(transformed or backfilled))
     context = context.later(run)
@@ -181,12 +190,18 @@ def _run_expanded(context: UpgradeContext, controls: Controls, started: float) -
         num_unbackfillable=refusals.count,
         seconds=time.monotonic() - started,
         precision=precision,
-        rounds=rounds,
+        rounds=_rounds(context)[len(before) :],
         waves=read_waves(context.catalog, run.target) if run.teaches else (),
         served=how_searched(context) if run.learned_at else "",
         full_backfill=reason_of(context),
         has_no_gain=has_no_gain(context),
     )
+
+
+def _rounds(context: UpgradeContext) -> tuple[str, ...]:
+    """Results of all training rounds of the upgrade, as the history has them."""
+    known = steps_since_the_last(context.catalog, context.run.target, LEARN) if context.run.teaches else []
+    return tuple(entry.note for entry in known)
 
 
 def catch_up(context: UpgradeContext, controls: Controls) -> int:
@@ -219,9 +234,7 @@ def _hop(context: UpgradeContext, controls: Controls) -> int:
     return changed
 
 
-def _teach_itself(
-    context: UpgradeContext, controls: Controls, learner: Learner
-) -> tuple[RunRecord, int, int, tuple[str, ...]]:
+def _teach_itself(context: UpgradeContext, controls: Controls, learner: Learner) -> tuple[RunRecord, int, int]:
     """Embed, learn and hop, wave by wave, until the budget or the target quality is reached.
 
     Each wave begins where the table says that the upgrade is, so that a call goes on where another one was stopped.
@@ -230,7 +243,6 @@ def _teach_itself(
         GateFailed: At the end of the budget a gate is not met at the confidence level; embedded items stay.
     """
     run, backfilled, transformed, ended = serve_as_learned(context, controls.gates), 0, 0, False
-    rounds = list[str]()
     shown: tuple[int, str] | None = None
     while not ended:
         context = context.later(run)
@@ -259,18 +271,17 @@ def _teach_itself(
         full = full_backfill_of(context, learner, controls.gates)
         limit = run.ended_by
         try:
-            run, found = learn(context, learner, controls.gates, controls.monitor("learn", 0), full)
+            run = learn(context, learner, controls.gates, controls.monitor("learn", 0), full)
         except LearningTakesLonger as slow:
             assert full is not None, "it is compared with one"
             run, ended = choose_full_backfill(context, full.reason(slow.seconds)), False
             continue
         if ended and run.ended_by != limit:
             run = set_run(context.catalog, replace(run, ended_by=limit))
-        rounds.append(found)
         transformed = max(transformed, catch_up(context.later(run), controls))  # each round makes the same items again
         run = serve_as_learned(context.later(run), controls.gates)
     require_reached(context, controls.gates)
-    return run, backfilled, transformed, tuple(rounds)
+    return run, backfilled, transformed
 
 
 def _picture(context: UpgradeContext) -> str:

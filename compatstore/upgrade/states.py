@@ -12,7 +12,7 @@ from typing import Any
 
 from compatstore import next_step
 from compatstore.errors import Interrupted, UpgradeError
-from compatstore.evaluation.fusion import WeightChoice
+from compatstore.evaluation.fusion import Measurement
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import first_of, named
@@ -96,7 +96,7 @@ class VersionChange:
     dropped: tuple[str, ...] = ()
     serving: str = ""
     served_before: str = ""
-    fusion_ended: WeightChoice | None = None
+    fusion_ended: Measurement | None = None
     store: str = ""
 
 
@@ -120,8 +120,8 @@ def refuse_rows(catalog: Catalog, condition: str, operation: str, *, expected: s
         raise UpgradeError(operation, expected=expected, found=f"{count} items {found}: {ids}", fix=fix)
 
 
-def steps_since_the_last(catalog: Catalog, target: str, step: str) -> list[HistoryEntry]:
-    """Entries of a step in the history of the upgrade to a target, since the last one ended; oldest first."""
+def steps_since_the_last(catalog: Catalog, target: str, *steps: str) -> list[HistoryEntry]:
+    """Entries of some steps in the history of the upgrade to a target, since the last one ended; oldest first."""
     found = [entry for entry in history(catalog.store) if entry.version == target]
     began = max((entry.number for entry in found if entry.step in ("retire", "abort")), default=0)
-    return [entry for entry in found if entry.step == step and entry.number > began]
+    return [entry for entry in found if entry.step in steps and entry.number > began]

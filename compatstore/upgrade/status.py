@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compatstore.evaluation.fusion import Serving, WeightChoice
+from compatstore.evaluation.fusion import Measurement, Serving
 from compatstore.shown import Shown
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import first_of
@@ -18,8 +18,7 @@ from compatstore.storage.staging import Staging
 from compatstore.upgrade.backfilling.account import SpentBySearches, read_account, read_refusals, read_spent
 from compatstore.upgrade.backfilling.embeddable import Left
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.below import warnings_of_run
-from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
+from compatstore.upgrade.estimates.estimate import WaveMeasurement, read_waves, warnings_of_run
 from compatstore.upgrade.leases.lease import FAILED, PAUSED, RUNNING, Lease, lease_in
 from compatstore.upgrade.states import ABORTED, BACKFILL, CUTOVER, EXPAND, HOP, READY, RETIRED, ROLLED_BACK
 
@@ -165,7 +164,7 @@ class RunStatus(Shown):
     path: tuple[str, ...]
     serving: Serving
     weight: float | None
-    choice: WeightChoice | None
+    choice: Measurement | None
     backfill: float
     policy: str
     spent: Spent
@@ -176,7 +175,7 @@ class RunStatus(Shown):
     unbackfillable: int
     reasons: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...] = ()
-    waves: tuple[WaveFigures, ...] = ()
+    waves: tuple[WaveMeasurement, ...] = ()
     left: Left | None = None
 
 

@@ -10,9 +10,9 @@ from compatstore.evaluation.sample import AGREEMENT
 from compatstore.evaluation.views import truth_line
 from compatstore.shown import Table, figures, table, view, wrapped
 from compatstore.storage.records import Spent
-from compatstore.upgrade.estimates.estimate import Gate, UpgradeEstimate
-from compatstore.upgrade.estimates.waves import WaveFigures, Waves
+from compatstore.upgrade.estimates.estimate import UpgradeEstimate, WaveMeasurement, Waves
 from compatstore.upgrade.plan import Plan
+from compatstore.upgrade.requests.gates import Gate
 from compatstore.upgrade.run import UpgradeResult
 from compatstore.upgrade.status import Activity, RunStatus, Status, VersionStatus
 
@@ -125,7 +125,7 @@ def _serving(run: RunStatus) -> Iterator[str]:
     else:
         yield f"  searched by one version; weight of {run.target} in a fusion: {run.weight:.4g}"
     if run.choice is not None:
-        yield from wrapped(f"weight {run.choice}", "    ")
+        yield from wrapped(run.choice.weighed, "    ")
         if run.serving == "fused" and run.choice.loss:
             yield from wrapped(f"retiring {run.source} ends it: {run.choice.loss}", "    ")
 
@@ -240,7 +240,7 @@ def _(result: Waves) -> Iterator[str | Table]:
     yield from waves_view(result)
 
 
-def waves_view(waves: Sequence[WaveFigures]) -> Iterator[Table]:
+def waves_view(waves: Sequence[WaveMeasurement]) -> Iterator[Table]:
     """Results of the training rounds of a self-training upgrade, and estimates for more natives."""
     if not waves:
         return
@@ -251,7 +251,7 @@ def waves_view(waves: Sequence[WaveFigures]) -> Iterator[Table]:
             (
                 number,
                 wave.native,
-                f"{wave.share:.1%}",
+                f"{wave.native_share:.1%}",
                 *(f"{wave.cost:g}" for _ in cost),
                 f"{wave.weight:g}",
                 wave.status_quo.percent,

@@ -42,6 +42,14 @@ def gallery(tmp_path):
     return gallery
 
 
+def embedded(folder, ids):
+    """A gallery whose items were embedded by an encoder that has not changed yet."""
+    encoder = Changing()
+    gallery = cs.Gallery.create(str(folder / "g.lance"), cs.EmbeddingVersion("v1", dim=4, metric="l2", encoder=encoder))
+    gallery.add({"id": ids, "source": [f"text {number}" for number in range(1, len(ids) + 1)]})
+    return gallery, encoder
+
+
 @pytest.mark.parametrize("calls", [1, 2, 4])
 def test_a_backfill_ends_at_the_batch_in_which_the_model_has_changed(gallery, calls):
     encoder = Changing(after=calls)
@@ -55,11 +63,7 @@ def test_a_backfill_ends_at_the_batch_in_which_the_model_has_changed(gallery, ca
 
 
 def test_a_search_and_an_add_refuse_a_model_that_has_changed(tmp_path):
-    encoder = Changing()
-    gallery = cs.Gallery.create(
-        str(tmp_path / "g.lance"), cs.EmbeddingVersion("v1", dim=4, metric="l2", encoder=encoder)
-    )
-    gallery.add({"id": ["a"], "source": ["text 1"]})
+    gallery, encoder = embedded(tmp_path, ["a"])
     assert gallery.search("text 1", k=1)["id"].to_pylist() == ["a"]
     encoder.after = 0
     for call in (lambda: gallery.search("text 1"), lambda: gallery.add({"id": ["b"], "source": ["text 2"]})):
@@ -81,11 +85,7 @@ def test_a_search_and_an_add_refuse_a_model_that_has_changed(tmp_path):
     ids=["list", "none", "generator", "one row", "texts", "another length"],
 )
 def test_what_is_no_array_of_vectors_is_an_error_of_ours(tmp_path, broken):
-    encoder = Changing()
-    gallery = cs.Gallery.create(
-        str(tmp_path / "g.lance"), cs.EmbeddingVersion("v1", dim=4, metric="l2", encoder=encoder)
-    )
-    gallery.add({"id": ["a", "b"], "source": ["text 1", "text 2"]})
+    gallery, encoder = embedded(tmp_path, ["a", "b"])
     vars(encoder).update(broken)
     for call in (
         lambda: gallery.search("text 1"),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -88,17 +86,3 @@ def test_models_that_are_not_there_are_refused(folder: Path, tmp_path: Path) -> 
 )
 def test_a_query_is_a_text_unless_it_is_named_as_an_image(query: object, text: bool) -> None:
     assert is_text(query) == text
-
-
-def test_a_missing_library_is_named_with_its_extra() -> None:
-    program = """
-import sys
-sys.modules["open_clip"] = None
-from compatstore.encoders import from_spec
-try:
-    from_spec("open_clip:ViT-B-32?weights=openai")
-except ImportError as error:
-    print(error)
-"""
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert 'pip install "compatstore[clip]"' in said

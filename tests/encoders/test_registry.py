@@ -59,3 +59,25 @@ def test_importing_encoders_loads_nothing_heavy() -> None:
     program = "import compatstore.encoders, compatstore.encoders.network, sys; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "timm", "torchvision", "sklearn"} & set(loaded)
+
+
+MISSING = """
+import sys
+for name in ("sentence_transformers", "transformers", "fastembed", "model2vec", "open_clip"):
+    sys.modules[name] = None
+from compatstore.encoders import from_spec
+try:
+    from_spec(sys.argv[1])
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["sentence-transformers", "transformers", "fastembed", "model2vec", "open_clip"])
+def test_a_missing_library_is_named_with_its_extra(kind: str, tmp_path: Path) -> None:
+    place, extra = ("ViT-B-32?weights=openai", "clip") if kind == "open_clip" else (tmp_path, "text")
+    program = [sys.executable, "-c", MISSING, f"{kind}:{place}"]
+    message = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    assert f"this needs {kind}" in message
+    assert f'pip install "compatstore[{extra}]"' in message

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -227,21 +225,3 @@ def test_what_is_no_text_is_named(kind: str, tmp_path: Path) -> None:
 def test_settings_out_of_their_range_are_refused(settings: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(InvalidInput):
         TransformersModel(tmp_path, **settings)
-
-
-@pytest.mark.full
-@KINDS
-def test_a_missing_library_is_named_with_its_extra(kind: str, tmp_path: Path) -> None:
-    program = f"""
-import sys
-for name in ("sentence_transformers", "transformers", "fastembed", "model2vec"):
-    sys.modules[name] = None
-from compatstore.encoders import from_spec
-try:
-    from_spec("{kind}:{tmp_path}")
-except ImportError as error:
-    print(error)
-"""
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert f"this needs {kind}" in said
-    assert 'pip install "compatstore[text]"' in said

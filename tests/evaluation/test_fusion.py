@@ -16,8 +16,8 @@ from compatstore.evaluation.bootstrap import Estimate
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import (
     Fusion,
+    Measurement,
     Standardisation,
-    WeightChoice,
     distances_to,
     fused_blocks,
     standardise,
@@ -77,7 +77,7 @@ standardisations = st.builds(Standardisation, mean=numbers, deviation=st.floats(
         candidates=st.integers(1, 1000),
         choices=st.lists(
             st.builds(
-                WeightChoice,
+                Measurement,
                 weight=st.floats(0, 1),
                 per_origin=st.booleans(),
                 native_share=st.floats(0, 1),
@@ -119,7 +119,7 @@ def test_a_standardisation_needs_finite_numbers_and_a_deviation(wrong):
 def chosen(weight, native_share, per_origin=False):
     gain = Estimate(value=0.1, low=0.01, high=0.2)
     seen = {"criterion": "map", "truth": "labels", "num_queries": 9, "gain": gain}
-    return WeightChoice(weight=weight, native_share=native_share, per_origin=per_origin, **seen)
+    return Measurement(weight=weight, native_share=native_share, per_origin=per_origin, **seen)
 
 
 def test_the_weight_follows_the_choice_for_no_more_natives_than_there_are():
@@ -127,7 +127,7 @@ def test_the_weight_follows_the_choice_for_no_more_natives_than_there_are():
     shares = [0.0, 0.1, 0.3, 0.49, 0.75, 0.99, 1.0]
     assert [fusion.at(share).weight for share in shares] == [0.3, 0.3, 0.3, 0.6, 0.6, 1.0, 1.0]
     assert [fusion.at(share).per_origin for share in (0.1, 0.5, 1.0)] == [False, True, False]
-    assert "0.6: +10.0 points of map (+1.0 to +20.0) by 9 queries" in str(fusion.at(0.7).choice)
+    assert "0.6: +10.0 points of map (+1.0 to +20.0) by 9 queries" in fusion.at(0.7).weighed
     named = fusion.named(0.2)
     assert (named.choice, named.at(1.0).weight) == (None, 0.2)
 

@@ -9,14 +9,14 @@ import pytest
 
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import DecisionSettings, Estimate, EvaluationSample
-from compatstore.evaluation.fusion import WeightChoice
+from compatstore.evaluation.fusion import Measurement
 from compatstore.evaluation.strategies import trial_of_fusions
 from lazily import Lazy
 
 metrics = Lazy("sklearn.metrics")
 
 ITEMS, QUERIES, CLASSES = 120, 40, 8
-CHOICE = WeightChoice(
+CHOICE = Measurement(
     weight=0.5,
     native_share=0.25,
     criterion="map",

@@ -12,7 +12,8 @@ from PIL import Image
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.evaluation import Estimate
-from compatstore.upgrade.estimates.waves import Promised, WaveFigures, Waves
+from compatstore.evaluation.fusion import Measurement
+from compatstore.upgrade.estimates.estimate import WaveMeasurement, Waves
 
 ITEMS = 500
 ATTACKS = (
@@ -94,13 +95,17 @@ def estimate(value, half=0.02):
     return Estimate(value=value, low=value - half, high=value + half)
 
 
+MEASURED = Measurement(criterion="map", truth="labels", num_queries=90, native_share=0.75)
+
+
 @pytest.fixture(scope="session")
 def taught(pictured):
     """The first report, with the waves of an upgrade that teaches itself."""
     waves = [
-        WaveFigures(
+        WaveMeasurement(
             native=50 * number,
-            share=0.1 * number,
+            num_queries=90,
+            native_share=0.1 * number,
             cost=0.0,
             seconds=1.0,
             weight=0.0 if number == 1 else 0.7,
@@ -109,7 +114,7 @@ def taught(pictured):
             status_quo=estimate(0.6 - 0.1 * number),
             served=estimate(0.7 - 0.1 * number),
             gain=None if number == 1 else estimate(0.1 * number),
-            ahead=(Promised(0.75, estimate(0.8), estimate(0.25)),),
+            ahead=(replace(MEASURED, served=estimate(0.8), gain=estimate(0.25)),),
         )
         for number in (1, 2, 3)
     ]

@@ -26,7 +26,7 @@ def test_any_other_name_is_a_folder_whose_json_has_the_details(taught, tmp_path)
     assert picture in files[0].read_text(encoding="utf-8")
     kept = json.loads(files[1].read_text(encoding="utf-8"))
     assert kept["details"]["changes"]["worst"][0]["query"]["id"] == taught.details.changes.worst[0].query.id
-    assert kept["waves"][1]["ahead"][0][0] == 0.75
+    assert kept["waves"][1]["ahead"][0]["native_share"] == 0.75
 
 
 def test_a_page_that_cannot_be_written_leaves_nothing(pictured, tmp_path):

@@ -20,7 +20,7 @@ from compatstore.search import fusion as fusion_module
 from compatstore.search.fusion import search_fused
 from compatstore.search.plan import plan_both
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.passing import read_gallery
+from compatstore.upgrade.estimates.queries import read_gallery
 from lazily import Lazy
 
 pytestmark = pytest.mark.full

@@ -7,11 +7,11 @@ from contextlib import closing
 import numpy as np
 import pyarrow as pa
 import pytest
+from stores.engines.chroma import Engine, chromadb
 
 from compatstore.errors import InvalidInput, NotFound, StorageError, UpgradeError
 from compatstore.stores.address import Address
 from compatstore.stores.store import ID, KNOWN, MADE_FROM, SOURCE, VECTOR, Parts, vector_column
-from stores.engines.chroma import Engine, chromadb
 
 DIM, LONG = 4, 6
 

@@ -7,12 +7,12 @@ from contextlib import closing
 import numpy as np
 import pyarrow as pa
 import pytest
+from stores.engines.milvus import Engine, pymilvus
 
 from compatstore.errors import InvalidInput, NotFound, StorageError
 from compatstore.stores import milvus
 from compatstore.stores.address import Address
 from compatstore.stores.store import ID, KNOWN, MADE_FROM, VECTOR, vector_column
-from stores.engines.milvus import Engine, pymilvus
 
 DIM, LONG = 4, 6
 

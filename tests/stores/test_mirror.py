@@ -242,3 +242,19 @@ def test_a_search_takes_candidates_from_the_stores_indexes(engine, rows, tmp_pat
     gallery.register(cs.EmbeddingVersion("v3", dim=3))
     with pytest.raises(UpgradeError, match="v3"):
         cs.StoreIndexes().candidates(gallery._catalog, {"v3": np.ones((1, 3), np.float32)}, 1)
+
+
+def test_a_rollback_keeps_rows_that_the_app_added_after_the_cutover(engine, rows, tmp_path):
+    gallery = mirror(engine, tmp_path)
+    upgraded(gallery, 1.0)
+    gallery.cutover("v2")
+    if not link.describe(gallery.status().store.store, vector=engine.parts.vector, id=engine.parts.id).switch:
+        pytest.skip("the app changes the name that it reads itself")
+    added = row_of(key(engine, 1001), "word3 word4 word5")
+    engine.put(NAME, [added | {"vector": new([added["text"]])[0].tolist()}])
+    done = gallery.sync()
+    assert (done.added, done.changed, done.deleted) == (1, 0, 0)
+    assert gallery.search(new([added["text"]])[0], k=1, columns=["id"])["id"].to_pylist() == [added["id"]]
+    gallery.rollback()
+    assert gallery.sync().deleted == 0
+    assert added["id"] in gallery.scan(["id"]).to_arrow()["id"].to_pylist()

@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from stores.engines import qdrant, qdrant_unnamed
 
 from compatstore.errors import InvalidInput, NotFound, StorageError
 from compatstore.stores.address import Address
 from compatstore.stores.store import ID, KNOWN, MADE_FROM, VECTOR, Parts, matrix, vector_column
-from stores.engines import qdrant, qdrant_unnamed
 
 models = qdrant.models
 DIM, LONG = 4, 6

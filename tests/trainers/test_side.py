@@ -216,20 +216,8 @@ def test_views_keep_the_shape_differ_and_are_not_mirrored() -> None:
     assert (mirrored[..., :5].mean(dim=(1, 2, 3)) < mirrored[..., -5:].mean(dim=(1, 2, 3))).any()
 
 
-def test_settings_out_of_range_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="temperature"):
-        trainers.SimCLR(temperature=0.0)
-    with pytest.raises(InvalidInput, match="local_views"):
-        trainers.SimCLR(local_views=-1)
-    for settings in ({"projection": -1}, {"steps": 0}):
-        with pytest.raises(InvalidInput, match=next(iter(settings))):
-            trainers.SimCLR(**settings)
-    for settings in ({"smallest_crop": 0.0}, {"smallest_crop": 0.5, "largest_crop": 0.4}):
-        with pytest.raises(InvalidInput, match="smallest_crop"):
-            trainers.Augmentation(**settings)
+def test_what_is_no_blend_and_a_single_class_are_refused() -> None:
     with pytest.raises(InvalidInput, match="alpha > 0"):
         augmentation.Mixup(alpha=0.0)
-    with pytest.raises(InvalidInput, match="mixup >= 0"):
-        trainers.Alternate(mixup=-1.0)
     with pytest.raises(InvalidInput, match="two classes"):
         trainers.Alternate().fit(lessons().of_classes([3]))

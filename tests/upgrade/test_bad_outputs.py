@@ -11,7 +11,7 @@ import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Side, Space
 from compatstore.encoders import Function
 from compatstore.errors import CorruptArtifact, InvalidInput, UpgradeError
-from compatstore.upgrade.estimates.passing import read_gallery
+from compatstore.upgrade.estimates.queries import read_gallery
 from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.upgrade.resolve import resolve_run
 

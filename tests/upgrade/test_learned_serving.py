@@ -82,7 +82,7 @@ def test_pairs_judge_it_so(partly_known, tmp_path, told):
     assert 0 < ended.backfilled < ITEMS
     assert estimate.row.notation == "t/h+t"
     assert estimate.row.kept[figure].low >= quality
-    assert all(promise.share > estimate.share for promise in ended.waves[-1].ahead)
+    assert all(promise.native_share > estimate.share for promise in ended.waves[-1].ahead)
     assert len(ended.waves[-1].ahead) > 0
     choice = gallery._catalog.registry().fusion_of("v2").choice
     if told:

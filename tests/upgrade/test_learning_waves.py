@@ -68,9 +68,9 @@ def test_waves_say_what_was_found_and_promised(world, tmp_path):
     assert "100 pairs" in result.rounds[-1], "the last lesson is of all that the budget has embedded"
     assert [wave.cost for wave in result.waves] == [25, 50]
     for wave in result.waves:
-        assert wave.share == pytest.approx(wave.native / ITEMS)
+        assert wave.native_share == pytest.approx(wave.native / ITEMS)
         assert wave.status_quo.low <= wave.status_quo.value <= wave.status_quo.high
-        assert all(wave.share < promise.share <= 1 for promise in wave.ahead)
+        assert all(wave.native_share < promise.native_share <= 1 for promise in wave.ahead)
         assert (wave.truth, wave.criterion, wave.gain) == ("", "agreement", None)
         assert wave.served.value > wave.status_quo.value
     lines = list(dict.fromkeys(progress.found for progress in told if progress.found))

@@ -14,7 +14,7 @@ from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.residual import DriftAdapter, Residual
 from compatstore.trainers.pairs.retrieval import RetrievalTest, side_for
 from compatstore.trainers.pairs.ridge import DiagonalScale, LowRankRidge, MeanShift, Procrustes, Ridge
-from compatstore.trainers.pairs.selection import Comparison, Trials
+from compatstore.trainers.pairs.selection import Comparison, RetrievalTrial, compare, ranked
 from compatstore.trainers.pairs.shrinking import HeldOutRows, shrinkage_figure
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
 from compatstore.trainers.settings import NOT_EMPTY, Count, OpenShare
@@ -82,11 +82,11 @@ class Auto:
         Raises:
             InvalidInput: No candidate can run, or there is too little to hold out.
         """
-        trials, held_out = self._trials(pairs, progress)
-        best, table = trials.best, trials.comparison
+        trials, table, held_out = self._trials(pairs, progress)
+        best = ranked(trials)[0]
         fitted = without_holdout(best.trainer).fit(pairs, progress)
         manifest = fitted.manifest
-        own: dict[str, object] = {**manifest.figures.get("h", {}), **best.candidate.figures}
+        own: dict[str, object] = {**manifest.figures.get("h", {}), **table.best.figures}
         made = best.artifact.apply(held_out.source, side_for(best.artifact, held_out))
         if made.uncertainty is not None:
             rows = HeldOutRows(made.uncertainty, made.vectors, held_out.target, held_out.labels)
@@ -101,17 +101,15 @@ class Auto:
     @checked
     def compare(self, pairs: Pairs, progress: OnEpoch | None = None) -> Comparison:
         """Fit and measure every candidate; return the table alone. Arguments and errors as in `fit`."""
-        return self._trials(pairs, progress)[0].comparison
+        return self._trials(pairs, progress)[1]
 
-    def _trials(self, pairs: Pairs, progress: OnEpoch | None) -> tuple[Trials, Pairs]:
-        """Try the candidates; return the trials, and held-out rows of classes that they were fitted on."""
+    def _trials(self, pairs: Pairs, progress: OnEpoch | None) -> tuple[list[RetrievalTrial], Comparison, Pairs]:
+        """Try the candidates; return the trials, their table, and held-out rows of classes that they were fitted on."""
         fitted, groups = self._split(pairs)
         metric = pairs.target_space.metric or "l2"
         test = RetrievalTest(fitted, groups, k=self.k, queries=self.queries, rows=ROWS, metric=metric, seed=self.seed)
-        trials = Trials(fitted, test, self.seed)
-        for trainer in self.candidates:
-            trials.attempt(describe(trainer), trainer, progress)
-        return trials, next(iter(groups.values()))
+        trials = [RetrievalTrial(trainer, test).step(progress) for trainer in self.candidates]
+        return trials, compare(trials, test, self.seed), next(iter(groups.values()))
 
     def _split(self, pairs: Pairs) -> tuple[Pairs, Mapping[str, Pairs]]:
         has_classes = pairs.labels is not None and len(np.unique(pairs.labels)) > 1

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.retrieval import RetrievalTest
-from compatstore.trainers.pairs.selection import Trials
-from compatstore.trainers.pairs.training import TrainerChoice
+from compatstore.trainers.pairs.selection import RetrievalTrial, compare, ranked
 from compatstore.trainers.training import EpochProgress, OnEpoch
 
 if TYPE_CHECKING:
@@ -35,7 +34,21 @@ ROWS, SCREENED, EPOCHS, HELD_OUT, GALLERY, K = 3000, 0.1, 0.25, 0.2, 2000, 10
 Setting = Mapping[str, Any]
 
 
-def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -> TrainerChoice:
+class BalanceChoice(NamedTuple):
+    """FastFill with no setting left open.
+
+    Attributes:
+        trainer: The trainer.
+        settings: The settings that were chosen, JSON-able, under "balance"; empty if nothing was left to choose.
+        figures: The table of what was compared, under "balance"; empty if nothing could be.
+    """
+
+    trainer: FastFill
+    settings: Mapping[str, Setting]
+    figures: Mapping[str, Any]
+
+
+def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -> BalanceChoice:
     """Choose the settings of FastFill that are None.
 
     First the scale of ArcFace, or the weight of a cross-entropy, with batches of 256; then the batch, with the best of
@@ -56,14 +69,14 @@ def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -
     losses: list[Setting] = _losses(trainer, pairs) or [{}]
     batches: Sequence[Setting] = [{"batch_size": rows} for rows in BATCHES] if trainer.batch_size is None else [{}]
     if len(losses) == len(batches) == 1:
-        return TrainerChoice(trainer=replace(trainer, **losses[0]))
+        return BalanceChoice(replace(trainer, **losses[0]), {}, {})
     try:
         fitted, held_out = apart(trainer, pairs)
         sizes, metric = {"k": K, "queries": GALLERY, "rows": GALLERY}, pairs.target_space.metric or "l2"
         test = RetrievalTest(fitted, {"held_out": held_out}, **sizes, metric=metric, seed=trainer.seed, backfill=True)
-        trials, tried = Trials(fitted, test, trainer.seed), dict[str, Setting]()
+        trials, tried, halved = list[RetrievalTrial](), dict[str, Setting](), losses
 
-        def attempt(trials: Trials, share: float, settings: Setting) -> None:
+        def attempt(share: float, settings: Setting) -> RetrievalTrial:
             name = ", ".join(f"{key} {value:g}" for key, value in settings.items())
             tried[name] = settings
 
@@ -72,32 +85,29 @@ def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -
                     progress(replace(at, network=f"{at.network}, {name}"))
 
             epochs = max(1, round(share * trainer.epochs))
-            trials.attempt(name, replace(trainer, epochs=epochs, side_transform=False, **settings), report)
+            brief = replace(trainer, epochs=epochs, side_transform=False, **settings)
+            return RetrievalTrial(brief, test, name).step(report)
 
         if len(losses) > 2:
-            screen = Trials(fitted, test, trainer.seed)
-            for loss in losses:
-                attempt(screen, SCREENED, {**loss, **batches[0]})
-            ranked = [one.name for one in screen.comparison.candidates]
-            losses = [tried[name] for name in ranked[: -(-len(losses) // 2)]]
-            for name in ranked[len(losses) :]:
-                trials.leave_out(name, f"behind after {SCREENED:.0%} of the epochs")
-        for loss in losses:
-            attempt(trials, EPOCHS, {**loss, **batches[0]})
-        best = tried[trials.best.candidate.name]
+            screened = [attempt(SCREENED, {**loss, **batches[0]}) for loss in losses]
+            screened = [*ranked(screened), *(one for one in screened if one.skipped)]
+            half = -(-len(losses) // 2)
+            halved, trials = [tried[one.name] for one in screened[:half]], screened[half:]
+            for one in trials:
+                one.skipped = f"behind after {SCREENED:.0%} of the epochs"
+        trials += [attempt(EPOCHS, {**loss, **batches[0]}) for loss in halved]
+        comparison = compare(trials, test, trainer.seed)
         if len(fitted) > BATCHES[0]:  # fewer rows are one batch either way
-            for batch in batches[1:]:
-                attempt(trials, EPOCHS, {**best, **batch})
-        comparison = trials.comparison
+            best = tried[comparison.best.name]
+            trials += [attempt(EPOCHS, {**best, **batch}) for batch in batches[1:]]
+            comparison = compare(trials, test, trainer.seed)
     except InvalidInput:
         # The scale; or of the weights the one after 1, a tenth of the variance.
         untried = [each for each in losses if each.get("scale") == UNTRIED_SCALE] or losses[1:2] or losses
         settings = {**untried[0], **batches[0]}
-        return TrainerChoice(trainer=replace(trainer, **settings), settings={**settings, "note": NOT_COMPARED})
+        return BalanceChoice(replace(trainer, **settings), {"balance": {**settings, "note": NOT_COMPARED}}, {})
     settings = dict(tried[comparison.best.name])
-    return TrainerChoice(
-        trainer=replace(trainer, **settings), settings=settings, figures={"balance": comparison.to_dict()}
-    )
+    return BalanceChoice(replace(trainer, **settings), {"balance": settings}, {"balance": comparison.to_dict()})
 
 
 def apart(trainer: FastFill, pairs: Pairs) -> tuple[Pairs, Pairs]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 import torch
 
 from compatstore.artifacts.architecture import Architecture
-from compatstore.boundary import checked_fields
+from compatstore.artifacts.artifact import Artifact
+from compatstore.boundary import checked, checked_fields
 from compatstore.trainers.pairs.balance import balanced
 from compatstore.trainers.pairs.fct import two_branches
-from compatstore.trainers.pairs.loop import Batch, Loss, Objective, squared_distance
+from compatstore.trainers.pairs.loop import Batch, Objective, squared_distance
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.through_head import HeadTraining
-from compatstore.trainers.pairs.training import TrainerChoice
+from compatstore.trainers.pairs.training import TransformTraining
 from compatstore.trainers.pairs.two_branch import Prediction, TwoBranch
 from compatstore.trainers.settings import BatchRows, Count, Positive, from_to
 from compatstore.trainers.training import OnEpoch
@@ -78,9 +80,36 @@ class FastFill(HeadTraining):
     scale: Positive | None = None
     batch_size: BatchRows | None = None
 
-    def chosen(self, pairs: Pairs, progress: OnEpoch | None) -> TrainerChoice:
-        """Choose the balance of the two losses and the batch; see `balanced`."""
-        return balanced(self, pairs, progress)
+    @checked
+    def fit(self, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:
+        """Train h by the paper's equations, with the settings that `balanced` chooses where they are None.
+
+        The mean over pairs (x, y) is minimised of
+
+        *   L(x) = L2(h(x), y) + w L_disc(h(x)) (equation 3; w is 1),
+        *   divided by sigma^2(x), plus (1/lambda) log sigma^2(x) (equation 5).
+
+        `alignment` computes L, and `Objective` what is made of it. The training is that of the same settings by name.
+
+        Args:
+            pairs: As of `TransformTraining.fit`.
+            progress: Called after each epoch, also of what is tried for a choice.
+
+        Returns:
+            A ForwardTransform as of `TransformTraining.fit`, with the choice in its settings and figures.
+
+        Raises:
+            InvalidInput: As of `TransformTraining.fit`.
+        """
+        began = time.perf_counter()
+        choice = balanced(self, self.split(pairs)[0], progress)
+        seconds = {"choosing": time.perf_counter() - began}
+        made = TransformTraining.fit(choice.trainer, pairs, progress)
+        settings, figures = made.manifest.settings, made.manifest.figures
+        return made.amended(
+            settings={**settings, **choice.settings},
+            figures={**figures, **choice.figures, "seconds": {**seconds, **figures["seconds"]}},
+        )
 
     def architecture(self, linear: Architecture) -> Architecture:
         """Describe FCT's network."""
@@ -121,23 +150,17 @@ def alignment(
         inverse_lambda *= pairs.target.shape[1]
     resolved: dict[str, str | float] = {} if inverse_lambda is None else {"inverse_lambda": inverse_lambda}
     if loss == "l2" or (loss == "l2+disc" and pairs.labels is None):
-        note = _NO_LABELS if loss != "l2" else ""
-        resolved |= {"loss": "l2", "note": note}
+        resolved |= {"loss": "l2", "note": (note := _NO_LABELS if loss != "l2" else "")}
         return Objective(inverse_lambda=inverse_lambda, beta=beta, resolved=resolved, note=note)
-    through = HeadTraining.objective(method, pairs)
-    return Objective(
-        error=through.error if loss == "disc" else _plus_distance(through.error, disc_weight),
+    l_disc = HeadTraining.objective(method, pairs)
+
+    def error(prediction: Prediction, batch: Batch) -> torch.Tensor:  # equation 3, where the weight is 1
+        return squared_distance(prediction, batch) + disc_weight * l_disc.error(prediction, batch)
+
+    return replace(
+        l_disc,
+        error=l_disc.error if loss == "disc" else error,
         inverse_lambda=inverse_lambda,
         beta=beta,
-        head=through.head,
-        resolved={**resolved, "loss": loss, **through.resolved},
+        resolved={**resolved, "loss": loss, **l_disc.resolved},
     )
-
-
-def _plus_distance(through_head: Loss, weight: float) -> Loss:
-    """L2 + weight L_disc of each row (FastFill, equation 3, where the weight is 1)."""
-
-    def loss(prediction: Prediction, batch: Batch) -> torch.Tensor:
-        return squared_distance(prediction, batch) + weight * through_head(prediction, batch)
-
-    return loss

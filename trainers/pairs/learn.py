@@ -24,7 +24,7 @@ from compatstore.trainers.pairs.correction import Correction
 from compatstore.trainers.pairs.kernel_ridge import KernelRidge
 from compatstore.trainers.pairs.pairs import Pairs, unit
 from compatstore.trainers.pairs.ridge import LeastSquares, Ridge
-from compatstore.trainers.pairs.selection import NO_LABEL, CrossFit, TooDear, fit_labelled
+from compatstore.trainers.pairs.selection import NO_LABEL, CrossFit, TooDear, fit_labelled, ranked
 from compatstore.trainers.pairs.shrinking import SHARES, HeldOutRows, cross_fitted_factors, shrinkage_figure
 from compatstore.trainers.pairs.trainer import PairTrainer, describe
 from compatstore.trainers.settings import NOT_EMPTY, above, at_least
@@ -206,11 +206,11 @@ class _CrossValidation:
 
         def within(at: EpochProgress) -> None:
             if at.seconds / at.epoch * at.epochs * (FOLDS + 1) > left:
-                raise TooDear
+                raise TooDear(f"more than the {left:.0f} seconds that are left")
 
-        one = CrossFit(trainer, self._pairs, self._coarse, self._squares)
-        rows = self._step(one, within)
-        if not one.runs:
+        one, rows = CrossFit(trainer, self._pairs, self._coarse, self._squares), self._coarse[0]
+        self._step(one, within)
+        if one.skipped:
             return
         tried, *others = (self._quality(one, other, rows) for other in (one, *nearest))
         gains = tried - max(others, key=np.mean)
@@ -222,8 +222,7 @@ class _CrossValidation:
     @property
     def kept(self) -> list[CrossFit]:
         """The nearest candidates, and classification-loss ones whatever their regression error."""
-        ran = [one for one in self._crossed if one.runs and np.isfinite(one.error)]
-        nearest = sorted(ran, key=lambda one: one.error)
+        nearest = ranked(self._crossed)
         by_classes = [one for one in nearest if _reads_labels(one)]
         return [one for one in nearest if one not in by_classes][: self._judged] + by_classes
 
@@ -232,17 +231,16 @@ class _CrossValidation:
         self._done += 1
         if self._tried is not None:
             left = sum(one.left for one in self._crossed) + later
-            fastest = min((one.fastest for one in self._crossed if one.runs), default=np.inf)
-            times = [one.left * one.fastest for one in self._crossed if one.left and one.fastest < np.inf]
+            fastest = min((one.seconds for one in self._crossed if not one.skipped), default=np.inf)
+            times = [one.left * one.seconds for one in self._crossed if one.left and one.seconds < np.inf]
             self._tried(self._done, self._done + left, sum(times) + later * fastest if fastest < np.inf else 0.0)
 
-    def _step(self, one: CrossFit, progress: OnEpoch | None = None) -> Positions:
+    def _step(self, one: CrossFit, progress: OnEpoch | None = None) -> None:
         with _calm():
-            rows = one.step(progress)
+            one.step(progress)
         if not self._done:
-            one.fastest = np.inf  # the first fit of a process also loads libraries and starts threads
+            one.seconds = np.inf  # the first fit of a process also loads libraries and starts threads
         self.count(self._judged)
-        return rows
 
     def _quality(self, screened: CrossFit, one: CrossFit, rows: Positions) -> Doubles:
         """Of each of some pairs: average precision if the screened candidate reads labels, else less squared errors."""

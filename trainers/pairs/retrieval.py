@@ -28,10 +28,14 @@ class Outcome(NamedTuple):
     Attributes:
         scores: By figure ("recall_at_10", "cmc_1", "map"), each query's own, (q,) float64; NaN for a query
             without a correct item. Of a backfill also by "area_cmc_1" and so on, and "area", which decides.
+        score: The deciding figure, averaged over the groups.
+        groups: Group of queries -> figure -> mean over its queries.
         cosine: Mean cosine similarity of transformed to native held-out rows.
     """
 
     scores: Mapping[str, Doubles]
+    score: float
+    groups: Mapping[str, Mapping[str, float]]
     cosine: float
 
 
@@ -61,6 +65,10 @@ class RetrievalTest:
     backfilled side by side, as fitted rows have the smaller sigma^2. The area is the mean of a figure over the shares
     from 0 to 1, by the trapezoid rule (FastFill, section 5.1); the mean of the areas of CMC-1 and mAP decides, or
     without labels that of the recall.
+
+    Attributes:
+        fitted: The pairs that candidates are fitted on.
+        groups: Queries of each group.
 
     Args:
         fitted: The pairs that candidates are fitted on.
@@ -93,7 +101,7 @@ class RetrievalTest:
         # In random order, so that the first rows are a random sample too.
         self._parts = [part.subset(random.permutation(len(part))[:rows]) for part in everything]
         starts = [0, *accumulate(map(len, self._parts))]
-        self._metric, self._k, self._backfill, self._held_out = metric, k, backfill, starts[-2]
+        self.fitted, self._metric, self._k, self._backfill, self._held_out = fitted, metric, k, backfill, starts[-2]
         chosen = [np.arange(a, b)[:queries] for a, b in pairwise(starts[:-1])]
         self._queries = np.concatenate(chosen)
         self._target = np.concatenate([part.target for part in self._parts])
@@ -146,7 +154,14 @@ class RetrievalTest:
             scores[AREA] = np.mean([scores[f"{AREA}_{name}"] for name in decide], axis=0)
         made, native = gallery[: self._held_out], self._target[: self._held_out]
         cosines = np.einsum("nd,nd->n", unit(made), unit(native), dtype=np.float64)
-        return Outcome(scores, float(cosines.mean()))
+        groups = {
+            group: {
+                name: float(np.nanmean(each[rows])) for name, each in scores.items() if not np.isnan(each[rows]).all()
+            }
+            for group, rows in self.groups.items()
+        }
+        score = np.mean([means[self.decides] for means in groups.values() if self.decides in means])
+        return Outcome(scores, float(score), groups, float(cosines.mean()))
 
     def _searched(self, gallery: FloatArray) -> dict[str, Doubles]:
         """Search a gallery with every query: figure -> (q,) float64."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -16,9 +17,9 @@ from compatstore.evaluation import Estimate
 from compatstore.evaluation.bootstrap import mean_of_groups, resample_clusters
 from compatstore.trainers.pairs.closed_form import ClosedForm
 from compatstore.trainers.pairs.pairs import Pairs
-from compatstore.trainers.pairs.retrieval import RetrievalTest, side_for
+from compatstore.trainers.pairs.retrieval import Outcome, RetrievalTest, side_for
 from compatstore.trainers.pairs.ridge import LeastSquares
-from compatstore.trainers.pairs.trainer import PairTrainer, without_holdout
+from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
 from compatstore.trainers.training import OnEpoch
 
 NO_LABEL = -1  # class of a pair without a label
@@ -78,88 +79,167 @@ class Comparison:
         return asdict(self)
 
 
-class Tried(NamedTuple):
-    """A trainer that ran: its row of the table, the deciding figure of each query, (q,) float64, and its artifact.
+class TooDear(Exception):  # noqa: N818  (a signal from a candidate's first epoch to its trial)
+    """A candidate takes more processor time than is left."""
+
+
+class HeldOutTrial(ABC):
+    """A candidate that is fitted on pairs, and measured on pairs that it was not fitted on.
 
     Attributes:
-        trainer: The trainer.
-        candidate: Its row.
-        scores: The figures.
-        artifact: Fitted on the pairs that are not held out.
+        trainer: The candidate.
+        skipped: Why it cannot run on the pairs, or "".
+        seconds: Of the fastest fit, wall time; infinite before any.
     """
 
-    trainer: PairTrainer
-    candidate: Candidate
-    scores: Doubles
-    artifact: Artifact
+    def __init__(self, trainer: PairTrainer) -> None:
+        self.trainer, self.skipped, self.seconds = trainer, "", np.inf
+
+    @property
+    @abstractmethod
+    def score(self) -> float:
+        """Key that orders candidates: the best has the highest."""
+
+    @abstractmethod
+    def _fit(self, progress: OnEpoch | None) -> None:
+        """Fit on pairs that are not held out."""
+
+    @abstractmethod
+    def _measure(self) -> None:
+        """Measure the fit on pairs that are held out."""
+
+    def step(self, progress: OnEpoch | None = None) -> Self:
+        """Fit and measure once; a candidate that cannot run is skipped, with the reason."""
+        began = time.perf_counter()
+        try:
+            self._fit(progress)
+            self.seconds = min(self.seconds, time.perf_counter() - began)
+            self._measure()
+        except (CompatStoreError, TooDear) as error:
+            self.skipped = str(error)
+        return self
 
 
-class Trials:
-    """Trainers that are fitted on the same pairs and compared by one test of retrieval.
+class RetrievalTrial(HeldOutTrial):
+    """A trial with one part held out, by retrieval on it.
+
+    Attributes:
+        name: In the table.
+        artifact: Fitted on the pairs that are not held out.
+        outcome: Figures of the queries.
 
     Args:
-        fitted: The pairs that each is fitted on.
-        test: The test, on other pairs.
-        seed: Of the bootstrap.
+        trainer: The candidate.
+        test: The test, which holds the part out; candidates share it.
+        name: By default the trainer and the settings that are not its defaults.
     """
 
-    def __init__(self, fitted: Pairs, test: RetrievalTest, seed: int) -> None:
-        self._fitted, self._test, self._seed = fitted, test, seed
-        self._tried: list[Tried] = []
-        self._skipped: list[Candidate] = []
+    artifact: Artifact
+    outcome: Outcome
 
-    def attempt(self, name: str, trainer: PairTrainer, progress: OnEpoch | None = None) -> None:
-        """Fit and test a trainer; one that cannot run is skipped, with the reason."""
-        started = time.perf_counter()
-        try:
-            artifact = without_holdout(trainer).fit(self._fitted, progress)
-            seconds = time.perf_counter() - started
-            outcome = self._test.run(artifact)
-        except CompatStoreError as error:
-            self._skipped.append(Candidate(name=name, skipped=str(error)))
-            return
-        groups = {
-            group: {
-                figure: float(np.nanmean(scores[rows]))
-                for figure, scores in outcome.scores.items()
-                if not np.isnan(scores[rows]).all()
-            }
-            for group, rows in self._test.groups.items()
-        }
-        decides = [means[self._test.decides] for means in groups.values() if self._test.decides in means]
-        candidate = Candidate(
-            name=name, score=float(np.mean(decides)), groups=groups, cosine=outcome.cosine, seconds=seconds
-        )
-        self._tried.append(Tried(trainer, candidate, outcome.scores[self._test.decides], artifact))
-
-    def leave_out(self, name: str, reason: str) -> None:
-        """List a trainer that is not tried."""
-        self._skipped.append(Candidate(name=name, skipped=reason))
+    def __init__(self, trainer: PairTrainer, test: RetrievalTest, name: str = "") -> None:
+        super().__init__(trainer)
+        self.name, self._test = name or describe(trainer), test
 
     @property
-    def best(self) -> Tried:
-        """The trial with the highest score.
-
-        Raises:
-            InvalidInput: None could run.
-        """
-        return self._ranked()[0]
+    def score(self) -> float:
+        """The deciding figure, averaged over the groups."""
+        return self.outcome.score
 
     @property
-    def comparison(self) -> Comparison:
-        """The table; errors as of `best`."""
-        ran = self._ranked()
-        lead = None
-        if len(ran) > 1:
-            lead = interval(ran[0].scores - ran[1].scores, self._test.groups, self._test.clusters, seed=self._seed)
-        table = (*(one.candidate for one in ran), *self._skipped)
-        return Comparison(decided_by=self._test.decides, candidates=table, lead=lead)
+    def row(self) -> Candidate:
+        """Row of the table."""
+        if self.skipped:
+            return Candidate(name=self.name, skipped=self.skipped)
+        _, score, groups, cosine = self.outcome
+        return Candidate(name=self.name, score=score, groups=groups, cosine=cosine, seconds=self.seconds)
 
-    def _ranked(self) -> list[Tried]:
-        if not self._tried:
-            reasons = "; ".join(f"{candidate.name}: {candidate.skipped}" for candidate in self._skipped)
-            raise InvalidInput("choose a trainer", expected="a candidate that can run on these pairs", found=reasons)
-        return sorted(self._tried, key=lambda one: -(one.candidate.score or 0.0))
+    def _fit(self, progress: OnEpoch | None) -> None:
+        self.artifact = without_holdout(self.trainer).fit(self._test.fitted, progress)
+
+    def _measure(self) -> None:
+        self.outcome = self._test.run(self.artifact)
+
+
+class CrossFit(HeldOutTrial):
+    """A trial with each part held out in turn, by distance: closed forms that can hold out each pair by itself.
+
+    Attributes:
+        transformed: (n, target dim) float32, each pair by a fit without it; complete once no step is left.
+
+    Args:
+        trainer: The candidate.
+        pairs: All pairs.
+        folds: The parts that they are cut into, rows of each.
+        squares: Of the pairs' moments, which closed forms share.
+    """
+
+    def __init__(self, trainer: PairTrainer, pairs: Pairs, folds: Sequence[Positions], squares: LeastSquares) -> None:
+        super().__init__(trainer)
+        self._pairs, self._folds, self._squares = pairs, list(folds), squares
+        self.transformed, self._sigma2 = np.empty_like(pairs.target), np.full(len(pairs), np.nan, np.float32)
+
+    @property
+    def left(self) -> int:
+        """Steps that are left, at the most."""
+        return 0 if self.skipped else len(self._folds)
+
+    @property
+    def score(self) -> float:
+        """Mean squared distance to the natives, negative."""
+        apart = self.transformed.astype(np.float64) - self._pairs.target
+        return -float(np.einsum("nd,nd->", apart, apart) / len(self._pairs))
+
+    @property
+    def sigma2(self) -> FloatArray | None:
+        """(n,) float32; None if not all fits predict their errors."""
+        return None if np.isnan(self._sigma2).any() else self._sigma2
+
+    def _fit(self, progress: OnEpoch | None) -> None:
+        rows, everything = self._folds.pop(0), np.arange(len(self._pairs))
+        made = self.trainer.held_out(self._pairs, self._squares) if isinstance(self.trainer, ClosedForm) else None
+        if made is None:
+            others, mine = self._pairs.subset(np.setdiff1d(everything, rows)), self._pairs.subset(rows)
+            artifact = fit_labelled(self.trainer, others, progress)
+            moved = artifact.apply(mine.source, side_for(artifact, mine))
+            made = moved.vectors, moved.uncertainty
+        else:
+            self._folds, rows = [], everything
+        self._made = (rows, *made)
+
+    def _measure(self) -> None:
+        rows, self.transformed[rows], sigma2 = self._made
+        if sigma2 is not None:
+            self._sigma2[rows] = sigma2
+
+
+AnyTrial = TypeVar("AnyTrial", bound=HeldOutTrial)
+
+
+def ranked(trials: Iterable[AnyTrial]) -> list[AnyTrial]:
+    """Trials that could run, the best first."""
+    return sorted((one for one in trials if not one.skipped and np.isfinite(one.score)), key=lambda one: -one.score)
+
+
+def compare(trials: Sequence[RetrievalTrial], test: RetrievalTest, seed: int) -> Comparison:
+    """Make the table of trials by one test.
+
+    Args:
+        trials: The trials.
+        test: The test.
+        seed: Of the bootstrap.
+
+    Raises:
+        InvalidInput: None could run.
+    """
+    skipped, ran, lead = [one.row for one in trials if one.skipped], ranked(trials), None
+    if not ran:
+        reasons = "; ".join(f"{candidate.name}: {candidate.skipped}" for candidate in skipped)
+        raise InvalidInput("choose a trainer", expected="a candidate that can run on these pairs", found=reasons)
+    if len(ran) > 1:
+        first, second = (one.outcome.scores[test.decides] for one in ran[:2])
+        lead = interval(first - second, test.groups, test.clusters, seed=seed)
+    return Comparison(decided_by=test.decides, candidates=(*(one.row for one in ran), *skipped), lead=lead)
 
 
 def interval(difference: Doubles, groups: Mapping[str, slice], clusters: Positions, *, seed: int) -> Estimate:
@@ -178,72 +258,6 @@ def interval(difference: Doubles, groups: Mapping[str, slice], clusters: Positio
             values, drawn = difference[rows][counted], clusters[rows][counted]
             parts.append(resample_clusters(values, drawn, _RESAMPLES, random, _CONFIDENCE))
     return mean_of_groups(parts)
-
-
-class TooDear(Exception):  # noqa: N818  (a signal from a candidate's first epoch to its cross-validation)
-    """A candidate takes more processor time than is left."""
-
-
-class CrossFit:
-    """Each pair transformed by a fit on others: on all others by a closed form that can, else on the other folds.
-
-    Attributes:
-        trainer: The candidate.
-        transformed: (n, target dim) float32, complete once no step is left.
-        runs: False once the trainer could not run on the pairs.
-        fastest: Seconds of the fastest step; infinite before any.
-
-    Args:
-        trainer: The candidate.
-        pairs: All pairs.
-        folds: The parts that they are cut into, rows of each.
-        squares: Of the pairs' moments, which closed forms share.
-    """
-
-    def __init__(self, trainer: PairTrainer, pairs: Pairs, folds: Sequence[Positions], squares: LeastSquares) -> None:
-        self.trainer, self._pairs, self._folds, self._squares = trainer, pairs, list(folds), squares
-        self.runs, self.fastest = True, np.inf
-        self.transformed, self._sigma2 = np.empty_like(pairs.target), np.full(len(pairs), np.nan, np.float32)
-
-    @property
-    def left(self) -> int:
-        """Steps that are left, at the most."""
-        return len(self._folds) if self.runs else 0
-
-    def step(self, progress: OnEpoch | None = None) -> Positions:
-        """Transform all pairs at once if the closed form can, else those of the next fold; return their rows."""
-        began, rows = time.perf_counter(), self._folds.pop(0)
-        try:
-            made = self.trainer.held_out(self._pairs, self._squares) if isinstance(self.trainer, ClosedForm) else None
-            if made is None:
-                made = self._of_fold(rows, progress)
-            else:
-                self._folds, rows = [], np.arange(len(self._pairs))
-        except (CompatStoreError, TooDear):
-            self.runs = False
-            return rows
-        self.transformed[rows] = made[0]
-        if made[1] is not None:
-            self._sigma2[rows] = made[1]
-        self.fastest = min(self.fastest, time.perf_counter() - began)
-        return rows
-
-    def _of_fold(self, rows: Positions, progress: OnEpoch | None) -> tuple[FloatArray, FloatArray | None]:
-        others = self._pairs.subset(np.setdiff1d(np.arange(len(self._pairs)), rows))
-        artifact, mine = fit_labelled(self.trainer, others, progress), self._pairs.subset(rows)
-        made = artifact.apply(mine.source, side_for(artifact, mine))
-        return made.vectors, made.uncertainty
-
-    @property
-    def sigma2(self) -> FloatArray | None:
-        """(n,) float32; None if not all fits predict their errors."""
-        return None if np.isnan(self._sigma2).any() else self._sigma2
-
-    @property
-    def error(self) -> float:
-        """Mean squared distance to the natives."""
-        apart = self.transformed.astype(np.float64) - self._pairs.target
-        return float(np.einsum("nd,nd->", apart, apart) / len(self._pairs))
 
 
 def fit_labelled(trainer: PairTrainer, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:

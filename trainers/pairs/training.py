@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -33,21 +32,6 @@ HoldOutBy = Literal["row", "class"]
 # Rows from which the first sigma^2 is taken.
 _STARTING = 4096
 _DEVICE = Rule("cpu, cuda or cuda:<n>", lambda value: DEVICE.fullmatch(value) is not None)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TrainerChoice:
-    """A trainer whose settings are complete.
-
-    Args:
-        trainer: The trainer.
-        settings: The settings that were chosen, JSON-able; empty if nothing was left to choose.
-        figures: The tables of what was compared, by name; empty if nothing could be.
-    """
-
-    trainer: TransformTraining
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    figures: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,37 +89,26 @@ class TransformTraining(ABC):
 
     @checked
     def fit(self, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:
-        """Choose settings that are left open, and train.
+        """Train.
 
         Args:
             pairs: Training pairs; the artifact is bound to the fingerprints of the versions that the pairs name.
             progress: Called after each epoch of each network.
 
         Returns:
-            A ForwardTransform; its figures are measured on held-out rows with the network as it is stored. "seconds"
-            are those of choosing and of training.
+            A ForwardTransform; its figures are measured on held-out rows with the network as it is stored.
 
         Raises:
             InvalidInput: Too few rows, or the pairs lack the labels, head or side-information that the settings need.
         """
-        if self.side_transform and pairs.target_side is None:
-            operation = f"train {type(self).__name__} with side_transform"
-            raise InvalidInput(operation, expected="pairs with target_side", found="none")
         kept, held_out = self.split(pairs)
-        began = time.perf_counter()
-        chosen = self.chosen(kept, progress)
-        trainer, settled = chosen.trainer, time.perf_counter()
-        objective = trainer.objective(kept)
+        began, objective = time.perf_counter(), self.objective(kept)
         objectives = {"h": objective, "g": Objective()} if self.side_transform else {"h": objective}
-        fitted = {name: trainer._fit_network(name, kept, held_out, one, progress) for name, one in objectives.items()}
-        seconds = {"choosing": settled - began, "training": time.perf_counter() - settled}
-        settings = {"resolved": dict(objective.resolved)} | ({"balance": chosen.settings} if chosen.settings else {})
-        figures = {name: made[1] for name, made in fitted.items()} | {**chosen.figures, "seconds": seconds}
-        return forward_transform(trainer, pairs, {name: made[0] for name, made in fitted.items()}, figures, settings)
-
-    def chosen(self, pairs: Pairs, progress: OnEpoch | None) -> TrainerChoice:
-        """Choose the settings that are None, if a method has such; arguments as of `fit`."""
-        return TrainerChoice(trainer=self)
+        fitted = {name: self._fit_network(name, kept, held_out, one, progress) for name, one in objectives.items()}
+        figures = {name: made[1] for name, made in fitted.items()}
+        figures["seconds"] = {"training": time.perf_counter() - began}
+        networks, resolved = {name: made[0] for name, made in fitted.items()}, {"resolved": dict(objective.resolved)}
+        return forward_transform(self, pairs, networks, figures, resolved)
 
     @abstractmethod
     def architecture(self, linear: Architecture) -> Architecture:
@@ -150,7 +123,14 @@ class TransformTraining(ABC):
         return Objective()
 
     def split(self, pairs: Pairs) -> tuple[Pairs, Pairs | None]:
-        """Return the pairs to learn from and those held out, if any."""
+        """Return the pairs to learn from and those held out, if any.
+
+        Raises:
+            InvalidInput: The pairs lack the side-information that the settings need, or there is too little to split.
+        """
+        if self.side_transform and pairs.target_side is None:
+            operation = f"train {type(self).__name__} with side_transform"
+            raise InvalidInput(operation, expected="pairs with target_side", found="none")
         if not self.holdout:
             return pairs, None
         classes = 0 if pairs.labels is None else len(np.unique(pairs.labels))

@@ -14,7 +14,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
@@ -36,7 +36,6 @@ from compatstore.upgrade.engines.engine import (
     Task,
     lost_again_and_again,
 )
-from compatstore.upgrade.requests.run_settings import RunSettings
 
 STARTS = 4  # a node under load may not come up in the time that Ray gives it
 LOOK_AROUND = 1.0  # seconds
@@ -337,15 +336,3 @@ def _require_answer(address: str) -> None:
             fix="Start one there (ray start --head --port PORT), or leave "
             f"{next_step.either(shell='run.address', python='address')} out for a local one.",
         ) from error
-
-
-def engine_of(settings: RunSettings) -> AbstractContextManager[Engine]:
-    """The engine for a block.
-
-    Raises:
-        MissingExtra: The engine is ray, and Ray is not installed.
-    """
-    if settings.engine == "local":
-        return nullcontext(Engine())
-    on_gpu = settings.device is not None and settings.device != "cpu"
-    return RayEngine(settings.address, settings.encoders or 1, settings.num_gpus, on_gpu)

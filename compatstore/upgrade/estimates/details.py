@@ -17,7 +17,7 @@ from compatstore.storage.ids import find
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.measured import before_and_after
 from compatstore.upgrade.estimates.sample import Sample
-from compatstore.upgrade.estimates.trial import Measurement
+from compatstore.upgrade.estimates.trial import SampleResults
 from compatstore.upgrade.requests.details import Details
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries, column_of
@@ -37,7 +37,7 @@ class ReportDetails:
 
 
 def details_of(
-    context: UpgradeContext, measurement: Measurement | None, terms: Gates | None, details: Details, search: Search
+    context: UpgradeContext, measurement: SampleResults | None, terms: Gates | None, details: Details, search: Search
 ) -> ReportDetails:
     """Collect the requested details; read-only.
 
@@ -116,7 +116,7 @@ class Subgroups:
     small: int
 
 
-def subgroups_of(context: UpgradeContext, measurement: Measurement, column: str) -> Subgroups | None:
+def subgroups_of(context: UpgradeContext, measurement: SampleResults, column: str) -> Subgroups | None:
     """Compare groups of the query items; None if queries are no items, or no group is large enough."""
     key, sample = context.registry.id_column, measurement.sample
     if sample.queries.names:
@@ -231,7 +231,7 @@ class QueryChanges:
 
 
 def changes_of(
-    context: UpgradeContext, measurement: Measurement, labels: str | Queries | None, details: Details, search: Search
+    context: UpgradeContext, measurement: SampleResults, labels: str | Queries | None, details: Details, search: Search
 ) -> QueryChanges:
     """Compare the results of each query before and after, and let some search the whole gallery; read-only.
 

@@ -1,4 +1,4 @@
-"""The estimate of an upgrade: its decision table, the budget that a target quality needs, and the expected quality.
+"""The estimate of an upgrade, before it and after each training round, as its history keeps it.
 
 The guarantee: served with that budget, the gallery keeps at least the target quality of a full backfill's figure,
 by the figure and the truth of the estimate, for queries like the gallery's own items. The interval allows for the draw
@@ -8,22 +8,23 @@ that needs more of them is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from compatstore import next_step
 from compatstore.documents import read_record
-from compatstore.errors import GateFailed, InvalidInput
+from compatstore.errors import GateFailed
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.evaluation.curve import native_count
-from compatstore.evaluation.fusion import Serving
+from compatstore.evaluation.decision import SAME_SHARE
+from compatstore.evaluation.fusion import Measurement, Serving
 from compatstore.evaluation.sample import AGREEMENT
 from compatstore.shown import Shown
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import RunRecord, Spent
-from compatstore.storage.registry import edit
+from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.embeddable import ask_embeddable
 from compatstore.upgrade.context import UpgradeContext
@@ -31,13 +32,38 @@ from compatstore.upgrade.estimates.fusing import SHARES
 from compatstore.upgrade.estimates.trial import FUSED_SHARES, SampleSettings, try_upgrade
 from compatstore.upgrade.progress import OnProgress
 from compatstore.upgrade.requests.backfill import Budget
-from compatstore.upgrade.requests.gates import Gates, read_requirement, require_ground_truth
-from compatstore.upgrade.requests.queries import Queries, has_ground_truth
+from compatstore.upgrade.requests.gates import (
+    Gate,
+    Gates,
+    check_gates,
+    gate_of_advice,
+    require_measurable,
+    require_passed,
+)
+from compatstore.upgrade.requests.queries import Queries
 from compatstore.upgrade.states import run_of, steps_since_the_last
 
-STEP = "estimate"
+STEP, LEARN = "estimate", "learn"  # a training round keeps its estimate with its own step
 SAMPLE = 2000
 _DIGITS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """What a training round adds to its estimate.
+
+    Args:
+        native: Native items.
+        cost: Money spent on embedding so far, 0 where no price is known.
+        seconds: Time spent on embedding so far.
+        weight: Weight of the target in how the gallery is searched from then on, from 0, as before, to below 1. If the
+            target alone is to be searched, after a cutover, 1.
+    """
+
+    native: int
+    cost: float
+    seconds: float
+    weight: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +79,7 @@ class UpgradeEstimate(Shown):
         best: Budget with the best figure, which is not always the largest.
         gates: Gates, checked at `share`.
         table: Every way to serve the gallery.
+        round: The training round that measured it; None for an estimate before the upgrade.
     """
 
     terms: Gates
@@ -63,10 +90,17 @@ class UpgradeEstimate(Shown):
     best: float
     gates: tuple[Gate, ...]
     table: DecisionTable
+    round: Round | None = None
 
     @classmethod
     def of(
-        cls, run: RunRecord, terms: Gates, table: DecisionTable, share: float, gates: tuple[Gate, ...] = ()
+        cls,
+        run: RunRecord,
+        terms: Gates,
+        table: DecisionTable,
+        share: float,
+        gates: tuple[Gate, ...] = (),
+        round: Round | None = None,
     ) -> UpgradeEstimate:
         """The estimate of a run by a table; arguments as of the class."""
         return cls(
@@ -78,6 +112,7 @@ class UpgradeEstimate(Shown):
             best=table.best_of(terms.way).share,
             gates=gates,
             table=table,
+            round=round,
         )
 
     @property
@@ -89,6 +124,33 @@ class UpgradeEstimate(Shown):
     def row(self) -> DecisionRow:
         """The estimate at `share`."""
         return self.table.budget(self.share, self.terms.way)
+
+    def measured(self, way: Serving) -> Measurement | None:
+        """One way to serve the gallery at `share`; None if it was not measured."""
+        rows = (row for row in self.table.served(way) if abs(row.share - self.share) < SAME_SHARE)
+        return next(map(self.table.measurement, rows), None)
+
+    @property
+    def wave(self) -> WaveMeasurement | None:
+        """The training round that measured it, as it is reported; None without one."""
+        if self.round is None:
+            return None
+        table = self.table
+        way: Serving = "target" if self.terms.serving == "target" else "fused"
+        most = 1.0 if table.has_ground_truth else 1.0 - SAME_SHARE
+        ahead = [row for row in table.served(way) if self.share + SAME_SHARE < row.share <= most]
+        found = table.measurement(table.budget(self.share, way) if self.round.weight else table.row("s/s"))
+        changed = {"native_share": self.share, "gain": found.gain if self.round.weight else None}
+        promised = tuple(map(table.measurement, sorted(ahead, key=lambda row: row.share)))
+        return WaveMeasurement(**vars(found) | vars(self.round) | changed, ahead=promised)
+
+    def entry(self, target: str, step: str = STEP, note: str = "", artifact: str = "", rows: int = 0) -> HistoryEntry:
+        """The step of the history that keeps it; its note is the promise by default."""
+        values, labels = asdict(self), self.terms.labels
+        if isinstance(labels, Queries):
+            values["terms"]["labels"] = labels.record()
+        data, note = _rounded(values), note or self.promise
+        return HistoryEntry(step, target, artifact=artifact, rows=rows, note=note, data=data)
 
     def holds_for(self, run: RunRecord, terms: Gates, *, begun: bool) -> bool:
         """True if it was made for such a run. A run that has begun keeps its path, except for refits."""
@@ -158,29 +220,23 @@ def agree(context: UpgradeContext, terms: Gates, progress: OnProgress = None) ->
     return estimate
 
 
-def save_estimate(
-    catalog: Catalog, target: str, estimate: UpgradeEstimate, figures: Mapping[str, float] | None = None
-) -> None:
-    """Enter an estimate into the history, unless it is the last one there; `figures` says when it was made."""
-    values, labels = asdict(estimate), estimate.terms.labels
-    if isinstance(labels, Queries):
-        values["terms"]["labels"] = labels.record()
-    data = _rounded(values)
-    entry = HistoryEntry(STEP, target, note=estimate.promise, data=data, figures=figures or {})
-    known = steps_since_the_last(catalog, target, STEP)
-    if not known or dict(known[-1].data) != data:
+def save_estimate(catalog: Catalog, target: str, estimate: UpgradeEstimate) -> None:
+    """Enter an estimate into the history, unless it is the last one there."""
+    entry = estimate.entry(target)
+    known = _entries(catalog, target)
+    if not known or known[-1].data != entry.data:
         edit(catalog.store, lambda registry: registry, entry)
 
 
 def load_estimate(catalog: Catalog, target: str) -> UpgradeEstimate | None:
     """The last estimate of the upgrade to a target; None if there is none."""
-    known = steps_since_the_last(catalog, target, STEP)
+    known = _entries(catalog, target)
     return _read(known[-1].data) if known else None
 
 
-def estimates_of(catalog: Catalog, target: str) -> tuple[tuple[UpgradeEstimate, Mapping[str, float]], ...]:
-    """All estimates of the upgrade to a target, oldest first, each with the figures that it was saved with."""
-    return tuple((_read(entry.data), entry.figures) for entry in steps_since_the_last(catalog, target, STEP))
+def _entries(catalog: Catalog, target: str) -> list[HistoryEntry]:
+    """Entries of the history that hold an estimate, since the upgrade to a target began; oldest first."""
+    return [entry for entry in steps_since_the_last(catalog, target, STEP, LEARN) if entry.data]
 
 
 def _read(data: Mapping[str, Any]) -> UpgradeEstimate:
@@ -188,6 +244,90 @@ def _read(data: Mapping[str, Any]) -> UpgradeEstimate:
     labels = Queries(**stored["labels"]) if isinstance(stored["labels"], Mapping) else stored["labels"]
     terms = Gates(**{**stored, "require": tuple(stored["require"]), "labels": labels})
     return read_record(UpgradeEstimate, dict(data), "estimate", {"terms": terms})
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaveMeasurement(Round, Measurement):
+    """The result of the training round at the end of a wave: how the gallery is searched from then on.
+
+    Args:
+        status_quo: The figure of the source alone.
+        served: The figure of how the gallery is searched from then on, or is to be searched after a cutover.
+        ahead: Estimates for larger native shares, ascending. Without ground truth a full backfill is not among them: it
+            agrees with itself.
+    """
+
+    status_quo: Estimate
+    served: Estimate
+    ahead: tuple[Measurement, ...]
+
+    def __str__(self) -> str:
+        """Returns "40 native (2 %): map 61.2 (58.9 to 63.4), 55.8 (53.0 to 58.1) before"."""
+        return ": ".join(self.lines)
+
+    @property
+    def lines(self) -> tuple[str, str]:
+        """Natives, and figures: "40 native (2 %)", "map 61.2 (58.9 to 63.4), 55.8 (53.0 to 58.1) before"."""
+        cost, before = f", {self.cost:g} in cost" if self.cost else "", self.status_quo.percent
+        now = f"{self.served.percent}, {before} before" if self.weight else f"{before} as before"
+        return f"{self.native} native ({self.native_share:.1%}){cost}", f"{self.criterion} {now}"
+
+
+class Waves(tuple[WaveMeasurement, ...], Shown):
+    """Training rounds of an upgrade, oldest first."""
+
+    __slots__ = ()
+
+
+def read_waves(catalog: Catalog, target: str) -> Waves:
+    """All training rounds of the upgrade to a target, oldest first; read-only."""
+    return Waves(wave for entry in _entries(catalog, target) if (wave := _read(entry.data).wave) is not None)
+
+
+Way = Literal["fused", "merged", "target"]
+
+
+def warning_of(catalog: Catalog, registry: Registry, target: str, way: Way) -> str:
+    """The warning of one way to serve the open upgrade to a version, if it was measured to be below the status quo.
+
+    Below means that the whole interval of the difference lies below zero, in the last measurement that is kept: of
+    `evaluate(weight="best")`, or of the gates that an upgrade began with. "" without one.
+    """
+    run, kept = run_of(registry, target), _kept(catalog, registry, target, way)
+    if run is None or kept is None or kept.gain is None or not kept.gain.is_loss:
+        return ""
+    names = {
+        "fused": f"the fused search over {run.source} and {target}",
+        "merged": f"{target} merged with {run.source}",
+        "target": f"{target} alone",
+    }
+    return f"{names[way]} is below the status quo: {Measurement.__str__(kept)}"
+
+
+def _kept(catalog: Catalog, registry: Registry, target: str, way: Way) -> Measurement | None:
+    """The last measurement of a way to serve an upgrade: of the choice of its fusion or merge, or of its gates."""
+    if way == "merged":
+        return registry.merge_of(target)
+    fusion = registry.fusion_of(target)
+    kept = None if fusion is None else fusion.choice
+    kept = kept.alone if kept is not None and way == "target" else kept
+    if kept is not None and kept.gain is not None:
+        return kept
+    estimate = load_estimate(catalog, target)
+    return None if estimate is None else estimate.measured(way)
+
+
+def warnings_of_run(context: UpgradeContext) -> tuple[str, ...]:
+    """Warnings about the current serving."""
+    registry, run = context.registry, context.run
+    merge, ways = registry.merge_of(run.target), list[Way]()
+    if registry.fusion_served(run.target) is not None:
+        ways.append("fused")
+    if merge is not None and (registry.active == run.target or (not merge.bridge and merge.worth)):
+        ways.append("merged")
+    elif registry.active == run.target:
+        ways.append("target")
+    return tuple(filter(None, (warning_of(context.catalog, registry, run.target, way) for way in ways)))
 
 
 def asked_share(context: UpgradeContext) -> float:
@@ -229,112 +369,3 @@ def require_within_reach(context: UpgradeContext, estimate: UpgradeEstimate) -> 
             found=f"{estimate.share:.4g} needed",
             fix=f"Nothing was written. Lower the target quality, or set the backfill: {next_step.option('backfill')}.",
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gate:
-    """One gate.
-
-    Args:
-        name: Name of the gate, "map>=0.6" or "negative flips<=0.02".
-        estimate: The figure; its worse end decides.
-        passed: Whether that end is within the bound.
-    """
-
-    name: str
-    estimate: Estimate
-    passed: bool
-
-
-def require_measurable(gates: Gates, share: float | None, *, complete: bool) -> None:
-    """Refuse gates that no estimate measures, before anything is embedded for it.
-
-    Without ground truth that is agreement alone. With it a sample gives mAP of every budget, and the other figures of
-    a hop alone, which needs no native vector that does not exist yet.
-
-    Args:
-        gates: The gates.
-        share: The budget that is checked; None if the estimate is to pick it.
-        complete: Whether the sample is the whole gallery.
-
-    Raises:
-        InvalidInput: A figure is required that the sample does not give.
-    """
-    require_ground_truth(gates.figures, gates.labels)
-    if not has_ground_truth(gates.labels):
-        return
-    wanted = [text for text in gates.require if read_requirement(text)[0] != "map"]
-    if gates.max_negative_flips is not None:
-        wanted.append(f"negative flips<={gates.max_negative_flips:g}")
-    hop_alone = not share and not gates.fused
-    if gates.criterion != "map" and gates.target_quality is not None:
-        wanted, hop_alone = [f"the criterion {gates.criterion}"], False
-    if wanted and not complete and not hop_alone:
-        needs = "a full backfill" if share is None else f"a backfill of {share:g}"
-        raise _not_measurable(wanted[0], "a fused search" if gates.fused else needs)
-
-
-def _not_measurable(wanted: str, found: str) -> InvalidInput:
-    return InvalidInput(
-        f"estimate {wanted}",
-        expected="a figure that a sample can give: map of any budget; cmc@k and negative flips of a hop alone "
-        "(backfill 0) with labels or qrels, or of a sample that is the whole gallery",
-        found=f"{found}, which cannot be measured on a sample",
-        fix=f"Use map, take a sample of the whole gallery ({next_step.option('sample')}), or measure it after the "
-        f"upgrade: {next_step.call('report')}",
-    )
-
-
-def check_gates(row: DecisionRow, gates: Gates) -> tuple[Gate, ...]:
-    """Check the gates of one strategy to serve the gallery by the worse ends of its intervals.
-
-    Raises:
-        InvalidInput: A gate is of a figure that is not known of this way.
-    """
-    checked = []
-    for text in gates.require:
-        metric, bound = read_requirement(text)
-        if metric not in row.figures:
-            raise _not_measurable(f"{metric} of a {row.name}", f"a backfill of {row.share:g}")
-        figure = row.figures[metric]
-        checked.append(Gate(name=f"{metric}>={bound:g}", estimate=figure, passed=figure.low >= bound))
-    most = gates.max_negative_flips
-    if most is not None:
-        if row.broken is None:
-            raise _not_measurable(f"negative flips of a {row.name}", f"a backfill of {row.share:g}")
-        checked.append(Gate(name=f"negative flips<={most:g}", estimate=row.broken, passed=row.broken.high <= most))
-    return tuple(checked)
-
-
-def gate_of_advice(table: DecisionTable, serving: Serving) -> Gate:
-    """The gate of an upgrade that picks its own budget: something must beat the status quo."""
-    gain = table.best_of(serving).gains[table.criterion]
-    passed = table.advice.verdict == "upgrade" if serving == "target" else gain.is_gain
-    return Gate(name=f"{table.criterion} above the status quo", estimate=gain, passed=passed)
-
-
-def require_passed(target: str, gates: Sequence[Gate], *, fix: str | None = None) -> None:
-    """Refuse to go on where a gate failed.
-
-    Args:
-        target: Version upgraded to.
-        gates: The gates.
-        fix: The fix; by default for an upgrade that has not begun.
-
-    Raises:
-        GateFailed: One did.
-    """
-    failed = [gate for gate in gates if not gate.passed]
-    if failed:
-        raise GateFailed(
-            f"upgrade to {target}",
-            expected=" and ".join(gate.name for gate in failed) + ", for the whole confidence interval",
-            found=", ".join(_in_words(gate.estimate) for gate in failed),
-            fix=fix
-            or f"Nothing was written. A larger sample narrows the intervals, and a table of all budgets shows what can "
-            f"be reached: {next_step.call('evaluate', target)}",
-        )
-
-
-def _in_words(estimate: Estimate) -> str:
-    return f"{estimate.value:.4f} ({estimate.low:.4f} to {estimate.high:.4f})"

@@ -12,9 +12,9 @@ import numpy as np
 from compatstore import next_step
 from compatstore.digests import seed_of
 from compatstore.errors import InvalidInput, UpgradeError
-from compatstore.evaluation import Estimate
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Serving
+from compatstore.evaluation.fusion_choice import NO_GAIN
 from compatstore.evaluation.merging import Merge, calibrate, find_merged
 from compatstore.evaluation.strategies import trial_of_fusions
 from compatstore.storage.catalog import Catalog
@@ -73,7 +73,7 @@ def choose_fusion(
     native, made, urgent = sample.is_native, sample.made, order_of_sample(context, sample)
     stored = sample.served.valid & ~native
     made.put(stored, sample.served.take(stored))
-    transformed = replace(as_evaluation_sample(sample, made.vectors, urgent), factors=factors_of(context, made))
+    transformed = as_evaluation_sample(sample, made.vectors, urgent, factors_of(context, made))
     trial = trial_of_fusions(transformed, decision_settings(context, settings))
     constants = trial.constants()
     share = native_share(context)
@@ -121,9 +121,7 @@ def save_fusion(
         open_run = require_open(registry, run.target)
         return registry.with_serving(ServingRecord(run.target, open_run.identity, fusion, labels, serving))
 
-    choice = fusion.choice
-    note = f"weight {fusion.weight if choice is None else choice}"
-    edit(catalog.store, change, HistoryEntry(STEP, run.target, note=note))
+    edit(catalog.store, change, HistoryEntry(STEP, run.target, note=fusion.weighed))
 
 
 def follow_natives(catalog: Catalog, target: str) -> None:
@@ -294,7 +292,7 @@ def measure_merge(context: UpgradeContext, settings: SampleSettings, progress: O
     return Merge(
         bridge="" if bridge is None else bridge.id,
         calibration=calibrate(others, target, trial.relevance, queries) if calibrated else None,
-        gain=(trial.over(merged, before) or Estimate(value=0.0, low=0.0, high=0.0)) if trial.truth else None,
+        gain=(trial.over(merged, before) or NO_GAIN) if trial.truth else None,
         criterion=trial.settings.criterion,
         truth=trial.truth,
         num_queries=int(before.counted.sum()),

@@ -11,10 +11,10 @@ from compatstore.arrays import Doubles
 from compatstore.errors import UpgradeError
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate
+from compatstore.upgrade.estimates.queries import SMALLEST_SAMPLE
 from compatstore.upgrade.estimates.sample import REPORT_DRAW, draw_sample
-from compatstore.upgrade.estimates.trial import Measurement, SampleSettings, rank_on_sample
+from compatstore.upgrade.estimates.trial import SampleResults, SampleSettings, rank_on_sample
 from compatstore.upgrade.progress import OnProgress
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries
@@ -53,7 +53,7 @@ def take_measurement(
     estimated: int,
     promised: DecisionTable | None = None,
     progress: OnProgress = None,
-) -> Measurement:
+) -> SampleResults:
     """Measure the current table with items that the estimate has not seen, or application queries; read-only.
 
     The draw has a domain of its own, so that native and transformed rows are in it as they are in the gallery. With
@@ -132,7 +132,7 @@ def as_served(measured: DecisionTable) -> DecisionRow:
     return next(iter(measured.served("fused")), measured.row(AS_SERVED))
 
 
-def before_and_after(measurement: Measurement) -> tuple[Doubles, Doubles]:
+def before_and_after(measurement: SampleResults) -> tuple[Doubles, Doubles]:
     """The figure that decides of each query, by the status quo and as served: (q,) float64 each."""
     table = measurement.table
     before, after = (table.rows.index(row) for row in (table.row("s/s"), as_served(table)))

@@ -17,10 +17,9 @@ from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.details import ReportDetails, Search, details_of, require_columns
-from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, load_estimate
+from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, WaveMeasurement, load_estimate, read_waves
 from compatstore.upgrade.estimates.measured import Compared, as_served, called_served, compare, take_measurement
 from compatstore.upgrade.estimates.side_by_side import preference_of
-from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
 from compatstore.upgrade.progress import OnProgress
 from compatstore.upgrade.requests.details import Details
 from compatstore.upgrade.requests.gates import Gates
@@ -81,7 +80,7 @@ class UpgradeReport(Shown):
     measured: DecisionTable | None
     compared: tuple[Compared, ...]
     served: str
-    waves: tuple[WaveFigures, ...]
+    waves: tuple[WaveMeasurement, ...]
     advice: str
     details: ReportDetails | None = None
 

@@ -22,7 +22,7 @@ from compatstore.storage.ids import among, find
 from compatstore.storage.registry import bridge_to
 from compatstore.upgrade.backfilling.cells import classes_of, random_scores, require_classes
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.asked import MORE_QUERIES, SMALLEST_SAMPLE, ask, found_first
+from compatstore.upgrade.estimates.queries import MORE_QUERIES, SMALLEST_SAMPLE, ask, found_first
 from compatstore.upgrade.progress import Monitor, OnProgress
 from compatstore.upgrade.requests.queries import Queries, column_of
 from compatstore.upgrade.states import run_of

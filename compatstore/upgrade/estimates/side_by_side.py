@@ -13,14 +13,14 @@ import numpy as np
 
 from compatstore.arrays import Id
 from compatstore.errors import UpgradeError
-from compatstore.evaluation.preference import Preference
+from compatstore.evaluation.advice import Preference
 from compatstore.evaluation.sample import SampleQueries
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.asked import ask
 from compatstore.upgrade.estimates.details import Search, ShownItem, search_versions, shown_columns, shown_items
+from compatstore.upgrade.estimates.queries import ask
 from compatstore.upgrade.estimates.sample import query_items, with_vectors
 from compatstore.upgrade.requests.queries import Queries
 from compatstore.upgrade.states import require_open, steps_since_the_last

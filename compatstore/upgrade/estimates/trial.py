@@ -17,7 +17,6 @@ from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.judgements import places_among
 from compatstore.evaluation.relevance import relevance_from_judgements, relevance_from_labels
-from compatstore.evaluation.sample import ServedFusion
 from compatstore.evaluation.strategies import rank_strategies
 from compatstore.evaluation.whole import Passing, WholeFigures, WholeSearch
 from compatstore.storage.columns import VersionValues
@@ -26,8 +25,7 @@ from compatstore.storage.shrinkage import has_shrinkage, kept_cosines
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows, TableRows
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
-from compatstore.upgrade.estimates.passing import read_gallery
+from compatstore.upgrade.estimates.queries import SMALLEST_SAMPLE, read_gallery
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
 from compatstore.upgrade.progress import Monitor, OnProgress
 from compatstore.upgrade.requests.gates import Gates, require_ground_truth, require_judged
@@ -75,7 +73,7 @@ class SampleSettings(DecisionSettings):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Measurement:
+class SampleResults:
     """Results of the queries of a sample, as a table and one by one.
 
     Args:
@@ -125,7 +123,7 @@ def rank_on_sample(
     *,
     served: bool = False,
     progress: OnProgress = None,
-) -> Measurement:
+) -> SampleResults:
     """Let the queries of a sample search its items, and the whole gallery where nothing has to be embedded for that.
 
     Args:
@@ -146,8 +144,7 @@ def rank_on_sample(
     if sample.has_ground_truth and not complete and has_target:
         read = partial(read_gallery, context, served=served, shrinkage=factors is not None)
         whole = _search_whole(sample, decided, fusion, read, progress)
-    now = None if fusion is None else ServedFusion(fusion=fusion, native=sample.is_native)
-    trial = replace(as_evaluation_sample(sample, made.vectors, urgent), whole=whole, served=now, factors=factors)
+    trial = replace(as_evaluation_sample(sample, made.vectors, urgent, factors), whole=whole, served=fusion)
     monitor = Monitor("rank", 0, progress)
     strategies = tuple(
         strategy
@@ -157,7 +154,7 @@ def rank_on_sample(
     table = replace(decide_between(trial, decided, strategies), provenance=sample.provenance)
     metrics = (decided if sample.has_ground_truth else decided.without_ground_truth).metrics
     figures = tuple(strategy.found.values[metrics.index(table.criterion)] for strategy in strategies)
-    return Measurement(sample=sample, table=table, figures=figures)
+    return SampleResults(sample=sample, table=table, figures=figures)
 
 
 def _search_whole(
@@ -200,13 +197,16 @@ def factors_of(context: UpgradeContext, made: VersionValues) -> Doubles | None:
     return kept_cosines(context.catalog, made.origin, made.uncertainty)
 
 
-def as_evaluation_sample(sample: Sample, transformed: FloatArray, urgent: npt.NDArray[np.intp]) -> EvaluationSample:
+def as_evaluation_sample(
+    sample: Sample, transformed: FloatArray, urgent: npt.NDArray[np.intp], factors: Doubles | None = None
+) -> EvaluationSample:
     """The sample as strategies are measured on it.
 
     Args:
         sample: n items.
         transformed: (n, dim) float32, served if nothing more is embedded natively.
         urgent: (n,) rows of the sample in the order of the backfill.
+        factors: (n,) float64, shrinkage factors of the transformed vectors; None for none.
     """
     classes, queries = sample.classes, sample.queries
     return EvaluationSample(
@@ -224,6 +224,8 @@ def as_evaluation_sample(sample: Sample, transformed: FloatArray, urgent: npt.ND
         population=sample.population,
         judged=None if queries.judged is None else queries.judged.of_items(sample.places),
         drawn=sample.drawn,
+        factors=factors,
+        is_native=sample.is_native,
     )
 
 

@@ -1,4 +1,4 @@
-"""Quality gates, checked against the lower confidence bound, and the sample for their estimate."""
+"""Quality gates, the sample for their estimate, and their check against the worse end of a confidence interval."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Literal
 
 from compatstore import next_step
 from compatstore.boundary import checked_fields, require_all
-from compatstore.errors import InvalidInput
+from compatstore.errors import GateFailed, InvalidInput
+from compatstore.evaluation.bootstrap import Estimate
+from compatstore.evaluation.decision import DecisionRow, DecisionTable
 from compatstore.evaluation.fusion import Serving
 from compatstore.evaluation.sample import AGREEMENT
 from compatstore.upgrade.requests.queries import Queries, has_ground_truth, named_files
@@ -140,3 +142,112 @@ def read_requirement(text: str) -> tuple[str, float]:
             shell="Put it in quotes: --require 'map>=0.6'.", python='Write it so: Gates(require=["map>=0.6"]).'
         ),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """One gate.
+
+    Args:
+        name: Name of the gate, "map>=0.6" or "negative flips<=0.02".
+        estimate: The figure; its worse end decides.
+        passed: Whether that end is within the bound.
+    """
+
+    name: str
+    estimate: Estimate
+    passed: bool
+
+
+def require_measurable(gates: Gates, share: float | None, *, complete: bool) -> None:
+    """Refuse gates that no estimate measures, before anything is embedded for it.
+
+    Without ground truth that is agreement alone. With it a sample gives mAP of every budget, and the other figures of
+    a hop alone, which needs no native vector that does not exist yet.
+
+    Args:
+        gates: The gates.
+        share: The budget that is checked; None if the estimate is to pick it.
+        complete: Whether the sample is the whole gallery.
+
+    Raises:
+        InvalidInput: A figure is required that the sample does not give.
+    """
+    require_ground_truth(gates.figures, gates.labels)
+    if not has_ground_truth(gates.labels):
+        return
+    wanted = [text for text in gates.require if read_requirement(text)[0] != "map"]
+    if gates.max_negative_flips is not None:
+        wanted.append(f"negative flips<={gates.max_negative_flips:g}")
+    hop_alone = not share and not gates.fused
+    if gates.criterion != "map" and gates.target_quality is not None:
+        wanted, hop_alone = [f"the criterion {gates.criterion}"], False
+    if wanted and not complete and not hop_alone:
+        needs = "a full backfill" if share is None else f"a backfill of {share:g}"
+        raise _not_measurable(wanted[0], "a fused search" if gates.fused else needs)
+
+
+def _not_measurable(wanted: str, found: str) -> InvalidInput:
+    return InvalidInput(
+        f"estimate {wanted}",
+        expected="a figure that a sample can give: map of any budget; cmc@k and negative flips of a hop alone "
+        "(backfill 0) with labels or qrels, or of a sample that is the whole gallery",
+        found=f"{found}, which cannot be measured on a sample",
+        fix=f"Use map, take a sample of the whole gallery ({next_step.option('sample')}), or measure it after the "
+        f"upgrade: {next_step.call('report')}",
+    )
+
+
+def check_gates(row: DecisionRow, gates: Gates) -> tuple[Gate, ...]:
+    """Check the gates of one strategy to serve the gallery by the worse ends of its intervals.
+
+    Raises:
+        InvalidInput: A gate is of a figure that is not known of this way.
+    """
+    checked = []
+    for text in gates.require:
+        metric, bound = read_requirement(text)
+        if metric not in row.figures:
+            raise _not_measurable(f"{metric} of a {row.name}", f"a backfill of {row.share:g}")
+        figure = row.figures[metric]
+        checked.append(Gate(name=f"{metric}>={bound:g}", estimate=figure, passed=figure.low >= bound))
+    most = gates.max_negative_flips
+    if most is not None:
+        if row.broken is None:
+            raise _not_measurable(f"negative flips of a {row.name}", f"a backfill of {row.share:g}")
+        checked.append(Gate(name=f"negative flips<={most:g}", estimate=row.broken, passed=row.broken.high <= most))
+    return tuple(checked)
+
+
+def gate_of_advice(table: DecisionTable, serving: Serving) -> Gate:
+    """The gate of an upgrade that picks its own budget: something must beat the status quo."""
+    gain = table.best_of(serving).gains[table.criterion]
+    passed = table.advice.verdict == "upgrade" if serving == "target" else gain.is_gain
+    return Gate(name=f"{table.criterion} above the status quo", estimate=gain, passed=passed)
+
+
+def require_passed(target: str, gates: Sequence[Gate], *, fix: str | None = None) -> None:
+    """Refuse to go on where a gate failed.
+
+    Args:
+        target: Version upgraded to.
+        gates: The gates.
+        fix: The fix; by default for an upgrade that has not begun.
+
+    Raises:
+        GateFailed: One did.
+    """
+    failed = [gate for gate in gates if not gate.passed]
+    if failed:
+        raise GateFailed(
+            f"upgrade to {target}",
+            expected=" and ".join(gate.name for gate in failed) + ", for the whole confidence interval",
+            found=", ".join(_in_words(gate.estimate) for gate in failed),
+            fix=fix
+            or f"Nothing was written. A larger sample narrows the intervals, and a table of all budgets shows what can "
+            f"be reached: {next_step.call('evaluate', target)}",
+        )
+
+
+def _in_words(estimate: Estimate) -> str:
+    return f"{estimate.value:.4f} ({estimate.low:.4f} to {estimate.high:.4f})"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from compatstore.stores.store import Parts
 from stores.engines import qdrant
+
+from compatstore.stores.store import Parts
 
 
 class Engine(qdrant.Engine):

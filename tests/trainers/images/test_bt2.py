@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from digit_images import gallery_of
 
 import compatstore as cs
 from compatstore import trainers
@@ -24,11 +25,6 @@ torch = Lazy("torch")
 
 TRAINING = {"width": 8, "epochs": 12, "batch_size": 32}
 BRIEFLY = TRAINING | {"epochs": 6}
-
-
-@pytest.fixture(scope="module")
-def split(digits: trainers.Images) -> tuple[trainers.Images, trainers.Images]:
-    return digits.split(0.4, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -147,9 +143,7 @@ def test_the_target_is_good_alone_and_understands_its_source(series) -> None:
 @pytest.mark.full
 def test_a_series_is_compared_with_every_version_before_it(tmp_path: Path, split, series: list[TrainedModel]) -> None:
     test = split[1].take(range(300))
-    gallery = cs.Gallery.create(str(tmp_path / "digits.lance"), series[0].version("v1"))
-    vectors = series[0].encoder.encode(list(test.images))
-    gallery.add({"id": [str(i) for i in range(len(test))], "vector": vectors, "digit": list(test.labels)})
+    gallery, vectors = gallery_of(tmp_path, series[0], test), series[0].encoder.encode(list(test.images))
     for number, model in enumerate(series[1:], 2):
         gallery.register(model.version(f"v{number}"))
         spaces = {"source": series[0].space("cosine"), "target": model.space("cosine")}

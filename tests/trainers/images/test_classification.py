@@ -103,21 +103,6 @@ def test_what_cannot_be_trained_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"dim": 0}, "dim >= 1"),
-        ({"dim": 4, "epochs": 0}, "epochs >= 1"),
-        ({"dim": 4, "head": "tall"}, "head: "),
-        ({"dim": 4, "learning_rate": 0.0}, "learning_rate > 0"),
-        ({"dim": 4, "warmup_epochs": 99.0}, "warmup_epochs"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings: dict[str, object], words: str) -> None:
-    with pytest.raises(InvalidInput, match=words):
-        trainers.Independent(**settings)
-
-
-@pytest.mark.parametrize(
     ("settings", "loss"),
     [
         ({}, cs.HeadLoss("cross-entropy")),

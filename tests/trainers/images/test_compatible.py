@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from digit_images import lessons, others
+from digit_images import gallery_of, lessons, others
 
 import compatstore as cs
 from compatstore import trainers
@@ -47,9 +47,7 @@ def nearest_is_right(gallery: cs.Gallery, version: str | None = None) -> float:
 
 @pytest.mark.full
 def test_target_queries_search_the_source_gallery_before_any_backfill(tmp_path: Path, source, target) -> None:
-    gallery = cs.Gallery.create(str(tmp_path / "digits.lance"), source.version("v1"))
-    vectors = source.encoder.encode(list(others().images))
-    gallery.add({"id": [str(i) for i in range(len(others()))], "vector": vectors, "digit": list(others().labels)})
+    gallery = gallery_of(tmp_path, source, others())
     gallery.register(target.version("v2"))
     gallery.artifacts.link(target.artifact, "v1", "v2")
     assert nearest_is_right(gallery, "v2") > 0.6

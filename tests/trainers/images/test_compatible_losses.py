@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from compatstore import trainers
 from compatstore.encoders.backbones import SmallConvNet
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
-from compatstore.errors import InvalidInput
 from lazily import Lazy
 from properties import examples
 
@@ -229,20 +228,3 @@ def test_own_loss_and_term_are_weighed_apart(head: str) -> None:
         expected += 0.25 * class_loss(trainer, embedding, objective.head.rows.detach(), label) / 12
         expected += 7.0 * class_loss(trainer, embedding, known.rows, label) / 12
     close(found, expected)
-
-
-@pytest.mark.parametrize(
-    ("method", "setting", "words"),
-    [
-        ("BCT", {"own_weight": 0.0}, "own_weight > 0"),
-        ("Regression", {"distance": "l1"}, "distance: "),
-        ("Regression", {"weight": -1.0}, "weight >= 0"),
-        ("FocalDistillation", {"beta": -1.0}, "beta >= 0; found beta=-1.0"),
-        ("UniBCT", {"restart": 0.0}, "restart above 0"),
-        ("UniBCT", {"temperature": 0.0}, "temperature > 0"),
-        ("LCEAlignment", {"boundary": -0.1}, "boundary >= 0"),
-    ],
-)
-def test_settings_out_of_range_are_refused(method: str, setting: dict[str, object], words: str) -> None:
-    with pytest.raises(InvalidInput, match=words):
-        getattr(trainers, method)(dim=DIM, **setting)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from digit_images import gallery_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,11 +23,6 @@ from lazily import Lazy
 dmu = Lazy("compatstore.trainers.images.dmu")
 compatible = Lazy("compatstore.trainers.images.compatible")
 torch = Lazy("torch")
-
-
-@pytest.fixture(scope="module")
-def split(digits: trainers.Images) -> tuple[trainers.Images, trainers.Images]:
-    return digits.split(0.4, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -287,9 +283,7 @@ def test_figures_say_how_even_the_weights_are(generations) -> None:
 @pytest.mark.full
 def test_three_generations_in_one_gallery(tmp_path: Path, split, generations: list[trainers.CompatibleModel]) -> None:
     test = split[1].take(range(300))
-    gallery = cs.Gallery.create(str(tmp_path / "digits.lance"), generations[0].version("v1"))
-    vectors = generations[0].encoder.encode(list(test.images))
-    gallery.add({"id": [str(i) for i in range(len(test))], "vector": vectors, "digit": list(test.labels)})
+    gallery = gallery_of(tmp_path, generations[0], test)
     for number, (old, new) in enumerate(pairwise(generations), 1):
         source, target = f"v{number}", f"v{number + 1}"
         gallery.register(new.version(target))

@@ -160,22 +160,6 @@ def test_the_default_candidates_run_with_side_information():
     assert comparison.best.name.partition("(")[0] in ("Ridge", "LowRankRidge", "Residual"), "these read it"
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"candidates": ()},
-        {"holdout": 0.0},
-        {"by": "column"},
-        {"k": 0},
-        {"queries": 0},
-    ],
-    ids=str,
-)
-def test_settings_out_of_range_are_refused(wrong):
-    with pytest.raises(InvalidInput, match=next(iter(wrong))):
-        trainers.Auto(**wrong)
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("by", ["row", "class"])
 def test_what_a_winner_lets_expect_of_cosines_is_measured_on_rows_that_the_first_fit_has_not_seen(by):

@@ -213,26 +213,3 @@ def test_both_precisions_learn(precision):
     figures = artifact.manifest.figures["h"]
     assert figures["mean_squared_error"] < 0.8 * figures["mean_squared_error_of_mean"]
     assert all(tensor.dtype == np.float32 for tensor in artifact.tensors.values())
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"loss": "l1"},
-        {"disc": "hinge"},
-        {"head": "borrowed"},
-        {"label_smoothing": 1.0},
-        {"margin": 2.0},
-        {"scale": 0.0},
-        {"disc_weight": 0.0},
-        {"branch_width": 0},
-        {"mixer_width": 0},
-        {"precision": "float8"},
-        {"holdout": 1.0},
-        {"holdout_by": "font"},
-    ],
-    ids=str,
-)
-def test_settings_out_of_range_are_refused(wrong):
-    with pytest.raises(InvalidInput, match=next(iter(wrong))):
-        trainers.FastFill(**wrong)

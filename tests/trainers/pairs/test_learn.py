@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from labelled_spaces import unit
 
 import compatstore as cs
 from compatstore.artifacts.shrinkage import Shrinkage
@@ -54,10 +55,6 @@ def test_what_closed_forms_are_judged_by_errs_as_they_do_on_pairs_that_are_new_t
         apart["halves"].append(error(coarse, lesson.target) / truth)
     assert np.mean(apart["halves"]) > 1.5
     assert 0.9 < np.mean(apart["left out"]) < 1.15
-
-
-def unit(vectors):
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 def pairs_of(rows, seed=0):

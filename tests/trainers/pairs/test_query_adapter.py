@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from labelled_spaces import unit
 
 from compatstore import trainers
 from compatstore.artifacts import Artifact
@@ -25,10 +26,6 @@ FORMS = {
     "DriftAdapter": {"epochs": 10, "learning_rate": 5e-3, "batch_size": 128, "device": "cpu"},
     "Auto": {"candidates": (Procrustes(), Ridge())},
 }
-
-
-def unit(vectors):
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def made_up(n=900, seed=0):
@@ -97,8 +94,3 @@ def test_side_information_of_the_gallery_is_left_out():
     assert artifact.manifest.side_source is None
     assert "rows" not in artifact.manifest.figures["h"]
     assert artifact.apply(target).vectors.shape == (100, 8)
-
-
-def test_settings_out_of_range_are_refused():
-    with pytest.raises(InvalidInput, match="holdout"):
-        QueryAdapter(holdout=1.0)

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
+from labelled_spaces import unit
 
 from compatstore import trainers
 from compatstore.artifacts import Artifact
-from compatstore.errors import InvalidInput
 from compatstore.trainers import Pairs, Ridge
 from lazily import Lazy
 
@@ -26,10 +26,6 @@ def nearly_linear(n=600, seed=0):
 
 def error(artifact, source, target, side=None):
     return np.square(artifact.apply(source, side).vectors - target).sum(axis=1).mean()
-
-
-def unit(vectors):
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize("with_side", [False, True])
@@ -122,9 +118,3 @@ def test_whole_classes_are_held_out_where_that_leaves_out_two():
     assert len(np.intersect1d(kept.labels, held_out.labels)) == 5
     figures = trainers.Residual(**short).fit(Pairs(source, target, labels=many)).manifest.figures["h"]
     assert figures["rows"] == 60
-
-
-@pytest.mark.parametrize("wrong", [{"width": 0}, {"dropout": 1.0}, {"noise": -0.1}], ids=str)
-def test_settings_out_of_range_are_refused(wrong):
-    with pytest.raises(InvalidInput, match=next(iter(wrong))):
-        trainers.Residual(**wrong)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from labelled_spaces import unit
 
 from compatstore import trainers
 from compatstore.artifacts.shrinkage import FIGURE, Shrinkage
@@ -16,10 +17,6 @@ from compatstore.versions import EmbeddingVersion
 from lazily import Lazy
 
 linear_model = Lazy("sklearn.linear_model")
-
-
-def unit(vectors):
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 ROWS = 300

@@ -127,18 +127,3 @@ def test_rows_or_classes_are_held_out():
     assert one_class in np.bincount(labels)
     with pytest.raises(InvalidInput, match="labels"):
         trainers.DriftAdapter(epochs=1, holdout_by="class").fit(Pairs(source, target))
-
-
-@pytest.mark.parametrize(
-    ("kind", "wrong"),
-    [
-        ("RBT", "paths"),
-        ("RBT", "bottleneck"),
-        ("DriftAdapter", "width"),
-        ("DMUHead", "width"),
-        ("LCE", "width"),
-    ],
-)
-def test_settings_out_of_range_are_refused(kind, wrong):
-    with pytest.raises(InvalidInput, match=wrong):
-        getattr(trainers, kind)(**{wrong: 0})

@@ -7,7 +7,7 @@ of the gallery is drawn at random, and each drawn item stands for an equal part 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -23,10 +23,13 @@ from compatstore.evaluation.distances import measure
 from compatstore.evaluation.judgements import Judgements
 from compatstore.evaluation.query_files import QuerySet
 from compatstore.evaluation.sample import SampleQueries
+from compatstore.evaluation.whole import Passing
+from compatstore.storage.columns import NATIVE, VersionValues
+from compatstore.storage.shrinkage import kept_cosines
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.passing import read_gallery
 from compatstore.upgrade.requests.queries import Queries
+from compatstore.upgrade.transform import transformer_of
 from compatstore.versions import Metric
 
 SMALLEST_SAMPLE = 40
@@ -34,7 +37,7 @@ MOST_QUERIES = 2_000
 DEEPEST = 20  # maximum number of nearest items of a query by one strategy that every sample contains
 MORE_QUERIES = "Provide more queries, or relevance judgements for more queries."
 _DRAW = "queries"
-_BATCH_CELLS = 2**23
+_BATCH_CELLS, _MOST_ROWS = 2**23, 8192  # of a batch of the gallery
 
 
 def ask(
@@ -281,3 +284,45 @@ def _embed(context: UpgradeContext, queries: QuerySet, rows: Positions) -> tuple
     if not embedded.any():
         raise UpgradeError("measure by queries", expected="queries that both models can embed", found=f"none: {why}")
     return made[0], made[1], embedded
+
+
+def read_gallery(context: UpgradeContext, rows: int, *, served: bool, shrinkage: bool = False) -> Iterator[Passing]:
+    """Read all items that have a vector in the source, in bounded memory, from the first to the last.
+
+    Args:
+        context: The upgrade; without an artifact no item is transformed.
+        rows: Items of a batch, at most.
+        served: Vectors of the target as the table has them, else as a hop makes them.
+        shrinkage: With the shrinkage factors of transformed vectors; otherwise all are 1.
+    """
+    source, target, start = context.source, context.target if served else None, 0
+    transformer = transformer_of(context.catalog, context.run)
+    columns = [*source.item_names, *(target.names if target else [])]
+    for batch in context.snapshot.to_batches(
+        columns=list(dict.fromkeys(columns)), filter=source.present, batch_size=min(rows, _MOST_ROWS)
+    ):
+        stored = source.read_items(batch)
+        if target is not None:
+            made = target.decode(batch)
+        else:
+            made = VersionValues.absent(len(stored.valid), context.target_record.dim)
+            if transformer.artifacts and (possible := transformer.possible(stored)).any():
+                made.put(possible, transformer.apply(stored.take(possible)))
+        there, factors = made.valid, np.ones(len(made.valid))
+        if shrinkage:
+            factors[there] = kept_cosines(context.catalog, made.origin[there], made.uncertainty[there])
+        yield Passing(
+            places=np.arange(start, start + len(there)),
+            source=_findable(stored.vectors, stored.valid),
+            target=_findable(made.vectors, there),
+            in_source=stored.valid,
+            in_target=there,
+            native=there & (made.origin == NATIVE),
+            factors=factors,
+        )
+        start += len(there)
+
+
+def _findable(vectors: FloatArray, there: BoolArray) -> FloatArray:
+    """The vectors, with something that has a direction where there are none."""
+    return vectors if there.all() else np.where(there[:, None], vectors, np.float32(1))
