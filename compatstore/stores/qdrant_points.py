@@ -96,7 +96,7 @@ class QdrantPoints:
             aliases = {each.alias_name: each.collection_name for each in self._client.get_aliases().aliases}
         return aliases.get(name)
 
-    def _dense(self, name: str) -> dict[str, Any]:
+    def dense(self, name: str) -> dict[str, Any]:
         """Name to settings of the dense vectors of a collection; "" is that of a collection with one alone."""
         vectors = self._parameters(name).vectors
         named = vectors if isinstance(vectors, dict) else {} if vectors is None else {"": vectors}
@@ -109,7 +109,7 @@ class QdrantPoints:
             NotFound: There is none of that name.
             InvalidInput: There are several, and none is wanted.
         """
-        dense, operation = self._dense(name), f"describe {self._at}"
+        dense, operation = self.dense(name), f"describe {self._at}"
         if wanted and wanted not in dense:
             found = f"{shown(wanted)}, among {', '.join(map(repr, dense))}"
             raise NotFound(operation, expected="a dense vector of the collection", found=found)
@@ -129,7 +129,7 @@ class QdrantPoints:
         name, vector = place
         if wanted.id not in ("", ID):
             raise NotFound(f"describe {self._at}", expected=repr(ID), found=repr(wanted.id))
-        settings = self._dense(name)[vector]
+        settings = self.dense(name)[vector]
         metric, operation = str(settings.distance.value), f"describe {self._at}"
         if metric not in METRICS:
             raise InvalidInput(operation, expected=f"a distance of {', '.join(METRICS)}", found=metric)
@@ -207,7 +207,7 @@ class QdrantPoints:
         """Points as a table of a scan."""
         name, vector = place
         types = self._types if self._types is not None else self._sampled(name)
-        columns = dict(self._pairs(points, name, vector, self._dense(name)[vector].size))
+        columns = dict(self._pairs(points, name, vector, self.dense(name)[vector].size))
         payloads = [point.payload or {} for point in points]
         if parts.source:
             require_source(parts, types, payloads, f"read {self._at}")
@@ -243,7 +243,7 @@ class QdrantPoints:
     ) -> tuple[list[Id], FloatArray]:
         """Nearest points; squared distances of l2, 1 minus the similarity of others."""
         name, vector = place
-        settings = self._dense(name).get(vector)
+        settings = self.dense(name).get(vector)
         if settings is None:
             raise NotFound(f"search {self._at}", expected=f"a vector {vector!r}", found="none of that name")
         condition = None
@@ -278,6 +278,11 @@ def _vector(point: Any, name: str) -> Any:
     if isinstance(vectors, dict):
         return vectors.get(name)
     return vectors if name == "" and vectors else None
+
+
+def distance_of(metric: Metric) -> str:
+    """Qdrant's name of a metric."""
+    return next(name for name, one in METRICS.items() if one == metric)
 
 
 def description(values: dict[str, Any], **more: Any) -> Description:
