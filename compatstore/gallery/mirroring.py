@@ -90,8 +90,7 @@ class MirrorVerbs(GalleryCore):
 
         Raises:
             UpgradeError: The gallery mirrors no store.
-            StorageError: The store cannot be reached, or refuses; the same call goes on.
-            LeaseHeld: Another process syncs it.
+            StorageError: The store cannot be reached, or refuses, or another process syncs; the same call goes on.
             Interrupted: `should_stop` returned True.
 
         Examples:

@@ -15,11 +15,11 @@ from compatstore.boundary import shown
 from compatstore.errors import InvalidInput, meant
 from compatstore.stores.store import Parts, VectorStore
 
-# Scheme of an address -> (module of its store, class).
+# Scheme of an address -> (module of its store, the class or function that opens it).
 STORES = {
     "postgresql": ("postgres", "Postgres"),
     "chroma": ("chroma", "Chroma"),
-    "qdrant": ("qdrant", "Qdrant"),
+    "qdrant": ("qdrant", "open_qdrant"),
     "milvus": ("milvus", "Milvus"),
     "faiss": ("faiss_file", "FaissFile"),
     "sqlite": ("sqlite_vec", "SqliteVec"),

@@ -2,7 +2,7 @@
 
 A collection has vectors of one length, so a target is a second collection. The app is switched to it by two renames:
 `docs` becomes `docs_before_v2`, then `docs_v2` becomes `docs`. Between the two a reader finds no `docs`, and a call
-that goes on after a kill there finds the app's own under its new name. The target's collection is marked in its metadata.
+that goes on after a kill there finds the app's own under its new name. The metadata of the target's collection name it.
 
 Environment: CHROMA_TOKEN, CHROMA_TENANT, CHROMA_DATABASE.
 """
@@ -25,8 +25,8 @@ from compatstore.arrays import ArrowTable, FloatArray, Id
 from compatstore.errors import InvalidInput, NotFound, UpgradeError, load_extra
 from compatstore.stores.address import Address
 from compatstore.stores.client_errors import reporting
-from compatstore.stores.schemaless import RESERVED, SAMPLE, column, types_of
-from compatstore.stores.second_collection import AFTER_SWITCH, SecondCollection
+from compatstore.stores.schemaless import SAMPLE, column, copied, named, require_source, types_of
+from compatstore.stores.second_collection import AFTER_SWITCH, ANY, SecondCollection
 from compatstore.stores.store import BATCH, ID, SOURCE, VECTOR, Description, Parts, Switch, vector_column
 from compatstore.versions import Metric
 
@@ -40,7 +40,7 @@ ONE_PROCESS = "Chroma's files are for one process at a time: stop the app meanwh
 
 
 class Chroma(SecondCollection):
-    """A collection of Chroma; see `Store`.
+    """A collection of Chroma; see `VectorStore`.
 
     Args:
         address: Of the collection.
@@ -86,26 +86,30 @@ class Chroma(SecondCollection):
         absent = (self._chromadb.errors.NotFoundError,)
         return reporting(f"{verb} {self.address}", absent=absent, secrets=self._secrets)
 
-    def describe(self, wanted: Parts = Parts()) -> Description:
-        """Describe the collection; see `Store.describe`."""
-        for asked, name in ((wanted.id, ID), (wanted.vector, EMBEDDING)):
-            if asked not in ("", name):
-                raise NotFound(f"describe {self.address}", expected=repr(name), found=repr(asked))
+    def describe(self, wanted: Parts = ANY) -> Description:
+        """Describe the collection; see `VectorStore.describe`."""
+        for given, name in ((wanted.id, ID), (wanted.vector, EMBEDDING)):
+            if given not in ("", name):
+                raise NotFound(f"describe {self.address}", expected=repr(name), found=repr(given))
         self._wanted = wanted
         with self._reporting("describe"):
             collection = self._collection(self._reads())
             sample = collection.get(limit=SAMPLE, include=ROWS)
             first = collection.get(limit=1, include=["embeddings"])["embeddings"]
             rows = collection.count()
-        self._types, notes = types_of((row or {} for row in sample["metadatas"] or ()), (*RESERVED, DOCUMENT, URI))
+        self._types, notes = types_of((row or {} for row in sample["metadatas"] or ()), (ID, EMBEDDING, DOCUMENT, URI))
         dim = len(first[0]) if len(first) else 0
-        texts = {
-            name: "string"
-            for name, key in ((DOCUMENT, "documents"), (URI, "uris"))
-            if any(text is not None for text in sample[key] or ())
+        texts = {DOCUMENT: "string"} | ({URI: "string"} if any(sample["uris"] or ()) else {})
+        has_text = not rows or any(text is not None for text in sample["documents"] or ())
+        metadata, left_out = copied(self._types)
+        parts = Parts("", "", DOCUMENT if has_text else None, metadata)
+        columns = {
+            ID: "string",
+            EMBEDDING: f"float32[{dim}]",
+            **texts,
+            **({} if rows else named(wanted)),
+            **self._types,
         }
-        parts = Parts("", "", DOCUMENT if DOCUMENT in texts else None, tuple(self._types))
-        columns = {ID: "string", EMBEDDING: f"float32[{dim}]", **texts, **self._types}
         where = [] if self.address.is_remote else [ONE_PROCESS]
         return Description(
             address=str(self.address),
@@ -119,11 +123,11 @@ class Chroma(SecondCollection):
             switch=self.switches_by,
             is_atomic=False,
             is_conditional=False,
-            notes=(*where, *notes, HELD_OPEN, AFTER_SWITCH),
+            notes=(*where, *notes, *left_out, HELD_OPEN, AFTER_SWITCH),
         )
 
     def scan(self, parts: Parts, target: str | None = None) -> Iterator[ArrowTable]:
-        """Stream all rows; see `Store.scan`."""
+        """Stream all rows; see `VectorStore.scan`."""
         # Pages by offset shift when rows are deleted meanwhile: ids are listed first, and rows are read by id.
         with self._reporting("read"):
             ids = self._collection(self._reads()).get(include=[])["ids"]
@@ -133,15 +137,21 @@ class Chroma(SecondCollection):
                 yield table
 
     def read(self, ids: Sequence[Id], parts: Parts) -> ArrowTable:
-        """Read some rows; see `Store.read`."""
+        """Read some rows; see `VectorStore.read`."""
         columns = self._columns()
         tables = list[ArrowTable]()
         with self._reporting("read"):
             collection = self._collection(self._reads())
             for start in range(0, len(ids), BATCH):
                 found = collection.get(ids=list(ids[start : start + BATCH]), include=["embeddings", *ROWS])
-                tables.append(_table(found, parts, columns))
-            return pa.concat_tables(tables) if tables else _table(collection.get(limit=0, include=[]), parts, columns)
+                if found["ids"]:
+                    metadatas = [row or {} for row in found["metadatas"]]
+                    require_source(parts, {DOCUMENT: "", URI: "", **columns}, metadatas, f"read {self.address}")
+                    tables.append(_table(found, parts, columns))
+            if tables:
+                return pa.concat_tables(tables)
+            first = _table(collection.get(limit=1, include=["embeddings", *ROWS]), parts, columns)
+            return first.slice(0, 0)
 
     def _columns(self) -> Mapping[str, str]:
         if self._types is None:
@@ -151,7 +161,7 @@ class Chroma(SecondCollection):
     def search(
         self, target: str | None, query: FloatArray, k: int, where: str | None = None
     ) -> tuple[Sequence[Id], FloatArray]:
-        """Nearest rows; a condition is Chroma's `where` as JSON. See `Store.search`."""
+        """Nearest rows; a condition is Chroma's `where` as JSON. See `VectorStore.search`."""
         condition = None if where is None else _condition(where, f"search {self.address}")
         with self._reporting("search"):
             collection = self._collection(self._reads() if target is None else self._place(target))
@@ -249,7 +259,7 @@ class Chroma(SecondCollection):
             with self._reporting("read"):
                 found = collection.get(ids=names[start : start + BATCH], include=["embeddings"])
             if found["ids"]:
-                yield _table(found, Parts(), {})
+                yield _table(found, ANY, {})
 
     # The switch: two renames
 
@@ -285,11 +295,11 @@ class Chroma(SecondCollection):
         return self._exists(self._place(target)) or self._exists(self._before(target))
 
     def is_switched(self, target: str) -> bool:
-        """True if the collection of the app's name is the target's; see `Store.is_switched`."""
+        """True if the collection of the app's name is the target's; see `VectorStore.is_switched`."""
         return self._marked(self.address.collection) == target
 
     def switch(self, target: str) -> None:
-        """Rename the app's collection, then the target's; see `Store.switch`."""
+        """Rename the app's collection, then the target's; see `VectorStore.switch`."""
         if self.is_switched(target):
             return
         name, place = self.address.collection, self._place(target)
@@ -300,7 +310,7 @@ class Chroma(SecondCollection):
         self._rename(place, name)
 
     def switch_back(self, target: str) -> None:
-        """Rename the target's collection, then the app's; see `Store.switch_back`."""
+        """Rename the target's collection, then the app's; see `VectorStore.switch_back`."""
         name, before = self.address.collection, self._before(target)
         if self.is_switched(target):
             self._require(before, f"switch {self.address} back from {target}")
@@ -309,7 +319,7 @@ class Chroma(SecondCollection):
             self._rename(before, name)
 
     def drop(self, target: str) -> None:
-        """Delete the target's collection; see `Store.drop`."""
+        """Delete the target's collection; see `VectorStore.drop`."""
         self._refuse_if_read(target)
         if not self._exists(self.address.collection) and self._exists(self._before(target)):
             operation = f"remove the vectors of {target} from {self.address}"
@@ -330,7 +340,7 @@ def _metric(collection: Any, operation: str) -> Metric:
 def _table(found: Mapping[str, Any], parts: Parts, types: Mapping[str, str]) -> ArrowTable:
     """Rows of a `get` as a table of a scan."""
     ids, vectors = found["ids"], found["embeddings"]
-    rows = np.asarray(vectors, np.float32) if ids else np.zeros((0, 0), np.float32)
+    rows = np.asarray(vectors, np.float32) if ids else np.zeros((0, 1), np.float32)  # an empty one has no length
     columns = {ID: pa.array(ids, pa.string()), VECTOR: vector_column(rows, rows.shape[1])}
     metadatas = [row or {} for row in found.get("metadatas") or [None] * len(ids)]
     texts = {DOCUMENT: found.get("documents"), URI: found.get("uris")}

@@ -358,7 +358,9 @@ def _rows(app: IndexFile, positions: RowNumbers) -> ArrowTable:
 
 def _with(table: ArrowTable, beside: ArrowTable | None, names: dict[str, str]) -> ArrowTable:
     """Append columns of a file of ids, under the names of a scan."""
-    for name, column in names.items() if beside is not None else ():
+    if beside is None:
+        return table
+    for name, column in names.items():
         table = table.append_column(name, beside[column].cast(pa.string()) if name == SOURCE else beside[column])
     return table
 

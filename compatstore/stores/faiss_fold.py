@@ -134,7 +134,7 @@ def save(index: Any, path: Path) -> None:
     part = path.with_name(path.name + ".part")
     try:
         load_faiss().write_index(index, str(part))
-    except RuntimeError as error:  # of the system: FAISS states it in words alone
+    except RuntimeError as error:  # FAISS wraps the errors of the system
         raise StorageError(f"write {path}", expected="a place that can be written", found=f"{error}") from error
     _replace(part, path)
 

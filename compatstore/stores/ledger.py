@@ -278,33 +278,33 @@ class MirrorLedger:
             self._rows(f"DELETE FROM vectors WHERE item IN {among}", named)
             self._rows("DELETE FROM items WHERE id IN (SELECT value FROM json_each(?))", named)
 
-    def settle(self, link: Link, held: str, *, drop_source: bool) -> None:
+    def begin_settling(self, link: Link, *, drop_source: bool) -> None:
+        """Record that a switched target becomes the version of the app's vectors, before anything is dropped."""
+        self.note("settling", json.dumps({"link": asdict(link), "drop_source": drop_source}))
+
+    def settling(self) -> tuple[Link, bool] | None:
+        """The collection as the app reads it then, and True if its former vectors are dropped; None at other times."""
+        noted = self.noted("settling")
+        if not noted:
+            return None
+        known = json.loads(noted)
+        return _link_of(known["link"]), known["drop_source"]
+
+    def settle(self, link: Link, held: str) -> None:
         """Make a switched target the version of the app's vectors.
 
         Args:
             link: The collection as the app reads it now.
             held: Key of the digests of what the app's place holds.
-            drop_source: The vectors before the switch are to be removed from the store: `retired` until they are.
         """
         with self.changes():
-            if drop_source:
-                self.note("retired", self.noted("link"))
             self._rows("DELETE FROM vectors WHERE version != ?", held)
             self._rows("UPDATE vectors SET version = ?", link.source)
             self._rows("DELETE FROM targets WHERE version = ?", link.source)
+            self._rows("DELETE FROM link WHERE name = 'settling'")
             self.keep(link)
-
-    def retired(self) -> tuple[Link, str] | None:
-        """The collection of before a settlement, and its target, while the vectors before it are to be removed."""
-        noted, link = self.noted("retired"), self.link()
-        return (_link_of(json.loads(noted)), link.source) if noted and link is not None else None
-
-    def forget_retired(self) -> None:
-        """Record that they are removed."""
-        self.note("retired", "")
 
 
 def _link_of(known: dict[str, Any]) -> Link:
-    """A link that was recorded."""
     parts = known["parts"]
     return Link(known["store"], Parts(**{**parts, "metadata": tuple(parts["metadata"])}), known["source"])

@@ -60,8 +60,7 @@ def syncing(catalog: Catalog, caller: Observer, *, address: str = "") -> Iterato
 
     Raises:
         UpgradeError: The gallery mirrors no store.
-        LeaseHeld: Another process syncs it.
-        StorageError: The store cannot be reached.
+        StorageError: Another process syncs it, or the store cannot be reached.
     """
     folder = folder_of(catalog.store.location)
     link = None
@@ -76,31 +75,22 @@ def syncing(catalog: Catalog, caller: Observer, *, address: str = "") -> Iterato
         found = "a gallery without one"
         raise UpgradeError("sync with a store", expected="a gallery that mirrors a store", found=found, fix=fix)
     with closing(MirrorLedger(folder)) as ledger, ledger.alone():
-        _drop_retired(ledger)
-        link = ledger.link() or link  # another process may have settled a target meanwhile
+        link = _settled(ledger, ledger.link() or link)  # as of now: another process may have settled a target
         with closing(Address.of(address or link.store).open()) as store:
-            about = store.describe(link.parts)
-            for target, state in ledger.targets().items():
-                # Without a switch the app reads the target by another name, as the cutover said.
-                if state == SWITCHED and not about.switch:
-                    store.switch(target)
-                now = SWITCHED if store.is_switched(target) else PLACED
-                if now != state:
-                    ledger.place(target, now)
+            _read_switches(store, ledger, link)
             yield Sync(apart(catalog), store, ledger, link, caller)
 
 
-def _drop_retired(ledger: MirrorLedger) -> None:
-    """Remove vectors of a retired version from the store, if a call was killed before it had."""
-    retired = ledger.retired()
-    if retired is None:
-        return
-    link, target = retired
-    with closing(Address.of(link.store).open()) as store, suppress(NotFound):  # removed, and its collection with it
-        if not store.describe(link.parts).switch:
+def _read_switches(store: VectorStore, ledger: MirrorLedger, link: Link) -> None:
+    """Ask the store which target the app reads: a killed cutover may have switched it or not."""
+    about = store.describe(link.parts)
+    for target, state in ledger.targets().items():
+        # Without a switch the app reads the target by another name, as the cutover said.
+        if state == SWITCHED and not about.switch:
             store.switch(target)
-        store.drop_source(target)
-    ledger.forget_retired()
+        now = SWITCHED if store.is_switched(target) else PLACED
+        if now != state:
+            ledger.place(target, now)
 
 
 def describe(
@@ -350,12 +340,28 @@ def settle(catalog: Catalog, version: str, *, drop_source: bool) -> str:
             return ""
         address, named = sync.store.place(target)
         parts = replace(sync.link.parts, id=named.id, vector=named.vector)
-        settled = replace(sync.link, store=address, parts=parts, source=target)
-        sync.ledger.settle(settled, f"{target}{HELD}", drop_source=drop_source)
+        link = replace(sync.link, store=address, parts=parts, source=target)
+        sync.ledger.begin_settling(link, drop_source=drop_source)  # a store may not know what it has half dropped
         if drop_source:
             sync.store.drop_source(target)
-            sync.ledger.forget_retired()
+        sync.ledger.settle(link, f"{target}{HELD}")
         return "" if drop_source else f"The vectors of {version} are still in {sync.link.store}: they are the app's."
+
+
+def _settled(ledger: MirrorLedger, before: Link) -> Link:
+    """The collection as the app reads it, after what `settle` began is done; `before` if it began nothing."""
+    settling = ledger.settling()
+    if settling is None:
+        return before
+    link, drop_source = settling
+    if drop_source:
+        with suppress(NotFound), closing(Address.of(before.store).open()) as store:  # not found: it was dropped
+            about = store.describe(before.parts)
+            if not about.switch:
+                store.switch(link.source)
+            store.drop_source(link.source)
+    ledger.settle(link, f"{link.source}{HELD}")
+    return link
 
 
 def read_store_status(catalog: Catalog) -> StoreStatus | None:

@@ -9,7 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from compatstore.arrays import ArrowArray
-from compatstore.stores.store import ID, IN_TARGET, SOURCE, VECTOR
+from compatstore.boundary import shown
+from compatstore.errors import NotFound
+from compatstore.stores.store import ID, IN_TARGET, SOURCE, VECTOR, Parts
 
 SAMPLE = 1_000  # rows whose metadata is read
 TYPES: dict[type, str] = {str: "string", bool: "bool", int: "int64", float: "double"}
@@ -34,11 +36,34 @@ def types_of(rows: Iterable[Mapping[str, Any]], fixed: Sequence[str] = ()) -> tu
     types, left_out = dict[str, str](), list[str]()
     for name, found in seen.items():
         one = "double" if found == {"int64", "double"} else next(iter(found))
-        if name in fixed or (len(found) > 1 and one != "double") or one not in TYPES.values():
+        if name in fixed or (len(found) > 1 and found != {"int64", "double"}) or one not in TYPES.values():
             left_out.append(f"{name!r} ({'the name of another column' if name in fixed else ', '.join(sorted(found))})")
         else:
             types[name] = one
     return types, [f"Metadata that cannot be copied: {', '.join(left_out)}."] if left_out else []
+
+
+def copied(types: Mapping[str, str]) -> tuple[tuple[str, ...], list[str]]:
+    """Metadata that a scan can give under their names, and a note on those whose names it needs itself."""
+    taken = [repr(name) for name in types if name in RESERVED]
+    note = f"Metadata that can be the source and no column of their own: {', '.join(taken)}."
+    return tuple(name for name in types if name not in RESERVED), [note] if taken else []
+
+
+def named(wanted: Parts) -> dict[str, str]:
+    """Columns that the user named, as of a collection without rows, which can hold any."""
+    return dict.fromkeys([*([wanted.source] if wanted.source else []), *wanted.metadata], "string")
+
+
+def require_source(parts: Parts, types: Mapping[str, str], rows: Sequence[Mapping[str, Any]], operation: str) -> None:
+    """Refuse a source that neither the sample nor any of some rows has.
+
+    Raises:
+        NotFound: There is none of that name.
+    """
+    if parts.source and parts.source not in types and rows and not any(parts.source in row for row in rows):
+        expected = f"metadata of {', '.join(types) or 'no name'}"
+        raise NotFound(operation, expected=expected, found=shown(parts.source))
 
 
 def column(values: Sequence[Any], kind: str) -> ArrowArray:

@@ -22,6 +22,7 @@ from compatstore.stores.address import Address
 from compatstore.stores.store import ID, VECTOR, Parts, Switch, matrix
 from compatstore.versions import Metric
 
+ANY = Parts()  # nothing named
 WRITTEN = 2_000  # rows of one request
 AFTER_SWITCH = (
     "Rows that the app adds after the switch are in the target's collection alone: the app does not find them "
@@ -40,7 +41,7 @@ class SecondCollection(ABC):
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._wanted = Parts()  # of the last `describe`
+        self._wanted = ANY  # of the last `describe`
         self._read_by_name: str | None = None  # target whose collection the app names itself
 
     # The collections of a client
@@ -104,23 +105,23 @@ class SecondCollection(ABC):
         return self._place(target).removesuffix(f"_{target}")
 
     def has(self, target: str) -> bool:
-        """True if there is a collection of that name; see `Store.has`."""
+        """True if there is a collection of that name; see `VectorStore.has`."""
         return self._exists(self._place(target))
 
     def prepare(self, target: str, dim: int, metric: Metric) -> None:
-        """Make the collection of a target; see `Store.prepare`."""
+        """Make the collection of a target; see `VectorStore.prepare`."""
         if not self._exists(self._place(target)):
             self._create(self._place(target), dim, metric)
 
     def place(self, target: str) -> tuple[str, Parts]:
-        """Address and parts of the target for an app; see `Store.place`."""
+        """Address and parts of the target for an app; see `VectorStore.place`."""
         name = self.address.collection if self.switches_by else self._place(target)
         return str(replace(self.address, collection=name)), self._wanted
 
     # Rows
 
     def write(self, target: str, rows: ArrowTable) -> Sequence[Id]:
-        """Write vectors with what the app's collection holds of their rows; see `Store.write`."""
+        """Write vectors with what the app's collection holds of their rows; see `VectorStore.write`."""
         reads, place = self._reads(), self._place(target)
         ids, vectors = rows[ID].to_pylist(), matrix(rows[VECTOR])
         written = list[Id]()
@@ -136,11 +137,11 @@ class SecondCollection(ABC):
         return written
 
     def read_target(self, target: str, ids: Sequence[Id] | None = None) -> Iterator[ArrowTable]:
-        """Stream ids and vectors; see `Store.read_target`."""
+        """Stream ids and vectors; see `VectorStore.read_target`."""
         return self._vectors(self._place(target), ids)
 
     def remove(self, target: str, ids: Sequence[Id]) -> None:
-        """Delete rows of the target's collection, unless the app reads it; see `Store.remove`."""
+        """Delete rows of the target's collection, unless the app reads it; see `VectorStore.remove`."""
         if not self.is_switched(target):
             for start in range(0, len(ids), WRITTEN):
                 self._erase(self._place(target), ids[start : start + WRITTEN])
@@ -161,12 +162,12 @@ class SecondCollection(ABC):
     # The app
 
     def is_switched(self, target: str) -> bool:
-        """True if the app reads the target's collection; see `Store.is_switched`."""
+        """True if the app reads the target's collection; see `VectorStore.is_switched`."""
         real = self._aliased(self.address.collection)
         return real.endswith(f"_{target}") if real else self._read_by_name == target
 
     def switch(self, target: str) -> None:
-        """Let the alias name the target's collection; without an alias, read it from now on. See `Store.switch`."""
+        """Let the alias name the target's collection, or read it from now on; see `VectorStore.switch`."""
         if self.is_switched(target):
             return
         if not self.switches_by:
@@ -180,7 +181,7 @@ class SecondCollection(ABC):
         self._point_alias(place)
 
     def switch_back(self, target: str) -> None:
-        """Let the alias name the app's own collection again; see `Store.switch_back`."""
+        """Let the alias name the app's own collection again; see `VectorStore.switch_back`."""
         if not self.is_switched(target):
             return
         own = self._own(target)
@@ -190,17 +191,17 @@ class SecondCollection(ABC):
         self._read_by_name = None
 
     def app_change(self, target: str) -> str:
-        """The collection that the app names; see `Store.app_change`."""
+        """The collection that the app names; see `VectorStore.app_change`."""
         return f"Let the app read the collection {self._place(target)!r} in place of {self._own(target)!r}."
 
     def drop(self, target: str) -> None:
-        """Delete the target's collection; see `Store.drop`."""
+        """Delete the target's collection; see `VectorStore.drop`."""
         self._refuse_if_read(target)
         if self._exists(self._place(target)):
             self._delete(self._place(target))
 
     def drop_source(self, target: str) -> None:
-        """Delete the collection that the app read before the switch; see `Store.drop_source`."""
+        """Delete the collection that the app read before the switch; see `VectorStore.drop_source`."""
         if self.is_switched(target) and self._exists(self._own(target)):
             self._delete(self._own(target))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -242,3 +244,31 @@ def test_a_search_takes_candidates_from_the_stores_indexes(engine, rows, tmp_pat
     gallery.register(cs.EmbeddingVersion("v3", dim=3))
     with pytest.raises(UpgradeError, match="v3"):
         cs.StoreIndexes().candidates(gallery._catalog, {"v3": np.ones((1, 3), np.float32)}, 1)
+
+
+def test_a_rollback_keeps_rows_that_the_app_added_after_the_cutover(engine, rows, tmp_path):
+    gallery = mirror(engine, tmp_path)
+    upgraded(gallery, 1.0)
+    gallery.cutover("v2")
+    if not link.describe(gallery.status().store.store).switch:
+        pytest.skip("the app changes the name that it reads itself")
+    added = row_of(key(engine, 1001), "word3 word4 word5")
+    engine.put(NAME, [added | {"vector": new([added["text"]])[0].tolist()}])
+    done = gallery.sync()
+    assert (done.added, done.changed, done.deleted) == (1, 0, 0)
+    assert gallery.search(new([added["text"]])[0], k=1, columns=["id"])["id"].to_pylist() == [added["id"]]
+    gallery.rollback()
+    assert gallery.sync().deleted == 0
+    assert added["id"] in gallery.scan(["id"]).to_arrow()["id"].to_pylist()
+
+
+def test_a_retirement_that_is_killed_after_the_drop_is_finished_by_the_next_sync(engine, rows, tmp_path):
+    gallery = mirror(engine, tmp_path)
+    upgraded(gallery, 1.0)
+    gallery.cutover("v2")
+    with link.syncing(gallery._catalog, cs.upgrade.progress.UNOBSERVED) as sync:
+        address, named = sync.store.place("v2")
+        settled = replace(sync.link, store=address, source="v2", parts=replace(sync.link.parts, vector=named.vector))
+        sync.ledger.begin_settling(settled, drop_source=True)
+        sync.store.drop_source("v2")
+    assert (gallery.sync().changed, gallery.status().store.source) == (0, "v2")

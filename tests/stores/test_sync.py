@@ -6,7 +6,6 @@ import pytest
 
 import compatstore as cs
 from compatstore.ingest import write
-from compatstore.stores.ledger import MirrorLedger
 from stores.test_mirror import NAME, ROWS, held, key, mirror, new, require_same, row_of, rows, upgraded  # noqa: F401  (fixture)
 
 
@@ -103,20 +102,3 @@ def test_rows_that_the_app_changed_between_a_cutover_and_a_rollback_have_what_th
     assert found.keys() == there.keys()
     for one, row in there.items():
         assert found[one] == pytest.approx(list(row["vector"]), abs=1e-5)
-
-
-def test_a_killed_retirement_goes_on(engine, rows, tmp_path, monkeypatch):  # noqa: F811
-    gallery, before = mirror(engine, tmp_path), engine.objects()
-    upgraded(gallery, 1.0)
-    gallery.cutover("v2")
-    monkeypatch.setattr(MirrorLedger, "forget_retired", lambda ledger: (_ for _ in ()).throw(Killed))
-    with pytest.raises(Killed):
-        gallery.retire("v1", drop_adopted=True)
-    monkeypatch.undo()
-    gallery = cs.Gallery.open(str(tmp_path / "notes.lance"))
-    assert gallery.sync().written == 0
-    assert gallery.retire("v1", drop_adopted=True).active == "v2"
-    status = gallery.status().store
-    assert (status.source, dict(status.held), status.switched) == ("v2", {}, "")
-    assert len(gallery) == ROWS
-    assert len(engine.objects()) <= len(before)

@@ -1,0 +1,91 @@
+"""Qdrant's local mode with named vectors: what an app does, without compatstore.
+
+A folder is for one client at a time. App and store share the engine's client here, as the clients of a server share it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compatstore.stores.store import Parts
+
+qdrant_client = pytest.importorskip("qdrant_client")
+models = qdrant_client.models
+Client = qdrant_client.QdrantClient
+
+DISTANCES = {"cosine": "Cosine", "l2": "Euclid", "dot": "Dot"}
+
+
+class Shared(Client):
+    """A client that stays open when a store lets go of it."""
+
+    def close(self, **options):
+        pass
+
+
+class Engine:
+    name = "qdrant"
+    vector = "text"  # name of the vector; "" for one without a name
+    parts = Parts(vector="text", source="text", metadata=("lang",))
+    text_ids = "uuid"
+    odd_names = ("a b", "x" * 200, "ü-漢字", "a.b", "a;b'")
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.client = Shared(path=str(folder))
+        qdrant_client.QdrantClient = lambda path=None, **options: self.client if path else Client(**options)
+
+    def create(self, collection, dim, metric="cosine", id_type="string", rows=None, float16=False):
+        datatype = models.Datatype.FLOAT16 if float16 else None
+        settings = models.VectorParams(size=dim, distance=DISTANCES[metric], datatype=datatype)
+        self.client.create_collection(collection, vectors_config={self.vector: settings} if self.vector else settings)
+        self.put(collection, rows or [])
+
+    def address(self, collection):
+        return f"qdrant:{self.folder}#{collection}"
+
+    def put(self, collection, rows):
+        points = []
+        for row in rows:
+            payload = {key: row[key] for key in ("text", "lang") if row.get(key) is not None}
+            vector = None if row.get("vector") is None else np.asarray(row["vector"], np.float32).tolist()
+            named = {} if vector is None else {self.vector: vector} if self.vector else vector
+            points.append(models.PointStruct(id=row["id"], vector=named, payload=payload))
+        if points:
+            self.client.upsert(collection, points)
+
+    def delete(self, collection, ids):
+        self.client.delete(collection, models.PointIdsList(points=list(ids)))
+
+    def points(self, collection):
+        return self.client.scroll(collection, limit=100_000, with_vectors=True)[0]
+
+    def rows(self, collection, target=None):
+        rows = {}
+        for point in self.points(collection):
+            payload = point.payload or {}
+            row = {"vector": self.of(point, self.vector), "text": payload.get("text"), "lang": payload.get("lang")}
+            rows[point.id] = row
+            if target is not None:
+                row["target"] = self.of(point, f"{self.vector}_{target}")
+        return rows
+
+    def of(self, point, name):
+        vectors = point.vector if isinstance(point.vector, dict) else {"": point.vector}
+        return None if vectors.get(name) is None else np.asarray(vectors[name], np.float32)
+
+    def objects(self):
+        names = [each.name for each in self.client.get_collections().collections]
+        aliases = {f"alias {each.alias_name} of {each.collection_name}" for each in self.client.get_aliases().aliases}
+        vectors = set()
+        for name in names:
+            settings = self.client.get_collection(name).config.params.vectors
+            vectors |= {f"{name} {key}" for key in (settings if isinstance(settings, dict) else {"": settings})}
+        return {*names, *aliases, *vectors}
+
+    def close(self):
+        qdrant_client.QdrantClient = Client
+        Client.close(self.client)
