@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from stores.test_mirror import NAME, ROWS, held, key, mirror, new, require_same, row_of, rows, upgraded  # noqa: F401  (fixture)
 
 import compatstore as cs
 from compatstore.ingest import write
-from stores.test_mirror import NAME, ROWS, held, key, mirror, new, require_same, row_of, rows, upgraded  # noqa: F401  (fixture)
+from compatstore.stores import link
+from compatstore.stores.sync import Sync
+from compatstore.upgrade.progress import UNOBSERVED
 
 
 class Killed(BaseException):
@@ -102,3 +106,42 @@ def test_rows_that_the_app_changed_between_a_cutover_and_a_rollback_have_what_th
     assert found.keys() == there.keys()
     for one, row in there.items():
         assert found[one] == pytest.approx(list(row["vector"]), abs=1e-5)
+
+
+def test_rows_that_the_app_added_since_the_upgrade_are_there_after_a_cutover(engine, rows, tmp_path):  # noqa: F811
+    gallery, added = mirror(engine, tmp_path), row_of(key(engine, 1001), "an added text")
+    upgraded(gallery)
+    engine.put(NAME, [added])
+    gallery.cutover("v2")
+    assert held(gallery, "v2")[added["id"]] is not None
+    done = gallery.sync()
+    assert (done.added, done.deleted, done.written) == (0, 0, 0)
+    assert len(gallery) == ROWS + 1
+
+
+def test_a_row_that_the_app_changed_just_before_a_switch_has_no_stale_vector(engine, rows, tmp_path, monkeypatch):  # noqa: F811
+    gallery, changed = mirror(engine, tmp_path), row_of(rows[2]["id"], "another text")
+    upgraded(gallery, 1.0)
+    hold, is_one_row = Sync.hold, []
+
+    def hold_and_write(sync, target):
+        hold(sync, target)
+        if sync.store.describe(sync.link.parts).beside == "column":
+            engine.put(NAME, [changed])
+            is_one_row.append(True)
+
+    monkeypatch.setattr(Sync, "hold", hold_and_write)
+    gallery.cutover("v2")
+    if not is_one_row or not engine_switches(gallery):
+        pytest.skip("the app does not write during a switch there")
+    upgraded(gallery, 1.0)
+    wanted = new(["another text"])[0]
+    assert held(gallery, "v2")[changed["id"]] == pytest.approx(wanted.tolist(), abs=1e-5)
+    there = np.array(engine.rows(NAME)[changed["id"]]["vector"])
+    assert there == pytest.approx(wanted, abs=1e-5)
+
+
+def engine_switches(gallery):
+    """True if the store gives the app the target by the name that it knows."""
+    with link.syncing(gallery._catalog, UNOBSERVED) as sync:
+        return bool(sync.store.describe(sync.link.parts).switch)
