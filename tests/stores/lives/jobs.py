@@ -14,11 +14,12 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stores.lives import settled
+from stores.lives.world import LEARN, target
+
 import compatstore as cs
 from compatstore.errors import CompatStoreError
 from compatstore.stores import link, sync
-from stores.lives import settled
-from stores.lives.world import LEARN, target
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["stores.lives.jobs", "lancedb", "compatstore.trainers", "sqlite3"])
@@ -97,7 +98,7 @@ def perform(job, result):
         sync.ROWS = sync.WRITTEN = job.small
     if job.eager:
         link.BETWEEN, link.SHARE = 0.3, 0
-    stacks = Path(f"{result}.stacks").open("w")
+    stacks = Path(f"{result}.stacks").open("w")  # noqa: SIM115  (for a signal, until the process ends)
     faulthandler.register(signal.SIGUSR1, stacks, all_threads=True)
     sys.settrace(lines.called)
     try:

@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import numpy as np
-
 from stores.lives.world import LANGUAGES, NAME, SPACES, Row, as_row, model_of, seeded, some_text, some_vector
 
 RECOVERY = 60.0  # seconds that a server may need to accept connections again

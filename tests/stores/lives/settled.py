@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from stores.lives.world import LEARN, new, old, target
 
 import compatstore as cs
 from compatstore.artifacts import Artifact
 from compatstore.errors import UpgradeError
-from stores.lives.world import LEARN, new, old, target
 
 
 @dataclass
