@@ -180,7 +180,7 @@ def _given_values(items: Items, record: VersionRecord) -> VersionValues:
         form = VectorForm.of(record)
         matrix = form.stored(matrix)
         form.require(matrix, valid, items.ids, f"{items.operation}, vectors of {record.name}")
-        values.vectors[valid] = matrix[valid]
+        values.vectors = matrix if valid.all() else np.where(valid[:, None], matrix, np.float32(0))
         values.valid = valid.copy()
         values.origin[valid] = NATIVE
     if record.name in items.side:

@@ -303,7 +303,7 @@ def _of_size(values: ArrowArray, size: int, operation: str) -> ArrowArray:
 
 def _refuse_holes(values: ArrowArray, operation: str) -> None:
     """Refuse vectors in which single values are null; a null vector is fine."""
-    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    holes = array.flatten().null_count
+    chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+    holes = sum(chunk.flatten().null_count for chunk in chunks)
     if holes:
         raise InvalidInput(operation, expected="vectors without null values", found=f"{holes} null values")

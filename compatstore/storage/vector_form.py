@@ -116,7 +116,7 @@ class VectorForm:
         """
         flawed = np.flatnonzero(valid & ~self.searchable(vectors))
         if not len(flawed):
-            self.require_lengths(vectors[valid], operation)
+            self.require_lengths(vectors if valid.all() else vectors[valid], operation)
             return
         infinite = [row for row in flawed if not np.isfinite(vectors[row]).all()]
         first = infinite or list(flawed)
@@ -197,7 +197,8 @@ def to_matrix(array: ArrowArray, dim: int) -> tuple[FloatArray, BoolArray]:
 
 def _from_lists(array: ArrowArray, dim: int) -> FloatArray:
     n, width = len(array), array.type.list_size
-    values = array.values.slice(array.offset * width, n * width).fill_null(0).to_numpy(zero_copy_only=False)
+    flat = array.values.slice(array.offset * width, n * width)
+    values = (flat.fill_null(0) if flat.null_count else flat).to_numpy(zero_copy_only=False)
     if values.dtype == np.uint8:
         return unpack(values.reshape(n, width))[:, :dim]
     matrix: FloatArray = values.reshape(n, width)[:, :dim].astype(np.float32, copy=False)

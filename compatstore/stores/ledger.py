@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from compatstore import next_step
 from compatstore.arrays import Id
@@ -21,6 +21,7 @@ from compatstore.errors import StorageError
 from compatstore.stores.store import Parts
 
 FILE = "mirror.sqlite"
+CACHED = 32 << 10  # KiB of its pages that are kept in memory: look-ups by id reach all of them
 UNKNOWN = b""  # digest of what was announced and not confirmed
 PLACED, SWITCHED = "placed", "switched"  # states of a target's place
 _TABLES = """
@@ -48,8 +49,7 @@ class Link:
     source: str
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """A row as the ledger knows it.
 
     Attributes:
@@ -57,12 +57,14 @@ class Known:
         source: Digest of the text or path; None for none.
         metadata: Digest of the metadata.
         vector: Digest of the vector of the version that was asked for; None if there is none.
+        beside: The same of the second version.
     """
 
     item: int
     source: bytes | None
     metadata: bytes | None
     vector: bytes | None
+    beside: bytes | None
 
 
 class MirrorLedger:
@@ -82,6 +84,7 @@ class MirrorLedger:
             self._data = sqlite3.connect(self._path, timeout=30, isolation_level=None)
             self._data.execute("PRAGMA journal_mode = WAL")
             self._data.execute("PRAGMA synchronous = NORMAL")  # a kill loses nothing; a power cut is found by digests
+            self._data.execute(f"PRAGMA cache_size = {-CACHED}")
             self._data.executescript(_TABLES)
 
     @staticmethod
@@ -172,16 +175,19 @@ class MirrorLedger:
             self._rows("DELETE FROM targets WHERE version = ?", target)
             self._rows("DELETE FROM vectors WHERE version = ?", target)
 
-    def known(self, ids: Sequence[Id], version: str) -> dict[Id, Known]:
-        """Rows that the ledger knows and that are not gone, of some ids."""
+    def known(self, ids: Sequence[Id], version: str, beside: str | None = None) -> dict[Id, Known]:
+        """Rows that the ledger knows and that are not gone, of some ids, with their vectors of one version or two."""
+        if not self.last_item():
+            return {}
         found = self._rows(
-            "SELECT i.id, i.item, i.source, i.metadata, v.digest FROM json_each(?) AS j "
+            "SELECT i.id, i.item, i.source, i.metadata, v.digest, b.digest FROM json_each(?) AS j "
             "JOIN items AS i ON i.id = j.value LEFT JOIN vectors AS v ON v.item = i.item AND v.version = ? "
-            "WHERE NOT i.gone",
+            "LEFT JOIN vectors AS b ON b.item = i.item AND b.version = ? WHERE NOT i.gone",
             json.dumps(ids),
             version,
+            beside,
         )
-        return {row[0]: Known(*row[1:]) for row in found}
+        return {row[0]: Known._make(row[1:]) for row in found}
 
     def items(self) -> int:
         """Number of items that are known and not gone."""
@@ -191,11 +197,24 @@ class MirrorLedger:
         """Highest number of an item; 0 without one."""
         return int(self._rows("SELECT coalesce(max(item), 0) FROM items")[0][0])
 
-    def rows(self) -> Iterator[list[tuple[int, Id]]]:
-        """Item numbers and ids of rows that are not gone, in batches."""
+    def rows(self, key: str, others: Sequence[str] = ()) -> Iterator[list[tuple[int, Id]]]:
+        """Item numbers and ids of rows that are not gone, in batches.
+
+        Args:
+            key: Of the digests of what the place holds that is read.
+            others: Keys of other places: rows that are known to lie in one of these, and not in this one, are left out.
+        """
         last = -1
         while True:
-            rows = self._rows("SELECT item, id FROM items WHERE item > ? AND NOT gone ORDER BY item LIMIT 10000", last)
+            rows = self._rows(
+                "SELECT item, id FROM items AS i WHERE item > ? AND NOT gone AND ("
+                "EXISTS (SELECT 1 FROM vectors AS v WHERE v.version = ? AND v.item = i.item) OR NOT EXISTS "
+                "(SELECT 1 FROM json_each(?) AS j JOIN vectors AS v ON v.version = j.value AND v.item = i.item)) "
+                "ORDER BY item LIMIT 10000",
+                last,
+                key,
+                json.dumps(others),
+            )
             if not rows:
                 return
             last = rows[-1][0]
@@ -236,6 +255,12 @@ class MirrorLedger:
                 [(version, key) for key, digest in vectors.items() if digest is None],
             )
 
+    def set_items(self, version: str, vectors: Iterable[tuple[int, bytes]]) -> None:
+        """Record digests of vectors by the numbers of their items, as of `known`, which spares the search for them."""
+        with self._failures():
+            rows = ((version, item, digest) for item, digest in vectors)
+            self._data.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
+
     def doubt(self, version: str, ids: Sequence[Id]) -> None:
         """Record that the vectors of some rows are unconfirmed, of those that are known."""
         among = "(SELECT item FROM items WHERE id IN (SELECT value FROM json_each(?)))"
@@ -258,6 +283,10 @@ class MirrorLedger:
             last = rows[-1][0]
             yield rows
 
+    def forget_vectors(self, version: str) -> None:
+        """Forget the digests of a version."""
+        self._rows("DELETE FROM vectors WHERE version = ?", version)
+
     def count(self, version: str) -> int:
         """Number of vectors of a version that the store holds, confirmed ones."""
         return int(self._rows("SELECT count(*) FROM vectors WHERE version = ? AND length(digest)", version)[0][0])
@@ -278,19 +307,7 @@ class MirrorLedger:
             self._rows(f"DELETE FROM vectors WHERE item IN {among}", named)
             self._rows("DELETE FROM items WHERE id IN (SELECT value FROM json_each(?))", named)
 
-    def begin_settling(self, link: Link, *, drop_source: bool) -> None:
-        """Record that a switched target becomes the version of the app's vectors, before anything is dropped."""
-        self.note("settling", json.dumps({"link": asdict(link), "drop_source": drop_source}))
-
-    def settling(self) -> tuple[Link, bool] | None:
-        """The collection as the app reads it then, and True if its former vectors are dropped; None at other times."""
-        noted = self.noted("settling")
-        if not noted:
-            return None
-        known = json.loads(noted)
-        return _link_of(known["link"]), known["drop_source"]
-
-    def settle(self, link: Link, held: str) -> None:
+    def settle(self, link: Link, held: str, *, drop_source: bool) -> None:
         """Make a switched target the version of the app's vectors.
 
         Args:
@@ -301,10 +318,19 @@ class MirrorLedger:
             self._rows("DELETE FROM vectors WHERE version != ?", held)
             self._rows("UPDATE vectors SET version = ?", link.source)
             self._rows("DELETE FROM targets WHERE version = ?", link.source)
-            self._rows("DELETE FROM link WHERE name = 'settling'")
             self.keep(link)
+
+    def retired(self) -> tuple[Link, str] | None:
+        """The collection of before a settlement, and its target, while the vectors before it are to be removed."""
+        noted, link = self.noted("retired"), self.link()
+        return (_link_of(json.loads(noted)), link.source) if noted and link is not None else None
+
+    def forget_retired(self) -> None:
+        """Record that they are removed."""
+        self.note("retired", "")
 
 
 def _link_of(known: dict[str, Any]) -> Link:
+    """A link that was recorded."""
     parts = known["parts"]
     return Link(known["store"], Parts(**{**parts, "metadata": tuple(parts["metadata"])}), known["source"])

@@ -76,22 +76,31 @@ def syncing(catalog: Catalog, caller: Observer, *, address: str = "") -> Iterato
         found = "a gallery without one"
         raise UpgradeError("sync with a store", expected="a gallery that mirrors a store", found=found, fix=fix)
     with closing(MirrorLedger(folder)) as ledger, ledger.alone():
-        link = _settled(ledger, ledger.link() or link)  # as of now: another process may have settled a target
+        _drop_retired(ledger)
+        link = ledger.link() or link  # another process may have settled a target meanwhile
         with closing(Address.of(address or link.store).open()) as store:
-            _read_switches(store, ledger, link)
+            about = store.describe(link.parts)
+            for target, state in ledger.targets().items():
+                # Without a switch the app reads the target by another name, as the cutover said.
+                if state == SWITCHED and not about.switch:
+                    store.switch(target)
+                now = SWITCHED if store.is_switched(target) else PLACED
+                if now != state:
+                    ledger.place(target, now)
             yield Sync(apart(catalog), store, ledger, link, caller)
 
 
-def _read_switches(store: VectorStore, ledger: MirrorLedger, link: Link) -> None:
-    """Ask the store which target the app reads: a killed cutover may have switched it or not."""
-    about = store.describe(link.parts)
-    for target, state in ledger.targets().items():
-        # Without a switch the app reads the target by another name, as the cutover said.
-        if state == SWITCHED and not about.switch:
+def _drop_retired(ledger: MirrorLedger) -> None:
+    """Remove vectors of a retired version from the store, if a call was killed before it had."""
+    retired = ledger.retired()
+    if retired is None:
+        return
+    link, target = retired
+    with closing(Address.of(link.store).open()) as store, suppress(NotFound):  # removed, and its collection with it
+        if not store.describe(link.parts).switch:
             store.switch(target)
-        now = SWITCHED if store.is_switched(target) else PLACED
-        if now != state:
-            ledger.place(target, now)
+        store.drop_source(target)
+    ledger.forget_retired()
 
 
 def describe(
@@ -362,28 +371,12 @@ def settle(catalog: Catalog, version: str, *, drop_source: bool) -> str:
             return ""
         address, named = sync.store.place(target)
         parts = replace(sync.link.parts, id=named.id, vector=named.vector)
-        link = replace(sync.link, store=address, parts=parts, source=target)
-        sync.ledger.begin_settling(link, drop_source=drop_source)  # a store may not know what it has half dropped
+        settled = replace(sync.link, store=address, parts=parts, source=target)
+        sync.ledger.settle(settled, f"{target}{HELD}", drop_source=drop_source)
         if drop_source:
             sync.store.drop_source(target)
-        sync.ledger.settle(link, f"{target}{HELD}")
+            sync.ledger.forget_retired()
         return "" if drop_source else f"The vectors of {version} are still in {sync.link.store}: they are the app's."
-
-
-def _settled(ledger: MirrorLedger, before: Link) -> Link:
-    """The collection as the app reads it, after what `settle` began is done; `before` if it began nothing."""
-    settling = ledger.settling()
-    if settling is None:
-        return before
-    link, drop_source = settling
-    if drop_source:
-        with suppress(NotFound), closing(Address.of(before.store).open()) as store:  # not found: it was dropped
-            about = store.describe(before.parts)
-            if not about.switch:
-                store.switch(link.source)
-            store.drop_source(link.source)
-    ledger.settle(link, f"{link.source}{HELD}")
-    return link
 
 
 def read_store_status(catalog: Catalog) -> StoreStatus | None:

@@ -6,15 +6,15 @@ Each value has 4 bytes of length (-1 for null) before it; numbers have their hig
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from compatstore.arrays import ArrowArray, ArrowTable, ArrowType, BoolArray, FloatArray, Id
 from compatstore.errors import StorageError
-from compatstore.stores.store import BATCH, matrix, vector_column
+from compatstore.stores.store import matrix, vector_column
 
 SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
@@ -69,22 +69,10 @@ def vectors(values: BinaryValues, type_name: str, dim: int) -> ArrowArray:
     return vector_column(numbers, dim, np.fromiter((value is not None for value in values), bool, len(values)))
 
 
-def batches(rows: Iterator[tuple[bytes | None, ...]], columns: dict[str, Decoder]) -> Iterator[ArrowTable]:
-    """Tables of `BATCH` rows from a stream of rows, with a decoder per column; at least one."""
-    held: list[tuple[bytes | None, ...]] = []
-    is_empty = True
-    for row in rows:
-        held.append(row)
-        if len(held) == BATCH:
-            yield table(held, columns)
-            held, is_empty = [], False
-    if held or is_empty:
-        yield table(held, columns)
-
-
-def table(rows: Sequence[tuple[bytes | None, ...]], columns: dict[str, Decoder]) -> ArrowTable:
-    """A table of rows."""
-    values = zip(*rows, strict=True) if rows else [()] * len(columns)
+def fetched(result: Any, columns: dict[str, Decoder]) -> ArrowTable:
+    """A table of a result of libpq in the binary format, with a decoder per column."""
+    value, rows = result.get_value, range(result.ntuples)
+    values = ([value(row, at) for row in rows] for at in range(len(columns)))
     return pa.table({name: decode(column) for (name, decode), column in zip(columns.items(), values, strict=True)})
 
 
@@ -132,7 +120,7 @@ def copy_buffer(
         rows[name]["size"] = rows.dtype[name].itemsize - 4
     present = np.asarray(made_from.is_valid())
     rows["source"]["size"][~present] = -1
-    data, size, without = memoryview(rows.tobytes()), rows.itemsize, rows.dtype["source"].itemsize - 4
+    data, size, without = rows.view(np.uint8).data, rows.itemsize, rows.dtype["source"].itemsize - 4
     pieces: list[bytes | memoryview] = [SIGNATURE]
     for at, (one, there) in enumerate(zip(keys, present.tolist(), strict=True)):
         pieces += [b"\0\4", len(one).to_bytes(4), one]

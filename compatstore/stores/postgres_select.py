@@ -1,4 +1,4 @@
-"""Rows of a table as Arrow, streamed by COPY in the binary format."""
+"""Rows of a table as Arrow, streamed by a cursor in the binary format."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TypeAlias
 from compatstore.arrays import ArrowTable
 from compatstore.errors import InvalidInput, NotFound
 from compatstore.stores.postgres_catalog import Column, Cursor, TableShape
-from compatstore.stores.postgres_rows import INTEGERS, Decoder, batches, decoder
+from compatstore.stores.postgres_rows import INTEGERS, Decoder, decoder, fetched
 from compatstore.stores.postgres_statements import SqlPart, compose, joined, key_expression, verbatim
-from compatstore.stores.store import ID, IN_TARGET, SOURCE, VECTOR, Parts
+from compatstore.stores.store import BATCH, ID, IN_TARGET, SOURCE, VECTOR, Parts
 
 Selected: TypeAlias = dict[str, tuple[SqlPart, Decoder]]  # name -> expression in SQL, function to Arrow
 
@@ -28,9 +28,15 @@ def rows(cursor: Cursor, table: TableShape, columns: Selected, chosen: SqlPart |
         "columns": joined(", ", [expression for expression, _ in columns.values()]),
         "chosen": verbatim("true") if chosen is None else chosen,
     }
-    query = "COPY (SELECT {columns} FROM {table} AS t WHERE {chosen}) TO STDOUT (FORMAT BINARY)"
-    with cursor.copy(compose(query, table, parts)) as copy:
-        yield from batches(copy.rows(), {name: decode for name, (_, decode) in columns.items()})
+    query = "DECLARE compatstore_rows NO SCROLL CURSOR FOR SELECT {columns} FROM {table} AS t WHERE {chosen}"
+    cursor.execute(compose(query, table, parts))
+    decoders, count = {name: decode for name, (_, decode) in columns.items()}, BATCH
+    while count == BATCH:
+        # The client reads a result as a whole, and a COPY row by row, which takes it several times as long.
+        found = cursor.execute(f"FETCH {BATCH} FROM compatstore_rows", binary=True).pgresult
+        count = found.ntuples
+        yield fetched(found, decoders)
+    cursor.execute("CLOSE compatstore_rows")
 
 
 def scanned(cursor: Cursor, table: TableShape, parts: Parts, target: str | None = None) -> Selected:

@@ -65,6 +65,9 @@ def _passes(session: Session, operation: str, version: str, batch: ArrowTable) -
     for one, relation, place in places:
         pages[relation, place.partition(",")[0]].append(one)
     count = min(max(map(len, pages.values()), default=1), PASSES)
+    if count == 1:
+        yield batch
+        return
     turns = {one: turn % count for ids in pages.values() for turn, one in enumerate(ids)}
     turn_of = np.array([turns.get(one, 0) for one in batch[ID].to_pylist()])
     yield from (batch.filter(pa.array(turn_of == turn)) for turn in range(count) if (turn_of == turn).any())
@@ -82,7 +85,7 @@ def _write(cursor: Cursor, table: TableShape, operation: str, version: str, batc
     ]
     if not chosen:
         return []
-    batch = batch.take(chosen)
+    batch = batch if len(chosen) == len(ids) else batch.take(chosen)
     data = copy_buffer(
         [one for at in chosen if (one := keys[at]) is not None],
         is_new[chosen],

@@ -217,21 +217,29 @@ def digests(vectors: ArrowArray) -> list[bytes | None]:
 
     Zeros of both signs and the same values in any Arrow layout have one digest.
     """
-    column = vectors.combine_chunks() if isinstance(vectors, pa.ChunkedArray) else vectors
-    present = np.asarray(column.is_valid())
+    column = _whole(vectors)
     rows = matrix(column) + np.float32(0)  # -0.0 + 0.0 is 0.0
-    size, data = rows.shape[1] * 4, memoryview(rows.tobytes())
-    hashed = (hashlib.blake2b(data[at * size : (at + 1) * size], digest_size=16).digest() for at in range(len(rows)))
-    return [one if there else None for one, there in zip(hashed, present, strict=True)]
+    size, data = rows.shape[1] * 4, rows.reshape(-1).view(np.uint8).data
+    hashed = [hashlib.blake2b(data[at * size : (at + 1) * size], digest_size=16).digest() for at in range(len(rows))]
+    if not column.null_count:
+        return [*hashed]
+    return [one if there else None for one, there in zip(hashed, np.asarray(column.is_valid()), strict=True)]
 
 
 def matrix(column: ArrowArray) -> FloatArray:
     """Values of a column of fixed-size lists of float32, (n, dim); zeros where a row has none."""
-    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    column = _whole(column)
     if column.null_count:
         column = column.fill_null([0.0] * column.type.list_size)
     values: FloatArray = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
     return values
+
+
+def _whole(column: ArrowArray) -> ArrowArray:
+    """A column as one array, which is copied only if it has several."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def vector_column(rows: FloatArray, dim: int, present: Sequence[bool] | BoolArray | None = None) -> ArrowArray:

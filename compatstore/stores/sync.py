@@ -174,7 +174,7 @@ class Sync:
                 waiting, rows = [], 0
             monitor.advance(table.num_rows)
         self._take(waiting, version, key)
-        for batch in self.ledger.rows():
+        for batch in self.ledger.rows(key, self._keys_elsewhere(switched)):
             unseen = [name for item, name in batch if item < len(seen) and not seen[item]]
             if unseen:
                 there = self.store.read(unseen, parts)  # a page of the scan may have missed them
@@ -183,10 +183,16 @@ class Sync:
         self._delete_gone()
         monitor.finish()
 
+    def _keys_elsewhere(self, switched: str | None) -> list[str]:
+        """Keys of places that the app read before a switch, or a rollback: rows that lie there alone are kept."""
+        if self._about.beside == "column":
+            return []
+        return [self.link.source] if switched else [f"{target}{HELD}" for target in self.ledger.targets()]
+
     def _changed(self, table: ArrowTable, key: str, column: str | None, seen: BoolArray) -> ArrowTable:
         """Rows that the gallery does not hold as they are, with their digests; the others are marked as seen."""
         ids = table[ID].to_pylist()
-        known, table = self.ledger.known(ids, key), self._finite(table)
+        known, table = self.ledger.known(ids, key, column), self._finite(table)
         vectors, sources, metadata = digests(table[VECTOR]), _sources(table), self._metadata(table)
         keep, is_new, alone = list[bool](), list[bool](), list[bool]()
         for name, vector, source, values in zip(ids, vectors, sources, metadata, strict=True):
@@ -198,12 +204,12 @@ class Sync:
             is_new.append(before is None)
             alone.append(same)
         if column is not None and IN_TARGET in table.column_names:
-            self._compare_places(ids, table[IN_TARGET].to_pylist(), column)
+            self._compare_places(known, dict(zip(ids, table[IN_TARGET].to_pylist(), strict=True)), column)
         for name, hashed in (("_vector", vectors), ("_source", sources), ("_metadata", metadata)):
             table = table.append_column(name, pa.array(hashed, pa.binary()))
         for name, marks in (("_new", is_new), ("_metadata_alone", alone)):
             table = table.append_column(name, pa.array(marks, pa.bool_()))
-        return table.filter(pa.array(keep, pa.bool_()))
+        return table if all(keep) else table.filter(pa.array(keep, pa.bool_()))
 
     def _finite(self, table: ArrowTable) -> ArrowTable:
         """The rows, without vectors that a gallery refuses."""
@@ -217,14 +223,10 @@ class Sync:
         column = vector_column(np.where(good[:, None], values, 0), values.shape[1], present)
         return table.set_column(table.column_names.index(VECTOR), VECTOR, column)
 
-    def _compare_places(self, ids: Sequence[Id], there: Sequence[bool], target: str) -> None:
+    def _compare_places(self, known: Mapping[Id, Known], there: Mapping[Id, bool], target: str) -> None:
         """Note target vectors that the store has lost, or has and the ledger does not know."""
-        known = self.ledger.known(ids, target)
-        held: dict[Id, bytes | None] = {}
-        for name, present in zip(ids, there, strict=True):
-            if name in known and present != (known[name].vector is not None):
-                held[name] = UNKNOWN if present else None
-        self._correct(target, held)
+        differing = {name: there[name] for name, row in known.items() if there[name] != (row.beside is not None)}
+        self._correct(target, {name: UNKNOWN if one else None for name, one in differing.items()})
 
     def _correct(self, target: str, held: Mapping[Id, bytes | None]) -> None:
         """Record what the place of a target was found to hold; the next push compares it with the gallery."""
@@ -249,7 +251,7 @@ class Sync:
         self.ledger.announce(*(rows[ID].filter(pa.array(chosen)).to_pylist() for chosen in (~alone, alone)))
         if alone.any():  # an `add` would clear the vectors of other versions
             write.update(self.catalog, rows.filter(pa.array(alone)).select([ID, *self.link.parts.metadata]))
-        whole = rows.filter(pa.array(~alone))
+        whole = rows.filter(pa.array(~alone)) if alone.any() else rows
         if whole.num_rows:
             self._add(whole, version)
         ids, new = rows[ID].to_pylist(), np.asarray(rows["_new"].combine_chunks())
@@ -330,9 +332,10 @@ class Sync:
                     MADE_FROM: vector_column(of.vectors, of.vectors.shape[1], of.valid),
                     KNOWN: pa.array([_vector_of(known.get(name)) for name in ids], pa.binary()),
                     "_digest": pa.array(wanted, pa.binary()),
+                    "_item": pa.array([known[name].item if name in known else None for name in ids], pa.int64()),
                 }
             )
-            waiting.append(rows_to_write.filter(pa.array(differs, pa.bool_())))
+            waiting.append(rows_to_write if all(differs) else rows_to_write.filter(pa.array(differs, pa.bool_())))
             if sum(each.num_rows for each in waiting) >= WRITTEN:
                 complete &= self._write(target, pa.concat_tables(waiting))
                 waiting = []
@@ -360,21 +363,21 @@ class Sync:
         if not rows.num_rows:
             return True
         ids = rows[ID].to_pylist()
-        wanted = dict(zip(ids, rows["_digest"].to_pylist(), strict=True))
+        items, digested = rows["_item"].to_pylist(), rows["_digest"].to_pylist()
+        wanted = dict(zip(ids, zip(items, digested, strict=True), strict=True))
         is_switched = target == self.switched
         if is_switched and not self._about.is_conditional:
             rows = self._unchanged_by_the_app(target, rows)
         with self.ledger.changes():
-            self.ledger.set_vectors(target, dict.fromkeys(ids, UNKNOWN))
-        done = list(self.store.write(target, rows.drop_columns("_digest"))) if rows.num_rows else []
+            self.ledger.set_items(target, ((item, UNKNOWN) for item in items))
+        done = list(self.store.write(target, rows.drop_columns(["_digest", "_item"]))) if rows.num_rows else []
         if not self._about.is_conditional and not is_switched:
             stale = self._stale(done)
             if stale:
                 self.store.remove(target, stale)
                 done = sorted_out(done, stale)
-        held: dict[Id, bytes | None] = {name: wanted[name] for name in done}
         with self.ledger.changes():
-            self.ledger.set_vectors(target, held)
+            self.ledger.set_items(target, (wanted[name] for name in done))
             if is_switched:
                 for table in self.store.read_target(target, done):
                     there = dict(zip(table[ID].to_pylist(), digests(table[VECTOR]), strict=True))
@@ -409,6 +412,7 @@ class Sync:
     def hold(self, target: str) -> None:
         """Record what the store holds of a target, before the app reads it: a store may round or scale vectors."""
         with self.ledger.changes():
+            self.ledger.forget_vectors(f"{target}{HELD}")
             for table in self.store.read_target(target):
                 held = dict(zip(table[ID].to_pylist(), digests(table[VECTOR]), strict=True))
                 self.ledger.set_vectors(f"{target}{HELD}", held)
