@@ -313,8 +313,11 @@ class MirrorLedger:
         Args:
             link: The collection as the app reads it now.
             held: Key of the digests of what the app's place holds.
+            drop_source: The vectors before the switch are to be removed from the store: `retired` until they are.
         """
         with self.changes():
+            if drop_source:
+                self.note("retired", self.noted("link"))
             self._rows("DELETE FROM vectors WHERE version != ?", held)
             self._rows("UPDATE vectors SET version = ?", link.source)
             self._rows("DELETE FROM targets WHERE version = ?", link.source)

@@ -9,6 +9,7 @@ from stores.test_mirror import NAME, ROWS, held, key, mirror, new, require_same,
 import compatstore as cs
 from compatstore.ingest import write
 from compatstore.stores import link
+from compatstore.stores.ledger import MirrorLedger
 from compatstore.stores.sync import Sync
 from compatstore.upgrade.progress import UNOBSERVED
 
@@ -145,3 +146,20 @@ def engine_switches(gallery):
     """True if the store gives the app the target by the name that it knows."""
     with link.syncing(gallery._catalog, UNOBSERVED) as sync:
         return bool(sync.store.describe(sync.link.parts).switch)
+
+
+def test_a_killed_retirement_goes_on(engine, rows, tmp_path, monkeypatch):  # noqa: F811
+    gallery, before = mirror(engine, tmp_path), engine.objects()
+    upgraded(gallery, 1.0)
+    gallery.cutover("v2")
+    monkeypatch.setattr(MirrorLedger, "forget_retired", lambda ledger: (_ for _ in ()).throw(Killed))
+    with pytest.raises(Killed):
+        gallery.retire("v1", drop_adopted=True)
+    monkeypatch.undo()
+    gallery = cs.Gallery.open(str(tmp_path / "notes.lance"))
+    assert gallery.sync().written == 0
+    assert gallery.retire("v1", drop_adopted=True).active == "v2"
+    status = gallery.status().store
+    assert (status.source, dict(status.held), status.switched) == ("v2", {}, "")
+    assert len(gallery) == ROWS
+    assert len(engine.objects()) <= len(before)
