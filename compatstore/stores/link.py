@@ -322,6 +322,10 @@ def switch_back(catalog: Catalog) -> Iterator[None]:
             sync.run()
         yield
         if target is not None:
+            if (
+                sync.store.before(target) is not None
+            ):  # vectors that the app writes until then stay in the target's place
+                sync.ledger.doubt(target)
             sync.store.switch_back(target)
             sync.ledger.place(target, PLACED)
 

@@ -163,3 +163,23 @@ def test_a_killed_retirement_goes_on(engine, rows, tmp_path, monkeypatch):  # no
     assert (status.source, dict(status.held), status.switched) == ("v2", {}, "")
     assert len(gallery) == ROWS
     assert len(engine.objects()) <= len(before)
+
+
+def test_a_vector_that_the_app_wrote_just_before_a_rollback_is_replaced(engine, rows, tmp_path, monkeypatch):  # noqa: F811
+    gallery = mirror(engine, tmp_path)
+    upgraded(gallery, 1.0)
+    gallery.cutover("v2")
+    changed = {**rows[2], "vector": new(["not its text"])[0].tolist()}
+    run = Sync.run
+
+    def run_and_write(sync):
+        done = run(sync)
+        if sync.switched and sync.store.before("v2"):
+            engine.put(NAME, [changed])
+        return done
+
+    monkeypatch.setattr(Sync, "run", run_and_write)
+    gallery.rollback()
+    monkeypatch.undo()
+    gallery.sync()
+    require_same(engine, gallery, rows)
