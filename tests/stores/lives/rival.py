@@ -29,6 +29,7 @@ class Rival:
         self.engine, self.truth, self.pause = engine, truth, pause
         self.violations, self.writes, self.failures = [], 0, 0
         self._free, self._used, self._draw = keys, [], seeded(seed, "rival")
+        self._keeps_nulls = getattr(engine, "keeps_nulls", True) and self._draw.random() < 0.3
         self._lock, self._over = threading.RLock(), threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -77,7 +78,7 @@ class Rival:
         text = some_text(draw)
         vector = model_of(space)([text])[0]
         if before is None:
-            if kind == "later" and getattr(self.engine, "keeps_nulls", True):
+            if kind == "later" and self._keeps_nulls:
                 vector = None  # the app embeds it later
             return replace(Row(text, draw.choice(LANGUAGES), None), **{space: vector})
         if kind == "vector":
