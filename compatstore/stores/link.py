@@ -264,14 +264,21 @@ class _Pushing:
             self._next = time.monotonic() + max(BETWEEN, SHARE * (time.monotonic() - began))
 
 
-def switch(catalog: Catalog, target: str, caller: Observer, cut_over: Callable[[], VersionChange]) -> VersionChange:
+def switch(
+    catalog: Catalog,
+    target: str,
+    caller: Observer,
+    cut_over: Callable[[], VersionChange],
+    catch_up: Callable[[], VersionChange],
+) -> VersionChange:
     """Switch a store after its gallery: sync, cut over, sync what the cutover caught up with, then switch the app.
 
     Args:
         catalog: The gallery.
         target: Version to switch to.
         caller: Progress and stop.
-        cut_over: Makes it the gallery's active version, after catching up with new rows; catches up if it is.
+        cut_over: Makes it the gallery's active version, after catching up with new rows.
+        catch_up: The same once it is active, with rows that the app has written since; refuses none of them.
 
     Returns:
         The change, with what the app reads now, or what it is to change.
@@ -286,14 +293,14 @@ def switch(catalog: Catalog, target: str, caller: Observer, cut_over: Callable[[
         else:
             sync.run()
             change = cut_over()
-            _push_all(sync, target, cut_over)
+            _push_all(sync, target, catch_up)
             sync.hold(target)
             sync.ledger.note(SWITCHING, target)
         about = sync.store.describe(sync.link.parts)
         sync.store.switch(target)
         sync.ledger.place(target, SWITCHED)
         if sync.pull_changed_before_switch():
-            cut_over()
+            catch_up()
             sync.run()
         says = sync.store.app_change(target) if not about.switch else f"{about.address} holds {target} now."
         return replace(change, store=says)

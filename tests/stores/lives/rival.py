@@ -82,7 +82,7 @@ class Rival:
                 vector = None  # the app embeds it later
             return replace(Row(text, draw.choice(LANGUAGES), None), **{space: vector})
         if kind == "vector":
-            return replace(before, **{space: some_vector(draw, space), **self._stale()})
+            return replace(before, **{space: some_vector(draw, space)})  # a native one belongs to the text
         if kind in ("text", "metadata"):
             found = self.rows().get(key)
             own = {} if found is None or found["vector"] is None else {space: np.array(found["vector"], np.float32)}
@@ -94,7 +94,7 @@ class Rival:
         return replace(before, text=text, **{space: vector, **self._stale()})
 
     def _stale(self):
-        """A target's vector of a row that is changed is none that the app wrote."""
+        """The target's vector of a row whose text changes is none that the app wrote."""
         return {"v2": None} if self.truth.space == "v1" else {}
 
     def _write(self, key, row):
