@@ -189,6 +189,10 @@ class FaissFile:
         """Address and parts of the target after a switch: those of the app."""
         return f"{self._address}", self._parts
 
+    def before(self, target: str) -> str | None:
+        """None: the app's own vectors are not in the rows of the target; see `VectorStore.before`."""
+        return None
+
     def drop(self, target: str) -> None:
         """Remove the target's files; see `VectorStore.drop`.
 

@@ -261,11 +261,13 @@ class MirrorLedger:
             rows = ((version, item, digest) for item, digest in vectors)
             self._data.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
 
-    def doubt(self, version: str, ids: Sequence[Id]) -> None:
-        """Record that the vectors of some rows are unconfirmed, of those that are known."""
-        among = "(SELECT item FROM items WHERE id IN (SELECT value FROM json_each(?)))"
-        statement = f"UPDATE vectors SET digest = ? WHERE version = ? AND item IN {among}"
-        self._rows(statement, UNKNOWN, version, json.dumps(ids))
+    def doubt(self, version: str, ids: Sequence[Id] | None = None) -> None:
+        """Record that vectors are unconfirmed, of those that are known: of some rows, or of all."""
+        among = (
+            "" if ids is None else "AND item IN (SELECT item FROM items WHERE id IN (SELECT value FROM json_each(?)))"
+        )
+        values = () if ids is None else (json.dumps(ids),)
+        self._rows(f"UPDATE vectors SET digest = ? WHERE version = ? {among}", UNKNOWN, version, *values)
 
     def holding(self, version: str, *, unknown: bool = False) -> Iterator[list[tuple[int, Id, bytes]]]:
         """Item numbers, ids and digests of the vectors of a version, in batches; of the unconfirmed ones alone."""

@@ -22,7 +22,7 @@ from compatstore.storage.store import Store as Table
 from compatstore.stores.address import Address
 from compatstore.stores.ledger import PLACED, SWITCHED, Link, MirrorLedger
 from compatstore.stores.store import Description, Parts, VectorStore
-from compatstore.stores.sync import HELD, Sync
+from compatstore.stores.sync import HELD, SWITCHING, Sync
 from compatstore.upgrade.plan import Plan, Step
 from compatstore.upgrade.progress import Observer, Progress
 from compatstore.upgrade.states import VersionChange
@@ -30,6 +30,7 @@ from compatstore.upgrade.status import StoreStatus
 from compatstore.versions import EmbeddingVersion
 
 BETWEEN, SHARE = 20.0, 4  # seconds at least, and times the last sync's, from one sync to the next during an upgrade
+CATCH_UPS = 3  # with rows that an app writes during a cutover, at most
 FOLDER = "_compatstore"
 
 
@@ -263,29 +264,57 @@ class _Pushing:
             self._next = time.monotonic() + max(BETWEEN, SHARE * (time.monotonic() - began))
 
 
-@contextmanager
-def switch(catalog: Catalog, target: str, caller: Observer) -> Iterator[list[str]]:
-    """Switch a store after its gallery: sync, let the caller cut over, then switch the app.
+def switch(
+    catalog: Catalog,
+    target: str,
+    caller: Observer,
+    cut_over: Callable[[], VersionChange],
+    catch_up: Callable[[], VersionChange],
+) -> VersionChange:
+    """Switch a store after its gallery: sync, cut over, sync what the cutover caught up with, then switch the app.
 
-    Yields:
-        A list, to which a sentence is added that says what the app reads now, or what it is to change.
+    Args:
+        catalog: The gallery.
+        target: Version to switch to.
+        caller: Progress and stop.
+        cut_over: Makes it the gallery's active version, after catching up with new rows.
+        catch_up: The same once it is active, with rows that the app has written since; refuses none of them.
+
+    Returns:
+        The change, with what the app reads now, or what it is to change.
     """
-    sentences = list[str]()
     if not is_mirrored(catalog):
-        yield sentences
-        return
+        return cut_over()
     with syncing(catalog, caller) as sync:
         if target not in sync.ledger.targets():
-            yield sentences
-            return
-        if sync.switched != target:
+            return cut_over()
+        if sync.switched == target:
+            change = cut_over()
+        else:
             sync.run()
+            change = cut_over()
+            _push_all(sync, target, catch_up)
             sync.hold(target)
-        yield sentences
+            sync.ledger.note(SWITCHING, target)
         about = sync.store.describe(sync.link.parts)
         sync.store.switch(target)
         sync.ledger.place(target, SWITCHED)
-        sentences.append(sync.store.app_change(target) if not about.switch else f"{about.address} holds {target} now.")
+        if sync.pull_changed_before_switch():
+            catch_up()
+            sync.run()
+        says = sync.store.app_change(target) if not about.switch else f"{about.address} holds {target} now."
+        return replace(change, store=says)
+
+
+def _push_all(sync: Sync, target: str, catch_up: Callable[[], VersionChange]) -> None:
+    """Sync until no row is without its target vector; a few times, as the app may go on writing."""
+    for _ in range(CATCH_UPS):
+        before = sync.pulled
+        sync.run()
+        if sync.pulled == before:
+            return
+        catch_up()
+    sync.push(target)
 
 
 @contextmanager
@@ -300,6 +329,10 @@ def switch_back(catalog: Catalog) -> Iterator[None]:
             sync.run()
         yield
         if target is not None:
+            if (
+                sync.store.before(target) is not None
+            ):  # vectors that the app writes until then stay in the target's place
+                sync.ledger.doubt(target)
             sync.store.switch_back(target)
             sync.ledger.place(target, PLACED)
 

@@ -164,6 +164,10 @@ class QdrantVectors(QdrantPoints):
         """Address and parts; see `VectorStore.place`."""
         return str(self._at), replace(self._wanted, vector=self._target(target))
 
+    def before(self, target: str) -> str | None:
+        """None: the app keeps writing its own vectors until it names the target; see `VectorStore.before`."""
+        return None
+
     def drop(self, target: str) -> None:
         """Delete the named vector; see `VectorStore.drop`."""
         if self.is_switched(target):

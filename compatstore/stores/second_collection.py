@@ -118,6 +118,10 @@ class SecondCollection(ABC):
         name = self.address.collection if self.switches_by else self._place(target)
         return str(replace(self.address, collection=name)), self._wanted
 
+    def before(self, target: str) -> str | None:
+        """None: the app's own vectors are not in the rows of the target; see `VectorStore.before`."""
+        return None
+
     # Rows
 
     def write(self, target: str, rows: ArrowTable) -> Sequence[Id]:

@@ -15,7 +15,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ from compatstore.stores.store import (
     SOURCE,
     VECTOR,
     Description,
+    Parts,
     VectorStore,
     digests,
     matrix,
@@ -44,6 +45,7 @@ from compatstore.upgrade.progress import Monitor, Observer
 
 BYTES, ROWS = 48 << 20, 50_000  # of what one commit adds to the gallery
 WRITTEN = 10_000  # rows of one write to the store
+SWITCHING = "switching"  # note of a target: rows that the app changed just before its switch are not pulled yet
 HELD = "@store"  # behind the name of a switched version: digests of what the app's place holds, not of what was pushed
 
 
@@ -127,16 +129,47 @@ class Sync:
 
     # Pull
 
+    @property
+    def pulled(self) -> int:
+        """Rows that were pulled so far."""
+        return self.result.added + self.result.changed + self.result.deleted
+
     def pull(self) -> None:
         """Bring the gallery to what the store holds."""
         self._delete_gone()
+        self.pull_changed_before_switch()
         switched = self.switched
         version, key = switched or self.link.source, f"{switched}{HELD}" if switched else self.link.source
+        self._pull(self.link.parts, version, key)
+
+    def pull_changed_before_switch(self) -> bool:
+        """Pull rows that the app changed between the last sync before a switch and the switch; True if there are any.
+
+        Their target vectors are of what they were. Only a store that keeps both vectors in one row has them there.
+        """
+        before, switched = self.pulled, self.switched
+        if switched is None or self.ledger.noted(SWITCHING) != switched:
+            return False
+        own = self.store.before(switched)
+        if own is not None:
+            self._pull(replace(self.link.parts, vector=own), self.link.source, self.link.source)
+        self.ledger.note(SWITCHING, "")
+        return self.pulled != before
+
+    def _pull(self, parts: Parts, version: str, key: str) -> None:
+        """Pull what differs from the ledger.
+
+        Args:
+            parts: Columns to read.
+            version: Version of the vectors.
+            key: Key of their digests in the ledger.
+        """
+        switched = self.switched
         placed = [name for name in self.ledger.targets() if name != switched]
         column = placed[-1] if placed and self._about.beside == "column" else None
         seen, monitor = np.zeros(self.ledger.last_item() + 1, bool), self._monitor("pull", self._about.rows)
         waiting, rows = list[ArrowTable](), 0
-        for table in self.store.scan(self.link.parts, column):
+        for table in self.store.scan(parts, column):
             monitor.check()
             waiting.append(self._changed(table, key, column, seen))
             rows += waiting[-1].num_rows
@@ -148,7 +181,7 @@ class Sync:
         for batch in self.ledger.rows(key, self._keys_elsewhere(switched)):
             unseen = [name for item, name in batch if item < len(seen) and not seen[item]]
             if unseen:
-                there = self.store.read(unseen, self.link.parts)  # a page of the scan may have missed them
+                there = self.store.read(unseen, parts)  # a page of the scan may have missed them
                 self._take([self._changed(there, key, None, seen)], version, key)
                 self.ledger.mark_gone(sorted_out(unseen, there[ID].to_pylist()))
         self._delete_gone()

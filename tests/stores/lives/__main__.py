@@ -6,6 +6,7 @@ import argparse
 import importlib
 import json
 import os
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -41,11 +42,15 @@ def main():
     for seed in range(given.first_seed, given.first_seed + given.lives):
         one = live(given.engine, seed, sessions=given.sessions, quiet=given.quiet)
         lived += one
-        print(f"{seed}: {one.seconds:.0f} s, {sum(one.kills.values())} kills, {one.checks} checks", *one.violations,
-              sep="\n  ", flush=True)  # fmt: skip
+        _say(f"{seed}: {one.seconds:.0f} s, {sum(one.kills.values())} kills, {one.checks} checks", *one.violations)
         if (lived.violations and not given.keep_going) or time.monotonic() > ends:
             break
-    print(json.dumps(vars(lived), indent=1, default=str))
+    _say(json.dumps(vars(lived), indent=1, default=str))
+
+
+def _say(*lines):
+    sys.stdout.write("\n  ".join(lines) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ def perform(job, result):
         sync.ROWS = sync.WRITTEN = job.small
     if job.eager:
         link.BETWEEN, link.SHARE = 0.3, 0
-    stacks = Path(f"{result}.stacks").open("w")
+    stacks = Path(f"{result}.stacks").open("w")  # noqa: SIM115  (for a signal, until the process ends)
     faulthandler.register(signal.SIGUSR1, stacks, all_threads=True)
     sys.settrace(lines.called)
     try:

@@ -29,6 +29,7 @@ class Rival:
         self.engine, self.truth, self.pause = engine, truth, pause
         self.violations, self.writes, self.failures = [], 0, 0
         self._free, self._used, self._draw = keys, [], seeded(seed, "rival")
+        self._keeps_nulls = getattr(engine, "keeps_nulls", True) and self._draw.random() < 0.3
         self._lock, self._over = threading.RLock(), threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -77,11 +78,11 @@ class Rival:
         text = some_text(draw)
         vector = model_of(space)([text])[0]
         if before is None:
-            if kind == "later" and getattr(self.engine, "keeps_nulls", True):
+            if kind == "later" and self._keeps_nulls:
                 vector = None  # the app embeds it later
             return replace(Row(text, draw.choice(LANGUAGES), None), **{space: vector})
         if kind == "vector":
-            return replace(before, **{space: some_vector(draw, space), **self._stale()})
+            return replace(before, **{space: some_vector(draw, space)})  # a native one belongs to the text
         if kind in ("text", "metadata"):
             found = self.rows().get(key)
             own = {} if found is None or found["vector"] is None else {space: np.array(found["vector"], np.float32)}
@@ -93,7 +94,7 @@ class Rival:
         return replace(before, text=text, **{space: vector, **self._stale()})
 
     def _stale(self):
-        """A target's vector of a row that is changed is none that the app wrote."""
+        """The target's vector of a row whose text changes is none that the app wrote."""
         return {"v2": None} if self.truth.space == "v1" else {}
 
     def _write(self, key, row):
