@@ -111,8 +111,8 @@ def _role(about: Description, name: str) -> str:
 def sync(output: Output, gallery: str, watch: float | None) -> None:
     """Bring a gallery in step with the database that it mirrors.
 
-    Pulls what the app changed there, and pushes what upgrades made. Compares ids and digests, and writes only what is not there. The same command again goes on with a stopped or
-    killed one.
+    Pulls what the app changed there, and pushes what upgrades made. Compares ids and digests, and writes only what is
+    not there. The same command again goes on with a stopped or killed one.
     """
     opened = cs.Gallery.open(gallery)
     with progress_bars("sync") as bars, stop_on_signals() as should_stop, output.noting_warnings():
