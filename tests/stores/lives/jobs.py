@@ -97,7 +97,7 @@ def perform(job, result):
     if job.small:
         sync.ROWS = sync.WRITTEN = job.small
     if job.eager:
-        link.BETWEEN, link.SHARE = 0.3, 0
+        link.BETWEEN, link.SHARE = 2.0, 1  # else an app that never rests keeps an upgrade from its end
     stacks = Path(f"{result}.stacks").open("w")  # noqa: SIM115  (for a signal, until the process ends)
     faulthandler.register(signal.SIGUSR1, stacks, all_threads=True)
     sys.settrace(lines.called)
