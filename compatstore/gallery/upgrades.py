@@ -229,9 +229,9 @@ class UpgradeVerbs(VersionVerbs):
                 raise InvalidInput(operation, expected='serving="fused" with a weight', found=f"serving={serving!r}")
             choose_serving(self._catalog, target, SampleSettings(sample=1000), weight)
         controls = Controls(progress, should_stop)
-        with link.switch(self._catalog, target, Observer(progress, should_stop)) as store:
-            change = cut_over(self._catalog, target, force=force, serving=serving, controls=controls)
-        return self._tended(replace(change, store=" ".join(store)))
+        cut = partial(cut_over, self._catalog, target, serving=serving, controls=controls)
+        caller, catch_up = Observer(progress, should_stop), partial(cut, force=True)
+        return self._tended(link.switch(self._catalog, target, caller, partial(cut, force=force), catch_up))
 
     def abort(self, target: str, *, wait: float = 60.0) -> VersionChange:
         """End an upgrade that has not cut over and drop the target's vectors; the version stays registered.

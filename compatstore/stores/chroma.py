@@ -9,32 +9,35 @@ Environment: CHROMA_TOKEN, CHROMA_TENANT, CHROMA_DATABASE.
 
 from __future__ import annotations
 
-import base64
-import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
 
 from compatstore.arrays import ArrowTable, FloatArray, Id
-from compatstore.errors import InvalidInput, NotFound, UpgradeError, load_extra
+from compatstore.errors import NotFound, UpgradeError, load_extra
 from compatstore.stores.address import Address
+from compatstore.stores.chroma_rows import (
+    DOCUMENT,
+    EMBEDDING,
+    METRICS,
+    ROWS,
+    URI,
+    condition_of,
+    connect,
+    is_less,
+    metric_of,
+    table_of,
+)
 from compatstore.stores.client_errors import reporting
-from compatstore.stores.schemaless import SAMPLE, column, copied, named, require_source, types_of
+from compatstore.stores.schemaless import SAMPLE, copied, named, require_source, types_of
 from compatstore.stores.second_collection import AFTER_SWITCH, ANY, SecondCollection
-from compatstore.stores.store import BATCH, ID, SOURCE, VECTOR, Description, Parts, Switch, vector_column
+from compatstore.stores.store import BATCH, ID, Description, Parts, Switch
 from compatstore.versions import Metric
 
-FILE = "chroma.sqlite3"
-EMBEDDING, DOCUMENT, URI = "embedding", "document", "uri"
 MARK = "compatstore"  # in the metadata of a target's collection: the target
-METRICS: dict[str, Metric] = {"l2": "l2", "cosine": "cosine", "ip": "dot"}
-ROWS = ["documents", "metadatas", "uris"]
 HELD_OPEN = "An app that runs holds the collection that it got: it reads the target when it gets the collection again."
 ONE_PROCESS = "Chroma's files are for one process at a time: stop the app meanwhile, or run a Chroma server."
 
@@ -55,32 +58,8 @@ class Chroma(SecondCollection):
     def __init__(self, address: Address) -> None:
         super().__init__(address)
         self._chromadb = load_extra("chromadb", "chroma")
-        self._secrets: tuple[str, ...] = ()
         self._types: dict[str, str] | None = None
-        self._client = self._connect()
-
-    def _connect(self) -> Any:
-        names = {
-            "tenant": os.environ.get("CHROMA_TENANT", self._chromadb.config.DEFAULT_TENANT),
-            "database": os.environ.get("CHROMA_DATABASE", self._chromadb.config.DEFAULT_DATABASE),
-        }
-        if not self.address.is_remote:
-            if not (Path(self.address.place) / FILE).is_file():
-                found = f"no {FILE} there"
-                raise NotFound(f"open {self.address}", expected="a folder of Chroma", found=found)
-            with self._reporting("open"):
-                return self._chromadb.PersistentClient(self.address.place, **names)
-        url, headers, token = urlsplit(self.address.place), dict[str, str](), os.environ.get("CHROMA_TOKEN", "")
-        if token:
-            headers = {"Authorization": f"Bearer {token}", "x-chroma-token": token}
-        elif url.password:
-            login = f"{unquote(url.username or '')}:{unquote(url.password)}"
-            headers = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
-        self._secrets = (token, url.password or "")
-        ssl = url.scheme == "https"
-        with self._reporting("open"):
-            port = url.port or (443 if ssl else 8000)
-            return self._chromadb.HttpClient(url.hostname, port, ssl=ssl, headers=headers, **names)
+        self._client, self._secrets = connect(address)
 
     def _reporting(self, verb: str) -> AbstractContextManager[None]:
         absent = (self._chromadb.errors.NotFoundError,)
@@ -116,7 +95,7 @@ class Chroma(SecondCollection):
             parts=parts,
             id_type="string",
             dim=dim,
-            metric=_metric(collection, f"describe {self.address}"),
+            metric=metric_of(collection, f"describe {self.address}"),
             rows=rows,
             columns=columns,
             beside="collection",
@@ -147,10 +126,10 @@ class Chroma(SecondCollection):
                 if found["ids"]:
                     metadatas = [row or {} for row in found["metadatas"]]
                     require_source(parts, {DOCUMENT: "", URI: "", **columns}, metadatas, f"read {self.address}")
-                    tables.append(_table(found, parts, columns))
+                    tables.append(table_of(found, parts, columns))
             if tables:
                 return pa.concat_tables(tables)
-            first = _table(collection.get(limit=1, include=["embeddings", *ROWS]), parts, columns)
+            first = table_of(collection.get(limit=1, include=["embeddings", *ROWS]), parts, columns)
             return first.slice(0, 0)
 
     def _columns(self) -> Mapping[str, str]:
@@ -162,7 +141,7 @@ class Chroma(SecondCollection):
         self, target: str | None, query: FloatArray, k: int, where: str | None = None
     ) -> tuple[Sequence[Id], FloatArray]:
         """Nearest rows; a condition is Chroma's `where` as JSON. See `VectorStore.search`."""
-        condition = None if where is None else _condition(where, f"search {self.address}")
+        condition = None if where is None else condition_of(where, f"search {self.address}")
         with self._reporting("search"):
             collection = self._collection(self._reads() if target is None else self._place(target))
             found = collection.query(
@@ -235,7 +214,7 @@ class Chroma(SecondCollection):
                 return
             # An upsert merges: what the app's row has no longer would stay.
             held = self._payloads(name, ids)
-            shrunk = [one for one, new in zip(ids, payloads, strict=True) if one in held and _lacks(new, held[one])]
+            shrunk = [one for one, new in zip(ids, payloads, strict=True) if one in held and is_less(new, held[one])]
             if shrunk:
                 collection.delete(ids=shrunk)
             documents, metadatas, uris = ([row[at] for row in payloads] for at in range(len(ROWS)))
@@ -259,7 +238,7 @@ class Chroma(SecondCollection):
             with self._reporting("read"):
                 found = collection.get(ids=names[start : start + BATCH], include=["embeddings"])
             if found["ids"]:
-                yield _table(found, ANY, {})
+                yield table_of(found, ANY, {})
 
     # The switch: two renames
 
@@ -304,7 +283,7 @@ class Chroma(SecondCollection):
             return
         name, place = self.address.collection, self._place(target)
         self._require(place, f"switch {self.address} to {target}")
-        self._refresh(target)
+        self.refresh(target)
         if self._exists(name):
             self._rename(name, self._before(target))
         self._rename(place, name)
@@ -326,44 +305,3 @@ class Chroma(SecondCollection):
             found = "a switch that was stopped between its two renames"
             raise UpgradeError(operation, expected="no switch under way", found=found, fix="Cut over or roll back.")
         super().drop(target)
-
-
-def _metric(collection: Any, operation: str) -> Metric:
-    settings = collection.configuration_json
-    index = settings.get("hnsw") or settings.get("spann") or {}
-    space = index.get("space") or (collection.metadata or {}).get("hnsw:space", "l2")
-    if space not in METRICS:
-        raise InvalidInput(operation, expected=f"a space of {', '.join(METRICS)}", found=repr(space))
-    return METRICS[space]
-
-
-def _table(found: Mapping[str, Any], parts: Parts, types: Mapping[str, str]) -> ArrowTable:
-    """Rows of a `get` as a table of a scan."""
-    ids, vectors = found["ids"], found["embeddings"]
-    rows = np.asarray(vectors, np.float32) if ids else np.zeros((0, 1), np.float32)  # an empty one has no length
-    columns = {ID: pa.array(ids, pa.string()), VECTOR: vector_column(rows, rows.shape[1])}
-    metadatas = [row or {} for row in found.get("metadatas") or [None] * len(ids)]
-    texts = {DOCUMENT: found.get("documents"), URI: found.get("uris")}
-    names = [*([(SOURCE, parts.source)] if parts.source else []), *((name, name) for name in parts.metadata)]
-    for name, of in names:
-        if of in texts:
-            columns[name] = pa.array(texts[of] or [None] * len(ids), pa.string())
-        else:
-            kind = "string" if name == SOURCE else types.get(of, "string")
-            columns[name] = column([row.get(of) for row in metadatas], kind)
-    return pa.table(columns)
-
-
-def _lacks(new: Sequence[Any], held: Sequence[Any]) -> bool:
-    """True if a row's document, metadata or URI lacks something that is held."""
-    (document, metadata, uri), (document_held, metadata_held, uri_held) = new, held
-    is_shorter = not set(metadata_held or {}) <= set(metadata or {})
-    return is_shorter or (document is None and document_held is not None) or (uri is None and uri_held is not None)
-
-
-def _condition(where: str, operation: str) -> Any:
-    try:
-        return json.loads(where)
-    except ValueError:
-        expected = 'a condition of Chroma as JSON, such as {"lang": "de"}'
-        raise InvalidInput(operation, expected=expected, found=repr(where)) from None

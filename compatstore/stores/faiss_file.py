@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from compatstore.arrays import ArrowTable, ArrowType, FloatArray, Id, RowNumbers
-from compatstore.errors import InvalidInput, NotFound, UpgradeError
+from compatstore.errors import InvalidInput, NotFound, StorageError, UpgradeError
 from compatstore.in_memory.nearest import as_compared, as_distances
 from compatstore.paths import refused
 from compatstore.stores.address import Address
@@ -189,6 +189,10 @@ class FaissFile:
         """Address and parts of the target after a switch: those of the app."""
         return f"{self._address}", self._parts
 
+    def before(self, target: str) -> str | None:
+        """None: the app's own vectors are not in the rows of the target; see `VectorStore.before`."""
+        return None
+
     def drop(self, target: str) -> None:
         """Remove the target's files; see `VectorStore.drop`.
 
@@ -243,9 +247,8 @@ class FaissFile:
         """Fold what was staged, and let go of the files."""
         try:
             for target, staged in self._targets.items():
-                with suppress(UpgradeError):  # a vector is missing for some position
-                    if not staged.fact("state") and not staged.fact("folded") and len(staged):
-                        self._fold(target)
+                if not staged.fact("state") and not staged.fact("folded") and len(staged):
+                    self._fold_if_possible(target)
         finally:
             for staged in self._targets.values():
                 staged.close()
@@ -314,6 +317,16 @@ class FaissFile:
                 fold(staged, app, place)
             staged.note(folded=done)
         return app.stamps
+
+    def _fold_if_possible(self, target: str) -> None:
+        """Make the target's files, unless a vector is missing for some position, or the app writes its own now."""
+        try:
+            with suppress(UpgradeError):
+                self._fold(target)
+        except StorageError:
+            app = self._read.get(self._path)
+            if app is not None and app.is_current:
+                raise
 
     @contextmanager
     def _files(self, operation: str) -> Iterator[None]:

@@ -151,6 +151,9 @@ def save_ids(app: IndexFile, positions: RowNumbers, path: Path) -> None:
         keep = np.zeros(len(app), bool)
         keep[positions] = True
         with pq.ParquetFile(app.named) as source, pq.ParquetWriter(part, source.schema_arrow) as sink:
+            if not app.is_current:
+                expected = "the file of the index that was read"
+                raise StorageError(f"read {app.named}", expected=expected, found="another file", fix="Try again.")
             start = 0
             for batch in source.iter_batches(BATCH):
                 sink.write_batch(batch.filter(pa.array(keep[start : start + len(batch)])))

@@ -1,8 +1,8 @@
 """What a store is known to hold: digests of its rows and vectors, in a small database beside the gallery.
 
 A sync compares the store with this ledger, so that only what changed is pulled, and only what the store does not hold
-is pushed. A write to the store is announced before it is made (the digest is `UNKNOWN` until it is confirmed), so that
-a sync after a kill looks again at exactly the rows that the killed one may have written.
+is pushed. A write, to the store or to the gallery, is announced before it is made (the digest is `UNKNOWN` until it is
+confirmed), so that a sync after a kill looks again at exactly the rows that the killed one may have written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from compatstore.stores.store import Parts
 
 FILE = "mirror.sqlite"
 CACHED = 32 << 10  # KiB of its pages that are kept in memory: look-ups by id reach all of them
-UNKNOWN = b""  # digest of a vector that was announced and not confirmed
+UNKNOWN = b""  # digest of what was announced and not confirmed
 PLACED, SWITCHED = "placed", "switched"  # states of a target's place
 _TABLES = """
 CREATE TABLE IF NOT EXISTS link (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -197,6 +197,43 @@ class MirrorLedger:
         """Highest number of an item; 0 without one."""
         return int(self._rows("SELECT coalesce(max(item), 0) FROM items")[0][0])
 
+    def rows(self, key: str, others: Sequence[str] = ()) -> Iterator[list[tuple[int, Id]]]:
+        """Item numbers and ids of rows that are not gone, in batches.
+
+        Args:
+            key: Of the digests of what the place holds that is read.
+            others: Keys of other places: rows that are known to lie in one of these, and not in this one, are left out.
+        """
+        last = -1
+        while True:
+            rows = self._rows(
+                "SELECT item, id FROM items AS i WHERE item > ? AND NOT gone AND ("
+                "EXISTS (SELECT 1 FROM vectors AS v WHERE v.version = ? AND v.item = i.item) OR NOT EXISTS "
+                "(SELECT 1 FROM json_each(?) AS j JOIN vectors AS v ON v.version = j.value AND v.item = i.item)) "
+                "ORDER BY item LIMIT 10000",
+                last,
+                key,
+                json.dumps(others),
+            )
+            if not rows:
+                return
+            last = rows[-1][0]
+            yield rows
+
+    def announce(self, ids: Sequence[Id], metadata_alone: Sequence[Id]) -> None:
+        """Record rows that are about to be written to the gallery, so that none is there that the ledger lacks.
+
+        Args:
+            ids: Rows that are added, or whose vector or source changes.
+            metadata_alone: Rows whose metadata changes alone.
+        """
+        statement = (
+            "INSERT INTO items (id, {0}) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET {0} = excluded.{0}, gone = 0"
+        )
+        with self.changes():
+            for column, named in (("source", ids), ("metadata", metadata_alone)):
+                self._data.executemany(statement.format(column), ((name, UNKNOWN) for name in named))
+
     def put(self, rows: Sequence[tuple[Id, bytes | None, bytes | None]]) -> None:
         """Record rows: (id, digest of the source, digest of the metadata)."""
         with self._failures():
@@ -224,6 +261,14 @@ class MirrorLedger:
             rows = ((version, item, digest) for item, digest in vectors)
             self._data.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
 
+    def doubt(self, version: str, ids: Sequence[Id] | None = None) -> None:
+        """Record that vectors are unconfirmed, of those that are known: of some rows, or of all."""
+        among = (
+            "" if ids is None else "AND item IN (SELECT item FROM items WHERE id IN (SELECT value FROM json_each(?)))"
+        )
+        values = () if ids is None else (json.dumps(ids),)
+        self._rows(f"UPDATE vectors SET digest = ? WHERE version = ? {among}", UNKNOWN, version, *values)
+
     def holding(self, version: str, *, unknown: bool = False) -> Iterator[list[tuple[int, Id, bytes]]]:
         """Item numbers, ids and digests of the vectors of a version, in batches; of the unconfirmed ones alone."""
         last = -1
@@ -239,6 +284,10 @@ class MirrorLedger:
                 return
             last = rows[-1][0]
             yield rows
+
+    def forget_vectors(self, version: str) -> None:
+        """Forget the digests of a version."""
+        self._rows("DELETE FROM vectors WHERE version = ?", version)
 
     def count(self, version: str) -> int:
         """Number of vectors of a version that the store holds, confirmed ones."""
@@ -260,33 +309,33 @@ class MirrorLedger:
             self._rows(f"DELETE FROM vectors WHERE item IN {among}", named)
             self._rows("DELETE FROM items WHERE id IN (SELECT value FROM json_each(?))", named)
 
-    def begin_settling(self, link: Link, *, drop_source: bool) -> None:
-        """Record that a switched target becomes the version of the app's vectors, before anything is dropped."""
-        self.note("settling", json.dumps({"link": asdict(link), "drop_source": drop_source}))
-
-    def settling(self) -> tuple[Link, bool] | None:
-        """The collection as the app reads it then, and True if its former vectors are dropped; None at other times."""
-        noted = self.noted("settling")
-        if not noted:
-            return None
-        known = json.loads(noted)
-        return _link_of(known["link"]), known["drop_source"]
-
-    def settle(self, link: Link, held: str) -> None:
+    def settle(self, link: Link, held: str, *, drop_source: bool) -> None:
         """Make a switched target the version of the app's vectors.
 
         Args:
             link: The collection as the app reads it now.
             held: Key of the digests of what the app's place holds.
+            drop_source: The vectors before the switch are to be removed from the store: `retired` until they are.
         """
         with self.changes():
+            if drop_source:
+                self.note("retired", self.noted("link"))
             self._rows("DELETE FROM vectors WHERE version != ?", held)
             self._rows("UPDATE vectors SET version = ?", link.source)
             self._rows("DELETE FROM targets WHERE version = ?", link.source)
-            self._rows("DELETE FROM link WHERE name = 'settling'")
             self.keep(link)
+
+    def retired(self) -> tuple[Link, str] | None:
+        """The collection of before a settlement, and its target, while the vectors before it are to be removed."""
+        noted, link = self.noted("retired"), self.link()
+        return (_link_of(json.loads(noted)), link.source) if noted and link is not None else None
+
+    def forget_retired(self) -> None:
+        """Record that they are removed."""
+        self.note("retired", "")
 
 
 def _link_of(known: dict[str, Any]) -> Link:
+    """A link that was recorded."""
     parts = known["parts"]
     return Link(known["store"], Parts(**{**parts, "metadata": tuple(parts["metadata"])}), known["source"])

@@ -22,7 +22,7 @@ from compatstore.storage.store import Store as Table
 from compatstore.stores.address import Address
 from compatstore.stores.ledger import PLACED, SWITCHED, Link, MirrorLedger
 from compatstore.stores.store import Description, Parts, VectorStore
-from compatstore.stores.sync import HELD, Sync
+from compatstore.stores.sync import HELD, SWITCHING, Sync
 from compatstore.upgrade.plan import Plan, Step
 from compatstore.upgrade.progress import Observer, Progress
 from compatstore.upgrade.states import VersionChange
@@ -30,6 +30,7 @@ from compatstore.upgrade.status import StoreStatus
 from compatstore.versions import EmbeddingVersion
 
 BETWEEN, SHARE = 20.0, 4  # seconds at least, and times the last sync's, from one sync to the next during an upgrade
+CATCH_UPS = 3  # with rows that an app writes during a cutover, at most
 FOLDER = "_compatstore"
 
 
@@ -75,22 +76,31 @@ def syncing(catalog: Catalog, caller: Observer, *, address: str = "") -> Iterato
         found = "a gallery without one"
         raise UpgradeError("sync with a store", expected="a gallery that mirrors a store", found=found, fix=fix)
     with closing(MirrorLedger(folder)) as ledger, ledger.alone():
-        link = _settled(ledger, link)
+        _drop_retired(ledger)
+        link = ledger.link() or link  # another process may have settled a target meanwhile
         with closing(Address.of(address or link.store).open()) as store:
-            _read_switches(store, ledger, link)
+            about = store.describe(link.parts)
+            for target, state in ledger.targets().items():
+                # Without a switch the app reads the target by another name, as the cutover said.
+                if state == SWITCHED and not about.switch:
+                    store.switch(target)
+                now = SWITCHED if store.is_switched(target) else PLACED
+                if now != state:
+                    ledger.place(target, now)
             yield Sync(apart(catalog), store, ledger, link, caller)
 
 
-def _read_switches(store: VectorStore, ledger: MirrorLedger, link: Link) -> None:
-    """Ask the store which target the app reads: a killed cutover may have switched it or not."""
-    about = store.describe(link.parts)
-    for target, state in ledger.targets().items():
-        # Without a switch the app reads the target by another name, as the cutover said.
-        if state == SWITCHED and not about.switch:
+def _drop_retired(ledger: MirrorLedger) -> None:
+    """Remove vectors of a retired version from the store, if a call was killed before it had."""
+    retired = ledger.retired()
+    if retired is None:
+        return
+    link, target = retired
+    with closing(Address.of(link.store).open()) as store, suppress(NotFound):  # removed, and its collection with it
+        if not store.describe(link.parts).switch:
             store.switch(target)
-        now = SWITCHED if store.is_switched(target) else PLACED
-        if now != state:
-            ledger.place(target, now)
+        store.drop_source(target)
+    ledger.forget_retired()
 
 
 def describe(
@@ -254,29 +264,57 @@ class _Pushing:
             self._next = time.monotonic() + max(BETWEEN, SHARE * (time.monotonic() - began))
 
 
-@contextmanager
-def switch(catalog: Catalog, target: str, caller: Observer) -> Iterator[list[str]]:
-    """Switch a store after its gallery: sync, let the caller cut over, then switch the app.
+def switch(
+    catalog: Catalog,
+    target: str,
+    caller: Observer,
+    cut_over: Callable[[], VersionChange],
+    catch_up: Callable[[], VersionChange],
+) -> VersionChange:
+    """Switch a store after its gallery: sync, cut over, sync what the cutover caught up with, then switch the app.
 
-    Yields:
-        A list, to which a sentence is added that says what the app reads now, or what it is to change.
+    Args:
+        catalog: The gallery.
+        target: Version to switch to.
+        caller: Progress and stop.
+        cut_over: Makes it the gallery's active version, after catching up with new rows.
+        catch_up: The same once it is active, with rows that the app has written since; refuses none of them.
+
+    Returns:
+        The change, with what the app reads now, or what it is to change.
     """
-    sentences = list[str]()
     if not is_mirrored(catalog):
-        yield sentences
-        return
+        return cut_over()
     with syncing(catalog, caller) as sync:
         if target not in sync.ledger.targets():
-            yield sentences
-            return
-        if sync.switched != target:
+            return cut_over()
+        if sync.switched == target:
+            change = cut_over()
+        else:
             sync.run()
+            change = cut_over()
+            _push_all(sync, target, catch_up)
             sync.hold(target)
-        yield sentences
+            sync.ledger.note(SWITCHING, target)
         about = sync.store.describe(sync.link.parts)
         sync.store.switch(target)
         sync.ledger.place(target, SWITCHED)
-        sentences.append(sync.store.app_change(target) if not about.switch else f"{about.address} holds {target} now.")
+        if sync.pull_changed_before_switch():
+            catch_up()
+            sync.run()
+        says = sync.store.app_change(target) if not about.switch else f"{about.address} holds {target} now."
+        return replace(change, store=says)
+
+
+def _push_all(sync: Sync, target: str, catch_up: Callable[[], VersionChange]) -> None:
+    """Sync until no row is without its target vector; a few times, as the app may go on writing."""
+    for _ in range(CATCH_UPS):
+        before = sync.pulled
+        sync.run()
+        if sync.pulled == before:
+            return
+        catch_up()
+    sync.push(target)
 
 
 @contextmanager
@@ -291,6 +329,10 @@ def switch_back(catalog: Catalog) -> Iterator[None]:
             sync.run()
         yield
         if target is not None:
+            if (
+                sync.store.before(target) is not None
+            ):  # vectors that the app writes until then stay in the target's place
+                sync.ledger.doubt(target)
             sync.store.switch_back(target)
             sync.ledger.place(target, PLACED)
 
@@ -340,28 +382,12 @@ def settle(catalog: Catalog, version: str, *, drop_source: bool) -> str:
             return ""
         address, named = sync.store.place(target)
         parts = replace(sync.link.parts, id=named.id, vector=named.vector)
-        link = replace(sync.link, store=address, parts=parts, source=target)
-        sync.ledger.begin_settling(link, drop_source=drop_source)  # a store may not know what it has half dropped
+        settled = replace(sync.link, store=address, parts=parts, source=target)
+        sync.ledger.settle(settled, f"{target}{HELD}", drop_source=drop_source)
         if drop_source:
             sync.store.drop_source(target)
-        sync.ledger.settle(link, f"{target}{HELD}")
+            sync.ledger.forget_retired()
         return "" if drop_source else f"The vectors of {version} are still in {sync.link.store}: they are the app's."
-
-
-def _settled(ledger: MirrorLedger, before: Link) -> Link:
-    """The collection as the app reads it, after what `settle` began is done; `before` if it began nothing."""
-    settling = ledger.settling()
-    if settling is None:
-        return before
-    link, drop_source = settling
-    if drop_source:
-        with suppress(NotFound), closing(Address.of(before.store).open()) as store:  # not found: it was dropped
-            about = store.describe(before.parts)
-            if not about.switch:
-                store.switch(link.source)
-            store.drop_source(link.source)
-    ledger.settle(link, f"{link.source}{HELD}")
-    return link
 
 
 def read_store_status(catalog: Catalog) -> StoreStatus | None:

@@ -8,15 +8,11 @@ Environment: MILVUS_TOKEN ("user:password", or an API key), MILVUS_DB.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 import numpy as np
 import pyarrow as pa
@@ -26,16 +22,13 @@ from compatstore.boundary import shown
 from compatstore.errors import InvalidInput, NotFound, load_extra
 from compatstore.stores.address import Address
 from compatstore.stores.client_errors import reporting
-from compatstore.stores.schemaless import SAMPLE, column, copied, named, require_source, types_of
+from compatstore.stores.milvus_rows import DENSE, METRICS, TYPES, connect, literal, metric_type, table_of
+from compatstore.stores.schemaless import SAMPLE, copied, named, require_source, types_of
 from compatstore.stores.second_collection import AFTER_SWITCH, ANY, SecondCollection
-from compatstore.stores.store import ID, SOURCE, VECTOR, Description, Parts, vector_column
+from compatstore.stores.store import Description, Parts
 from compatstore.versions import Metric
 
 PAGE = 1_000  # rows of one request
-METRICS: dict[str, Metric] = {"COSINE": "cosine", "L2": "l2", "IP": "dot"}
-TYPES = {"VARCHAR": "string", "BOOL": "bool", "FLOAT": "double", "DOUBLE": "double"}
-TYPES |= {f"INT{bits}": "int64" for bits in (8, 16, 32, 64)}
-DENSE = {"FLOAT_VECTOR": np.float32, "FLOAT16_VECTOR": np.float16}
 # A page is the first rows by key, of all segments: an iterator's own options, whose cursor leaves quotes in keys.
 ORDERED = {"iterator": "True", "reduce_stop_for_best": "True"}
 MADE_IDS = "Milvus makes the ids of this collection: in the target's collection an app names them itself."
@@ -57,25 +50,8 @@ class Milvus(SecondCollection):
     def __init__(self, address: Address) -> None:
         super().__init__(address)
         self._pymilvus = load_extra("pymilvus", "milvus")
-        self._secrets: tuple[str, ...] = ()
         self._types: dict[str, str] | None = None
-        self._client = self._connect()
-
-    def _connect(self) -> Any:
-        place = self.address.place
-        if not self.address.is_remote:
-            if not Path(place).exists():
-                raise NotFound(f"open {self.address}", expected="a file of Milvus Lite", found="nothing there")
-            load_extra("milvus_lite", "milvus")
-            with self._reporting("open"):
-                return self._pymilvus.MilvusClient(place)
-        url = urlsplit(place)
-        password = unquote(url.password or "")
-        token = os.environ.get("MILVUS_TOKEN") or (f"{unquote(url.username or '')}:{password}" if password else "")
-        self._secrets = (token, token.partition(":")[2], password)
-        plain = urlunsplit((url.scheme, f"{url.hostname}:{url.port or 19530}", url.path, "", ""))
-        with self._reporting("open"):
-            return self._pymilvus.MilvusClient(plain, token=token, db_name=os.environ.get("MILVUS_DB", ""))
+        self._client, self._secrets = connect(address)
 
     def _reporting(self, verb: str) -> AbstractContextManager[None]:
         return reporting(f"{verb} {self.address}", secrets=self._secrets)
@@ -193,10 +169,10 @@ class Milvus(SecondCollection):
         condition = ""
         while page := self._query(name, condition, fields, limit=PAGE, **ORDERED):
             yield page
-            condition = f"{self._key_name} > {_literal(page[-1][self._key_name])}"
+            condition = f"{self._key_name} > {literal(page[-1][self._key_name])}"
 
     def _among(self, ids: Sequence[Id]) -> str:
-        return f"{self._key_name} in [{', '.join(map(_literal, ids))}]"
+        return f"{self._key_name} in [{', '.join(map(literal, ids))}]"
 
     def scan(self, parts: Parts, target: str | None = None) -> Iterator[ArrowTable]:
         """Stream all rows; see `VectorStore.scan`."""
@@ -217,21 +193,8 @@ class Milvus(SecondCollection):
             yield self._table(page, name, vector, parts)
 
     def _table(self, page: Sequence[dict[str, Any]], name: str, vector: str, parts: Parts) -> ArrowTable:
-        types = self._types or {}
         field = next(each for each in self._schema(name)["fields"] if each["name"] == vector)
-        dim, values = int(field["params"]["dim"]), [_numbers(row.get(vector), field["type"].name) for row in page]
-        present = [value is not None for value in values]
-        rows = np.array([np.zeros(dim) if value is None else value for value in values], np.float32).reshape(-1, dim)
-        kind = pa.string() if self._key["type"].name == "VARCHAR" else pa.int64()
-        columns = {
-            ID: pa.array([row[self._key_name] for row in page], kind),
-            VECTOR: vector_column(rows, dim, None if all(present) else present),
-        }
-        if parts.source:
-            columns[SOURCE] = column([row.get(parts.source) for row in page], "string")
-        for key in parts.metadata:
-            columns[key] = column([row.get(key) for row in page], types.get(key, "string"))
-        return pa.table(columns)
+        return table_of(page, self._key, field, parts, self._types or {})
 
     def search(
         self, target: str | None, query: FloatArray, k: int, where: str | None = None
@@ -280,7 +243,7 @@ class Milvus(SecondCollection):
                     field.auto_id = False  # the ids are those of the app's collection
                 if field.name == vector:
                     field.params["dim"] = dim
-                    indexes.add_index(vector, index_type="AUTOINDEX", metric_type=_of(metric))
+                    indexes.add_index(vector, index_type="AUTOINDEX", metric_type=metric_type(metric))
                 elif field.dtype.name.endswith("VECTOR"):
                     for index in self._client.list_indexes(app, field_name=field.name):
                         settings = self._client.describe_index(app, index)
@@ -325,19 +288,3 @@ class Milvus(SecondCollection):
         self._require(name, f"read {self.address}")
         for page in self._pages(name, ids, [self._key_name, vector]):
             yield self._table(page, name, vector, ANY)
-
-
-def _literal(value: Id) -> str:
-    """A key in an expression of Milvus."""
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _numbers(value: Any, kind: str) -> Any:
-    """A vector as a query returns it: a list, or the bytes of one of half precision."""
-    if isinstance(value, bytes):
-        return np.frombuffer(value, DENSE[kind])
-    return value
-
-
-def _of(metric: Metric) -> str:
-    return next(name for name, one in METRICS.items() if one == metric)

@@ -201,6 +201,12 @@ class Postgres:
         found = self.describe().parts
         return str(self._address), replace(self._address.parts, id=found.id, vector=found.vector)
 
+    def before(self, target: str) -> str | None:
+        """The app's own column after a switch; see `VectorStore.before`."""
+        operation = f"read {self._address}"
+        with self._session.transaction(operation) as cursor:
+            return TableShape.read(cursor, self._address).expected_target(operation, target).before
+
     def drop(self, target: str) -> None:
         """Drop the column of a target."""
         operation = f"drop {target!r} from {self._address}"

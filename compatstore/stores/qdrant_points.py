@@ -9,7 +9,6 @@ Environment: QDRANT_API_KEY.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -55,10 +54,11 @@ def connect(address: Address) -> tuple[Any, tuple[str, ...]]:
     port = url.port or (443 if url.scheme == "https" else 6333)
     plain = urlunsplit((url.scheme, f"{url.hostname}:{port}", url.path, "", ""))
     login = (unquote(url.username or ""), password) if password else None
-    options = {"auth": login} if login else {}
-    with reporting(f"open {address}", secrets=(key or "", password)), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a key over http, and a server of another version
-        return qdrant.QdrantClient(url=plain, api_key=key, timeout=60, **options), (key or "", password)
+    options: dict[str, Any] = {"auth": login} if login else {}
+    with reporting(f"open {address}", secrets=(key or "", password)):
+        # The check of versions asks the server in a thread of its own, whose failure is a warning.
+        client = qdrant.QdrantClient(url=plain, api_key=key, timeout=60, check_compatibility=False, **options)
+    return client, (key or "", password)
 
 
 class QdrantPoints:
@@ -96,7 +96,7 @@ class QdrantPoints:
             aliases = {each.alias_name: each.collection_name for each in self._client.get_aliases().aliases}
         return aliases.get(name)
 
-    def _dense(self, name: str) -> dict[str, Any]:
+    def dense(self, name: str) -> dict[str, Any]:
         """Name to settings of the dense vectors of a collection; "" is that of a collection with one alone."""
         vectors = self._parameters(name).vectors
         named = vectors if isinstance(vectors, dict) else {} if vectors is None else {"": vectors}
@@ -109,7 +109,7 @@ class QdrantPoints:
             NotFound: There is none of that name.
             InvalidInput: There are several, and none is wanted.
         """
-        dense, operation = self._dense(name), f"describe {self._at}"
+        dense, operation = self.dense(name), f"describe {self._at}"
         if wanted and wanted not in dense:
             found = f"{shown(wanted)}, among {', '.join(map(repr, dense))}"
             raise NotFound(operation, expected="a dense vector of the collection", found=found)
@@ -129,14 +129,14 @@ class QdrantPoints:
         name, vector = place
         if wanted.id not in ("", ID):
             raise NotFound(f"describe {self._at}", expected=repr(ID), found=repr(wanted.id))
-        settings = self._dense(name)[vector]
+        settings = self.dense(name)[vector]
         metric, operation = str(settings.distance.value), f"describe {self._at}"
         if metric not in METRICS:
             raise InvalidInput(operation, expected=f"a distance of {', '.join(METRICS)}", found=metric)
         with self._reporting("describe"):
             sample, _ = self._client.scroll(name, limit=SAMPLE, with_payload=True, with_vectors=False)
             rows = self._client.count(name, exact=True).count
-        shown_as = vector or VECTOR
+        shown_as = f"{VECTOR} {vector}".strip()  # a payload may have a key of the same name
         self._types, notes = types_of((point.payload or {} for point in sample), (ID, shown_as))
         self._id_type = None
         metadata, left_out = copied(self._types)
@@ -207,7 +207,7 @@ class QdrantPoints:
         """Points as a table of a scan."""
         name, vector = place
         types = self._types if self._types is not None else self._sampled(name)
-        columns = dict(self._pairs(points, name, vector, self._dense(name)[vector].size))
+        columns = dict(self._pairs(points, name, vector, self.dense(name)[vector].size))
         payloads = [point.payload or {} for point in points]
         if parts.source:
             require_source(parts, types, payloads, f"read {self._at}")
@@ -243,7 +243,7 @@ class QdrantPoints:
     ) -> tuple[list[Id], FloatArray]:
         """Nearest points; squared distances of l2, 1 minus the similarity of others."""
         name, vector = place
-        settings = self._dense(name).get(vector)
+        settings = self.dense(name).get(vector)
         if settings is None:
             raise NotFound(f"search {self._at}", expected=f"a vector {vector!r}", found="none of that name")
         condition = None
@@ -278,6 +278,11 @@ def _vector(point: Any, name: str) -> Any:
     if isinstance(vectors, dict):
         return vectors.get(name)
     return vectors if name == "" and vectors else None
+
+
+def distance_of(metric: Metric) -> str:
+    """Qdrant's name of a metric."""
+    return next(name for name, one in METRICS.items() if one == metric)
 
 
 def description(values: dict[str, Any], **more: Any) -> Description:

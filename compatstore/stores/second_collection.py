@@ -1,8 +1,8 @@
 """A target as a second collection beside the app's: same ids, vectors of the target, and the same documents.
 
 The app can be switched to the second collection as a whole, so each write copies what the app's collection holds of a
-row besides its vector, and a switch first copies what changed there since. A row that the app has deleted is not
-written. The switch is an alias, moved in one step, where the app reads through one; otherwise the app names the second
+row besides its vector, and `refresh` copies what changed there since; a switch in the store does so first. A row that
+the app has deleted is not written. The switch is an alias, moved in one step, where the app reads through one; otherwise the app names the second
 collection.
 
 The collection of target `v2` beside `docs` is `docs_v2`. An alias on `docs_v2` is switched to v2: its name says so.
@@ -118,6 +118,10 @@ class SecondCollection(ABC):
         name = self.address.collection if self.switches_by else self._place(target)
         return str(replace(self.address, collection=name)), self._wanted
 
+    def before(self, target: str) -> str | None:
+        """None: the app's own vectors are not in the rows of the target; see `VectorStore.before`."""
+        return None
+
     # Rows
 
     def write(self, target: str, rows: ArrowTable) -> Sequence[Id]:
@@ -146,8 +150,10 @@ class SecondCollection(ABC):
             for start in range(0, len(ids), WRITTEN):
                 self._erase(self._place(target), ids[start : start + WRITTEN])
 
-    def _refresh(self, target: str) -> None:
-        """Copy what the app changed of rows besides their vectors since these were written."""
+    def refresh(self, target: str) -> None:
+        """Copy what the app changed of rows besides their vectors since these were written; a no-op after a switch."""
+        if self.is_switched(target):
+            return
         reads, place = self._reads(), self._place(target)
         for table in self._vectors(place, None):
             ids, vectors = table[ID].to_pylist(), matrix(table[VECTOR])
@@ -171,13 +177,12 @@ class SecondCollection(ABC):
         if self.is_switched(target):
             return
         if not self.switches_by:
-            if self._exists(self.address.collection):
-                self._refresh(target)
+            # Each later call does this too: to copy rows then would undo what the app changed in the target's.
             self._read_by_name = target
             return
         place = self._place(target)
         self._require(place, f"switch {self.address} to {target}")
-        self._refresh(target)
+        self.refresh(target)
         self._point_alias(place)
 
     def switch_back(self, target: str) -> None:

@@ -178,6 +178,11 @@ class SqliteVec:
         """Address and parts of the target after a switch: those of the app."""
         return f"{self._address}", self._parts
 
+    def before(self, target: str) -> str | None:
+        """The column of the app's own vectors after a switch; None for a vec0 table; see `VectorStore.before`."""
+        table = self._table()
+        return None if table.is_vec0 else f"{table.vector}_before_{target}"
+
     def drop(self, target: str) -> None:
         """Drop the target's table or column; see `VectorStore.drop`.
 

@@ -179,6 +179,10 @@ class VectorStore(Protocol):
         """Address and parts under which an app reads a target after the switch."""
         ...
 
+    def before(self, target: str) -> str | None:
+        """Column of the app's own vectors after a switch, for `Parts`; None where they are not in the same row."""
+        ...
+
     def drop(self, target: str) -> None:
         """Remove the place of a target's vectors, and what was made for it; idempotent."""
         ...

@@ -4,8 +4,9 @@ The store is the master: rows that it adds, changes or deletes are added, change
 the other way round. All that is written there is vectors of an upgrade's target, in the target's own place, each made
 of the source vector that the row has.
 
-Order makes a kill harmless: a row is written to the gallery before the ledger knows it, so it may be pulled twice; a
-vector is announced in the ledger before it is written to the store, so a later sync looks at what is there.
+Order makes a kill harmless: a row is announced in the ledger before it is written to the gallery, so a later sync pulls
+it again, or deletes it if the app has; a vector is announced before it is written to the store, so a later sync looks
+at what is there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -35,6 +36,7 @@ from compatstore.stores.store import (
     SOURCE,
     VECTOR,
     Description,
+    Parts,
     VectorStore,
     digests,
     matrix,
@@ -45,6 +47,7 @@ from compatstore.upgrade.progress import Monitor, Observer
 BYTES, ROWS = 48 << 20, 50_000  # of what one commit adds to the gallery
 WRITTEN = 10_000  # rows of one write to the store
 Item = TypeVar("Item")
+SWITCHING = "switching"  # note of a target: rows that the app changed just before its switch are not pulled yet
 HELD = "@store"  # behind the name of a switched version: digests of what the app's place holds, not of what was pushed
 
 
@@ -61,6 +64,10 @@ class Synced(Shown):
         removed: Vectors removed from targets' places.
         left_out: Ids of rows that the gallery cannot hold: vectors that are not finite. They have no vector here.
         seconds: Time taken.
+
+    Examples:
+        >>> print(cs.Synced("faiss:letters.faiss", added=2))
+        faiss:letters.faiss: 2 rows added, 0 changed, 0 deleted; 0 vectors written, 0 removed, 0.0 s
     """
 
     store: str
@@ -124,36 +131,73 @@ class Sync:
 
     # Pull
 
+    @property
+    def pulled(self) -> int:
+        """Rows that were pulled so far."""
+        return self.result.added + self.result.changed + self.result.deleted
+
     def pull(self) -> None:
         """Bring the gallery to what the store holds."""
         self._delete_gone()
+        self.pull_changed_before_switch()
         switched = self.switched
         version, key = switched or self.link.source, f"{switched}{HELD}" if switched else self.link.source
+        self._pull(self.link.parts, version, key)
+
+    def pull_changed_before_switch(self) -> bool:
+        """Pull rows that the app changed between the last sync before a switch and the switch; True if there are any.
+
+        Their target vectors are of what they were. Only a store that keeps both vectors in one row has them there.
+        """
+        before, switched = self.pulled, self.switched
+        if switched is None or self.ledger.noted(SWITCHING) != switched:
+            return False
+        own = self.store.before(switched)
+        if own is not None:
+            self._pull(replace(self.link.parts, vector=own), self.link.source, self.link.source)
+        self.ledger.note(SWITCHING, "")
+        return self.pulled != before
+
+    def _pull(self, parts: Parts, version: str, key: str) -> None:
+        """Pull what differs from the ledger.
+
+        Args:
+            parts: Columns to read.
+            version: Version of the vectors.
+            key: Key of their digests in the ledger.
+        """
+        switched = self.switched
         placed = [name for name in self.ledger.targets() if name != switched]
         column = placed[-1] if placed and self._about.beside == "column" else None
         seen, monitor = np.zeros(self.ledger.last_item() + 1, bool), self._monitor("pull", self._about.rows)
         waiting, rows = list[ArrowTable](), 0
         with ThreadPoolExecutor(1, "compatstore-sync") as thread:  # writes here while the next rows are read there
-            written = thread.submit(self._keep, list[ArrowTable](), version)
-            for table in self.store.scan(self.link.parts, column):
+            written = thread.submit(self._keep, None, version)
+            for table in self.store.scan(parts, column):
                 monitor.check()
                 waiting.append(self._changed(table, key, column, seen))
                 rows += waiting[-1].num_rows
                 if rows >= ROWS or rows * self._about.dim * 4 >= BYTES:
                     self._record(written.result(), version, key)
-                    written = thread.submit(self._keep, waiting, version)
+                    written = thread.submit(self._keep, self._announced(waiting), version)
                     waiting, rows = [], 0
                 monitor.advance(table.num_rows)
             self._record(written.result(), version, key)
         self._take(waiting, version, key)
-        for batch in self.ledger.holding(key):
-            unseen = [name for item, name, _ in batch if item < len(seen) and not seen[item]]
+        for batch in self.ledger.rows(key, self._keys_elsewhere(switched)):
+            unseen = [name for item, name in batch if item < len(seen) and not seen[item]]
             if unseen:
-                there = self.store.read(unseen, self.link.parts)  # a page of the scan may have missed them
+                there = self.store.read(unseen, parts)  # a page of the scan may have missed them
                 self._take([self._changed(there, key, None, seen)], version, key)
                 self.ledger.mark_gone(sorted_out(unseen, there[ID].to_pylist()))
         self._delete_gone()
         monitor.finish()
+
+    def _keys_elsewhere(self, switched: str | None) -> list[str]:
+        """Keys of places that the app read before a switch, or a rollback: rows that lie there alone are kept."""
+        if self._about.beside == "column":
+            return []
+        return [self.link.source] if switched else [f"{target}{HELD}" for target in self.ledger.targets()]
 
     def _changed(self, table: ArrowTable, key: str, column: str | None, seen: BoolArray) -> ArrowTable:
         """Rows that the gallery does not hold as they are, with their digests; the others are marked as seen."""
@@ -192,9 +236,14 @@ class Sync:
     def _compare_places(self, known: Mapping[Id, Known], there: Mapping[Id, bool], target: str) -> None:
         """Note target vectors that the store has lost, or has and the ledger does not know."""
         differing = {name: there[name] for name, row in known.items() if there[name] != (row.beside is not None)}
-        if differing:
+        self._correct(target, {name: UNKNOWN if one else None for name, one in differing.items()})
+
+    def _correct(self, target: str, held: Mapping[Id, bytes | None]) -> None:
+        """Record what the place of a target was found to hold; the next push compares it with the gallery."""
+        if held:
             with self.ledger.changes():
-                self.ledger.set_vectors(target, {name: UNKNOWN if one else None for name, one in differing.items()})
+                self.ledger.set_vectors(target, held)
+                self.ledger.note(f"pushed {target}", "")
 
     def _metadata(self, table: ArrowTable) -> list[bytes | None]:
         if not self.link.parts.metadata:
@@ -203,15 +252,23 @@ class Sync:
         return [_digest(json.dumps(row, default=str, sort_keys=True)) for row in rows]
 
     def _take(self, tables: list[ArrowTable], version: str, key: str) -> None:
-        """Write rows to the gallery, then to the ledger."""
-        self._record(self._keep(tables, version), version, key)
+        """Announce rows, write them to the gallery, then to the ledger."""
+        self._record(self._keep(self._announced(tables), version), version, key)
 
-    def _keep(self, tables: list[ArrowTable], version: str) -> ArrowTable | None:
-        """Write rows to the gallery; None if there are none."""
+    def _announced(self, tables: list[ArrowTable]) -> ArrowTable | None:
+        """Announce rows in the ledger; None if there are none."""
         tables = [table for table in tables if table.num_rows]
         if not tables:
             return None
         rows = pa.concat_tables(tables, promote_options="permissive")
+        alone = np.asarray(rows["_metadata_alone"].combine_chunks())
+        self.ledger.announce(*(rows[ID].filter(pa.array(chosen)).to_pylist() for chosen in (~alone, alone)))
+        return rows
+
+    def _keep(self, rows: ArrowTable | None, version: str) -> ArrowTable | None:
+        """Write rows to the gallery; the ledger is another thread's."""
+        if rows is None:
+            return None
         alone = np.asarray(rows["_metadata_alone"].combine_chunks())
         if alone.any():  # an `add` would clear the vectors of other versions
             write.update(self.catalog, rows.filter(pa.array(alone)).select([ID, *self.link.parts.metadata]))
@@ -232,6 +289,11 @@ class Sync:
             self.ledger.set_vectors(key, held)
             if key != version:  # the app's own vectors of a switched target are in the store already
                 self.ledger.set_vectors(version, held)
+                whole = [
+                    name for name, alone in zip(ids, rows["_metadata_alone"].to_pylist(), strict=True) if not alone
+                ]
+                if whole:  # the gallery has their source vectors no more, and the store has them still
+                    self.ledger.doubt(self.link.source, whole)
         self.result.added += int(new.sum())
         self.result.changed += len(ids) - int(new.sum())
 
@@ -324,8 +386,7 @@ class Sync:
             held: dict[Id, bytes | None] = dict.fromkeys(ids)
             for table in self.store.read_target(target, ids):
                 held |= dict(zip(table[ID].to_pylist(), digests(table[VECTOR]), strict=True))
-            with self.ledger.changes():
-                self.ledger.set_vectors(target, held)
+            self._correct(target, held)
 
     def _write(self, target: str, rows: ArrowTable) -> bool:
         """Write vectors to the store; True if all of them were written."""
@@ -381,6 +442,7 @@ class Sync:
     def hold(self, target: str) -> None:
         """Record what the store holds of a target, before the app reads it: a store may round or scale vectors."""
         with self.ledger.changes():
+            self.ledger.forget_vectors(f"{target}{HELD}")
             for table in self.store.read_target(target):
                 held = dict(zip(table[ID].to_pylist(), digests(table[VECTOR]), strict=True))
                 self.ledger.set_vectors(f"{target}{HELD}", held)

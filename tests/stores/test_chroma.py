@@ -71,7 +71,8 @@ def test_after_a_switch_the_app_has_documents_and_metadata_as_they_are_then(engi
     with opened(engine) as store:
         written(store, ids)
         app = engine.collection("notes")
-        app.update(ids=["r1"], documents=["another text"], metadatas=[{"lang": "de", "stars": 5}])
+        engine.put("notes", [{"id": "r1", "vector": np.ones(DIM), "text": "another text", "lang": "de"}])
+        app.update(ids=["r1"], metadatas=[{"stars": 5}])
         engine.put("notes", [{"id": "r2", "vector": np.ones(DIM), "text": None, "lang": None}])
         before = app.get(include=["documents", "metadatas"])
         store.switch("v2")
@@ -91,7 +92,7 @@ def test_a_write_after_the_switch_keeps_what_the_app_wrote_and_brings_no_row_bac
         written(store, ids)
         store.switch("v2")
         app = engine.collection("notes")
-        app.update(ids=["r1"], documents=["new text"])
+        engine.put("notes", [{"id": "r1", "vector": np.ones(LONG), "text": "new text", "lang": "en"}])
         app.delete(ids=["r0"])
         assert set(written(store, ids)) == set(ids) - {"r0"}
         store.remove("v2", ids)

@@ -93,6 +93,14 @@ def test_without_an_alias_the_app_names_the_collection(engine):
     with opened(engine) as store:
         assert store.describe().switch == ""
         assert "'notes_v2'" in store.app_change("v2")
+        written(store, ["a"])
+        engine.put("notes", [{**rows_of(["a"])[0], "text": "another"}])
+        store.refresh("v2")
+        assert engine.rows("notes_v2")["a"]["text"] == "another"
+        engine.put("notes_v2", [{"id": "a", "vector": np.ones(LONG), "text": "of the target's app"}])
+        store.switch("v2")
+        store.refresh("v2")
+        assert engine.rows("notes_v2")["a"]["text"] == "of the target's app"
 
 
 def test_the_second_collection_has_the_fields_of_the_first(engine):

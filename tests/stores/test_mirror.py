@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -260,15 +258,3 @@ def test_a_rollback_keeps_rows_that_the_app_added_after_the_cutover(engine, rows
     gallery.rollback()
     assert gallery.sync().deleted == 0
     assert added["id"] in gallery.scan(["id"]).to_arrow()["id"].to_pylist()
-
-
-def test_a_retirement_that_is_killed_after_the_drop_is_finished_by_the_next_sync(engine, rows, tmp_path):
-    gallery = mirror(engine, tmp_path)
-    upgraded(gallery, 1.0)
-    gallery.cutover("v2")
-    with link.syncing(gallery._catalog, cs.upgrade.progress.UNOBSERVED) as sync:
-        address, named = sync.store.place("v2")
-        settled = replace(sync.link, store=address, source="v2", parts=replace(sync.link.parts, vector=named.vector))
-        sync.ledger.begin_settling(settled, drop_source=True)
-        sync.store.drop_source("v2")
-    assert (gallery.sync().changed, gallery.status().store.source) == (0, "v2")

@@ -189,6 +189,7 @@ def test_a_filter_narrows_a_search(engine):
             store.search(None, np.ones(DIM, np.float32), 3, "lang = 'de'")
 
 
+@pytest.mark.filterwarnings("ignore:unclosed file", "ignore::pytest.PytestUnraisableExceptionWarning")  # of the client
 def test_another_client_of_the_folder_is_named(tmp_path):
     with closing(qdrant.Client(path=str(tmp_path))) as client:
         client.create_collection("notes", vectors_config=models.VectorParams(size=DIM, distance="Cosine"))
@@ -202,6 +203,7 @@ def test_a_folder_without_qdrant_stays_without(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
 def test_a_server_that_is_not_there_is_an_error_without_the_key(monkeypatch):
     monkeypatch.setenv("QDRANT_API_KEY", "s3cret")
     with pytest.raises(StorageError) as found:

