@@ -96,7 +96,7 @@ def _drop_retired(ledger: MirrorLedger) -> None:
     if retired is None:
         return
     link, target = retired
-    with closing(Address.of(link.store).open()) as store, suppress(NotFound):  # removed, and its collection with it
+    with suppress(NotFound), closing(Address.of(link.store).open()) as store:  # removed, and its collection with it
         if not store.describe(link.parts).switch:
             store.switch(target)
         store.drop_source(target)

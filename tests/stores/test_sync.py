@@ -99,6 +99,8 @@ def test_rows_that_the_app_changed_between_a_cutover_and_a_rollback_have_what_th
     gallery, changed = mirror(engine, tmp_path), rows[2]
     upgraded(gallery, 1.0)
     gallery.cutover("v2")
+    if not link.describe(gallery.status().store.store, vector=engine.parts.vector, id=engine.parts.id).switch:
+        pytest.skip("the app changes the name that it reads itself")
     engine.put(NAME, [{**changed, "text": "another text", "vector": new(["another text"])[0].tolist()}])
     gallery.sync()
     gallery.rollback()
