@@ -56,7 +56,7 @@ def mirror(
     metadata: str,
     check: bool,
 ) -> None:
-    """Bring a collection of another vector database into a new GALLERY, which follows it.
+    """Mirror a collection of another vector database in a gallery.
 
     The database stays the master: nothing of the app's is modified. `upgrade` writes the new model's vectors beside the
     app's own, `sync` follows what the app changes, `cutover` switches the app where the database can.
@@ -109,10 +109,10 @@ def _role(about: Description, name: str) -> str:
 @gallery_verb("sync", "sync notes.lance", "sync notes.lance --watch 30")
 @click.option("--watch", type=float, metavar="SECONDS", help="Sync again and again, SECONDS apart, until stopped.")
 def sync(output: Output, gallery: str, watch: float | None) -> None:
-    """Pull what the app changed in the database that GALLERY mirrors, and push what upgrades made.
+    """Bring a gallery in step with the database that it mirrors.
 
-    Compares ids and digests, and writes only what is not there. The same command again goes on with a stopped or
-    killed one.
+    Pulls what the app changed there, and pushes what upgrades made. Compares ids and digests, and writes only what is
+    not there. The same command again goes on with a stopped or killed one.
     """
     opened = cs.Gallery.open(gallery)
     with progress_bars("sync") as bars, stop_on_signals() as should_stop, output.noting_warnings():

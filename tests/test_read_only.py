@@ -34,7 +34,7 @@ VERBS = {
 }
 WRITING_VERBS = {
     *("demo", "init", "adopt", "add", "drop-columns", "index", "register", "link", "train", "export"),
-    *("upgrade", "pause", "cutover", "rollback", "abort", "retire", "judge", "convert"),
+    *("upgrade", "pause", "cutover", "rollback", "abort", "retire", "judge", "convert", "mirror", "sync"),
     *("optimize", "unregister", "unlink"),
 }
 
@@ -81,7 +81,7 @@ REFUSED_VERBS = {
 
 WRITING_CALLS = {
     *("create", "adopt", "open", "add", "update", "delete", "register"),
-    *("upgrade", "cutover", "rollback", "abort", "retire"),
+    *("upgrade", "cutover", "rollback", "abort", "retire", "mirror", "sync"),
     *("maintenance.drop_columns", "maintenance.index", "maintenance.unregister"),
     *("artifacts.link", "artifacts.unlink", "maintenance", "aio"),
 }

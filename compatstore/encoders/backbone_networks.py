@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from compatstore.encoders.backbones import BasisTransformed
 
 
-class Parts(NamedTuple):
+class BasisParts(NamedTuple):
     """Tensors that the losses of BT^2 read.
 
     Attributes:
@@ -49,7 +49,7 @@ class BasisNetwork(nn.Module):
         """Embed images."""
         return self.parts(pixels).output
 
-    def parts(self, pixels: torch.Tensor) -> Parts:
+    def parts(self, pixels: torch.Tensor) -> BasisParts:
         """Embed images, and keep what leads there (BT^2, algorithm 1)."""
         features = self.inner(pixels)
         kept = self.shape.source_dim - self.shape.extra
@@ -57,7 +57,7 @@ class BasisNetwork(nn.Module):
         target = functional.normalize(features[:, : self.shape.target_dim], dim=1)
         turned = self.shape.scale * self.basis1(target)
         compared = self.basis2(torch.cat([extra, turned[:, :kept]], dim=1))
-        return Parts(target, compared, torch.cat([compared, turned[:, kept:]], dim=1))
+        return BasisParts(target, compared, torch.cat([compared, turned[:, kept:]], dim=1))
 
     @torch.no_grad()
     def target_map(self) -> torch.Tensor:

@@ -65,8 +65,12 @@ class MirrorVerbs(GalleryCore):
             Interrupted: `should_stop` returned True.
 
         Examples:
-            >>> cs.Gallery.mirror("faiss:letters.index", "mirror.lance").active
-            'v1'
+            >>> import faiss
+            >>> index = faiss.IndexFlatL2(2)
+            >>> index.add(np.eye(2, dtype=np.float32))
+            >>> faiss.write_index(index, "letters.faiss")
+            >>> len(cs.Gallery.mirror("faiss:letters.faiss", "mirror.lance"))
+            2
         """
         about = describe(store, id=id, vector=vector, source=source, metadata=metadata)
         wanted, location = version_of(about, version), locate(gallery)
@@ -94,9 +98,15 @@ class MirrorVerbs(GalleryCore):
             Interrupted: `should_stop` returned True.
 
         Examples:
-            >>> mirror = cs.Gallery.mirror("faiss:letters.index", "mirror.lance")
+            >>> import faiss
+            >>> index = faiss.IndexFlatL2(2)
+            >>> index.add(np.eye(2, dtype=np.float32))
+            >>> faiss.write_index(index, "letters.faiss")
+            >>> mirror = cs.Gallery.mirror("faiss:letters.faiss", "mirror.lance")
+            >>> index.add(np.ones((1, 2), np.float32))
+            >>> faiss.write_index(index, "letters.faiss")
             >>> mirror.sync().added
-            0
+            1
         """
         with syncing(self._catalog, Observer(progress, should_stop)) as sync:
             result = sync.run()

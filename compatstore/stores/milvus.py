@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from compatstore import next_step
 from compatstore.arrays import ArrowTable, FloatArray, Id
 from compatstore.boundary import shown
 from compatstore.errors import InvalidInput, NotFound, load_extra
@@ -89,7 +90,7 @@ class Milvus(SecondCollection):
             found = f"{shown(wanted)}, among {', '.join(dense)}"
             raise NotFound(operation, expected="a field of float vectors", found=found)
         if not wanted and len(dense) != 1:
-            fix = "Name the one to upgrade: --vector NAME."
+            fix = f"Name the one to upgrade: {next_step.option('vector')}"
             raise InvalidInput(
                 operation, expected="one field of float vectors", found=", ".join(dense) or "none", fix=fix
             )

@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import numpy as np
 import pyarrow as pa
 
+from compatstore import next_step
 from compatstore.arrays import ArrowTable, FloatArray, Id
 from compatstore.boundary import shown
 from compatstore.errors import InvalidInput, NotFound, StorageError, load_extra
@@ -120,7 +121,7 @@ class QdrantPoints:
                 operation,
                 expected="one dense vector",
                 found=", ".join(dense) or "none",
-                fix="Name the one to upgrade: --vector NAME.",
+                fix=f"Name the one to upgrade: {next_step.option('vector')}",
             )
         return next(iter(dense))
 

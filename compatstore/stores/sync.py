@@ -15,8 +15,9 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +46,7 @@ from compatstore.upgrade.progress import Monitor, Observer
 
 BYTES, ROWS = 48 << 20, 50_000  # of what one commit adds to the gallery
 WRITTEN = 10_000  # rows of one write to the store
+Item = TypeVar("Item")
 SWITCHING = "switching"  # note of a target: rows that the app changed just before its switch are not pulled yet
 HELD = "@store"  # behind the name of a switched version: digests of what the app's place holds, not of what was pushed
 
@@ -62,6 +64,10 @@ class Synced(Shown):
         removed: Vectors removed from targets' places.
         left_out: Ids of rows that the gallery cannot hold: vectors that are not finite. They have no vector here.
         seconds: Time taken.
+
+    Examples:
+        >>> print(cs.Synced("faiss:letters.faiss", added=2))
+        faiss:letters.faiss: 2 rows added, 0 changed, 0 deleted; 0 vectors written, 0 removed, 0.0 s
     """
 
     store: str
@@ -165,14 +171,18 @@ class Sync:
         column = placed[-1] if placed and self._about.beside == "column" else None
         seen, monitor = np.zeros(self.ledger.last_item() + 1, bool), self._monitor("pull", self._about.rows)
         waiting, rows = list[ArrowTable](), 0
-        for table in self.store.scan(parts, column):
-            monitor.check()
-            waiting.append(self._changed(table, key, column, seen))
-            rows += waiting[-1].num_rows
-            if rows >= ROWS or rows * self._about.dim * 4 >= BYTES:
-                self._take(waiting, version, key)
-                waiting, rows = [], 0
-            monitor.advance(table.num_rows)
+        with ThreadPoolExecutor(1, "compatstore-sync") as thread:  # writes here while the next rows are read there
+            written = thread.submit(self._keep, None, version)
+            for table in self.store.scan(parts, column):
+                monitor.check()
+                waiting.append(self._changed(table, key, column, seen))
+                rows += waiting[-1].num_rows
+                if rows >= ROWS or rows * self._about.dim * 4 >= BYTES:
+                    self._record(written.result(), version, key)
+                    written = thread.submit(self._keep, self._announced(waiting), version)
+                    waiting, rows = [], 0
+                monitor.advance(table.num_rows)
+            self._record(written.result(), version, key)
         self._take(waiting, version, key)
         for batch in self.ledger.rows(key, self._keys_elsewhere(switched)):
             unseen = [name for item, name in batch if item < len(seen) and not seen[item]]
@@ -243,17 +253,34 @@ class Sync:
 
     def _take(self, tables: list[ArrowTable], version: str, key: str) -> None:
         """Announce rows, write them to the gallery, then to the ledger."""
+        self._record(self._keep(self._announced(tables), version), version, key)
+
+    def _announced(self, tables: list[ArrowTable]) -> ArrowTable | None:
+        """Announce rows in the ledger; None if there are none."""
         tables = [table for table in tables if table.num_rows]
         if not tables:
-            return
+            return None
         rows = pa.concat_tables(tables, promote_options="permissive")
         alone = np.asarray(rows["_metadata_alone"].combine_chunks())
         self.ledger.announce(*(rows[ID].filter(pa.array(chosen)).to_pylist() for chosen in (~alone, alone)))
+        return rows
+
+    def _keep(self, rows: ArrowTable | None, version: str) -> ArrowTable | None:
+        """Write rows to the gallery; the ledger is another thread's."""
+        if rows is None:
+            return None
+        alone = np.asarray(rows["_metadata_alone"].combine_chunks())
         if alone.any():  # an `add` would clear the vectors of other versions
             write.update(self.catalog, rows.filter(pa.array(alone)).select([ID, *self.link.parts.metadata]))
         whole = rows.filter(pa.array(~alone)) if alone.any() else rows
         if whole.num_rows:
             self._add(whole, version)
+        return rows.drop_columns(VECTOR)
+
+    def _record(self, rows: ArrowTable | None, version: str, key: str) -> None:
+        """Record in the ledger what was written to the gallery."""
+        if rows is None:
+            return
         ids, new = rows[ID].to_pylist(), np.asarray(rows["_new"].combine_chunks())
         vectors, sources, metadata = (rows[name].to_pylist() for name in ("_vector", "_source", "_metadata"))
         held = dict(zip(ids, vectors, strict=True))
@@ -262,8 +289,11 @@ class Sync:
             self.ledger.set_vectors(key, held)
             if key != version:  # the app's own vectors of a switched target are in the store already
                 self.ledger.set_vectors(version, held)
-                if whole.num_rows:  # the gallery has their source vectors no more, and the store has them still
-                    self.ledger.doubt(self.link.source, whole[ID].to_pylist())
+                whole = [
+                    name for name, alone in zip(ids, rows["_metadata_alone"].to_pylist(), strict=True) if not alone
+                ]
+                if whole:  # the gallery has their source vectors no more, and the store has them still
+                    self.ledger.doubt(self.link.source, whole)
         self.result.added += int(new.sum())
         self.result.changed += len(ids) - int(new.sum())
 
@@ -312,30 +342,30 @@ class Sync:
         rows, monitor = int(snapshot.count_rows(made.present)), self._monitor("push", 0)
         monitor.reach(0, rows)
         seen, complete = np.zeros(self.ledger.last_item() + 1, bool), True
-        names = list(dict.fromkeys([registry.id_column, *made.names, *source.names]))
+        names = list(dict.fromkeys([registry.id_column, *made.item_names, *source.item_names]))
         waiting = list[ArrowTable]()
-        for batch in snapshot.to_batches(columns=names, filter=made.present):
-            table = pa.Table.from_batches([batch])
-            new, of = made.decode(table), source.decode(table)
-            ids = table[registry.id_column].to_pylist()
-            vectors = vector_column(new.vectors, record.dim)
+
+        def read() -> Iterator[tuple[ArrowTable, list[bytes | None]]]:
+            for batch in snapshot.to_batches(columns=names, filter=made.present):
+                new, of = made.read_items(batch), source.read_items(batch)
+                vectors = vector_column(new.vectors, record.dim)
+                made_from = vector_column(of.vectors, of.vectors.shape[1], of.valid)
+                yield pa.table({ID: batch[registry.id_column], VECTOR: vectors, MADE_FROM: made_from}), digests(vectors)
+
+        for table, wanted in one_ahead(read()):
+            ids = table[ID].to_pylist()
             known = self.ledger.known(ids, target)
-            wanted = digests(vectors)
             for one in known.values():
                 if one.item < len(seen):
                     seen[one.item] = True
             differs = [name in known and known[name].vector != wanted[row] for row, name in enumerate(ids)]
-            rows_to_write = pa.table(
-                {
-                    ID: table[registry.id_column],
-                    VECTOR: vectors,
-                    MADE_FROM: vector_column(of.vectors, of.vectors.shape[1], of.valid),
-                    KNOWN: pa.array([_vector_of(known.get(name)) for name in ids], pa.binary()),
-                    "_digest": pa.array(wanted, pa.binary()),
-                    "_item": pa.array([known[name].item if name in known else None for name in ids], pa.int64()),
-                }
-            )
-            waiting.append(rows_to_write if all(differs) else rows_to_write.filter(pa.array(differs, pa.bool_())))
+            for name, column in (
+                (KNOWN, pa.array([_vector_of(known.get(one)) for one in ids], pa.binary())),
+                ("_digest", pa.array(wanted, pa.binary())),
+                ("_item", pa.array([known[one].item if one in known else None for one in ids], pa.int64())),
+            ):
+                table = table.append_column(name, column)
+            waiting.append(table if all(differs) else table.filter(pa.array(differs, pa.bool_())))
             if sum(each.num_rows for each in waiting) >= WRITTEN:
                 complete &= self._write(target, pa.concat_tables(waiting))
                 waiting = []
@@ -419,6 +449,15 @@ class Sync:
 
     def _monitor(self, step: str, total: int) -> Monitor:
         return Monitor(step, total, self._caller.progress, self._caller.should_stop)
+
+
+def one_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """Items of an iterator that a thread advances, by one at most: the next is made while the last one is used."""
+    with ThreadPoolExecutor(1, "compatstore-sync") as thread:
+        coming = thread.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = thread.submit(next, items, None)
+            yield item
 
 
 def sorted_out(ids: Sequence[Id], others: Sequence[Id]) -> list[Id]:

@@ -30,6 +30,7 @@ def test_a_whole_life(run, gallery, artifact):
         "changed": True,
         "dropped": [],
         "fusion_ended": None,
+        "store": "",
     }
     said = run("status", gallery).out
     assert "rolled back" in said

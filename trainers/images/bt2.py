@@ -18,7 +18,7 @@ from compatstore.artifacts import Space
 from compatstore.artifacts.matrix import as_matrix
 from compatstore.boundary import checked, checked_fields, require_fields
 from compatstore.digests import digest_half
-from compatstore.encoders.backbone_networks import BasisNetwork, Parts
+from compatstore.encoders.backbone_networks import BasisNetwork, BasisParts
 from compatstore.encoders.backbones import Backbone, BasisTransformed
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
@@ -256,7 +256,7 @@ class BT2Objective(Classification):
         parts = self.bases.parts(self.preprocessing.scale(views))
         goal = None if self.goal is None else self.goal(views)
         with torch.autocast(views.device.type, enabled=False):
-            return self.loss(Parts(*(part.float() for part in parts)), labels, of_source, goal)
+            return self.loss(BasisParts(*(part.float() for part in parts)), labels, of_source, goal)
 
     def known_of(self, views: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Classes (b,) of a batch, and the source's vectors of its items, (b, n)."""
@@ -264,7 +264,7 @@ class BT2Objective(Classification):
         return labels, self.source(views)[:, : self.source.source_dim]
 
     def loss(
-        self, parts: Parts, labels: torch.Tensor, of_source: torch.Tensor, goal: torch.Tensor | None
+        self, parts: BasisParts, labels: torch.Tensor, of_source: torch.Tensor, goal: torch.Tensor | None
     ) -> torch.Tensor:
         """`l_0 L(kappa, phi_3) + l_1 (1 - cos(phi_3, phi'_t)) + l_2 L(w_s, phi_5) + l_3 (1 - cos(phi_5, phi_s))`.
 
