@@ -11,7 +11,7 @@ import pytest
 from stores.conftest import ENGINES
 from stores.lives.__main__ import live
 
-pytestmark = pytest.mark.full
+pytestmark = pytest.mark.slow  # minutes each, and what a life does is chance
 
 LIVES, SEED = (int(os.environ.get(f"COMPATSTORE_STORE_{name}", value)) for name, value in (("LIVES", 2), ("SEED", 0)))
 
