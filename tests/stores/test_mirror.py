@@ -258,3 +258,11 @@ def test_a_rollback_keeps_rows_that_the_app_added_after_the_cutover(engine, rows
     gallery.rollback()
     assert gallery.sync().deleted == 0
     assert added["id"] in gallery.scan(["id"]).to_arrow()["id"].to_pylist()
+
+
+def test_maintenance_keeps_the_ledger(engine, rows, tmp_path):
+    gallery = mirror(engine, tmp_path)
+    gallery.maintenance.optimize(grace=0.0)
+    done = gallery.sync()
+    assert (done.added, done.changed, done.deleted) == (0, 0, 0)
+    assert not [each for each in gallery.maintenance.verify().findings if each.severity == "error"]
