@@ -259,7 +259,7 @@ class Chroma(SecondCollection):
         for moved in names:
             target = moved.removeprefix(f"{name}_before_")
             if target != moved and self._marked(f"{name}_{target}") == target:
-                return moved  # killed between the two renames
+                return str(moved)  # killed between the two renames
         return name
 
     def _place(self, target: str) -> str:

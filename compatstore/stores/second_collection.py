@@ -2,8 +2,8 @@
 
 The app can be switched to the second collection as a whole, so each write copies what the app's collection holds of a
 row besides its vector, and `refresh` copies what changed there since; a switch in the store does so first. A row that
-the app has deleted is not written. The switch is an alias, moved in one step, where the app reads through one; otherwise
-the app names the second collection.
+the app has deleted is not written. Where the app reads through an alias, the switch moves that, in one step; otherwise
+the app names the second collection itself.
 
 The collection of target `v2` beside `docs` is `docs_v2`. An alias on `docs_v2` is switched to v2: its name says so.
 """
