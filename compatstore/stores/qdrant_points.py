@@ -33,6 +33,7 @@ PAGE = 1_000  # points of one request
 METRICS: dict[str, Metric] = {"Cosine": "cosine", "Euclid": "l2", "Dot": "dot"}
 NIL = "00000000-0000-0000-0000-000000000000"  # the first of all UUIDs; integers come before it
 NORMALISED = "Qdrant normalises vectors of a cosine collection: lengths are those of what it returns."
+EMPTY = "The collection is empty, and its ids are taken for UUIDs: mirror one of integers when it has rows."
 ONE_CLIENT = "A folder of Qdrant is for one client at a time: stop the app meanwhile, or run a Qdrant server."
 
 
@@ -145,6 +146,8 @@ class QdrantPoints:
             notes = [NORMALISED, *notes]
         if not self._at.is_remote:
             notes = [ONE_CLIENT, *notes]
+        if not rows:
+            notes = [EMPTY, *notes]
         return {
             "address": str(self._at),
             "parts": Parts("", vector, None, metadata),

@@ -14,7 +14,8 @@ A module there has a class `Engine`, the side of the app, which uses the databas
 
 Of what a database lacks, its engine may name `metrics` and `id_types` that it has, `keeps_nulls = False` if each row
 has a vector, `text_ids = "uuid"` if texts are no ids but UUIDs are, `refused_ids` of texts that are none, `odd_names`
-of collections that it takes, and the `secret` in its address.
+of collections that it takes, the `secret` in its address, and `types_ids_by_rows = True` if a collection without rows
+takes ids of any type.
 """
 
 from __future__ import annotations

@@ -145,7 +145,8 @@ def test_describe_counts_rows_and_names_parts(engine, count):
         objects = engine.objects()
         with opened(engine, collection) as store:
             about = store.describe(engine.parts)
-        assert (about.rows, about.id_type) == (count, id_type)
+        assert about.rows == count
+        assert about.id_type == id_type or (count == 0 and getattr(engine, "types_ids_by_rows", False))
         assert about.dim == DIM or (about.dim, count) == (0, 0)
         assert (about.parts.id, about.parts.vector) == (engine.parts.id, engine.parts.vector)
         assert {engine.parts.source, *engine.parts.metadata} - {None} <= set(about.columns)

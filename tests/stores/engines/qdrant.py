@@ -31,6 +31,7 @@ class Engine:
     vector = "text"  # name of the vector; "" for one without a name
     parts = Parts(vector="text", source="text", metadata=("lang",))
     text_ids = "uuid"
+    types_ids_by_rows = True
     odd_names = ("a b", "x" * 200, "ü-漢字", "a.b", "a;b'")
 
     def __init__(self, folder: Path):
