@@ -17,23 +17,25 @@ lancedb = Lazy("lancedb")
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 PROGRAM = re.search(r"^```python\n(.*?)^```", (GUIDES / "lancedb.md").read_text(), re.MULTILINE | re.DOTALL)[1]
-PAGES = {
-    "postgresql": "pgvector",
+PAGES = {  # engine -> its page
+    "postgres": "pgvector",
     "chroma": "chroma",
     "qdrant": "qdrant",
     "milvus": "milvus",
-    "faiss": "faiss",
-    "sqlite-vec": "sqlite-vec",
+    "faiss_file": "faiss",
+    "sqlite_vec": "sqlite-vec",
 }
 
 
-def lines_of(page):
+@pytest.fixture
+def lines(request):
+    """The commands of the page of the engine that `newcomer` has."""
+    page = PAGES[request.node.callspec.params["newcomer"]]
     return re.findall(r"^\$ compatstore (.+)", (GUIDES / "stores" / f"{page}.md").read_text(), re.MULTILINE)
 
 
 @pytest.mark.full
-def test_five_lines_of_a_page(newcomer):
-    lines = lines_of(PAGES[newcomer.name])
+def test_five_lines_of_a_page(newcomer, lines):
     assert len(lines) == 5
     before = newcomer.rows("notes")
     shown = run(*shlex.split(f"{lines[0]} --check"))
@@ -49,8 +51,7 @@ def test_five_lines_of_a_page(newcomer):
 
 
 @pytest.mark.full
-def test_what_a_newcomer_types_wrongly_names_the_next_command(newcomer):
-    lines = lines_of(PAGES[newcomer.name])
+def test_what_a_newcomer_types_wrongly_names_the_next_command(newcomer, lines):
 
     def refused(line, *expected):
         done = run(*shlex.split(line))
@@ -65,7 +66,7 @@ def test_what_a_newcomer_types_wrongly_names_the_next_command(newcomer):
     if "#" in address:
         refused(lines[0].replace("#notes", "#nots"), "nots")
         refused(lines[0].replace("#notes", ""), "#")
-    refused(lines[0].replace("--source text", "--source txt"), "txt", "text")
+    refused(re.sub("--source .+", "--source txt", lines[0]), "txt", "among")
     refused(lines[0].replace(address, "pinecone:notes#x"), "convert")
     refused("sync notes.lance", "notes.lance")
     assert not Path("notes.lance").exists()
@@ -75,26 +76,39 @@ def test_what_a_newcomer_types_wrongly_names_the_next_command(newcomer):
     assert run(*shlex.split(lines[0])).code == 0, "the same command again"
 
 
-@pytest.fixture
-def newcomer(engine, tmp_path, monkeypatch):
+@pytest.fixture(params=sorted(PAGES))
+def newcomer(request, tmp_path, monkeypatch):
     """An app with its data in the working directory: the notes of the guide to LanceDB."""
-    if engine.name not in PAGES:
-        pytest.skip(f"{engine.name} has no page of its own")
-    folder = tmp_path / "engine"
-    monkeypatch.chdir(folder)
-    (folder / "app.py").write_text(PROGRAM)
-    app = runpy.run_path("app.py")
-    id_type = getattr(engine, "id_types", ("string", "int64"))[-1]
+    module = pytest.importorskip(f"stores.engines.{request.param}")
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "app-db" if request.param in ("chroma", "qdrant") else tmp_path
+    place.mkdir(exist_ok=True)
+    app = module.Engine(place)
+    if request.param == "postgres":
+        app.rename("shop")
+        monkeypatch.setenv("PGHOST", app.connection.info.host)
+        monkeypatch.setenv("PGUSER", app.connection.info.user)
+    Path("app.py").write_text(PROGRAM.replace('"app-db"', '"lance-db"'))
+    made = runpy.run_path("app.py")
+    id_type = getattr(app, "id_types", ("string", "int64"))[-1]
     rows = [
-        {
-            "id": n + 1 if id_type == "int64" else f"n{n}",
-            "text": text,
-            "vector": app["vectors"][n].tolist(),
-            "lang": "en",
-        }
-        for n, text in enumerate(app["texts"])
+        {"id": n + 1 if id_type == "int64" else f"n{n}", "text": text, "vector": vector.tolist(), "lang": "en"}
+        for n, (text, vector) in enumerate(zip(made["texts"], made["vectors"], strict=True))
     ]
-    for name, value in getattr(engine, "environment", {}).items():
-        monkeypatch.setenv(name, value)
-    engine.create("notes", 12, "cosine", id_type=id_type, rows=rows)
-    return engine
+    app.create("notes", 12, "cosine", id_type=id_type, rows=rows)
+    yield app
+    app.close()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("newcomer", ["postgres"], indirect=True)
+def test_fused_search_in_sql(newcomer, lines):
+    for line in lines[:2]:
+        assert run(*shlex.split(line)).code == 0
+    page = (GUIDES / "stores" / "pgvector.md").read_text()
+    statement = re.search(r"^```\n(WITH .*?)^```", page, re.MULTILINE | re.DOTALL)[1]
+    gallery = cs.Gallery.open("notes.lance")
+    one = gallery.scan(["id"]).to_arrow()["id"][0].as_py()
+    named = {version: str(gallery.vectors([one], version)[0].tolist()) for version in ("v1", "v2")}
+    found = [row[0] for row in newcomer.connection.execute(statement, named)]
+    assert (len(found), found[0]) == (10, one)

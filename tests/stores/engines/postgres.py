@@ -62,6 +62,15 @@ class Engine:
         query = sql.SQL(statement)
         return self.connection.execute(query.format(**identifiers) if names else query, values)
 
+    def rename(self, database):
+        """Give the database a name."""
+        self.connection.close()
+        with psycopg.connect(server().get_uri(), autocommit=True) as connection:
+            rename = sql.SQL("ALTER DATABASE {} RENAME TO {}")
+            connection.execute(rename.format(sql.Identifier(self.database), sql.Identifier(database)))
+        self.uri, self.database = self.uri.replace(f"/{self.database}?", f"/{database}?"), database
+        self.connection = psycopg.connect(self.uri, autocommit=True)
+
     def has_role(self, name):
         return bool(self.execute("SELECT FROM pg_roles WHERE rolname = %s", (name,)).fetchone())
 
