@@ -16,7 +16,16 @@ from pathlib import Path
 import click
 
 PACKAGES = ("compatstore", "trainers", "cli")
-LIMITS = {"code lines": 34_000, "files": 310, "Gallery": 28, "exceptions": 16, "options of upgrade": 14, "options": 330}
+# What reaches other databases and files, which the limits of lines and files were set without.
+ELSEWHERE = ("compatstore/stores/", "compatstore/conversion/", "cli/converting.py", "cli/mirroring.py")
+LIMITS = {
+    "code lines without them": 34_000,
+    "files without them": 310,
+    "Gallery": 28,
+    "exceptions": 16,
+    "options of upgrade": 14,
+    "options": 330,
+}
 LIMITS |= {"lines of benchmarks": 4_500, "words of documentation": 70_000, "results pages": 13, "README lines": 150}
 LEAST = {"pictures": 15}
 SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
@@ -95,9 +104,14 @@ def _commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Co
 def measure(tree: Path) -> dict[str, int]:
     """All figures of a tree."""
     files = sources(tree, *PACKAGES)
+    elsewhere = [path for path in files if path.relative_to(tree).as_posix().startswith(ELSEWHERE)]
+    lines, beside = sum(map(code_lines, files)), sum(map(code_lines, elsewhere))
     return {
-        "code lines": sum(map(code_lines, files)),
+        "code lines": lines,
+        "of them for other databases and files": beside,
+        "code lines without them": lines - beside,
         "files": len(files),
+        "files without them": len(files) - len(elsewhere),
         "lines of tests": sum(map(code_lines, sources(tree, "tests"))),
         "lines of benchmarks": sum(map(code_lines, sources(tree, "benchmarks"))),
     } | (shelf(tree) | surface())
