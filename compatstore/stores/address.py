@@ -38,6 +38,9 @@ FORMS = (
 OPEN_OPTIONS = ("host", "port", "user", "dbname", "sslmode")  # of a connection string, that are kept
 _ADDRESS = re.compile(r"(?P<scheme>[a-z]+)(?P<transport>\+https?)?:(?P<rest>.*)", re.DOTALL)
 
+# A URL whose login cannot be told from its path: an unescaped / # or ? before the @ of its host.
+_HIDDEN_LOGIN = re.compile(r"[a-z+]+://[^@/#?]*:[^@/#?]*[/#?].*@.*", re.DOTALL)
+
 
 @dataclass(frozen=True)
 class Address:
@@ -64,6 +67,9 @@ class Address:
         Raises:
             InvalidInput: It is none, or names no collection.
         """
+        if _HIDDEN_LOGIN.fullmatch(text):  # no client reads it, and no message may show it
+            expected, found = "a login whose / # and ? are written as %2F, %23 and %3F", "an @ behind one of them"
+            raise InvalidInput(operation, expected=expected, found=found)
         match = _ADDRESS.fullmatch(text.replace("postgres://", "postgresql://", 1))
         if match is None or match["scheme"] not in STORES:
             scheme = text.partition(":")[0]
@@ -92,7 +98,8 @@ class Address:
             return f"{without_secrets(self.place)}#{self.collection}"
         transport = "+" if self.is_remote else ":"
         mark = f"#{self.collection}" if self.collection else ""
-        return f"{self.scheme}{transport}{without_secrets(self.place)}{mark}"
+        place = without_secrets(self.place) if self.is_remote else self.place
+        return f"{self.scheme}{transport}{place}{mark}"
 
     def open(self) -> VectorStore:
         """Connect to the store.
