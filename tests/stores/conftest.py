@@ -26,9 +26,10 @@ from pathlib import Path
 import pytest
 
 ENGINES = sorted(path.stem for path in (Path(__file__).parent / "engines").glob("*.py") if path.stem != "__init__")
+FAST = ("faiss_file", "postgres", "sqlite_vec")  # the others are of the full tier
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=[pytest.param(name, marks=[] if name in FAST else [pytest.mark.full]) for name in ENGINES])
 def engine(request, tmp_path):
     """A database, empty."""
     try:
