@@ -29,15 +29,20 @@ ENGINES = sorted(path.stem for path in (Path(__file__).parent / "engines").glob(
 FAST = ("faiss_file", "postgres", "sqlite_vec")  # the others are of the full tier
 
 
-@pytest.fixture(params=[pytest.param(name, marks=[] if name in FAST else [pytest.mark.full]) for name in ENGINES])
-def engine(request, tmp_path):
-    """A database, empty."""
+def started(name, tmp_path):
+    """A database, empty, until the test ends."""
     try:
-        module = importlib.import_module(f"stores.engines.{request.param}")
+        module = importlib.import_module(f"stores.engines.{name}")
     except ImportError as error:
         pytest.skip(f"{error}")
     folder = tmp_path / "engine"
     folder.mkdir()
-    started = module.Engine(folder)
-    yield started
-    started.close()
+    engine = module.Engine(folder)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(params=[pytest.param(name, marks=[] if name in FAST else [pytest.mark.full]) for name in ENGINES])
+def engine(request, tmp_path):
+    """A database, empty."""
+    yield from started(request.param, tmp_path)

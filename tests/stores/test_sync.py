@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from stores.conftest import FAST, started
 from stores.test_mirror import NAME, ROWS, held, key, mirror, new, require_same, row_of, rows, upgraded  # noqa: F401  (fixture)
 
 import compatstore as cs
@@ -12,6 +13,12 @@ from compatstore.stores import link
 from compatstore.stores.ledger import MirrorLedger
 from compatstore.stores.sync import Sync
 from compatstore.upgrade.progress import UNOBSERVED
+
+
+@pytest.fixture(params=FAST)
+def engine(request, tmp_path):
+    """A database whose targets lie in a column, a table or a file: what a sync does is the same for the others."""
+    yield from started(request.param, tmp_path)
 
 
 class Killed(BaseException):
