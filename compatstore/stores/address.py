@@ -38,7 +38,7 @@ FORMS = (
 OPEN_OPTIONS = ("host", "port", "user", "dbname", "sslmode")  # of a connection string, that are kept
 _ADDRESS = re.compile(r"(?P<scheme>[a-z]+)(?P<transport>\+https?)?:(?P<rest>.*)", re.DOTALL)
 
-# A URL whose login cannot be told from its path: an unescaped / # or ? before the @ of its host.
+# A URL in which login and path cannot be separated: an unescaped / # or ? before the @ of its host.
 _HIDDEN_LOGIN = re.compile(r"[a-z+]+://[^@/#?]*:[^@/#?]*[/#?].*@.*", re.DOTALL)
 
 
