@@ -26,7 +26,7 @@ from pathlib import Path
 import pytest
 
 ENGINES = sorted(path.stem for path in (Path(__file__).parent / "engines").glob("*.py") if path.stem != "__init__")
-FAST = ("faiss_file", "postgres", "sqlite_vec")  # the others are of the full tier
+FAST = ("faiss_file", "postgres", "sqlite_vec")  # the others are of the slow tier; their pages run in the full one
 
 
 def started(name, tmp_path):
@@ -42,7 +42,7 @@ def started(name, tmp_path):
     engine.close()
 
 
-@pytest.fixture(params=[pytest.param(name, marks=[] if name in FAST else [pytest.mark.full]) for name in ENGINES])
+@pytest.fixture(params=[pytest.param(name, marks=[] if name in FAST else [pytest.mark.slow]) for name in ENGINES])
 def engine(request, tmp_path):
     """A database, empty."""
     yield from started(request.param, tmp_path)

@@ -472,7 +472,7 @@ def test_what_is_not_there_is_named(engine):
             targets(store)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_many_rows_are_streamed_while_the_app_writes(engine):
     rows, ids = 50_000, id_types(engine)[-1]
     keys = [number if ids == "int64" else key_of(engine, number) for number in range(rows)]
