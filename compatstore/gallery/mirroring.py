@@ -102,10 +102,10 @@ class MirrorVerbs(GalleryCore):
             >>> index = faiss.IndexFlatL2(2)
             >>> index.add(np.eye(2, dtype=np.float32))
             >>> faiss.write_index(index, "letters.faiss")
-            >>> mirror = cs.Gallery.mirror("faiss:letters.faiss", "mirror.lance")
+            >>> gallery = cs.Gallery.mirror("faiss:letters.faiss", "mirror.lance")
             >>> index.add(np.ones((1, 2), np.float32))
             >>> faiss.write_index(index, "letters.faiss")
-            >>> mirror.sync().added
+            >>> gallery.sync().added
             1
         """
         with syncing(self._catalog, Observer(progress, should_stop)) as sync:
