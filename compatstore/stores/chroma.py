@@ -195,9 +195,6 @@ class Chroma(SecondCollection):
         with self._reporting(f"rename {name} to {to} in"):
             self._collection(name).modify(name=to)
 
-    def _point_alias(self, name: str) -> None:
-        raise NotImplementedError  # it has no aliases
-
     def _payloads(self, name: str, ids: Sequence[Id]) -> dict[Id, Any]:
         with self._reporting("read"):
             found = (

@@ -261,7 +261,7 @@ class MirrorLedger:
             rows = ((version, item, digest) for item, digest in vectors)
             self._data.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
 
-    def doubt(self, version: str, ids: Sequence[Id] | None = None) -> None:
+    def mark_unconfirmed(self, version: str, ids: Sequence[Id] | None = None) -> None:
         """Record that vectors are unconfirmed, of those that are known: of some rows, or of all."""
         among = (
             "" if ids is None else "AND item IN (SELECT item FROM items WHERE id IN (SELECT value FROM json_each(?)))"

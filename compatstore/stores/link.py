@@ -332,7 +332,7 @@ def switch_back(catalog: Catalog) -> Iterator[None]:
             if (
                 sync.store.before(target) is not None
             ):  # vectors that the app writes until then stay in the target's place
-                sync.ledger.doubt(target)
+                sync.ledger.mark_unconfirmed(target)
             sync.store.switch_back(target)
             sync.ledger.place(target, PLACED)
 

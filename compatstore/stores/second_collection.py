@@ -62,9 +62,13 @@ class SecondCollection(ABC):
     def _delete(self, name: str) -> None:
         """Delete a collection."""
 
-    @abstractmethod
     def _point_alias(self, name: str) -> None:
-        """Let the app's alias name another collection, in one step."""
+        """Let the app's alias name another collection, in one step; of stores that have aliases.
+
+        Raises:
+            UpgradeError: The store has none.
+        """
+        raise UpgradeError(f"switch {self.address} to {name}", expected="a store with aliases", found="one without")
 
     @abstractmethod
     def _payloads(self, name: str, ids: Sequence[Id]) -> dict[Id, Any]:

@@ -236,7 +236,7 @@ def matrix(column: ArrowArray) -> FloatArray:
 
 
 def _whole(column: ArrowArray) -> ArrowArray:
-    """A column as one array, which is copied only if it has several."""
+    """A column as one array; copied only if it has several chunks."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -293,7 +293,7 @@ class Sync:
                     name for name, alone in zip(ids, rows["_metadata_alone"].to_pylist(), strict=True) if not alone
                 ]
                 if whole:  # the gallery has their source vectors no more, and the store has them still
-                    self.ledger.doubt(self.link.source, whole)
+                    self.ledger.mark_unconfirmed(self.link.source, whole)
         self.result.added += int(new.sum())
         self.result.changed += len(ids) - int(new.sum())
 
