@@ -14,6 +14,8 @@ from lint.tree import RUNNABLE, read_pages
 PRINTED_AS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 # Pages that run without the marker `full`.
 ALWAYS = ("README.md", "docs/tutorial.md")
+# Their commands need a database with an app's rows: they run in tests/stores/test_pages.py.
+OF_STORES = "docs/guides/stores/"
 
 
 def run_session(block, names, place):
@@ -69,7 +71,7 @@ def blocks_of(page, *, demo):
 
 def pages(*, demo):
     """Pages with such blocks."""
-    return [page for page in read_pages() if blocks_of(page, demo=demo)]
+    return [page for page in read_pages() if blocks_of(page, demo=demo) and not page.place.startswith(OF_STORES)]
 
 
 def run(blocks, page):

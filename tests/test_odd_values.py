@@ -62,7 +62,7 @@ RESULTS = {
     ),
     *("Comparison", "CompatibleModel", "ImagesOfItems", "SideModel", "TrainedModel"),
     *("Ranking", "RetrievalMetrics", "Transformed", "Encoded", "Encoder", "CompatStoreError"),
-    *("Metered", "QueryEncoder"),
+    *("Metered", "QueryEncoder", "Synced"),
 }
 
 
@@ -159,6 +159,7 @@ def gallery_targets():
         "get": lambda: {"ids": ["i1"]},
         "judge": lambda: {"target": "v2", "queries": {"id": ["q"], "v1": OLD[:1], "v2": NEW[:1]}},
         "link": lambda: {"artifact": linear()},
+        "mirror": lambda: {"store": "faiss:app.faiss", "gallery": "made.lance"},
         "open": lambda: {"gallery": "gallery.lance"},
         "pause": lambda: {"target": "v2", "wait": 0.01},
         "plan": lambda: {"target": "v2"},
@@ -379,6 +380,7 @@ TARGETS = [*gallery_targets(), *other_targets(), *method_targets()]
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
     """A gallery with an upgrade that can begin, an app's table, vectors in files, and an artifact."""
+    import faiss
     import lance
     import pyarrow as pa
 
@@ -389,6 +391,9 @@ def template(tmp_path_factory):
     gallery.artifacts.link(linear())
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(OLD.reshape(-1)), 4)
     lance.write_dataset(pa.table({"id": IDS, "vector": vectors}), folder / "plain.lance")
+    index = faiss.IndexFlatL2(4)
+    index.add(OLD)
+    faiss.write_index(index, str(folder / "app.faiss"))
     np.save(folder / "old.npy", OLD)
     np.save(folder / "new.npy", NEW)
     Image.fromarray(picture()).save(folder / "a.png")

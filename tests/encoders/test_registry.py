@@ -79,5 +79,5 @@ def test_a_missing_library_is_named_with_its_extra(kind: str, tmp_path: Path) ->
     place, extra = ("ViT-B-32?weights=openai", "clip") if kind == "open_clip" else (tmp_path, "text")
     program = [sys.executable, "-c", MISSING, f"{kind}:{place}"]
     message = subprocess.run(program, capture_output=True, text=True, check=True).stdout
-    assert f"this needs {kind}" in message
+    assert f"this needs {kind.replace('_', '-')}" in message
     assert f'pip install "compatstore[{extra}]"' in message

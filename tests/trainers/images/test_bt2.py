@@ -84,7 +84,7 @@ def test_the_loss_is_its_four_terms(split, source, classified: str, head: str) -
     generator = torch.Generator().manual_seed(3)
     target, compared, output, of_source, goal = (torch.randn(7, n, generator=generator) for n in (10, 12, 14, 12, 10))
     labels = torch.tensor([0, 3, 9, 1, 1, 5, 7])
-    found = objective.loss(basis_network.Parts(target, compared, output), labels, of_source, goal).item()
+    found = objective.loss(basis_network.BasisParts(target, compared, output), labels, of_source, goal).item()
 
     def cos(a: torch.Tensor, b: torch.Tensor) -> float:
         return sum(float(x) * float(y) for x, y in zip(a, b, strict=True)) / float(a.norm()) / float(b.norm())
