@@ -63,8 +63,8 @@ def create_table(
     store = Store.create(location, pa.schema([key, pa.field(SOURCE, pa.string()), *metadata, *columns.fields]))
     record = VersionRecord.of(version, columns=columns)
     registry = Registry(ID, id_type, SOURCE, version.name, {version.name: record})
-    start(store, registry, HistoryEntry("create", version.name, note=f"dim {version.dim}, {version.metric}"))
     build_index(store, ID)
+    start(store, registry, HistoryEntry("create", version.name, note=f"dim {version.dim}, {version.metric}"))
     store.tag(f"compatstore-{version.name}")
     return store
 

@@ -35,7 +35,7 @@ from compatstore.storage.files import Blobs
 from compatstore.storage.history import PREFIX, HistoryEntry, pages, read_entries, turn_page
 from compatstore.storage.records import ArtifactRecord, MergeRecord, RunRecord, ServingRecord, VersionRecord
 from compatstore.storage.snapshot import Snapshot, lance
-from compatstore.storage.store import Store
+from compatstore.storage.store import Store, is_begun
 
 FORMAT = 1
 KEY = "compatstore.registry"
@@ -261,8 +261,12 @@ def read(snapshot: Snapshot, where: str) -> Registry:
 
     Raises:
         StorageError: The table is a plain Lance table without one.
+        NotFound: It is the table of a creation that was killed.
     """
     text = snapshot.config().get(KEY)
+    if text is None and is_begun(snapshot):
+        fix = "Create it again, in the same way."
+        raise NotFound(f"open {where}", expected="a gallery", found="one whose creation was stopped", fix=fix)
     if text is None:
         expected, fix = "a table made by create or taken over by adopt", f"Adopt it: {next_step.adopting(where)}"
         raise StorageError(f"open {where} as a gallery", expected=expected, found="a plain Lance table", fix=fix)

@@ -30,6 +30,7 @@ ATTEMPTS = 20
 RECENT_NS = 200_000_000
 LISTED_SECONDS = 0.5  # that a list of an object store's versions is relied on
 PRIMARY_KEY = {b"lance-schema:unenforced-primary-key": b"true"}
+BEGUN = 2  # number of a new gallery's last table version without a registry: empty, and with an index of ids
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,16 @@ class Store:
 
     @classmethod
     def create(cls, location: Location, schema: ArrowSchema) -> Store:
-        """Make an empty table.
+        """Make an empty table, or go on with one that a killed process has made of that schema.
 
         Raises:
             AlreadyExists: There is a table or anything else at that place.
             StorageError: The place cannot be written, or is an object store without conditional writes.
         """
         operation = f"create a gallery at {location.uri}"
-        if _exists(location):
+        if (begun := _open_begun(location)) is not None and begun.schema.equals(schema, check_metadata=True):
+            return cls(location, begun)
+        if begun is not None or _exists(location):
             raise AlreadyExists(
                 operation, expected="nothing there", found="something", fix="Open it, or choose another path."
             )
@@ -98,7 +101,7 @@ class Store:
         """
         operation = f"open a gallery at {location.uri}"
         with storage_errors(operation, location):
-            if location.is_local and not Path(location.uri, "_versions").is_dir():
+            if location.is_local and not _has_versions(location):
                 found = "a folder or file that is none" if Path(location.uri).exists() else "nothing there"
                 raise NotFound(operation, expected="a Lance table", found=found, fix=_instead(location), kind="gallery")
             return cls(location, lance.dataset(location.uri, storage_options=location.options))
@@ -339,10 +342,38 @@ def _instead(location: Location) -> str:
     return f"Name one of its tables: {first_offenders(tables)}." if tables else f"There is no table in {database}."
 
 
+# Folders of a table that its first commit makes, the second with the commit itself.
+_FIRST = ("_transactions", "_versions")
+
+
+def _has_versions(location: Location) -> bool:
+    return any(Path(location.uri, _FIRST[1]).glob("*.manifest"))
+
+
+def is_begun(dataset: Snapshot) -> bool:
+    """True for the table of a creation that was killed before its registry was written."""
+    if dataset.version > BEGUN or dataset.config() or dataset.count_rows():
+        return False
+    return any(field.metadata and field.metadata.items() >= PRIMARY_KEY.items() for field in dataset.schema)
+
+
+def _open_begun(location: Location) -> Snapshot | None:
+    """The table that `is_begun` at a place, or None."""
+    if location.is_local and not _has_versions(location):
+        return None
+    try:
+        dataset = lance.dataset(location.uri, storage_options=location.options)
+        return dataset if is_begun(dataset) else None
+    except (ValueError, OSError):
+        return None
+
+
 def _exists(location: Location) -> bool:
     if location.is_local:
         path = Path(location.uri)
-        return path.exists() and (not path.is_dir() or any(path.iterdir()))
+        if not path.is_dir():
+            return path.exists()
+        return _has_versions(location) or any(entry.name not in _FIRST for entry in path.iterdir())
     try:
         lance.dataset(location.uri, storage_options=location.options)
     except (ValueError, OSError):
