@@ -70,7 +70,7 @@ def syncing(catalog: Catalog, caller: Observer, *, address: str = "") -> Iterato
             link = ledger.link()
     if folder is None or link is None:
         mirroring = next_step.either(
-            shell=next_step.command("mirror", "STORE", "GALLERY"), python="cs.Gallery.mirror(store, path)"
+            shell="compatstore mirror STORE NEW_GALLERY", python="cs.Gallery.mirror(store, path)"
         )
         fix = f"Mirror a store: {mirroring}"
         found = "a gallery without one"

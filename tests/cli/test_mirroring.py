@@ -52,6 +52,13 @@ def test_results_as_text_and_as_json(app, run):
     assert run("verify", "notes.lance").code == 0
 
 
+def test_a_sync_without_a_store_names_the_command_for_a_new_gallery(app, run):
+    assert run("init", "plain.lance", "--version", "v1", "--dim", "2").code == 0
+    refused = run("sync", "plain.lance")
+    assert refused.code == 7
+    assert refused.err.rstrip().endswith("Mirror a store: compatstore mirror STORE NEW_GALLERY")
+
+
 def test_a_vector_that_is_not_finite_is_left_out_and_named(app, run):
     app((np.nan, 1), (np.inf, 0))
     assert run("mirror", "faiss:notes.faiss", "notes.lance").code == 0
