@@ -12,7 +12,7 @@ from itertools import count
 from stores.lives.checks import app_violations, violations
 from stores.lives.jobs import Job, Outcome, Running
 from stores.lives.rival import Rival
-from stores.lives.world import NAME, SECRET, SHORT, Truth, as_row, first_rows, ids, seeded
+from stores.lives.world import NAME, SECRET, SHORT, Truth, as_row, first_rows, ids, languages, seeded
 
 VERBS = {"sync": 4, "upgrade": 6, "evaluate": 1, "cutover": 3, "rollback": 2, "abort": 1, "verify": 1}
 SWITCHING = ("cutover", "rollback", "abort", "retire")
@@ -66,7 +66,7 @@ class Life:
         draw = self._draw
         kind, keys = ids(engine, draw, 400)
         draw.shuffle(keys)
-        first = first_rows(draw, keys[: draw.randint(50, 150)])
+        first = first_rows(draw, keys[: draw.randint(50, 150)], languages(engine))
         engine.create(NAME, SHORT, "cosine", id_type=kind, rows=[as_row(key, row, "v1") for key, row in first.items()])
         self._before = engine.objects()
         self.truth = Truth(engine.name in ONE_ROW, first)

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import numpy as np
-from stores.lives.world import LANGUAGES, NAME, SPACES, Row, as_row, model_of, seeded, some_text, some_vector
+from stores.lives.world import NAME, SPACES, Row, as_row, languages, model_of, seeded, some_text, some_vector
 
 RECOVERY = 60.0  # seconds that a server may need to accept connections again
 KINDS = ("insert", "change", "vector", "text", "metadata", "delete", "re-add", "later")
@@ -28,6 +28,7 @@ class Rival:
     def __init__(self, engine, truth, keys, seed, pause):
         self.engine, self.truth, self.pause = engine, truth, pause
         self.violations, self.writes, self.failures = [], 0, 0
+        self._languages = languages(engine)
         self._free, self._used, self._draw = keys, [], seeded(seed, "rival")
         self._keeps_nulls = getattr(engine, "keeps_nulls", True) and self._draw.random() < 0.3
         self._lock, self._over = threading.RLock(), threading.Event()
@@ -80,7 +81,7 @@ class Rival:
         if before is None:
             if kind == "later" and self._keeps_nulls:
                 vector = None  # the app embeds it later
-            return replace(Row(text, draw.choice(LANGUAGES), None), **{space: vector})
+            return replace(Row(text, draw.choice(self._languages), None), **{space: vector})
         if kind == "vector":
             return replace(before, **{space: some_vector(draw, space)})  # a native one belongs to the text
         if kind in ("text", "metadata"):
@@ -89,8 +90,8 @@ class Rival:
             if kind == "text":
                 return replace(before, text=text, **own, **self._stale())
             if space == "v2" and before.v2 is None:
-                return replace(before, lang=draw.choice(LANGUAGES)), own.get("v2")  # it stays an upgrade's
-            return replace(before, lang=draw.choice(LANGUAGES), **own)
+                return replace(before, lang=draw.choice(self._languages)), own.get("v2")  # it stays an upgrade's
+            return replace(before, lang=draw.choice(self._languages), **own)
         return replace(before, text=text, **{space: vector, **self._stale()})
 
     def _stale(self):

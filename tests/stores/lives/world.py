@@ -117,11 +117,16 @@ def some_text(draw):
     return " ".join(draw.choice(WORDS) for _ in range(draw.randint(1, 4)))
 
 
-def first_rows(draw, keys):
+def languages(engine):
+    """Values of the metadata; None for none, where an engine keeps that."""
+    return LANGUAGES if getattr(engine, "keeps_nulls", True) else LANGUAGES[:-1]
+
+
+def first_rows(draw, keys, chosen):
     rows = {}
     for key in keys:
         text = some_text(draw)
-        rows[key] = Row(text, draw.choice(LANGUAGES), old([text])[0])
+        rows[key] = Row(text, draw.choice(chosen), old([text])[0])
     return rows
 
 
