@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ import click
 from compatstore.errors import InvalidInput, NotFound, meant
 from compatstore.paths import is_file
 
+LISTED = Path(__file__).with_name("settings.json")  # written by docs/tools/cli_pages.py
 _ARGUMENT = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 
 
@@ -230,6 +232,12 @@ def settings_table(kinds: Mapping[str, type], *, whole: bool = True) -> Iterator
         notes = "required" if one.required else f"default: {_text(one.default)}" if _text(one.default) else ""
         text = one.help if whole else re.split(r"(?<=[^.]{3}\w)\. ", one.help)[0].rstrip(".") + "."
         yield f"{name}={unit}", text + (f"  [{notes}]" if notes else "")
+
+
+def listed_settings(command: str) -> list[tuple[str, str]]:
+    """The settings of a command as its help lists them, from a file: to read them from their classes takes a second."""
+    tables: dict[str, list[list[str]]] = json.loads(LISTED.read_text(encoding="utf-8"))
+    return [(name, text) for name, text in tables[command]]
 
 
 def descriptions(settings: type) -> dict[str, str]:

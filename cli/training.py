@@ -8,7 +8,7 @@ from typing import Any, Literal
 import click
 
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.settings import read_settings, settings_table
+from compatstore.cli.settings import listed_settings, read_settings
 from compatstore.cli.verb import Verb, settings_options, trust_code_option, verb
 from compatstore.errors import AlreadyExists
 from compatstore.paths import exists
@@ -139,7 +139,7 @@ class Train(Verb):
         with formatter.section("Options"):
             formatter.write_dl([record for option in options if (record := option.get_help_record(ctx)) is not None])
         with formatter.section("Settings, by --set NAME=VALUE or as lines of --config FILE"):
-            formatter.write_dl(list(settings_table({"": method.load()})))
+            formatter.write_dl(listed_settings(f"train {name}"))
         with formatter.section("Examples"):
             formatter.write_text(f"compatstore train {name} {_EXAMPLES[method.inputs]}")
 

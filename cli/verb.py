@@ -15,7 +15,7 @@ from click.core import ParameterSource
 import compatstore as cs
 from compatstore.cli.logs import log_option
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.settings import Options, named_settings, settings_table
+from compatstore.cli.settings import Options, listed_settings, named_settings
 
 # Former options and what replaces them; an option that became a setting is found by its name.
 FORMER = {
@@ -74,9 +74,9 @@ class Verb(click.Command):
             own += [each for each in options if last and each.name not in named]
             with formatter.section(heading):
                 formatter.write_dl([record for each in own if (record := each.get_help_record(ctx)) is not None])
-        if kinds := self.settings():
+        if self.settings is not dict:
             with formatter.section("Settings, by --set NAME=VALUE or as lines of --config FILE"):
-                formatter.write_dl(list(settings_table(kinds, whole=False)))
+                formatter.write_dl(listed_settings(str(self.name)))
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         """The same in every context: click keeps the option of the first one."""

@@ -15,13 +15,13 @@ from compatstore.notebook import ShowProgress as ShowProgress
 from compatstore.search.cache import Cache as Cache
 from compatstore.search.cache import Nearest as Nearest
 from compatstore.search.cached_reading import CacheSize as CacheSize
-from compatstore.search.cascade import Cascade as Cascade
 from compatstore.shards import Shards as Shards
 from compatstore.storage.records import SearchSettings as SearchSettings
 from compatstore.stores.candidates import StoreIndexes as StoreIndexes
 from compatstore.stores.sync import Synced as Synced
 from compatstore.trainers.pairs.learn import Learn as Learn
 from compatstore.upgrade.requests.backfill import Backfill as Backfill
+from compatstore.upgrade.requests.cascade import Cascade as Cascade
 from compatstore.upgrade.requests.details import Details as Details
 from compatstore.upgrade.requests.gates import Gates as Gates
 from compatstore.upgrade.requests.queries import Queries as Queries

@@ -10,7 +10,7 @@ from compatstore.arrays import ArrowTable
 from compatstore.evaluation.fusion import Serving
 from compatstore.gallery.core import GalleryCore, verbs
 from compatstore.search.cache import Cache
-from compatstore.search.cascade import Cascade, CascadePlan, QueryPlan, plan_cascade, search_cascade
+from compatstore.search.cascade import CascadePlan, QueryPlan, plan_cascade, search_cascade
 from compatstore.search.condition import joined
 from compatstore.search.plan import SearchPlan
 from compatstore.search.scan import require_count, result_columns, whole_columns, with_fields
@@ -21,6 +21,7 @@ from compatstore.storage.registry import Registry
 from compatstore.stores.candidates import StoreIndexes
 from compatstore.upgrade.backfilling.account import read_spent
 from compatstore.upgrade.estimates.estimate import warning_of
+from compatstore.upgrade.requests.cascade import Cascade
 
 
 @verbs()

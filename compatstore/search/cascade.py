@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 
 from compatstore import next_step
 from compatstore.arrays import ArrowTable, Doubles, FloatArray
-from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation.fusion import distances_to
 from compatstore.search.execute import is_vectors, query_of_part, require_as_many
@@ -32,34 +31,8 @@ from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm, to_matrix, to_strings
 from compatstore.upgrade.backfilling.searched import embed_candidates
+from compatstore.upgrade.requests.cascade import Cascade
 from compatstore.upkeep.optimize import tend
-
-
-@checked_fields
-@dataclass(frozen=True, kw_only=True)
-class Cascade:
-    """Candidates of a search that are embedded natively for it, within a budget, and kept.
-
-    Args:
-        first: Candidates of each query that are ranked by native vectors, >= 1. Those that have one cost nothing.
-        in_all: Items that searches embed for an upgrade at most, in all processes together, >= 0.
-
-    Raises:
-        InvalidInput: A number is out of its range.
-
-    Examples:
-        >>> cs.Cascade(first=50).in_all
-        10000
-    """
-
-    first: int = 10
-    in_all: int = 10_000
-
-    def __post_init__(self) -> None:
-        for name, least in (("first", 1), ("in_all", 0)):
-            if getattr(self, name) < least:
-                found = f"{name}={getattr(self, name)}"
-                raise InvalidInput("make a Cascade", expected=f"{name} >= {least}", found=found)
 
 
 @dataclass(frozen=True)

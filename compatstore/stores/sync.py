@@ -380,12 +380,15 @@ class Sync:
         monitor.finish()
 
     def _look_again(self, target: str) -> None:
-        """Read vectors that a killed sync may have written."""
+        """Read vectors that a killed sync may have written; what the app has written since stays unconfirmed."""
         for batch in self.ledger.holding(target, unknown=True):
             ids = [name for _, name, _ in batch]
             held: dict[Id, bytes | None] = dict.fromkeys(ids)
             for table in self.store.read_target(target, ids):
                 held |= dict(zip(table[ID].to_pylist(), digests(table[VECTOR]), strict=True))
+            if target == self.switched:  # the app writes there too: the next pull reads what differs from the last one
+                pulled = self.ledger.known(ids, f"{target}{HELD}")
+                held = {name: digest for name, digest in held.items() if _vector_of(pulled.get(name)) == digest}
             self._correct(target, held)
 
     def _write(self, target: str, rows: ArrowTable) -> bool:
@@ -410,8 +413,7 @@ class Sync:
             self.ledger.set_items(target, (wanted[name] for name in done))
             if is_switched:
                 for table in self.store.read_target(target, done):
-                    there = dict(zip(table[ID].to_pylist(), digests(table[VECTOR]), strict=True))
-                    self.ledger.set_vectors(f"{target}{HELD}", there)
+                    self.ledger.set_vectors(f"{target}{HELD}", digests_as_written(rows, table))
         self.result.written += len(done)
         return len(done) == len(ids)
 
@@ -468,6 +470,19 @@ def sorted_out(ids: Sequence[Id], others: Sequence[Id]) -> list[Id]:
 
 def _vector_of(known: Known | None) -> bytes | None:
     return None if known is None else known.vector or None
+
+
+def digests_as_written(rows: ArrowTable, there: ArrowTable) -> dict[Id, bytes | None]:
+    """Digests of what a store holds of vectors that were just written; it may round or scale them.
+
+    Those that the app has replaced since are left out.
+    """
+    at = {name: row for row, name in enumerate(rows[ID].to_pylist())}
+    ids, digested, found = there[ID].to_pylist(), digests(there[VECTOR]), matrix(there[VECTOR])
+    wrote = matrix(rows[VECTOR])[[at[name] for name in ids]]
+    lengths = [np.maximum(np.linalg.norm(one, axis=1, keepdims=True), 1e-12) for one in (wrote, found)]
+    same = np.isclose(wrote / lengths[0], found / lengths[1], rtol=0.01, atol=0.01).all(axis=1)
+    return {name: digest for name, digest, ours in zip(ids, digested, same, strict=True) if ours}
 
 
 def _sources(table: ArrowTable) -> list[bytes | None]:

@@ -1,10 +1,11 @@
-"""Writes the reference pages of the command line and of the API's methods: `python docs/tools/cli_pages.py`.
+"""Writes the reference pages of the command line and the API's methods, and settings: `python docs/tools/cli_pages.py`.
 
 `tests/lint/test_reference.py` compares what is written here with what is committed.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 from collections import Counter
@@ -15,9 +16,10 @@ from typing import Any
 
 import click
 
+from compatstore.cli import converting
 from compatstore.cli.app import app
 from compatstore.cli.exit_codes import EXPLANATION
-from compatstore.cli.settings import settings_table
+from compatstore.cli.settings import LISTED, settings_table
 from compatstore.cli.training import METHODS, taken_by
 from compatstore.cli.upgrades import settings_kinds
 
@@ -259,6 +261,14 @@ def _wrapped(paragraph: str, width: int = 120) -> str:
     return "\n".join(lines)
 
 
+def settings_file() -> str:
+    """The settings of each command, as its help lists them."""
+    kinds = {"upgrade": settings_kinds(), "convert": converting.settings_kinds()}
+    tables = {name: list(settings_table(kind, whole=False)) for name, kind in kinds.items()}
+    tables |= {f"train {name}": list(settings_table({"": method.load()})) for name, method in METHODS.items()}
+    return json.dumps(tables, indent=0) + "\n"
+
+
 def write(pages_by_name: dict[str, Any]) -> None:
     """Write the pages into docs/reference."""
     for name, text in pages_by_name.items():
@@ -267,3 +277,4 @@ def write(pages_by_name: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     write(pages())
+    LISTED.write_text(settings_file())

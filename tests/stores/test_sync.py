@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from stores.conftest import FAST, started
 from stores.test_mirror import NAME, ROWS, held, key, mirror, new, require_same, row_of, rows, upgraded  # noqa: F401  (fixture)
@@ -11,7 +12,8 @@ import compatstore as cs
 from compatstore.ingest import write
 from compatstore.stores import link
 from compatstore.stores.ledger import MirrorLedger
-from compatstore.stores.sync import Sync
+from compatstore.stores.store import ID, VECTOR, digests, vector_column
+from compatstore.stores.sync import Sync, digests_as_written
 from compatstore.upgrade.progress import UNOBSERVED
 
 
@@ -192,3 +194,28 @@ def test_a_vector_that_the_app_wrote_just_before_a_rollback_is_replaced(engine, 
     monkeypatch.undo()
     gallery.sync()
     require_same(engine, gallery, rows)
+
+
+def test_a_vector_that_the_app_writes_between_a_pull_and_a_push_is_kept(engine, rows, tmp_path):  # noqa: F811
+    gallery, changed = mirror(engine, tmp_path), rows[2]
+    upgraded(gallery, 1.0)
+    gallery.cutover("v2")
+    if not engine_switches(gallery):
+        pytest.skip("the app names the place of the target itself")
+    own = new(["not its text"])[0]
+    with link.syncing(gallery._catalog, UNOBSERVED) as sync:
+        sync.pull()
+        engine.put(NAME, [{**changed, "vector": own.tolist()}])
+        sync.ledger.mark_unconfirmed("v2", [changed["id"]])  # as after a killed push
+        sync.push("v2")
+    assert np.array(engine.rows(NAME)[changed["id"]]["vector"]) == pytest.approx(own, abs=1e-5)
+    gallery.sync()
+    assert held(gallery, "v2")[changed["id"]] == pytest.approx(own.tolist(), abs=1e-5)
+
+
+def test_what_a_store_rounds_or_scales_is_what_was_written_and_another_vector_is_the_app_s():
+    wrote, ids = np.array([[3.0, 4.0], [1.0, 1.0], [0.0, 2.0]], np.float32), ["a", "b", "c"]
+    found = np.array([[1.0, 1.0], [0.6, 0.8001], [0.0, 0.0]], np.float32)
+    written = pa.table({ID: ids, VECTOR: vector_column(wrote, 2)})
+    there = pa.table({ID: ["b", "a", "c"], VECTOR: vector_column(found, 2)})
+    assert digests_as_written(written, there) == dict(zip(["b", "a"], digests(there[VECTOR])[:2], strict=True))

@@ -88,15 +88,15 @@ class Rival:
             found = self.rows().get(key)
             own = {} if found is None or found["vector"] is None else {space: np.array(found["vector"], np.float32)}
             if kind == "text":
-                return replace(before, text=text, **own, **self._stale())
+                return replace(before, text=text, **own, **self._stale(before, text))
             if space == "v2" and before.v2 is None:
                 return replace(before, lang=draw.choice(self._languages)), own.get("v2")  # it stays an upgrade's
             return replace(before, lang=draw.choice(self._languages), **own)
-        return replace(before, text=text, **{space: vector, **self._stale()})
+        return replace(before, text=text, **{space: vector, **self._stale(before, text)})
 
-    def _stale(self):
+    def _stale(self, before, text):
         """The target's vector of a row whose text changes is none that the app wrote."""
-        return {"v2": None} if self.truth.space == "v1" else {}
+        return {"v2": None} if self.truth.space == "v1" and text != before.text else {}
 
     def _write(self, key, row):
         row, vector = row if isinstance(row, tuple) else (row, None)
