@@ -18,6 +18,7 @@ from compatstore.errors import InvalidInput
 from compatstore.evaluation import Preference
 from compatstore.evaluation.judgements import qrels_of, read_qrels
 from compatstore.gallery.core import verbs
+from compatstore.report.judging import write_judging_page
 from compatstore.upgrade.estimates.side_by_side import Case, SideBySide, Winner
 
 Answer: TypeAlias = Literal["left", "right", "same"]
@@ -115,8 +116,6 @@ class Judging:
         Raises:
             StorageError: The file cannot be written.
         """
-        from compatstore.report.judging import write_judging_page  # with Pillow, which no other verb needs
-
         write_judging_page(Path(path), self.cases, self._digest)
 
     def load(self, path: str | PathLike[str]) -> None:

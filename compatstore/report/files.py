@@ -12,7 +12,6 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from compatstore.encoders.images import SUFFIXES, read_image
 from compatstore.errors import SourceError, StorageError
 from compatstore.html import Html, element, joined, markdown
 from compatstore.report.charts import Curves, chart, picture, style_of
@@ -254,6 +253,8 @@ class Thumbnails:
 
 def _read(source: str) -> str:
     """The picture as a data: URI; "" if the source is by its name no file of an image, or cannot be read."""
+    from compatstore.encoders.images import SUFFIXES, read_image  # with Pillow, which no other command needs
+
     if Path(urlsplit(source).path if source.startswith("file://") else source).suffix.lower() not in SUFFIXES:
         return ""
     try:

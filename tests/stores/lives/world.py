@@ -63,7 +63,7 @@ class Row:
         lang: Its metadata.
         v1: Its vector by the app's first model; None for none.
         v2: Its vector by the app's second model, if the app wrote it; None where it is an upgrade's.
-        kept: An upgrade's vector that the app wrote back with another text: it may stay, or be made anew.
+        kept: An upgrade's vector that the app wrote back with another text: it may stay, or be made again.
     """
 
     text: str | None
