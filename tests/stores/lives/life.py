@@ -63,6 +63,8 @@ class Life:
         self._folder, self._gallery = folder, folder / "notes.lance"
         self._results, self._pending, self._is_over = count(), None, False
         self._lines, self._seconds = Counter(), Counter()
+        # With two collections, what the app wrote after a switch lies in one of them alone after a rollback.
+        self._verbs = {verb: often for verb, often in VERBS.items() if verb != "rollback" or engine.name in ONE_ROW}
         draw = self._draw
         kind, keys = ids(engine, draw, 400)
         draw.shuffle(keys)
@@ -96,7 +98,7 @@ class Life:
 
     def _verb(self):
         """The next verb: any, but seldom one of an upgrade that has not begun."""
-        verb = self._draw.choices(list(VERBS), VERBS.values())[0]
+        verb = self._draw.choices(list(self._verbs), self._verbs.values())[0]
         if not self.lived.verbs["upgrade"] and self._draw.random() < 0.8:
             return "upgrade"
         return verb
