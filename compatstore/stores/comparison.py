@@ -124,7 +124,7 @@ def _differences(comparison: StoreComparison) -> Iterator[tuple[str, str]]:
     """Differences of a comparison: a clause, and what mends it."""
     fix = f"Sync: {next_step.call('sync')}"
     if comparison.is_tracked:
-        fix = f"Compare all rows: {tracking.comparing_all()}"
+        fix += f"; if that finds nothing, compare all rows: {tracking.comparing_all()}"
     for ids, what in (
         (comparison.only_in_store, "rows of the store are not here"),
         (comparison.only_in_gallery, "items are not in the store"),

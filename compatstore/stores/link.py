@@ -359,11 +359,18 @@ def abandon(catalog: Catalog, version: str, end: Callable[[], VersionChange]) ->
         else:
             change = end()
         if is_placed:
+            _let_go(sync, version)
             sync.store.drop(version)
-            if [*sync.ledger.targets()] == [version]:
-                tracking.end(sync.ledger, sync.store)
             sync.ledger.displace(version)
         return change
+
+
+def _let_go(sync: Sync, target: str) -> None:
+    """End the tracking of changes with the last upgrade; else make it of the columns that stay."""
+    if sync.ledger.targets().keys() - {target}:
+        tracking.renew(sync.ledger, sync.store, sync.link.parts, sync.catalog.store.location.name)
+    else:
+        tracking.end(sync.ledger, sync.store)
 
 
 def settle(catalog: Catalog, version: str, *, drop_source: bool) -> str:
@@ -386,7 +393,7 @@ def settle(catalog: Catalog, version: str, *, drop_source: bool) -> str:
         address, named = sync.store.place(target)
         parts = replace(sync.link.parts, id=named.id, vector=named.vector)
         settled = replace(sync.link, store=address, parts=parts, source=target)
-        tracking.end(sync.ledger, sync.store)  # before the columns that its triggers compare are dropped
+        _let_go(sync, target)
         sync.ledger.settle(settled, f"{target}{HELD}", drop_source=drop_source)
         if drop_source:
             sync.store.drop_source(target)

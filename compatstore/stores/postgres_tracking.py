@@ -67,7 +67,7 @@ _TRIGGERS = (
 CREATE TRIGGER {changes} AFTER INSERT OR DELETE ON {table} FOR EACH ROW EXECUTE FUNCTION {schema}.{changes}()""",
     """
 CREATE TRIGGER {updates} AFTER UPDATE ON {table} FOR EACH ROW
-WHEN (ROW({old})::record OPERATOR(pg_catalog.*<>) ROW({new})::record) EXECUTE FUNCTION {schema}.{changes}()""",
+WHEN (pg_catalog.record_image_ne(ROW({old}), ROW({new}))) EXECUTE FUNCTION {schema}.{changes}()""",
     "ALTER TABLE {table} ENABLE ALWAYS TRIGGER {changes}, ENABLE ALWAYS TRIGGER {updates}",
 )
 _COMMENT = "COMMENT ON TABLE {schema}.{changes} IS {text}"
@@ -79,7 +79,7 @@ _TREE = """
 WITH RECURSIVE tree AS (
   SELECT %(table)s::oid AS part UNION SELECT i.inhrelid FROM pg_inherits i JOIN tree ON i.inhparent = part)
 SELECT part::regclass::text, part::int8, pg_relation_filenode(part)::int8, t.oid::int8, t.xmin::text, t.tgenabled::text
-FROM tree LEFT JOIN pg_trigger t ON t.tgrelid = part AND t.tgfoid = %(function)s ORDER BY part, t.oid"""
+FROM tree LEFT JOIN pg_trigger t ON t.tgrelid = part AND t.tgfoid = %(function)s ORDER BY 2, 4"""
 _COMPARED = """
 SELECT d.refobjsubid FROM pg_trigger t JOIN pg_depend d ON d.classid = 'pg_trigger'::regclass AND d.objid = t.oid
 WHERE t.tgrelid = %(table)s AND t.tgfoid = %(function)s AND d.refclassid = 'pg_class'::regclass

@@ -150,6 +150,14 @@ def capture_of(ledger: MirrorLedger, store: VectorStore) -> ChangeCapture | None
     return store.capture(name) if name and isinstance(store, CapturingStore) else None
 
 
+def renew(ledger: MirrorLedger, store: VectorStore, parts: Parts, reader: str) -> None:
+    """Make the capture of a mirror anew, before a column that it compares is dropped; the next sync compares all."""
+    capture = capture_of(ledger, store)
+    if capture is not None:
+        ledger.note(_FOLLOWED, "")
+        capture.make(parts, reader)
+
+
 def comparing_all() -> str:
     """The call that makes the capture anew and compares all rows."""
     shell = next_step.command("mirror", "STORE", "GALLERY") + " --track"

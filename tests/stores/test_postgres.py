@@ -32,15 +32,7 @@ def engine():
 def app(engine):
     """An engine with an empty database, but for pgvector."""
     yield engine
-    engine.execute("DROP OWNED BY visitor" if engine.has_role("visitor") else "SELECT")
-    for (schema,) in engine.execute(
-        "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname NOT IN ('information_schema', 'public')"
-    ).fetchall():
-        engine.execute("DROP SCHEMA {schema} CASCADE", schema=schema)
-    engine.execute(
-        "DROP SCHEMA public CASCADE; CREATE SCHEMA public; GRANT USAGE ON SCHEMA public TO PUBLIC; "
-        "CREATE EXTENSION vector"
-    )
+    engine.clear()
 
 
 @pytest.fixture
