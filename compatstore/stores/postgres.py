@@ -223,16 +223,17 @@ class Postgres:
             cursor.execute(compose("ALTER TABLE {table} DROP COLUMN {target}", table, target=goal.column))
 
     def drop_source(self, target: str) -> None:
-        """Drop the app's own column."""
+        """Drop the app's own column, and the comment by which the other is a target: it is the app's from now on."""
         operation = f"drop the vectors before {target!r} from {self._address}"
         with self._session.transaction(operation, writes=True, wait=DDL_WAIT) as cursor:
             for table in self._unlocked_and_locked(cursor):
-                goal = table.expected_target(operation, target)
-                if goal.is_switched and goal.before not in table.columns:
+                if table.target(target) is None:
                     return
+            goal = table.expected_target(operation, target)
             if not goal.is_switched:
                 raise UpgradeError(operation, expected="a switch before it", found="none", fix="Switch first.")
-            cursor.execute(compose("ALTER TABLE {table} DROP COLUMN {source}", table, source=goal.before))
+            cursor.execute(compose("ALTER TABLE {table} DROP COLUMN IF EXISTS {source}", table, source=goal.before))
+            cursor.execute(compose("COMMENT ON COLUMN {table}.{target} IS NULL", table, target=goal.column))
 
     def search(
         self, target: str | None, query: FloatArray, k: int, where: str | None = None

@@ -113,7 +113,7 @@ class Life:
         is_switch = verb in SWITCHING
         with self._quietly(is_switch):
             outcome = self._blown(verb)
-            if outcome.state == "killed" and is_switch:
+            if is_switch and (outcome.state == "killed" or self._is_passing(outcome)):  # half of it may be done
                 self._pending = verb
             if outcome.state == "killed" and (self._draw.random() < 0.7 or (is_switch and not self._races)):
                 outcome = self._until_done(verb, blows=2)
@@ -158,7 +158,8 @@ class Life:
     @staticmethod
     def _is_passing(outcome):
         """True for a refusal that another try does not meet."""
-        return outcome.what.startswith(("StorageError", "LeaseHeld", "TableChanged"))
+        passing = ("StorageError", "LeaseHeld", "TableChanged")
+        return outcome.state == "refused" and outcome.what.startswith(passing)
 
     def _whole(self, verb, **options):
         return self._ended(self._started(verb, **options))

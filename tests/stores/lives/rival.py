@@ -86,6 +86,9 @@ class Rival:
         if kind in ("text", "metadata"):
             found = self.rows().get(key)
             own = {} if found is None or found["vector"] is None else {space: np.array(found["vector"], np.float32)}
+            if own and SPACES[len(own[space])] != space:  # switched since
+                self.follow()
+                return self._made(self.truth.rows.get(key, before), kind, key)
             if kind == "text":
                 return replace(before, text=text, **own, **self._stale())
             if space == "v2" and before.v2 is None:
