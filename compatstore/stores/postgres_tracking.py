@@ -141,9 +141,10 @@ class PostgresCapture:
                 "body": literal(self._body(cursor, table.schema, columns[0])),
                 "text": literal(f"compatstore changes, read by {reader}"),
             }
-            names = {"schema": table.schema, "changes": self._name, "updates": f"{self._name}{UPDATES}"}
+            schema, changes = table.schema, self._name
             for statement in (_TABLE, _COMMENT, _FUNCTION, *_TRIGGERS):
-                cursor.execute(compose(statement, table, composed, **names))
+                updates = f"{changes}{UPDATES}"
+                cursor.execute(compose(statement, table, composed, schema=schema, changes=changes, updates=updates))
             fault, _ = self._inspected(cursor, table, parts)
             if fault:
                 raise InvalidInput(operation, expected="a table whose changes its triggers record", found=fault)
@@ -232,9 +233,9 @@ class PostgresCapture:
 
     def _body(self, cursor: Cursor, schema: str, id_: str) -> str:
         """Source of the function."""
-        names = {"schema": schema, "changes": self._name, "id": id_}
-        place = compose("{schema}.{changes}", **names).as_string(cursor)
-        body: str = compose(_BODY, parts={"name": literal(place)}, **names).as_string(cursor)
+        place = compose("{schema}.{changes}", schema=schema, changes=self._name).as_string(cursor)
+        parts = {"name": literal(place)}
+        body: str = compose(_BODY, parts=parts, schema=schema, changes=self._name, id=id_).as_string(cursor)
         return body
 
     def _execute(self, cursor: Cursor, schema: str, statement: str, *values: object) -> Cursor:
