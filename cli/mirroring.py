@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 @verb(
     "mirror",
     examples=(
-        "mirror postgresql://localhost/shop#public.notes notes.lance --version v1 --source text",
+        "mirror postgresql://localhost/shop#public.notes notes.lance --version v1 --source text --track",
         "mirror chroma:shop-db#notes notes.lance --check",
         "mirror qdrant+http://localhost:6333#notes notes.lance --version v1 --source text --metadata lang,year",
-        "mirror postgresql://localhost/shop#notes notes.lance --source text --track",
     ),
     groups={
         "Columns": ("id_", "vector", "source", "metadata"),

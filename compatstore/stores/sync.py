@@ -166,7 +166,7 @@ class Sync:
         self.ledger.mark_gone(sorted_out(ids, there[ID].to_pylist()))
         self._delete_gone()
         for target in self.ledger.targets():
-            if target != self.switched:  # a row that was added anew has lost its target vector, or brought one
+            if target != self.switched:  # a row that was added again has lost its target vector, or brought one
                 self._correct(target, dict.fromkeys(ids, UNKNOWN))
 
     def pull_changed_before_switch(self) -> bool:

@@ -151,7 +151,7 @@ def capture_of(ledger: MirrorLedger, store: VectorStore) -> ChangeCapture | None
 
 
 def renew(ledger: MirrorLedger, store: VectorStore, parts: Parts, reader: str) -> None:
-    """Make the capture of a mirror anew, before a column that it compares is dropped; the next sync compares all."""
+    """Make the capture of a mirror again, before a column that it compares is dropped; the next sync compares all."""
     capture = capture_of(ledger, store)
     if capture is not None:
         ledger.note(_FOLLOWED, "")
@@ -159,9 +159,11 @@ def renew(ledger: MirrorLedger, store: VectorStore, parts: Parts, reader: str) -
 
 
 def comparing_all() -> str:
-    """The call that makes the capture anew and compares all rows."""
-    shell = next_step.command("mirror", "STORE", "GALLERY") + " --track"
-    return next_step.either(shell=shell, python="cs.Gallery.mirror(store, path, track=True)")
+    """The call that makes the capture again and compares all rows."""
+    return next_step.either(
+        shell=f"{next_step.command('mirror', 'STORE', 'GALLERY')} --track",
+        python="cs.Gallery.mirror(store, path, track=True)",
+    )
 
 
 def faults(ledger: MirrorLedger, store: VectorStore, parts: Parts) -> Iterator[tuple[str, str]]:
@@ -253,7 +255,7 @@ def _gap(state: CaptureState, followed: _Followed) -> str:
     if state.fault or not followed.tokens:
         return state.fault
     if state.shape != followed.shape:
-        return "the table was truncated or written anew, or its partitions or triggers are others"
+        return "the table was truncated or rewritten, or its partitions or triggers are others"
     if state.token not in followed.tokens:
         return "the database or the gallery was restored or copied, or the server crashed"
     return ""

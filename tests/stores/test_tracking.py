@@ -20,7 +20,7 @@ from compatstore.stores.ledger import MirrorLedger
 from compatstore.stores.postgres_tracking import PREFIX, PostgresCapture
 
 COUNT = 40
-TRUNCATED = "the table was truncated or written anew, or its partitions or triggers are others"
+TRUNCATED = "the table was truncated or rewritten, or its partitions or triggers are others"
 RESTORED = "the database or the gallery was restored or copied, or the server crashed"
 KILLED = """
 import os, signal, sys
