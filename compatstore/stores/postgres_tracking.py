@@ -147,7 +147,8 @@ class PostgresCapture:
                 cursor.execute(compose(statement, table, composed, schema=schema, changes=changes, updates=updates))
             fault, _ = self._inspected(cursor, table, parts)
             if fault:
-                raise InvalidInput(operation, expected="a table whose changes its triggers record", found=fault)
+                expected, fix = "a table whose changes its triggers record", "Mirror it without tracking."
+                raise InvalidInput(operation, expected=expected, found=fault, fix=fix)
 
     def state(self, parts: Parts) -> CaptureState:
         """Check triggers and function, and read the token; see `ChangeCapture`."""

@@ -152,8 +152,8 @@ class Sync:
             self._pull(self.link.parts, version, key)
             return
         reader = self.catalog.store.location.name
-        following = tracking.Following(self.ledger, capture, reader, self.link.parts, key)
-        gap = following.pull(
+        pull = tracking.TrackedPull(self.ledger, capture, reader, self.link.parts, key)
+        gap = pull.run(
             lambda: self._pull(self.link.parts, version, key), lambda ids: self._pull_some(ids, version, key)
         )
         self.result.gap = gap or self.result.gap

@@ -24,7 +24,7 @@ from compatstore.stores.ledger import MirrorLedger
 from compatstore.stores.store import BATCH, Description, Parts, VectorStore
 
 TRACKED = "tracked"  # note of the ledger: name of the change capture; "" if changes are not tracked
-_FOLLOWED = "followed"  # note of the ledger: state of the capture that the last sync left
+_LAST_PULL = "tracked pull"  # note of the ledger: state of the capture that the last sync left
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class CapturingStore(Protocol):
 
 
 @dataclass(frozen=True)
-class _Followed:
+class _LastPull:
     """State of a capture as a sync left it.
 
     Attributes:
@@ -110,9 +110,9 @@ class _Followed:
     shape: str = ""
 
     @classmethod
-    def read(cls, ledger: MirrorLedger) -> _Followed:
+    def read(cls, ledger: MirrorLedger) -> _LastPull:
         """The state in a ledger."""
-        noted = ledger.noted(_FOLLOWED)
+        noted = ledger.noted(_LAST_PULL)
         if not noted:
             return cls()
         values = json.loads(noted)
@@ -139,7 +139,7 @@ def choose(ledger: MirrorLedger, store: VectorStore, *, track: bool) -> None:
     if not track:
         end(ledger, store)
         return
-    ledger.note(_FOLLOWED, "")
+    ledger.note(_LAST_PULL, "")
     if not ledger.noted(TRACKED):  # recorded before it is made, so that a kill leaves none unknown
         ledger.note(TRACKED, secrets.token_hex(6))
 
@@ -154,7 +154,7 @@ def renew(ledger: MirrorLedger, store: VectorStore, parts: Parts, reader: str) -
     """Make the capture of a mirror again, before a column that it compares is dropped; the next sync compares all."""
     capture = capture_of(ledger, store)
     if capture is not None:
-        ledger.note(_FOLLOWED, "")
+        ledger.note(_LAST_PULL, "")
         capture.make(parts, reader)
 
 
@@ -182,11 +182,11 @@ def end(ledger: MirrorLedger, store: VectorStore) -> None:
     if capture is not None:
         capture.drop()
         ledger.note(TRACKED, "")
-        ledger.note(_FOLLOWED, "")
+        ledger.note(_LAST_PULL, "")
 
 
 @dataclass(frozen=True)
-class Following:
+class TrackedPull:
     """A pull from a store that records changes.
 
     Attributes:
@@ -203,7 +203,7 @@ class Following:
     parts: Parts
     key: str
 
-    def pull(self, pull_all: Callable[[], None], pull_some: Callable[[Sequence[Id]], None]) -> str:
+    def run(self, pull_all: Callable[[], None], pull_some: Callable[[Sequence[Id]], None]) -> str:
         """Pull the rows that were recorded, or compare all rows if records may be missing.
 
         Args:
@@ -213,13 +213,13 @@ class Following:
         Returns:
             Why all rows were compared, a clause; "" if they were not, or if that was expected.
         """
-        followed = _Followed.read(self.ledger)
-        if followed.key != self.key:
+        last_pull = _LastPull.read(self.ledger)
+        if last_pull.key != self.key:
             self.capture.make(self.parts, self.reader)
-            followed = self._keep()
+            last_pull = self._keep()
         state = self.capture.state(self.parts)
-        gap = _gap(state, followed)
-        if followed.tokens and not gap:
+        gap = _gap(state, last_pull)
+        if last_pull.tokens and not gap:
             self._pull_recorded(state, pull_some)
             return ""
         self._keep()  # until all rows are compared
@@ -244,18 +244,18 @@ class Following:
                 before = after
             is_full = len(numbers) == BATCH
 
-    def _keep(self, shape: str = "", *tokens: str) -> _Followed:
-        followed = _Followed(self.key, tokens, shape)
-        self.ledger.note(_FOLLOWED, json.dumps(asdict(followed)))
-        return followed
+    def _keep(self, shape: str = "", *tokens: str) -> _LastPull:
+        last_pull = _LastPull(self.key, tokens, shape)
+        self.ledger.note(_LAST_PULL, json.dumps(asdict(last_pull)))
+        return last_pull
 
 
-def _gap(state: CaptureState, followed: _Followed) -> str:
+def _gap(state: CaptureState, last_pull: _LastPull) -> str:
     """Why a change may have no record; "" if each has one, or if none is expected yet."""
-    if state.fault or not followed.tokens:
+    if state.fault or not last_pull.tokens:
         return state.fault
-    if state.shape != followed.shape:
+    if state.shape != last_pull.shape:
         return "the table was truncated or rewritten, or its partitions or triggers are others"
-    if state.token not in followed.tokens:
+    if state.token not in last_pull.tokens:
         return "the database or the gallery was restored or copied, or the server crashed"
     return ""
