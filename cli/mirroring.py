@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 @verb(
     "mirror",
     examples=(
-        "mirror postgresql://localhost/shop#public.notes notes.lance --version v1 --source text",
+        "mirror postgresql://localhost/shop#public.notes notes.lance --version v1 --source text --track",
         "mirror chroma:shop-db#notes notes.lance --check",
         "mirror qdrant+http://localhost:6333#notes notes.lance --version v1 --source text --metadata lang,year",
     ),
     groups={
         "Columns": ("id_", "vector", "source", "metadata"),
         "Old model": ("version", "encoder"),
-        "Run": ("check", "json", "log", "help"),
+        "Run": ("track", "check", "json", "log", "help"),
     },
 )
 @click.argument("store")
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 @click.option("--vector", metavar="COLUMN", default="", help="The vectors; the only ones by default.")
 @click.option("--source", metavar="COLUMN", help="The text or file to embed; what the store says by default.")
 @click.option("--metadata", metavar="COLUMNS", default="", help="Columns to copy, between commas.")
+@click.option("--track", is_flag=True, help="Let triggers of PostgreSQL record changes; without it they are dropped.")
 @click.option("--check", is_flag=True, help="Only describe the collection; nothing is written.")
 @pass_output
 def mirror(
@@ -54,6 +55,7 @@ def mirror(
     vector: str,
     source: str | None,
     metadata: str,
+    track: bool,
     check: bool,
 ) -> None:
     """Mirror a collection of another vector database in a gallery.
@@ -65,12 +67,18 @@ def mirror(
     milvus:PATH.db#COLLECTION, faiss:PATH or sqlite:PATH#TABLE; chroma+http://HOST:PORT#COLLECTION and the like reach
     servers. Passwords come from the environment or the client's own configuration. The same command again goes on with
     a stopped or killed one.
+
+    A sync compares all rows with digests of them. With --track it reads the changed rows alone: triggers that this
+    command makes in PostgreSQL record their ids. They are dropped by the same command without --track, by `abort` and
+    by `retire`.
     """
-    from compatstore.stores import link
+    from compatstore.stores import link, tracking
 
     copied = [name for name in metadata.split(",") if name]
     columns: dict[str, Any] = {"id": id_, "vector": vector, "source": source, "metadata": copied}
     about = link.describe(store, **columns)
+    if track:
+        tracking.require_capture(about)
     if check:
         output.show(about, described)
         return
@@ -85,7 +93,7 @@ def mirror(
         source_version = settings.version(version, source_version.dim)
     with progress_bars("mirror") as bars, stop_on_signals() as should_stop, output.noting_warnings():
         opened = cs.Gallery.mirror(
-            store, gallery, source_version, **columns, progress=onto(bars), should_stop=should_stop
+            store, gallery, source_version, **columns, track=track, progress=onto(bars), should_stop=should_stop
         )
     output.show(opened.status(), view)
 
@@ -97,6 +105,8 @@ def described(about: Description) -> Iterator[str | Table]:
     yield table(("column", "type", "read as"), rows)
     switched = {"": "the app's own change", "alias": "an alias"}.get(about.switch, f"{about.switch} in the store")
     yield f"new vectors: a {about.beside} beside the app's; cutover: {switched}"
+    if about.tracking:
+        yield f"changes: by digests of all rows; with --track by {about.tracking}"
     yield from about.notes
 
 
@@ -111,8 +121,9 @@ def _role(about: Description, name: str) -> str:
 def sync(output: Output, gallery: str, watch: float | None) -> None:
     """Bring a gallery in step with the database that it mirrors.
 
-    Pulls what the app changed there, and pushes what upgrades made. Compares ids and digests, and writes only what is
-    not there. The same command again goes on with a stopped or killed one.
+    Pulls what the app changed there, and pushes what upgrades made. Compares ids and digests, of the changed rows alone
+    after `mirror --track`, and writes only what is not there. The same command again goes on with a stopped or killed
+    one.
     """
     opened = cs.Gallery.open(gallery)
     with progress_bars("sync") as bars, stop_on_signals() as should_stop, output.noting_warnings():

@@ -13,6 +13,7 @@ from compatstore.storage.create import create_table
 from compatstore.storage.failures import answering
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
+from compatstore.stores import tracking
 from compatstore.stores.link import begin, describe, syncing, version_of
 from compatstore.stores.sync import Synced
 from compatstore.upgrade.progress import Observer, OnProgress
@@ -34,6 +35,7 @@ class MirrorVerbs(GalleryCore):
         vector: str = "",
         source: str | None = None,
         metadata: Sequence[str] = (),
+        track: bool = False,
         progress: OnProgress = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> Self:
@@ -53,12 +55,16 @@ class MirrorVerbs(GalleryCore):
             vector: Column of the vectors, where there are several.
             source: Column of the texts or paths that a target's model embeds.
             metadata: Columns to copy, for conditions and labels.
+            track: Let PostgreSQL record the ids of rows that the app changes, by triggers, so that a sync reads these
+                rows alone. The same call without it drops the triggers, as `abort` and `retire` do at the end of an
+                upgrade.
             progress: Called after each batch.
             should_stop: Called before each batch.
 
         Raises:
             NotFound: There is no such collection or column.
-            InvalidInput: The collection cannot be mirrored, or the version does not fit its vectors.
+            InvalidInput: The collection cannot be mirrored, or the version does not fit its vectors, or the database
+                cannot record changes.
             AlreadyExists: The gallery is there and is not this mirror.
             MissingExtra: The database's client is not installed.
             StorageError: The database cannot be reached, or the gallery cannot be written.
@@ -73,6 +79,8 @@ class MirrorVerbs(GalleryCore):
             2
         """
         about = describe(store, id=id, vector=vector, source=source, metadata=metadata)
+        if track:
+            tracking.require_capture(about)
         wanted, location = version_of(about, version), locate(gallery)
         with answering("mirror", location):
             try:
@@ -83,6 +91,7 @@ class MirrorVerbs(GalleryCore):
             begin(catalog, store, about, wanted.name)
             catalog.use_encoders(wanted)
             with syncing(catalog, Observer(progress, should_stop), address=store) as sync:
+                tracking.choose(sync.ledger, sync.store, track=track)
                 sync.run()
         return cls(catalog)
 

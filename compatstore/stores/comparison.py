@@ -13,6 +13,7 @@ from compatstore.errors import first_offenders
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import find
 from compatstore.storage.registry import Registry
+from compatstore.stores import tracking
 from compatstore.stores.link import is_mirrored, syncing
 from compatstore.stores.store import ID, VECTOR, digests, vector_column
 from compatstore.stores.sync import Sync, sorted_out
@@ -33,6 +34,8 @@ class StoreComparison:
         other: Ids of rows whose vector of the app is another one here.
         stale: By target, ids whose vector there is not the gallery's: of a sample.
         lacking: By target, number of vectors of the gallery that its place lacks.
+        captures: Faults of change captures, and captures of other mirrors: (clause, repair).
+        is_tracked: True if a sync reads recorded changes alone.
     """
 
     rows: int
@@ -41,6 +44,8 @@ class StoreComparison:
     other: list[Id]
     stale: dict[str, list[Id]]
     lacking: dict[str, int]
+    captures: list[tuple[str, str]]
+    is_tracked: bool
 
 
 def compare(catalog: Catalog, caller: Observer) -> StoreComparison:
@@ -72,7 +77,10 @@ def compare(catalog: Catalog, caller: Observer) -> StoreComparison:
             both = sorted(set(named) & held_ids, key=str)
             chosen = [both[at] for at in rng.permutation(len(both))[:SAMPLE]]
             stale[target] = _differing(catalog, sync, target, chosen)
-        return StoreComparison(len(there), missing, sorted_out(gallery_ids, list(there)), other, stale, lacking)
+        gone = sorted_out(gallery_ids, list(there))
+        captures = list(tracking.faults(sync.ledger, sync.store, sync.link.parts))
+        is_tracked = bool(sync.ledger.noted(tracking.TRACKED))
+        return StoreComparison(len(there), missing, gone, other, stale, lacking, captures, is_tracked)
 
 
 def _held_here(catalog: Catalog, registry: Registry, version: str, ids: Sequence[Id]) -> dict[Id, bytes | None]:
@@ -115,6 +123,8 @@ def verified(catalog: Catalog, result: Verification) -> Verification:
 def _differences(comparison: StoreComparison) -> Iterator[tuple[str, str]]:
     """Differences of a comparison: a clause, and what mends it."""
     fix = f"Sync: {next_step.call('sync')}"
+    if comparison.is_tracked:
+        fix += f"; if that finds nothing, compare all rows: {tracking.comparing_all()}"
     for ids, what in (
         (comparison.only_in_store, "rows of the store are not here"),
         (comparison.only_in_gallery, "items are not in the store"),
@@ -128,3 +138,4 @@ def _differences(comparison: StoreComparison) -> Iterator[tuple[str, str]]:
     for target, count in comparison.lacking.items():
         if count:
             yield f"{count} vectors of {target} are not in the store yet", fix
+    yield from comparison.captures

@@ -19,6 +19,7 @@ from compatstore.errors import AlreadyExists, InvalidInput, NotFound, StorageErr
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.location import Location
 from compatstore.storage.store import Store as Table
+from compatstore.stores import tracking
 from compatstore.stores.address import Address
 from compatstore.stores.ledger import PLACED, SWITCHED, Link, MirrorLedger
 from compatstore.stores.store import Description, Parts, VectorStore
@@ -358,9 +359,18 @@ def abandon(catalog: Catalog, version: str, end: Callable[[], VersionChange]) ->
         else:
             change = end()
         if is_placed:
+            _let_go(sync, version)
             sync.store.drop(version)
             sync.ledger.displace(version)
         return change
+
+
+def _let_go(sync: Sync, target: str) -> None:
+    """End the tracking of changes with the last upgrade; else make it of the columns that stay."""
+    if sync.ledger.targets().keys() - {target}:
+        tracking.renew(sync.ledger, sync.store, sync.link.parts, sync.catalog.store.location.name)
+    else:
+        tracking.end(sync.ledger, sync.store)
 
 
 def settle(catalog: Catalog, version: str, *, drop_source: bool) -> str:
@@ -383,6 +393,7 @@ def settle(catalog: Catalog, version: str, *, drop_source: bool) -> str:
         address, named = sync.store.place(target)
         parts = replace(sync.link.parts, id=named.id, vector=named.vector)
         settled = replace(sync.link, store=address, parts=parts, source=target)
+        _let_go(sync, target)
         sync.ledger.settle(settled, f"{target}{HELD}", drop_source=drop_source)
         if drop_source:
             sync.store.drop_source(target)
@@ -402,4 +413,5 @@ def read_store_status(catalog: Catalog) -> StoreStatus | None:
         targets = ledger.targets()
         held = {target: ledger.count(target) for target in targets}
         switched = next((target for target, state in targets.items() if state == SWITCHED), "")
-        return StoreStatus(link.store, ledger.items(), link.source, held, switched)
+        is_tracked = bool(ledger.noted(tracking.TRACKED))
+        return StoreStatus(link.store, ledger.items(), link.source, held, switched, is_tracked)

@@ -8,6 +8,7 @@
 | `postgres_select.py`, `postgres_write.py` | rows as Arrow; target vectors that go into rows |
 | `postgres_rows.py` | the binary format of rows |
 | `postgres_statements.py` | statements with quoted names |
+| `postgres_tracking.py` | the change capture |
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from compatstore.stores.postgres_catalog import LONGEST_INDEXED, LONGEST_NAME, C
 from compatstore.stores.postgres_rows import INTEGERS
 from compatstore.stores.postgres_session import DDL_WAIT, Session
 from compatstore.stores.postgres_statements import among, compose, joined, literal, verbatim
+from compatstore.stores.postgres_tracking import PostgresCapture
 from compatstore.stores.store import Description, Parts
 from compatstore.versions import Metric
 
@@ -275,6 +277,10 @@ class Postgres:
             table = self._session.table(cursor)
             goal = table.expected_target(f"read {self._address}", target)
             return table.index_statement(goal, table.column(goal.column).dim)
+
+    def capture(self, name: str) -> PostgresCapture:
+        """The change capture of a name; see `CapturingStore`."""
+        return PostgresCapture(self._session, name)
 
     def close(self) -> None:
         """Close the connection."""

@@ -8,6 +8,7 @@ from compatstore.stores.postgres_catalog import Column, Cursor, TableShape
 from compatstore.stores.postgres_rows import INTEGERS, METADATA, VECTORS
 from compatstore.stores.postgres_select import dim_of
 from compatstore.stores.postgres_statements import compose
+from compatstore.stores.postgres_tracking import PREFIX
 from compatstore.stores.store import ID, IN_TARGET, SOURCE, VECTOR, Description, Parts
 from compatstore.versions import Metric
 
@@ -16,7 +17,7 @@ _LARGEST = 100  # megabytes of rewritten rows that a note is made of
 
 _TRIGGERS = """
 SELECT tgname FROM pg_trigger WHERE tgrelid = %s AND NOT tgisinternal AND tgenabled <> 'D'
-AND tgtype::int & 16 <> 0 AND tgattr::text = '' ORDER BY 1"""
+AND tgtype::int & 16 <> 0 AND tgattr::text = '' AND NOT starts_with(tgname::text, %s) ORDER BY 1"""
 _VIEWS = """
 SELECT DISTINCT r.ev_class::regclass::text FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid
 WHERE d.classid = 'pg_rewrite'::regclass AND d.refobjid = %s AND d.refobjsubid = %s ORDER BY 1"""
@@ -54,6 +55,7 @@ def describe(cursor: Cursor, table: TableShape) -> Description:
         is_atomic=True,
         is_conditional=True,
         notes=tuple(notes),
+        tracking=f"two triggers of {table.schema}.{table.name}, a function and a table {PREFIX}..., in that schema",
     )
 
 
@@ -96,7 +98,7 @@ def _notes_of_writes(cursor: Cursor, table: TableShape, vector: Column) -> Itera
             f"A row that is written is entered again into {', '.join(map(repr, names))} unless its page has room: a "
             "push takes turns among the rows of a page, and takes several times as long as without that index."
         )
-    if names := [name for (name,) in cursor.execute(_TRIGGERS, (table.number,))]:
+    if names := [name for (name,) in cursor.execute(_TRIGGERS, (table.number, PREFIX))]:
         yield f"Triggers of the table run for each row that is written: {', '.join(map(repr, names))}."
 
 

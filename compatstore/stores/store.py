@@ -66,6 +66,8 @@ class Description:
         is_conditional: True if a target vector is written only where the source vector is still the one it was made
             of, in one step.
         notes: What is not as a user would expect it, a sentence each: printed before anything is written.
+        tracking: What a change capture adds to the store, a clause; "" if the store can record no changes. See
+            `tracking.CapturingStore`.
     """
 
     address: str
@@ -80,6 +82,7 @@ class Description:
     is_atomic: bool
     is_conditional: bool
     notes: tuple[str, ...] = ()
+    tracking: str = ""
 
 
 class VectorStore(Protocol):

@@ -27,6 +27,7 @@ from compatstore.errors import InvalidInput, first_offenders
 from compatstore.ingest import write
 from compatstore.shown import Shown, view
 from compatstore.storage.catalog import Catalog
+from compatstore.stores import tracking
 from compatstore.stores.ledger import SWITCHED, UNKNOWN, Known, Link, MirrorLedger
 from compatstore.stores.store import (
     ID,
@@ -63,6 +64,7 @@ class Synced(Shown):
         written: Vectors written to the store.
         removed: Vectors removed from targets' places.
         left_out: Ids of rows that the gallery cannot hold: vectors that are not finite. They have no vector here.
+        gap: Why all rows were compared although changes are tracked, a clause; "" if they were not.
         seconds: Time taken.
 
     Examples:
@@ -77,18 +79,21 @@ class Synced(Shown):
     written: int = 0
     removed: int = 0
     left_out: list[Id] = field(default_factory=list)
+    gap: str = ""
     seconds: float = 0.0
 
 
 @view.register
 def _(result: Synced) -> Iterator[str]:
-    """What was pulled and pushed, in two lines."""
+    """What was pulled and pushed, in a few lines."""
     yield (
         f"{result.store}: {result.added} rows added, {result.changed} changed, {result.deleted} deleted; "
         f"{result.written} vectors written, {result.removed} removed, {result.seconds:.1f} s"
     )
     if result.left_out:
         yield f"without a vector here, since it is not finite: {first_offenders(result.left_out)}"
+    if result.gap:
+        yield f"all rows were compared, as changes may be unrecorded: {result.gap}"
 
 
 class Sync:
@@ -142,7 +147,27 @@ class Sync:
         self.pull_changed_before_switch()
         switched = self.switched
         version, key = switched or self.link.source, f"{switched}{HELD}" if switched else self.link.source
-        self._pull(self.link.parts, version, key)
+        capture = tracking.capture_of(self.ledger, self.store)
+        if capture is None:
+            self._pull(self.link.parts, version, key)
+            return
+        reader = self.catalog.store.location.name
+        pull = tracking.TrackedPull(self.ledger, capture, reader, self.link.parts, key)
+        gap = pull.run(
+            lambda: self._pull(self.link.parts, version, key), lambda ids: self._pull_some(ids, version, key)
+        )
+        self.result.gap = gap or self.result.gap
+
+    def _pull_some(self, ids: Sequence[Id], version: str, key: str) -> None:
+        """Pull rows of some ids, one of which may be gone; see `_pull`."""
+        self._monitor("pull", len(ids)).check()
+        there = self.store.read(ids, self.link.parts)
+        self._take([self._changed(there, key, None, np.zeros(0, bool))], version, key)
+        self.ledger.mark_gone(sorted_out(ids, there[ID].to_pylist()))
+        self._delete_gone()
+        for target in self.ledger.targets():
+            if target != self.switched:  # a row that was added again has lost its target vector, or brought one
+                self._correct(target, dict.fromkeys(ids, UNKNOWN))
 
     def pull_changed_before_switch(self) -> bool:
         """Pull rows that the app changed between the last sync before a switch and the switch; True if there are any.

@@ -189,6 +189,7 @@ class StoreStatus:
         source: Version of the app's vectors before a switch.
         held: Target to the number of its vectors that the store holds.
         switched: Target that the app reads; "" before a switch.
+        tracked: True if the store records the rows that the app changes.
     """
 
     store: str
@@ -196,6 +197,7 @@ class StoreStatus:
     source: str
     held: Mapping[str, int]
     switched: str
+    tracked: bool = False
 
 
 @dataclass(frozen=True)

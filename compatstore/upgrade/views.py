@@ -83,7 +83,8 @@ def status_view(result: Status) -> Iterator[str | Table]:
         yield from _run(run)
     if result.store is not None:
         at = result.store
-        yield f"mirrors {at.store}: {at.rows} rows, the app reads {at.switched or at.source}"
+        tracked = "; its triggers record changes" if at.tracked else ""
+        yield f"mirrors {at.store}: {at.rows} rows, the app reads {at.switched or at.source}{tracked}"
         for target, count in at.held.items():
             yield f"  {count} vectors of {target} are there"
 

@@ -61,6 +61,7 @@ def rows(engine):
 
 def mirror(engine, tmp_path, **options):
     named = {"source": engine.parts.source, "id": engine.parts.id, "vector": engine.parts.vector}
+    options = {"track": getattr(engine, "track", False), **options}
     return cs.Gallery.mirror(engine.address(NAME), str(tmp_path / "notes.lance"), "v1", **named, **options)
 
 

@@ -17,10 +17,16 @@ from compatstore.stores.sync import Sync, digests_as_written
 from compatstore.upgrade.progress import UNOBSERVED
 
 
-@pytest.fixture(params=FAST)
+@pytest.fixture(params=[*FAST, "tracked"])
 def engine(request, tmp_path):
-    """A database whose targets lie in a column, a table or a file: what a sync does is the same for the others."""
-    yield from started(request.param, tmp_path)
+    """A database whose targets lie in a column, a table or a file: what a sync does is the same for the others.
+
+    The last is PostgreSQL with a change capture.
+    """
+    is_tracked = request.param == "tracked"
+    for engine in started("postgres" if is_tracked else request.param, tmp_path):
+        engine.track = is_tracked
+        yield engine
 
 
 class Killed(BaseException):

@@ -136,6 +136,20 @@ class Engine:
         self.connection.close()
         self.connection = psycopg.connect(self.uri, autocommit=True)
 
+    def clear(self):
+        """Remove everything but pgvector."""
+        self.execute("RESET ROLE; RESET search_path; DROP PUBLICATION IF EXISTS all_tables")
+        self.execute("DROP OWNED BY visitor" if self.has_role("visitor") else "SELECT")
+        for (schema,) in self.execute(
+            "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' "
+            "AND nspname NOT IN ('information_schema', 'public')"
+        ).fetchall():
+            self.execute("DROP SCHEMA {schema} CASCADE", schema=schema)
+        self.execute(
+            "DROP SCHEMA public CASCADE; CREATE SCHEMA public; GRANT USAGE ON SCHEMA public TO PUBLIC; "
+            "CREATE EXTENSION vector"
+        )
+
     def close(self):
         self.connection.close()
         with psycopg.connect(server().get_uri(), autocommit=True) as connection:

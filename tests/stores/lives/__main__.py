@@ -36,11 +36,12 @@ def main():
     parser.add_argument("--sessions", type=int, default=4)
     parser.add_argument("--quiet", type=int, default=3)
     parser.add_argument("--keep-going", action="store_true")
+    parser.add_argument("--track", action="store_true", help="with triggers that record changes")
     given = parser.parse_args()
     os.environ["PYTHONWARNINGS"] = "ignore"  # of lancedb, that a process is forked which has not begun to use it
     lived, ends = Lived(), time.monotonic() + 60 * given.minutes
     for seed in range(given.first_seed, given.first_seed + given.lives):
-        one = live(given.engine, seed, sessions=given.sessions, quiet=given.quiet)
+        one = live(given.engine, seed, sessions=given.sessions, quiet=given.quiet, track=given.track)
         lived += one
         _say(f"{seed}: {one.seconds:.0f} s, {sum(one.kills.values())} kills, {one.checks} checks", *one.violations)
         if (lived.violations and not given.keep_going) or time.monotonic() > ends:

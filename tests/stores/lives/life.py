@@ -15,6 +15,7 @@ from stores.lives.rival import Rival
 from stores.lives.world import NAME, SECRET, SHORT, Truth, as_row, first_rows, ids, languages, seeded
 
 VERBS = {"sync": 4, "upgrade": 6, "evaluate": 1, "cutover": 3, "rollback": 2, "abort": 1, "verify": 1}
+TRACKING = {"mirror": 3}  # further verbs of a life that tracks changes: the mirror begins or ends that
 SWITCHING = ("cutover", "rollback", "abort", "retire")
 BLOWS = {"none": 5, "line": 8, "time": 5, "stop": 2, "twin": 3, "server": 4}
 LONGEST = 240.0  # seconds of a verb, on a busy machine
@@ -55,10 +56,11 @@ class Life:
         seed: Of all choices.
         sessions: Verbs between two quiet points.
         quiet: Number of quiet points.
+        track: True if triggers of the database record changes, most of the time.
     """
 
-    def __init__(self, engine, folder, seed, sessions=4, quiet=3):
-        self.engine, self.seed, self._sessions, self._quiet = engine, seed, sessions, quiet
+    def __init__(self, engine, folder, seed, sessions=4, quiet=3, track=False):
+        self.engine, self.seed, self._sessions, self._quiet, self._track = engine, seed, sessions, quiet, track
         self.lived, self._draw = Lived(lives=1), seeded(seed, "life")
         self._folder, self._gallery = folder, folder / "notes.lance"
         self._results, self._pending, self._is_over = count(), None, False
@@ -98,7 +100,8 @@ class Life:
 
     def _verb(self):
         """The next verb: any, but seldom one of an upgrade that has not begun."""
-        verb = self._draw.choices(list(self._verbs), self._verbs.values())[0]
+        weights = self._verbs | (TRACKING if self._track else {})
+        verb = self._draw.choices(list(weights), weights.values())[0]
         if not self.lived.verbs["upgrade"] and self._draw.random() < 0.8:
             return "upgrade"
         return verb
@@ -112,7 +115,7 @@ class Life:
         is_switch = verb in SWITCHING
         with self._quietly(is_switch):
             outcome = self._blown(verb)
-            if outcome.state == "killed" and is_switch:
+            if is_switch and (outcome.state == "killed" or self._is_passing(outcome)):  # half of it may be done
                 self._pending = verb
             if outcome.state == "killed" and (self._draw.random() < 0.7 or (is_switch and not self._races)):
                 outcome = self._until_done(verb, blows=2)
@@ -157,7 +160,8 @@ class Life:
     @staticmethod
     def _is_passing(outcome):
         """True for a refusal that another try does not meet."""
-        return outcome.what.startswith(("StorageError", "LeaseHeld", "TableChanged"))
+        passing = ("StorageError", "LeaseHeld", "TableChanged")
+        return outcome.state == "refused" and outcome.what.startswith(passing)
 
     def _whole(self, verb, **options):
         return self._ended(self._started(verb, **options))
@@ -209,7 +213,8 @@ class Life:
             "share": draw.choice((0.0, 0.3, 0.5, 0.8, 1.0)), "small": draw.choice((0, 0, 7, 30)),
             "eager": draw.random() < 0.5, **options,
         }  # fmt: skip
-        job = Job(verb, str(self._gallery), store, {**named, "metadata": engine.parts.metadata}, **options)
+        named |= {"metadata": engine.parts.metadata, "track": self._track and draw.random() < 0.8}
+        job = Job(verb, str(self._gallery), store, named, **options)
         return Running(job, self._folder / f"result-{next(self._results)}")
 
     def _ended(self, running):

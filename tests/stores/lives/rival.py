@@ -87,6 +87,9 @@ class Rival:
         if kind in ("text", "metadata"):
             found = self.rows().get(key)
             own = {} if found is None or found["vector"] is None else {space: np.array(found["vector"], np.float32)}
+            if own and SPACES[len(own[space])] != space:  # switched since
+                self.follow()
+                return self._made(self.truth.rows.get(key, before), kind, key)
             if kind == "text" and space == "v2" and before.v2 is None:
                 return replace(before, text=text, kept=own.get("v2")), own.get("v2")
             if kind == "text":
