@@ -27,6 +27,7 @@ from compatstore.errors import InvalidInput, first_offenders
 from compatstore.ingest import write
 from compatstore.shown import Shown, view
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.ids import find
 from compatstore.stores import tracking
 from compatstore.stores.ledger import SWITCHED, UNKNOWN, Known, Link, MirrorLedger
 from compatstore.stores.store import (
@@ -144,8 +145,10 @@ class Sync:
     def pull(self) -> None:
         """Bring the gallery to what the store holds."""
         self._delete_gone()
-        self.pull_changed_before_switch()
         switched = self.switched
+        if switched:
+            self._confirm(switched)
+        self.pull_changed_before_switch()
         version, key = switched or self.link.source, f"{switched}{HELD}" if switched else self.link.source
         capture = tracking.capture_of(self.ledger, self.store)
         if capture is None:
@@ -415,6 +418,24 @@ class Sync:
                 pulled = self.ledger.known(ids, f"{target}{HELD}")
                 held = {name: digest for name, digest in held.items() if _vector_of(pulled.get(name)) == digest}
             self._correct(target, held)
+
+    def _confirm(self, target: str) -> None:
+        """Confirm vectors that a killed push has written where the app writes too: they are not the app's own."""
+        registry, unknown = self.catalog.recorded(), self.ledger.holding(target, unknown=True)
+        if registry.record(target).columns is None:
+            return
+        columns = registry.columns(target)
+        for batch in unknown:
+            ids = [name for _, name, _ in batch]
+            found = find(self.catalog.store, registry.id_column, ids, [registry.id_column, *columns.item_names])
+            here, named = columns.read_items(found), found[registry.id_column]
+            wanted = pa.table({ID: named, VECTOR: vector_column(here.vectors, columns.dim, here.valid)})
+            digested = dict(zip(wanted[ID].to_pylist(), digests(wanted[VECTOR]), strict=True))
+            for table in self.store.read_target(target, list(digested)):
+                ours = digests_as_written(wanted, table)
+                with self.ledger.changes():
+                    self.ledger.set_vectors(f"{target}{HELD}", ours)
+                    self.ledger.set_vectors(target, {name: digested[name] for name in ours})
 
     def _write(self, target: str, rows: ArrowTable) -> bool:
         """Write vectors to the store; True if all of them were written."""

@@ -11,9 +11,9 @@ from stores.test_mirror import NAME, ROWS, held, key, mirror, new, require_same,
 import compatstore as cs
 from compatstore.ingest import write
 from compatstore.stores import link
-from compatstore.stores.ledger import MirrorLedger
+from compatstore.stores.ledger import UNKNOWN, MirrorLedger
 from compatstore.stores.store import ID, VECTOR, digests, vector_column
-from compatstore.stores.sync import Sync, digests_as_written
+from compatstore.stores.sync import HELD, Sync, digests_as_written
 from compatstore.upgrade.progress import UNOBSERVED
 
 
@@ -217,6 +217,22 @@ def test_a_vector_that_the_app_writes_between_a_pull_and_a_push_is_kept(engine, 
     assert np.array(engine.rows(NAME)[changed["id"]]["vector"]) == pytest.approx(own, abs=1e-5)
     gallery.sync()
     assert held(gallery, "v2")[changed["id"]] == pytest.approx(own.tolist(), abs=1e-5)
+
+
+def test_a_vector_that_a_killed_push_has_written_is_not_taken_for_the_app_s(engine, rows, tmp_path):  # noqa: F811
+    gallery = mirror(engine, tmp_path)
+    upgraded(gallery)
+    gallery.cutover("v2")
+    if not engine_switches(gallery):
+        pytest.skip("the app names the place of the target itself")
+    before = gallery._catalog.store.snapshot().to_table(["id", "v2__origin"])
+    with link.syncing(gallery._catalog, UNOBSERVED) as sync, sync.ledger.changes():
+        for key_of_digests in ("v2", f"v2{HELD}"):
+            sync.ledger.set_vectors(key_of_digests, dict.fromkeys(before["id"].to_pylist(), UNKNOWN))
+    done = gallery.sync()
+    assert (done.changed, done.written) == (0, 0)
+    after = gallery._catalog.store.snapshot().to_table(["id", "v2__origin"])
+    assert after.sort_by("id").equals(before.sort_by("id"))
 
 
 def test_what_a_store_rounds_or_scales_is_what_was_written_and_another_vector_is_the_app_s():
