@@ -94,7 +94,7 @@ def _of_targets(engine, truth, state):
         if vector is None:
             continue
         if origin == "native":
-            own = [one for one in (row.v2, row.kept) if one is not None]  # what the app wrote since the switch
+            own = [one for one in (row.v2, *row.kept) if one is not None]  # what the app wrote since the switch
             if not any(close(vector, one) for one in [*own, new([row.text or ""])[0]]):
                 yield f"{key!r} has a native v2 of neither its text nor the app: {vector}, {row}"
         elif "v1" in state.versions and here["v1"] and (key not in state.made or not close(state.made[key], vector)):

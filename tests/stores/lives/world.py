@@ -63,14 +63,14 @@ class Row:
         lang: Its metadata.
         v1: Its vector by the app's first model; None for none.
         v2: Its vector by the app's second model, if the app wrote it; None where it is an upgrade's.
-        kept: An upgrade's vector that the app wrote back with another text: it may stay, or be made again.
+        kept: Vectors that an upgrade made of earlier texts, and that the app wrote back with a later one: they may stay.
     """
 
     text: str | None
     lang: str | None
     v1: np.ndarray | None
     v2: np.ndarray | None = None
-    kept: np.ndarray | None = None
+    kept: tuple = ()
 
 
 @dataclass
