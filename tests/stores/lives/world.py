@@ -63,7 +63,7 @@ class Row:
         lang: Its metadata.
         v1: Its vector by the app's first model; None for none.
         v2: Its vector by the app's second model, if the app wrote it; None where it is an upgrade's.
-        kept: Vectors that an upgrade made of earlier texts, and that the app wrote back with a later one: they may stay.
+        kept: Vectors that an upgrade made of earlier texts: the app wrote one back with a later text, and it may stay.
     """
 
     text: str | None
