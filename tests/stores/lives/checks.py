@@ -94,8 +94,8 @@ def _of_targets(engine, truth, state):
         if vector is None:
             continue
         if origin == "native":
-            own = [one for one in (row.v2, *row.kept) if one is not None]  # what the app wrote since the switch
-            if not any(close(vector, one) for one in [*own, new([row.text or ""])[0]]):
+            own = [row.v2] if row.v2 is not None else []  # what the app wrote since the switch stays native
+            if not row.is_kept and not any(close(vector, one) for one in [*own, new([row.text or ""])[0]]):
                 yield f"{key!r} has a native v2 of neither its text nor the app: {vector}, {row}"
         elif "v1" in state.versions and here["v1"] and (key not in state.made or not close(state.made[key], vector)):
             yield f"{key!r} has a v2 of {origin} that it does not make: {vector}, {state.made.get(key)}"

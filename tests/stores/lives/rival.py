@@ -91,9 +91,7 @@ class Rival:
                 self.follow()
                 return self._made(self.truth.rows.get(key, before), kind, key)
             if kind == "text" and space == "v2" and before.v2 is None:
-                found_before = (own.get("v2"), model_of("v2")([before.text or ""])[0])
-                kept = (*before.kept, *(one for one in found_before if one is not None))
-                return replace(before, text=text, kept=kept), own.get("v2")
+                return replace(before, text=text, is_kept=True), own.get("v2")
             if kind == "text":
                 return replace(before, text=text, **own, **self._stale(before, text))
             if space == "v2" and before.v2 is None:

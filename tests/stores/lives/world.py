@@ -63,14 +63,14 @@ class Row:
         lang: Its metadata.
         v1: Its vector by the app's first model; None for none.
         v2: Its vector by the app's second model, if the app wrote it; None where it is an upgrade's.
-        kept: Vectors that an upgrade made of earlier texts: the app wrote one back with a later text, and it may stay.
+        is_kept: True if the app has changed the text and kept an upgrade's vector, which is of an earlier text then.
     """
 
     text: str | None
     lang: str | None
     v1: np.ndarray | None
     v2: np.ndarray | None = None
-    kept: tuple = ()
+    is_kept: bool = False
 
 
 @dataclass
