@@ -28,6 +28,7 @@ from compatstore.ingest import write
 from compatstore.shown import Shown, view
 from compatstore.storage.catalog import Catalog
 from compatstore.stores.ledger import SWITCHED, UNKNOWN, Known, Link, MirrorLedger
+from compatstore.stores.memory import give_back
 from compatstore.stores.store import (
     ID,
     IN_TARGET,
@@ -44,8 +45,9 @@ from compatstore.stores.store import (
 )
 from compatstore.upgrade.progress import Monitor, Observer
 
-BYTES, ROWS = 48 << 20, 50_000  # of what one commit adds to the gallery
+BYTES, ROWS = 16 << 20, 50_000  # of what one commit adds to the gallery
 WRITTEN = 10_000  # rows of one write to the store
+READ = {"batch_size": 5_000, "batch_readahead": 2, "fragment_readahead": 1}  # Lance reads 16 batches ahead by default
 Item = TypeVar("Item")
 SWITCHING = "switching"  # note of a target: rows that the app changed just before its switch are not pulled yet
 HELD = "@store"  # behind the name of a switched version: digests of what the app's place holds, not of what was pushed
@@ -322,6 +324,7 @@ class Sync:
                 if whole:  # the gallery has their source vectors no more, and the store has them still
                     self.ledger.mark_unconfirmed(self.link.source, whole)
             self.ledger.confirm(pulled.announced)
+        give_back()
         self.result.added += known.count(None)
         self.result.changed += len(ids) - known.count(None)
 
@@ -375,7 +378,7 @@ class Sync:
         waiting = list[ArrowTable]()
 
         def read() -> Iterator[tuple[ArrowTable, list[bytes | None]]]:
-            for batch in snapshot.to_batches(columns=names, filter=made.present):
+            for batch in snapshot.to_batches(columns=names, filter=made.present, **READ):
                 new, of = made.read_items(batch), source.read_items(batch)
                 vectors = vector_column(new.vectors, record.dim)
                 made_from = vector_column(of.vectors, of.vectors.shape[1], of.valid)
@@ -455,6 +458,7 @@ class Sync:
                     there = dict(zip(table[ID].to_pylist(), digests(table[VECTOR]), strict=True))
                     self.ledger.set_vectors(f"{target}{HELD}", there)
             self.ledger.confirm(pushed.announced)
+        give_back()
         self.result.written += len(done)
         return len(done) == len(ids)
 
