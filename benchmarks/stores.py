@@ -25,7 +25,6 @@ import numpy as np
 import pyarrow as pa
 from matplotlib.figure import Figure
 
-import compatstore as cs
 from benchmarks.dots import chart_of
 from benchmarks.measuring import ADDED_AT_ONCE, by_turns
 from benchmarks.pages import markdown
