@@ -1,6 +1,6 @@
 """Stores of apps: speed beside their own scans and bulk writes, memory of a large one, quality by their own indexes.
 
-    python -m benchmarks stores --texts glosses.npz --large 1000000
+    python -m benchmarks stores --texts glosses.npz --queries-file nouns.npz --large-rows 1000000
 
 Each engine is a real database (`tests/stores/engines`). A mirror and a push take turns with the app's own client: a
 scan of ids, vectors and texts into arrays, a bulk write of second vectors into a column, collection, table or file of
@@ -30,19 +30,21 @@ from benchmarks.measuring import ADDED_AT_ONCE, by_turns
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 from benchmarks.seeds import Interval, values_of, where
-from benchmarks.sets.embedded import read
+from benchmarks.sets.embedded import QuerySet, read
 from benchmarks.store_life import large, other_model, rows_of
 from benchmarks.store_quality import mirrored, quality
 from compatstore.stores.link import syncing
 from compatstore.stores.store import vector_column
 from compatstore.upgrade.progress import Observer
 
-NAMES = {
-    "postgres": "pgvector", "sqlite_vec": "sqlite-vec", "faiss_file": "FAISS", "chroma": "Chroma",
-    "qdrant": "Qdrant, local", "milvus": "Milvus Lite",
-}  # fmt: skip
+ENGINES = ("postgres", "sqlite_vec", "faiss_file", "chroma", "qdrant", "milvus")
 LARGE_FROM = 40_000  # rows from which only the first three are measured
 SHOWN = ("own scan", "append", "mirror", "own write", "push")
+
+
+def label(name: str) -> str:
+    """Name of an engine in tables."""
+    return name.removesuffix("_file").replace("_", "-")
 
 
 def throughput(name: str, count: int, dim: int, turns: int, folder: Path) -> Row:
@@ -100,12 +102,13 @@ def append(path: Path, ids: list[str], vectors: Any, texts: list[str]) -> None:
 
 def run(
     *,
-    engines: tuple[str, ...] = tuple(NAMES),
+    engines: tuple[str, ...] = ENGINES,
     rows: tuple[int, ...] = (20_000, 100_000),
     dim: int = 384,
     turns: int = 3,
     large_rows: int = 0,
     texts: Path | None = None,
+    queries_file: Path | None = None,
     seeds: int = 3,
     items: int = 3000,
     queries: int = 200,
@@ -115,7 +118,7 @@ def run(
     known = {(row["part"], row.get("store"), row.get("rows")) for row in done}
     for count in rows:
         for name in engines if count < LARGE_FROM else engines[:3]:
-            about = {"part": "throughput", "store": NAMES[name], "rows": count}
+            about = {"part": "throughput", "store": label(name), "rows": count}
             if tuple(about.values()) not in known:
                 with tempfile.TemporaryDirectory() as folder:
                     yield about | {"dim": dim, **throughput(name, count, dim, turns, Path(folder))}
@@ -124,10 +127,11 @@ def run(
             found = list(large(large_rows, dim, Path(folder)))
         yield from ({"part": "large", "rows": large_rows, "dim": dim, **row} for row in found)
     (data,) = read([texts] if texts else [])
+    given = QuerySet.load(queries_file) if queries_file else None
     for name in engines:
-        if ("quality", NAMES[name], None) not in known:
-            found = list(quality(name, data, seeds, items, queries))
-            yield from ({"part": "quality", "store": NAMES[name], **row} for row in found)
+        if ("quality", label(name), None) not in known:
+            found = list(quality(name, data, given, seeds, items, queries))
+            yield from ({"part": "quality", "store": label(name), **row} for row in found)
 
 
 def speed_table(record: Record) -> str:
