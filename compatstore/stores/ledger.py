@@ -196,9 +196,9 @@ class MirrorLedger:
         """Rows that the ledger knows and that are not gone, of some ids, with their vectors of one version or two."""
         if not self.last_item():
             return {}
-        joined, values = "", (json.dumps(ids), version)
+        joined, values = "", [json.dumps(ids), version]
         if beside is not None:
-            joined, values = "LEFT JOIN vectors AS b ON b.item = i.item AND b.version = ?", (*values, beside)
+            joined, values = "LEFT JOIN vectors AS b ON b.item = i.item AND b.version = ?", [*values, beside]
         found = self._rows(
             f"SELECT i.id, i.item, i.source, i.metadata, v.digest, {'b.digest' if joined else 'NULL'} "
             "FROM json_each(?) AS j JOIN items AS i ON i.id = j.value "

@@ -27,9 +27,11 @@ from compatstore.errors import InvalidInput, first_offenders
 from compatstore.ingest import write
 from compatstore.shown import Shown, view
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.snapshot import READ_AHEAD
 from compatstore.stores.ledger import SWITCHED, UNKNOWN, Known, Link, MirrorLedger
 from compatstore.stores.memory import give_back
 from compatstore.stores.store import (
+    BATCH,
     ID,
     IN_TARGET,
     KNOWN,
@@ -47,7 +49,6 @@ from compatstore.upgrade.progress import Monitor, Observer
 
 BYTES, ROWS = 16 << 20, 50_000  # of what one commit adds to the gallery
 WRITTEN = 10_000  # rows of one write to the store
-READ = {"batch_size": 5_000, "batch_readahead": 2, "fragment_readahead": 1}  # Lance reads 16 batches ahead by default
 Item = TypeVar("Item")
 SWITCHING = "switching"  # note of a target: rows that the app changed just before its switch are not pulled yet
 HELD = "@store"  # behind the name of a switched version: digests of what the app's place holds, not of what was pushed
@@ -378,7 +379,7 @@ class Sync:
         waiting = list[ArrowTable]()
 
         def read() -> Iterator[tuple[ArrowTable, list[bytes | None]]]:
-            for batch in snapshot.to_batches(columns=names, filter=made.present, **READ):
+            for batch in snapshot.to_batches(columns=names, filter=made.present, batch_size=BATCH, **READ_AHEAD):
                 new, of = made.read_items(batch), source.read_items(batch)
                 vectors = vector_column(new.vectors, record.dim)
                 made_from = vector_column(of.vectors, of.vectors.shape[1], of.valid)
