@@ -1,7 +1,8 @@
-"""Galleries of random items, and seconds of calls that take turns."""
+"""Galleries of random items, seconds of calls that take turns, and what a call costs."""
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 import numpy as np
 
 import compatstore as cs
+from benchmarks.record import Row
 from compatstore.artifacts import Architecture, Artifact, Space
 
 ADDED_AT_ONCE = 50_000
+Work = Callable[[], Row]
 
 
 def near(rng: np.random.Generator, centres: Any, rows: int) -> Any:
@@ -74,3 +77,28 @@ def by_turns(
             way(each)
             taken[name].append(clock() - started)
     return {name: np.array(seconds) for name, seconds in taken.items()}
+
+
+def cost(work: Work) -> Row:
+    """Seconds, peak of memory and bytes of a call, in this process."""
+    read, cpu, started = _bytes(), _cpu_seconds(), time.perf_counter()
+    figures = work()
+    wall, used, now = time.perf_counter() - started, _cpu_seconds() - cpu, _bytes()
+    took = {"wall_s": wall, "cpu_s": used, "read_mb": (now[0] - read[0]) / 1e6, "written_mb": (now[1] - read[1]) / 1e6}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if (status := Path("/proc/self/status")).exists():  # `ru_maxrss` can be that of the process which started this one
+        peak = next(int(line.split()[1]) for line in status.read_text().splitlines() if "VmHWM" in line) / 1024
+    return {key: round(value, 3) for key, value in took.items()} | {"peak_mib": round(peak)} | figures
+
+
+def _cpu_seconds() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def _bytes() -> tuple[int, int]:
+    """Bytes that calls have read, and that went to the disk."""
+    if not (counted := Path("/proc/self/io")).exists():
+        return 0, 0
+    found = dict(line.split(": ") for line in counted.read_text().splitlines())
+    return int(found["rchar"]), int(found["write_bytes"])

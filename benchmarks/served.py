@@ -43,15 +43,19 @@ class Outside:
         """Figures of rankings, (q, m) items from the nearest on, -1 for none."""
         right = self._right(found)
         if self.graded:
-            known, first = np.maximum(self.correct.sum(axis=1), 1), right[:, :DEPTH]
-            discounts = 1 / np.log2(np.arange(2, DEPTH + 2))
-            ideal = np.cumsum(discounts)[np.minimum(known, DEPTH) - 1]
-            ndcg = (first * discounts[: first.shape[1]]).sum(axis=1) / ideal
-            values = {"ndcg@10": 100 * ndcg, "recall@10": 100 * first.sum(axis=1) / known}
+            known = np.maximum(self.correct.sum(axis=1), 1)
+            values = {"ndcg@10": self.ndcg(found), "recall@10": 100 * right[:, :DEPTH].sum(axis=1) / known}
         else:
             values = {"cmc1": 100 * right[:, 0], "map": self.average_precision(found)}
         counted = self.correct.any(axis=1)
         return {f"{name} {key}": round(float(each[counted].mean()), 2) for key, each in values.items()}
+
+    def ndcg(self, found: Positions) -> Doubles:
+        """(q,) nDCG@10 of rankings (q, m), in points."""
+        known, first = np.maximum(self.correct.sum(axis=1), 1), self._right(found)[:, :DEPTH]
+        discounts = 1 / np.log2(np.arange(2, DEPTH + 2))
+        ideal = np.cumsum(discounts)[np.minimum(known, DEPTH) - 1]
+        return np.asarray(100 * (first * discounts[: first.shape[1]]).sum(axis=1) / ideal)
 
     def average_precision(self, found: Positions) -> Doubles:
         """(q,) average precision of rankings (q, m), in points."""

@@ -10,10 +10,8 @@ measured once, by `benchmarks/growth.py` of the commit that these rows name.
 from __future__ import annotations
 
 import multiprocessing
-import resource
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -26,7 +24,7 @@ import pyarrow as pa
 
 import compatstore as cs
 from benchmarks.bounds import bound
-from benchmarks.measuring import ADDED_AT_ONCE, by_turns, near, ones, transform
+from benchmarks.measuring import ADDED_AT_ONCE, Work, by_turns, cost, near, ones, transform
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
 
 CENTRES, QUERIES, K = 1_000, 200, 10
 SHOWN = ("add", "hop", "backfill", "index", "search", "verify", "no-op upgrade", "cutover")
-Work = Callable[[], Row]
 
 
 @dataclass(frozen=True)
@@ -174,30 +171,9 @@ STEPS: dict[str, Callable[[Life], Work]] = {
 }
 
 
-def measured(life: Life, name: str) -> Row:
+def lived(life: Life, name: str) -> Row:
     """Seconds, peak of memory and bytes of a step, in this process."""
-    work = STEPS[name](life)
-    read, cpu, started = _bytes(), _cpu_seconds(), time.perf_counter()
-    figures = work()
-    wall, used, now = time.perf_counter() - started, _cpu_seconds() - cpu, _bytes()
-    took = {"wall_s": wall, "cpu_s": used, "read_mb": (now[0] - read[0]) / 1e6, "written_mb": (now[1] - read[1]) / 1e6}
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    if (status := Path("/proc/self/status")).exists():  # `ru_maxrss` can be that of the process which started this one
-        peak = next(int(line.split()[1]) for line in status.read_text().splitlines() if "VmHWM" in line) / 1024
-    return {key: round(value, 3) for key, value in took.items()} | {"peak_mib": round(peak)} | figures
-
-
-def _cpu_seconds() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
-
-
-def _bytes() -> tuple[int, int]:
-    """Bytes that calls have read, and that went to the disk."""
-    if not (counted := Path("/proc/self/io")).exists():
-        return 0, 0
-    found = dict(line.split(": ") for line in counted.read_text().splitlines())
-    return int(found["rchar"]), int(found["write_bytes"])
+    return cost(STEPS[name](life))
 
 
 def run(
@@ -210,9 +186,7 @@ def run(
             life = Life(Path(folder), count, dim, share)
             for name in STEPS:
                 with ProcessPoolExecutor(1, spawn) as process:
-                    found.append(
-                        {"rows": count, "dim": dim, "step": name} | process.submit(measured, life, name).result()
-                    )
+                    found.append({"rows": count, "dim": dim, "step": name} | process.submit(lived, life, name).result())
                 yield found[-1]
                 shutil.rmtree(life.path("plain.lance"), ignore_errors=True)
     yield from limits(found)

@@ -23,6 +23,7 @@ from lance.fragment import DataFile, write_fragments
 from lance.optimize import Compaction, CompactionTask
 
 __all__ = [
+    "READ_AHEAD",
     "CommitConflictError",
     "Compaction",
     "CompactionTask",
@@ -34,6 +35,8 @@ __all__ = [
 ]
 
 
+# Of a scan that reads vectors: Lance reads 16 batches of several fragments ahead by default.
+READ_AHEAD = {"batch_readahead": 2, "fragment_readahead": 1}
 # A dataset of Lance at one table version. A snapshot is read only: it does not change when the table does.
 Snapshot: TypeAlias = lance.LanceDataset
 # A handle that commits, which lies at the version that it made then.

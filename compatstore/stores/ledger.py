@@ -1,8 +1,9 @@
 """What a store is known to hold: digests of its rows and vectors, in a small database beside the gallery.
 
 A sync compares the store with this ledger, so that only what changed is pulled, and only what the store does not hold
-is pushed. A write, to the store or to the gallery, is announced before it is made (the digest is `UNKNOWN` until it is
-confirmed), so that a sync after a kill looks again at exactly the rows that the killed one may have written.
+is pushed. A write, to the store or to the gallery, is announced before it is made: in one row of `announced`, which the
+transaction that confirms it removes. Of a killed sync it is still there, and its members become `UNKNOWN`, so that the
+next sync looks again at exactly the rows that the killed one may have written.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from compatstore.stores.store import Parts
 
 FILE = "mirror.sqlite"
 CACHED = 32 << 10  # KiB of its pages that are kept in memory: look-ups by id reach all of them
-UNKNOWN = b""  # digest of what was announced and not confirmed
+UNKNOWN = b""  # digest of what was announced, and not confirmed before a kill
 PLACED, SWITCHED = "placed", "switched"  # states of a target's place
 _TABLES = """
 CREATE TABLE IF NOT EXISTS link (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -31,7 +32,22 @@ CREATE TABLE IF NOT EXISTS items (
 CREATE TABLE IF NOT EXISTS vectors (
     version TEXT NOT NULL, item INTEGER NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (version, item)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS targets (version TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS announced (
+    number INTEGER PRIMARY KEY, what TEXT NOT NULL, version TEXT NOT NULL, members TEXT NOT NULL);
 """
+_PUT = (
+    "INSERT INTO items (item, id, source, metadata) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
+    "source = excluded.source, metadata = excluded.metadata, gone = 0"
+)
+# Members of announcements of rows, by the column whose digest is unknown; and of vectors.
+_UNKNOWN_ROWS = (
+    "INSERT INTO items (id, {0}) SELECT j.value, X'' FROM announced AS a, json_each(a.members) AS j "
+    "WHERE a.what = '{0}' ON CONFLICT (id) DO UPDATE SET {0} = excluded.{0}, gone = 0"
+)
+_UNKNOWN_VECTORS = (
+    "INSERT OR REPLACE INTO vectors SELECT a.version, j.value, X'' FROM announced AS a, json_each(a.members) AS j "
+    "JOIN items AS i ON i.item = j.value WHERE a.what = 'vectors'"
+)
 
 
 @dataclass(frozen=True)
@@ -123,6 +139,7 @@ class MirrorLedger:
                 fix=f"It ends by itself; then {next_step.same()} again.",
             ) from error
         try:
+            self.expand()
             yield
         finally:
             lock.close()
@@ -179,15 +196,16 @@ class MirrorLedger:
         """Rows that the ledger knows and that are not gone, of some ids, with their vectors of one version or two."""
         if not self.last_item():
             return {}
+        joined, values = "", [json.dumps(ids), version]
+        if beside is not None:
+            joined, values = "LEFT JOIN vectors AS b ON b.item = i.item AND b.version = ?", [*values, beside]
         found = self._rows(
-            "SELECT i.id, i.item, i.source, i.metadata, v.digest, b.digest FROM json_each(?) AS j "
-            "JOIN items AS i ON i.id = j.value LEFT JOIN vectors AS v ON v.item = i.item AND v.version = ? "
-            "LEFT JOIN vectors AS b ON b.item = i.item AND b.version = ? WHERE NOT i.gone",
-            json.dumps(ids),
-            version,
-            beside,
+            f"SELECT i.id, i.item, i.source, i.metadata, v.digest, {'b.digest' if joined else 'NULL'} "
+            "FROM json_each(?) AS j JOIN items AS i ON i.id = j.value "
+            f"LEFT JOIN vectors AS v ON v.item = i.item AND v.version = ? {joined} WHERE NOT i.gone",
+            *values,
         )
-        return {row[0]: Known._make(row[1:]) for row in found}
+        return {row[0]: Known(*row[1:]) for row in found}
 
     def items(self) -> int:
         """Number of items that are known and not gone."""
@@ -220,28 +238,63 @@ class MirrorLedger:
             last = rows[-1][0]
             yield rows
 
-    def announce(self, ids: Sequence[Id], metadata_alone: Sequence[Id]) -> None:
+    def announce(self, ids: Sequence[Id], metadata_alone: Sequence[Id]) -> list[int]:
         """Record rows that are about to be written to the gallery, so that none is there that the ledger lacks.
 
         Args:
             ids: Rows that are added, or whose vector or source changes.
             metadata_alone: Rows whose metadata changes alone.
-        """
-        statement = (
-            "INSERT INTO items (id, {0}) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET {0} = excluded.{0}, gone = 0"
-        )
-        with self.changes():
-            for column, named in (("source", ids), ("metadata", metadata_alone)):
-                self._data.executemany(statement.format(column), ((name, UNKNOWN) for name in named))
 
-    def put(self, rows: Sequence[tuple[Id, bytes | None, bytes | None]]) -> None:
-        """Record rows: (id, digest of the source, digest of the metadata)."""
+        Returns:
+            Numbers of the announcements, for `confirm`.
+        """
+        return [self._announce("source", "", ids), self._announce("metadata", "", metadata_alone)]
+
+    def announce_vectors(self, version: str, items: Sequence[int]) -> list[int]:
+        """Record items whose vectors are about to be written to the store; the same as of `announce`."""
+        return [self._announce("vectors", version, items)]
+
+    def _announce(self, what: str, version: str, members: Sequence[Id]) -> int:
         with self._failures():
-            self._data.executemany(
-                "INSERT INTO items (id, source, metadata) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
-                "source = excluded.source, metadata = excluded.metadata, gone = 0",
-                rows,
-            )
+            statement = "INSERT INTO announced (what, version, members) VALUES (?, ?, ?)"
+            return int(self._data.execute(statement, (what, version, json.dumps(members))).lastrowid or 0)
+
+    def confirm(self, announced: Sequence[int]) -> None:
+        """Remove announcements, in the transaction that records what was written."""
+        with self._failures():
+            self._data.executemany("DELETE FROM announced WHERE number = ?", ((number,) for number in announced))
+
+    def expand(self) -> None:
+        """Record as unknown what was announced and not confirmed."""
+        if self._rows("SELECT 1 FROM announced LIMIT 1"):
+            with self.changes():
+                for column in ("source", "metadata"):
+                    self._rows(_UNKNOWN_ROWS.format(column))
+                self._rows(_UNKNOWN_VECTORS)
+                self._rows("DELETE FROM announced")
+
+    def put(self, rows: Sequence[tuple[int | None, Id, bytes | None, bytes | None]]) -> list[int]:
+        """Record rows: (number of the item or None for a new one, id, digest of the source, digest of the metadata).
+
+        Returns:
+            (n,) numbers of the items.
+        """
+        first = last = self.last_item() + 1
+        numbers = list[int]()
+        for item, *_ in rows:
+            numbers.append(last if item is None else item)
+            last += item is None
+        with self._failures():
+            self._data.executemany(_PUT, ((item, *row[1:]) for item, row in zip(numbers, rows, strict=True)))
+        if self._rows("SELECT count(*) FROM items WHERE item >= ?", first)[0][0] == last - first:
+            return numbers
+        # A row that came twice, or that was gone and is back, has kept its number.
+        ids = [row[1] for row in rows]
+        found = self._rows(
+            "SELECT i.id, i.item FROM json_each(?) AS j JOIN items AS i ON i.id = j.value", json.dumps(ids)
+        )
+        kept = dict(found)
+        return [kept[one] for one in ids]
 
     def set_vectors(self, version: str, vectors: Mapping[Id, bytes | None]) -> None:
         """Record digests of vectors by id; None: the store has none."""
@@ -255,11 +308,14 @@ class MirrorLedger:
                 [(version, key) for key, digest in vectors.items() if digest is None],
             )
 
-    def set_items(self, version: str, vectors: Iterable[tuple[int, bytes]]) -> None:
+    def set_items(self, version: str, vectors: Iterable[tuple[int, bytes | None]]) -> None:
         """Record digests of vectors by the numbers of their items, as of `known`, which spares the search for them."""
+        known = list(vectors)
         with self._failures():
-            rows = ((version, item, digest) for item, digest in vectors)
+            rows = ((version, item, digest) for item, digest in known if digest is not None)
             self._data.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
+            none = ((version, item) for item, digest in known if digest is None)
+            self._data.executemany("DELETE FROM vectors WHERE version = ? AND item = ?", none)
 
     def mark_unconfirmed(self, version: str, ids: Sequence[Id] | None = None) -> None:
         """Record that vectors are unconfirmed, of those that are known: of some rows, or of all."""

@@ -5,8 +5,9 @@ Each value has 4 bytes of length (-1 for null) before it; numbers have their hig
 
 from __future__ import annotations
 
+import hashlib
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,6 +19,8 @@ from compatstore.stores.store import matrix, vector_column
 
 SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
+_COPIED = 1_000  # rows of a part of a COPY
+NO_SOURCE = bytes(32)  # in place of the digest of a source vector, where a row has none
 VECTORS = {"vector": ">f4", "halfvec": ">f2"}  # type -> a value of it
 TEXTS = ("text", "varchar", "uuid")
 INTEGERS = ("int2", "int4", "int8")
@@ -92,40 +95,61 @@ def key(one: Id, type_name: str) -> bytes | None:
     return value.bytes if str(value) == one else None
 
 
-def copy_buffer(
-    keys: Sequence[bytes], is_new: BoolArray, targets: FloatArray, made_from: ArrowArray, half: bool
-) -> bytes:
-    """Rows to copy to the server: the key, if it has no target vector yet, that vector, the source vector or null.
+def source_digests(made_from: ArrowArray, half: bool) -> list[bytes]:
+    """SHA-256 of source vectors as the server sends them: a column of fixed-size lists of float32 -> 32 bytes each.
+
+    Args:
+        made_from: The column; a null has the digest `NO_SOURCE`.
+        half: True if they are of the type halfvec.
+    """
+    sources, number = matrix(made_from), np.dtype(">f2" if half else ">f4")
+    rows = np.zeros(len(sources), [("dim", ">i2"), ("unused", ">i2"), ("values", number, sources.shape[1:])])
+    rows["dim"], rows["values"] = sources.shape[1], sources
+    data, size = rows.view(np.uint8).data, rows.itemsize
+    hashed = (hashlib.sha256(data[at * size : (at + 1) * size]).digest() for at in range(len(rows)))
+    there = np.asarray(made_from.is_valid()).tolist()
+    return [digest if present else NO_SOURCE for digest, present in zip(hashed, there, strict=True)]
+
+
+def copy_buffers(
+    keys: Sequence[bytes], is_new: BoolArray, targets: FloatArray, made_from: Sequence[bytes]
+) -> Iterator[bytes]:
+    """Rows to copy to the server: the key, if it has no target vector yet, that vector, a digest of the source vector.
 
     Args:
         keys: (n,) of `key`.
         is_new: (n,) bool.
         targets: (n, dim) float32.
-        made_from: (n,) column of fixed-size lists of float32.
-        half: True if source vectors are of the type halfvec.
+        made_from: (n,) of `source_digests`.
+
+    Yields:
+        Parts of the stream.
     """
-    sources, number = matrix(made_from), np.dtype(">f2" if half else ">f4")
-    fields = [("size", ">i4"), ("dim", ">i2"), ("unused", ">i2")]
+    yield SIGNATURE
+    for start in range(0, len(keys), _COPIED):
+        some = slice(start, start + _COPIED)
+        yield _copied(keys[some], is_new[some], targets[some], made_from[some])
+    yield TRAILER
+
+
+def _copied(keys: Sequence[bytes], is_new: BoolArray, targets: FloatArray, made_from: Sequence[bytes]) -> bytes:
     rows = np.zeros(
         len(keys),
         [
             ("is_new", [("size", ">i4"), ("values", "?")]),
-            ("target", [*fields, ("values", ">f4", targets.shape[1:])]),
-            ("source", [*fields, ("values", number, sources.shape[1:])]),
+            ("target", [("size", ">i4"), ("dim", ">i2"), ("unused", ">i2"), ("values", ">f4", targets.shape[1:])]),
+            ("source", [("size", ">i4"), ("values", f"V{len(NO_SOURCE)}")]),
         ],
     )
-    rows["is_new"]["size"], rows["is_new"]["values"] = 1, is_new
-    for name, values in (("target", targets), ("source", sources)):
-        rows[name]["dim"], rows[name]["values"] = values.shape[1], values
+    rows["target"]["dim"], rows["target"]["values"] = targets.shape[1], targets
+    rows["is_new"]["values"], rows["source"]["values"] = is_new, np.frombuffer(b"".join(made_from), "V32")
+    for name in ("is_new", "target", "source"):
         rows[name]["size"] = rows.dtype[name].itemsize - 4
-    present = np.asarray(made_from.is_valid())
-    rows["source"]["size"][~present] = -1
-    data, size, without = rows.view(np.uint8).data, rows.itemsize, rows.dtype["source"].itemsize - 4
-    pieces: list[bytes | memoryview] = [SIGNATURE]
-    for at, (one, there) in enumerate(zip(keys, present.tolist(), strict=True)):
-        pieces += [b"\0\4", len(one).to_bytes(4), one]
-        pieces.append(data[at * size : (at + 1) * size - (0 if there else without)])
-    return b"".join([*pieces, TRAILER])
+    data, size = rows.view(np.uint8).data, rows.itemsize
+    pieces = list[bytes | memoryview]()
+    for at, one in enumerate(keys):
+        pieces += (b"\0\4", len(one).to_bytes(4), one, data[at * size : (at + 1) * size])
+    return b"".join(pieces)
 
 
 def _numbers(values: BinaryValues, form: str) -> ArrowArray:

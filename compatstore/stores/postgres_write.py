@@ -17,22 +17,24 @@ import pyarrow as pa
 from compatstore.arrays import ArrowTable, Id
 from compatstore.errors import StorageError
 from compatstore.stores.postgres_catalog import Column, Cursor, TableShape, Target
-from compatstore.stores.postgres_rows import copy_buffer, key
+from compatstore.stores.postgres_rows import NO_SOURCE, copy_buffers, key, source_digests
 from compatstore.stores.postgres_select import keyed, rows
 from compatstore.stores.postgres_session import Session
-from compatstore.stores.postgres_statements import among, compose, key_expression, key_type, verbatim
+from compatstore.stores.postgres_statements import among, compose, key_expression, key_type, literal, verbatim
 from compatstore.stores.store import ID, KNOWN, MADE_FROM, VECTOR, digests, matrix
 
 TRIES = 3  # of a transaction that the server chose as the victim of a deadlock
 PASSES = 8  # transactions of a batch at most, where an index over vectors is to be spared
 
 _CREATE = """
-CREATE TEMPORARY TABLE compatstore_rows (id {id_type}, is_new bool, vector vector, made_from {source_type})
-ON COMMIT DROP"""
+CREATE TEMPORARY TABLE compatstore_rows (id {id_type}, is_new bool, vector vector, made_from bytea) ON COMMIT DROP"""
+# Rows are found by the index of ids: the server would read the whole table of the app for each batch.
+_BY_INDEX = "SELECT set_config(name, 'off', true) FROM (VALUES ('enable_hashjoin'), ('enable_mergejoin')) AS v(name)"
+# Digests of source vectors take half of the bytes, and a row of one vector is not stored in pieces by the server.
 _FILL = """
 UPDATE {table} AS t SET {target} = w.vector FROM pg_temp.compatstore_rows AS w
-WHERE t.{id} = w.id AND t.{source} IS NOT DISTINCT FROM w.made_from AND (t.{target} IS NULL) = w.is_new
-RETURNING {key}"""
+WHERE t.{id} = w.id AND coalesce(sha256({send}(t.{source})), {none}::bytea) = w.made_from
+AND (t.{target} IS NULL) = w.is_new RETURNING {key}"""
 
 
 def write(session: Session, operation: str, version: str, batch: ArrowTable) -> list[Id]:
@@ -86,17 +88,22 @@ def _write(cursor: Cursor, table: TableShape, operation: str, version: str, batc
     if not chosen:
         return []
     batch = batch if len(chosen) == len(ids) else batch.take(chosen)
-    data = copy_buffer(
+    data = copy_buffers(
         [one for at in chosen if (one := keys[at]) is not None],
         is_new[chosen],
         matrix(batch[VECTOR]),
-        batch[MADE_FROM].combine_chunks(),
-        source.type_name == "halfvec",
+        source_digests(batch[MADE_FROM].combine_chunks(), source.type_name == "halfvec"),
     )
-    cursor.execute(compose(_CREATE, parts={"id_type": key_type(id_), "source_type": verbatim(source.type_name)}))
+    cursor.execute(_BY_INDEX)
+    cursor.execute(compose(_CREATE, parts={"id_type": key_type(id_)}))
     with cursor.copy("COPY pg_temp.compatstore_rows FROM STDIN (FORMAT BINARY)") as copy:
-        copy.write(data)
-    parts = {"key": key_expression(id_)}
+        for part in data:
+            copy.write(part)
+    parts = {
+        "key": key_expression(id_),
+        "send": verbatim(f"{source.type_name}_send"),
+        "none": literal(f"\\x{NO_SOURCE.hex()}"),
+    }
     statement = compose(_FILL, table, parts, target=goal.column, source=source.name, id=id_.name)
     return [one for (one,) in cursor.execute(statement)]
 

@@ -33,7 +33,7 @@ class Staged:
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._of_file():
-            self._connection = sqlite3.connect(path, timeout=60)
+            self._connection = sqlite3.connect(path, timeout=60, check_same_thread=False)  # one at a time uses it
             with self._connection:
                 self._connection.executescript(_TABLES)
 

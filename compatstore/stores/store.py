@@ -86,7 +86,7 @@ class Description:
 
 
 class VectorStore(Protocol):
-    """A collection in a vector database. One object is used by one thread.
+    """A collection in a vector database. One object is used by one thread at a time.
 
     All methods raise `StorageError` if the store refuses or cannot be reached, with its own reason and no secret;
     `NotFound` if the collection is gone. Reads see every write that was acknowledged before they began.

@@ -15,9 +15,9 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,9 +28,12 @@ from compatstore.ingest import write
 from compatstore.shown import Shown, view
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import find
+from compatstore.storage.snapshot import READ_AHEAD
 from compatstore.stores import tracking
 from compatstore.stores.ledger import SWITCHED, UNKNOWN, Known, Link, MirrorLedger
+from compatstore.stores.memory import give_back
 from compatstore.stores.store import (
+    BATCH,
     ID,
     IN_TARGET,
     KNOWN,
@@ -46,11 +49,37 @@ from compatstore.stores.store import (
 )
 from compatstore.upgrade.progress import Monitor, Observer
 
-BYTES, ROWS = 48 << 20, 50_000  # of what one commit adds to the gallery
+BYTES, ROWS = 16 << 20, 50_000  # of what one commit adds to the gallery
 WRITTEN = 10_000  # rows of one write to the store
 Item = TypeVar("Item")
 SWITCHING = "switching"  # note of a target: rows that the app changed just before its switch are not pulled yet
 HELD = "@store"  # behind the name of a switched version: digests of what the app's place holds, not of what was pushed
+
+
+class Pulled(NamedTuple):
+    """Rows on their way to the gallery.
+
+    Attributes:
+        rows: With their digests.
+        announced: Numbers of their announcements in the ledger.
+    """
+
+    rows: ArrowTable
+    announced: list[int]
+
+
+class Pushed(NamedTuple):
+    """Vectors on their way to the store.
+
+    Attributes:
+        rows: With their digests, and the numbers of their items.
+        announced: Numbers of their announcements in the ledger.
+        done: Ids that the store has written.
+    """
+
+    rows: ArrowTable
+    announced: list[int]
+    done: Future[Sequence[Id]]
 
 
 @dataclass
@@ -144,10 +173,11 @@ class Sync:
 
     def pull(self) -> None:
         """Bring the gallery to what the store holds."""
+        self.ledger.expand()
         self._delete_gone()
         switched = self.switched
         if switched:
-            self._confirm(switched)
+            self._confirm_written(switched)
         self.pull_changed_before_switch()
         version, key = switched or self.link.source, f"{switched}{HELD}" if switched else self.link.source
         capture = tracking.capture_of(self.ledger, self.store)
@@ -201,7 +231,7 @@ class Sync:
         waiting, rows = list[ArrowTable](), 0
         with ThreadPoolExecutor(1, "compatstore-sync") as thread:  # writes here while the next rows are read there
             written = thread.submit(self._keep, None, version)
-            for table in self.store.scan(parts, column):
+            for table in one_ahead(self.store.scan(parts, column)):
                 monitor.check()
                 waiting.append(self._changed(table, key, column, seen))
                 rows += waiting[-1].num_rows
@@ -212,7 +242,8 @@ class Sync:
                 monitor.advance(table.num_rows)
             self._record(written.result(), version, key)
         self._take(waiting, version, key)
-        for batch in self.ledger.rows(key, self._keys_elsewhere(switched)):
+        known = self.ledger.rows(key, self._keys_elsewhere(switched)) if len(seen) > 1 else ()
+        for batch in known:
             unseen = [name for item, name in batch if item < len(seen) and not seen[item]]
             if unseen:
                 there = self.store.read(unseen, parts)  # a page of the scan may have missed them
@@ -230,23 +261,24 @@ class Sync:
     def _changed(self, table: ArrowTable, key: str, column: str | None, seen: BoolArray) -> ArrowTable:
         """Rows that the gallery does not hold as they are, with their digests; the others are marked as seen."""
         ids = table[ID].to_pylist()
-        known, table = self.ledger.known(ids, key, column), self._finite(table)
+        # In an empty ledger all rows are new: one that comes twice is found when it is recorded.
+        known, table = self.ledger.known(ids, key, column) if len(seen) > 1 else {}, self._finite(table)
         vectors, sources, metadata = digests(table[VECTOR]), _sources(table), self._metadata(table)
-        keep, is_new, alone = list[bool](), list[bool](), list[bool]()
-        for name, vector, source, values in zip(ids, vectors, sources, metadata, strict=True):
+        items, keep, alone = list[int | None](), list[bool](), list[bool]()
+        for name, vector, source, values in zip(ids, vectors, sources, metadata, strict=True) if known else ():
             before = known.get(name)
             if before is not None and before.item < len(seen):
                 seen[before.item] = True
             same = before is not None and (vector, source) == (before.vector, before.source)
             keep.append(before is None or not same or values != before.metadata)
-            is_new.append(before is None)
+            items.append(None if before is None else before.item)
             alone.append(same)
         if column is not None and IN_TARGET in table.column_names:
             self._compare_places(known, dict(zip(ids, table[IN_TARGET].to_pylist(), strict=True)), column)
         for name, hashed in (("_vector", vectors), ("_source", sources), ("_metadata", metadata)):
             table = table.append_column(name, pa.array(hashed, pa.binary()))
-        for name, marks in (("_new", is_new), ("_metadata_alone", alone)):
-            table = table.append_column(name, pa.array(marks, pa.bool_()))
+        table = table.append_column("_item", pa.array(items or [None] * len(ids), pa.int64()))
+        table = table.append_column("_metadata_alone", pa.array(alone or [False] * len(ids), pa.bool_()))
         return table if all(keep) else table.filter(pa.array(keep, pa.bool_()))
 
     def _finite(self, table: ArrowTable) -> ArrowTable:
@@ -283,51 +315,51 @@ class Sync:
         """Announce rows, write them to the gallery, then to the ledger."""
         self._record(self._keep(self._announced(tables), version), version, key)
 
-    def _announced(self, tables: list[ArrowTable]) -> ArrowTable | None:
+    def _announced(self, tables: list[ArrowTable]) -> Pulled | None:
         """Announce rows in the ledger; None if there are none."""
         tables = [table for table in tables if table.num_rows]
         if not tables:
             return None
         rows = pa.concat_tables(tables, promote_options="permissive")
         alone = np.asarray(rows["_metadata_alone"].combine_chunks())
-        self.ledger.announce(*(rows[ID].filter(pa.array(chosen)).to_pylist() for chosen in (~alone, alone)))
-        return rows
+        named = (rows[ID].filter(pa.array(chosen)).to_pylist() for chosen in (~alone, alone))
+        return Pulled(rows, self.ledger.announce(*named))
 
-    def _keep(self, rows: ArrowTable | None, version: str) -> ArrowTable | None:
+    def _keep(self, pulled: Pulled | None, version: str) -> Pulled | None:
         """Write rows to the gallery; the ledger is another thread's."""
-        if rows is None:
+        if pulled is None:
             return None
+        rows = pulled.rows
         alone = np.asarray(rows["_metadata_alone"].combine_chunks())
         if alone.any():  # an `add` would clear the vectors of other versions
             write.update(self.catalog, rows.filter(pa.array(alone)).select([ID, *self.link.parts.metadata]))
         whole = rows.filter(pa.array(~alone)) if alone.any() else rows
         if whole.num_rows:
             self._add(whole, version)
-        return rows.drop_columns(VECTOR)
+        return Pulled(rows.drop_columns(VECTOR), pulled.announced)
 
-    def _record(self, rows: ArrowTable | None, version: str, key: str) -> None:
+    def _record(self, pulled: Pulled | None, version: str, key: str) -> None:
         """Record in the ledger what was written to the gallery."""
-        if rows is None:
+        if pulled is None:
             return
-        ids, new = rows[ID].to_pylist(), np.asarray(rows["_new"].combine_chunks())
-        vectors, sources, metadata = (rows[name].to_pylist() for name in ("_vector", "_source", "_metadata"))
-        held = dict(zip(ids, vectors, strict=True))
+        names = ("_item", ID, "_source", "_metadata", "_vector", "_metadata_alone")
+        known, ids, sources, metadata, vectors, alone = (pulled.rows[name].to_pylist() for name in names)
         with self.ledger.changes():
-            self.ledger.put(list(zip(ids, sources, metadata, strict=True)))
-            self.ledger.set_vectors(key, held)
+            items = self.ledger.put(list(zip(known, ids, sources, metadata, strict=True)))
+            self.ledger.set_items(key, zip(items, vectors, strict=True))
             if key != version:  # the app's own vectors of a switched target are in the store already
-                self.ledger.set_vectors(version, held)
-                whole = [
-                    name for name, alone in zip(ids, rows["_metadata_alone"].to_pylist(), strict=True) if not alone
-                ]
+                self.ledger.set_items(version, zip(items, vectors, strict=True))
+                whole = [name for name, is_alone in zip(ids, alone, strict=True) if not is_alone]
                 if whole:  # the gallery has their source vectors no more, and the store has them still
                     self.ledger.mark_unconfirmed(self.link.source, whole)
-        self.result.added += int(new.sum())
-        self.result.changed += len(ids) - int(new.sum())
+            self.ledger.confirm(pulled.announced)
+        give_back()
+        self.result.added += known.count(None)
+        self.result.changed += len(ids) - known.count(None)
 
     def _add(self, rows: ArrowTable, version: str) -> None:
         columns = [ID, VECTOR, *([SOURCE] if self.link.parts.source else []), *self.link.parts.metadata]
-        items, new = rows.select(columns), bool(np.asarray(rows["_new"].combine_chunks()).all())
+        items, new = rows.select(columns), rows["_item"].null_count == rows.num_rows
         options: dict[str, Any] = {"repeated": "last", "unembedded": "keep"}
         if new:
             try:
@@ -357,6 +389,7 @@ class Sync:
 
     def push(self, target: str) -> None:
         """Bring the place of a target to the vectors that the gallery holds."""
+        self.ledger.expand()
         self._look_again(target)
         snapshot = self.catalog.store.snapshot()
         registry = self.catalog.registry(snapshot)
@@ -374,33 +407,24 @@ class Sync:
         waiting = list[ArrowTable]()
 
         def read() -> Iterator[tuple[ArrowTable, list[bytes | None]]]:
-            for batch in snapshot.to_batches(columns=names, filter=made.present):
+            for batch in snapshot.to_batches(columns=names, filter=made.present, batch_size=BATCH, **READ_AHEAD):
                 new, of = made.read_items(batch), source.read_items(batch)
                 vectors = vector_column(new.vectors, record.dim)
                 made_from = vector_column(of.vectors, of.vectors.shape[1], of.valid)
                 yield pa.table({ID: batch[registry.id_column], VECTOR: vectors, MADE_FROM: made_from}), digests(vectors)
 
-        for table, wanted in one_ahead(read()):
-            ids = table[ID].to_pylist()
-            known = self.ledger.known(ids, target)
-            for one in known.values():
-                if one.item < len(seen):
-                    seen[one.item] = True
-            differs = [name in known and known[name].vector != wanted[row] for row, name in enumerate(ids)]
-            for name, column in (
-                (KNOWN, pa.array([_vector_of(known.get(one)) for one in ids], pa.binary())),
-                ("_digest", pa.array(wanted, pa.binary())),
-                ("_item", pa.array([known[one].item if one in known else None for one in ids], pa.int64())),
-            ):
-                table = table.append_column(name, column)
-            waiting.append(table if all(differs) else table.filter(pa.array(differs, pa.bool_())))
-            if sum(each.num_rows for each in waiting) >= WRITTEN:
-                complete &= self._write(target, pa.concat_tables(waiting))
-                waiting = []
-            monitor.advance(len(ids))
-            monitor.check()
-        if waiting:
-            complete &= self._write(target, pa.concat_tables(waiting))
+        pushed: Pushed | None = None
+        with ThreadPoolExecutor(1, "compatstore-sync") as thread:  # the store writes while the next rows are compared
+            for table, wanted in one_ahead(read()):
+                waiting.append(self._differing(target, table, wanted, seen))
+                if sum(each.num_rows for each in waiting) >= WRITTEN:
+                    complete &= self._confirm(target, pushed)
+                    pushed, waiting = self._begin(target, pa.concat_tables(waiting), thread), []
+                monitor.advance(table.num_rows)
+                monitor.check()
+            complete &= self._confirm(target, pushed)
+            if waiting:
+                complete &= self._confirm(target, self._begin(target, pa.concat_tables(waiting), thread))
         if target != self.switched:
             self._remove_stale(target, seen)
         if complete:
@@ -419,7 +443,7 @@ class Sync:
                 held = {name: digest for name, digest in held.items() if _vector_of(pulled.get(name)) == digest}
             self._correct(target, held)
 
-    def _confirm(self, target: str) -> None:
+    def _confirm_written(self, target: str) -> None:
         """Confirm vectors that a killed push has written where the app writes too: they are not the app's own."""
         registry, unknown = self.catalog.recorded(), self.ledger.holding(target, unknown=True)
         if registry.record(target).columns is None:
@@ -437,29 +461,53 @@ class Sync:
                     self.ledger.set_vectors(f"{target}{HELD}", ours)
                     self.ledger.set_vectors(target, {name: digested[name] for name in ours})
 
-    def _write(self, target: str, rows: ArrowTable) -> bool:
-        """Write vectors to the store; True if all of them were written."""
+    def _differing(self, target: str, table: ArrowTable, wanted: Sequence[bytes | None], seen: BoolArray) -> ArrowTable:
+        """Rows whose vector in the store is another one, with what a write needs; all are marked as seen."""
+        ids = table[ID].to_pylist()
+        known = self.ledger.known(ids, target)
+        found = [known.get(name) for name in ids]
+        items = np.array([0 if one is None else one.item for one in found], np.int64)
+        seen[items[items < len(seen)]] = True  # item 0 is none
+        differs = [one is not None and one.vector != new for one, new in zip(found, wanted, strict=True)]
+        held = [None if one is None else one.vector or None for one in found]
+        for name, column in ((KNOWN, pa.array(held, pa.binary())), ("_digest", pa.array(wanted, pa.binary()))):
+            table = table.append_column(name, column)
+        table = table.append_column("_item", pa.array(items))
+        return table if all(differs) else table.filter(pa.array(differs, pa.bool_()))
+
+    def _begin(self, target: str, rows: ArrowTable, thread: ThreadPoolExecutor) -> Pushed | None:
+        """Announce vectors and begin to write them to the store; nothing else asks the store until `_confirm`."""
         if not rows.num_rows:
+            return None
+        sent = rows
+        if target == self.switched and not self._about.is_conditional:
+            sent = self._unchanged_by_the_app(target, rows)
+        announced = self.ledger.announce_vectors(target, rows["_item"].to_pylist())
+        return Pushed(rows, announced, thread.submit(self._write, target, sent.drop_columns(["_digest", "_item"])))
+
+    def _write(self, target: str, rows: ArrowTable) -> Sequence[Id]:
+        return list(self.store.write(target, rows)) if rows.num_rows else []
+
+    def _confirm(self, target: str, pushed: Pushed | None) -> bool:
+        """Record vectors that the store has written; True if these are all."""
+        if pushed is None:
             return True
-        ids = rows[ID].to_pylist()
-        items, digested = rows["_item"].to_pylist(), rows["_digest"].to_pylist()
-        wanted = dict(zip(ids, zip(items, digested, strict=True), strict=True))
-        is_switched = target == self.switched
-        if is_switched and not self._about.is_conditional:
-            rows = self._unchanged_by_the_app(target, rows)
-        with self.ledger.changes():
-            self.ledger.set_items(target, ((item, UNKNOWN) for item in items))
-        done = list(self.store.write(target, rows.drop_columns(["_digest", "_item"]))) if rows.num_rows else []
+        done, is_switched = pushed.done.result(), target == self.switched
         if not self._about.is_conditional and not is_switched:
             stale = self._stale(done)
             if stale:
                 self.store.remove(target, stale)
                 done = sorted_out(done, stale)
+        ids, written = pushed.rows[ID].to_pylist(), set(done)
+        digested = zip(ids, pushed.rows["_digest"].to_pylist(), strict=True)
+        held = [digest if name in written else UNKNOWN for name, digest in digested]
         with self.ledger.changes():
-            self.ledger.set_items(target, (wanted[name] for name in done))
+            self.ledger.set_items(target, zip(pushed.rows["_item"].to_pylist(), held, strict=True))
             if is_switched:
                 for table in self.store.read_target(target, done):
-                    self.ledger.set_vectors(f"{target}{HELD}", digests_as_written(rows, table))
+                    self.ledger.set_vectors(f"{target}{HELD}", digests_as_written(pushed.rows, table))
+            self.ledger.confirm(pushed.announced)
+        give_back()
         self.result.written += len(done)
         return len(done) == len(ids)
 

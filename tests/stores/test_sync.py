@@ -89,6 +89,17 @@ def test_metadata_that_the_app_changed_back_after_a_killed_sync_is_as_the_app_ha
     assert found[before["id"]] == before["lang"]
 
 
+def test_a_vector_with_a_negative_zero_has_its_target_vector(engine, rows, tmp_path):  # noqa: F811
+    vector = np.array(rows[2]["vector"], np.float32)
+    vector[0] = -0.0
+    rows[2]["vector"] = (vector / np.linalg.norm(vector)).tolist()
+    engine.put(NAME, [rows[2]])
+    gallery = mirror(engine, tmp_path)
+    upgraded(gallery, 1.0)
+    require_same(engine, gallery, rows)
+    assert gallery.status().store.held["v2"] == ROWS
+
+
 def test_a_deleted_row_without_a_vector_is_deleted(engine, rows, tmp_path):  # noqa: F811
     if not getattr(engine, "keeps_nulls", True):
         pytest.skip("each row has a vector there")

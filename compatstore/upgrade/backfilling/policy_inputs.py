@@ -19,6 +19,7 @@ from compatstore.errors import InvalidInput
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.fragments import list_fragments
 from compatstore.storage.ids import ADDRESS
+from compatstore.storage.snapshot import READ_AHEAD
 from compatstore.storage.vector_form import to_matrix
 from compatstore.upgrade.backfilling.cells import SAMPLED, cells_of, random_scores, require_column
 from compatstore.upgrade.context import UpgradeContext
@@ -150,7 +151,7 @@ class TableRows:
 
         drawn = np.argsort(-random_scores(self.ids, CELLS, seed), kind="stable")[:SAMPLED]
         sample, known = decoded(snapshot.take(drawn.tolist(), columns=[columns.vector]))
-        batches = snapshot.to_batches(columns=[columns.vector], batch_size=BATCH_ROWS)
+        batches = snapshot.to_batches(columns=[columns.vector], batch_size=BATCH_ROWS, **READ_AHEAD)
         return cells_of(map(decoded, batches), sample[known], len(self.ids), seed)
 
     def require_column(self, name: str) -> None:

@@ -26,6 +26,7 @@ from compatstore.evaluation.sample import SampleQueries
 from compatstore.evaluation.whole import Passing
 from compatstore.storage.columns import NATIVE, VersionValues
 from compatstore.storage.shrinkage import kept_cosines
+from compatstore.storage.snapshot import READ_AHEAD
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.requests.queries import Queries
@@ -299,7 +300,7 @@ def read_gallery(context: UpgradeContext, rows: int, *, served: bool, shrinkage:
     transformer = transformer_of(context.catalog, context.run)
     columns = [*source.item_names, *(target.names if target else [])]
     for batch in context.snapshot.to_batches(
-        columns=list(dict.fromkeys(columns)), filter=source.present, batch_size=min(rows, _MOST_ROWS)
+        columns=list(dict.fromkeys(columns)), filter=source.present, batch_size=min(rows, _MOST_ROWS), **READ_AHEAD
     ):
         stored = source.read_items(batch)
         if target is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from compatstore.stores.store import Parts
@@ -33,6 +34,33 @@ class Engine:
         configuration = {"hnsw": {"space": SPACES[metric]}}
         self.client.create_collection(collection, configuration=configuration, embedding_function=None)
         self.put(collection, rows or [])
+
+    def load(self, collection, ids, vectors, texts):
+        """Upsert rows, as many at once as Chroma takes."""
+        held = self.collection(collection)
+        for at in range(0, len(ids), 5_000):
+            part, language = slice(at, at + 5_000), [{"lang": "en"}] * len(ids[at : at + 5_000])
+            held.upsert(ids[part], vectors[part], language, texts[part])
+
+    def scan(self, collection):
+        """Stream all ids, vectors and texts by pages."""
+        held = self.collection(collection)
+        for at in range(0, held.count(), 5_000):
+            found = held.get(limit=5_000, offset=at, include=["embeddings", "documents"])
+            yield pa.array(found["ids"]), np.asarray(found["embeddings"], np.float32), pa.array(found["documents"])
+
+    def place(self, collection, dim):
+        """Make a place for second vectors."""
+        self.create(f"{collection}_own", dim)
+
+    def write(self, collection, ids, vectors, texts):
+        """Write second vectors at once."""
+        self.load(f"{collection}_own", ids, vectors, texts)
+
+    def displace(self, collection):
+        """Remove the place of second vectors."""
+        if f"collection {collection}_own" in self.objects():
+            self.client.delete_collection(f"{collection}_own")
 
     def address(self, collection):
         return f"chroma:{self.folder}#{collection}"

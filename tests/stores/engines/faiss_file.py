@@ -30,6 +30,31 @@ class Engine:
         rows = [row for row in rows or [] if row["vector"] is not None]
         self._write(collection, index, rows, pa.int64() if id_type == "int64" else pa.string())
 
+    def load(self, collection, ids, vectors, texts):
+        """Write an index and its ids at once."""
+        index = faiss.IndexFlatIP(vectors.shape[1])
+        index.add(vectors)
+        table = pa.table({"id": ids, "text": texts, "lang": pa.array(["en"] * len(ids))})
+        pq.write_table(table, f"{self._path(collection)}{SUFFIX}")
+        faiss.write_index(index, str(self._path(collection)))
+
+    def scan(self, collection):
+        """Read all ids, vectors and texts."""
+        index, table = self._read(collection)
+        yield table["id"], index.reconstruct_n(0, index.ntotal), table["text"]
+
+    def place(self, collection, dim):
+        """Make a place for second vectors: a file needs none."""
+
+    def write(self, collection, ids, vectors, texts):
+        """Write second vectors at once."""
+        self.load(f"{collection}_own", ids, vectors, texts)
+
+    def displace(self, collection):
+        """Remove the place of second vectors."""
+        for path in self.folder.glob(f"{collection}_own.*"):
+            path.unlink()
+
     def address(self, collection):
         return f"faiss:{self._path(collection)}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from compatstore.stores.store import Parts
@@ -38,6 +39,35 @@ class Engine:
         indexes.add_index("embedding", index_type="AUTOINDEX", metric_type=METRICS[metric])
         self.client.create_collection(collection, schema=schema, index_params=indexes, consistency_level="Strong")
         self.put(collection, rows or [])
+
+    def load(self, collection, ids, vectors, texts):
+        """Upsert rows in batches."""
+        for at in range(0, len(ids), 5_000):
+            part = zip(*(values[at : at + 5_000] for values in (ids, vectors, texts)), strict=True)
+            rows = [{"key": one, "embedding": vector, "text": text, "lang": "en"} for one, vector, text in part]
+            self.client.upsert(collection, rows)
+
+    def scan(self, collection):
+        """Stream all ids, vectors and texts by an iterator."""
+        names = {"output_fields": ["key", "embedding", "text"], "consistency_level": "Strong"}
+        pages = self.client.query_iterator(collection, batch_size=5_000, **names)
+        while page := pages.next():
+            vectors = np.array([row["embedding"] for row in page], np.float32)
+            yield pa.array([row["key"] for row in page]), vectors, pa.array([row["text"] for row in page])
+        pages.close()
+
+    def place(self, collection, dim):
+        """Make a place for second vectors."""
+        self.create(f"{collection}_own", dim)
+
+    def write(self, collection, ids, vectors, texts):
+        """Write second vectors at once."""
+        self.load(f"{collection}_own", ids, vectors, texts)
+
+    def displace(self, collection):
+        """Remove the place of second vectors."""
+        if self.client.has_collection(f"{collection}_own"):
+            self.client.drop_collection(f"{collection}_own")
 
     def address(self, collection):
         return f"milvus:{self.path}#{collection}"

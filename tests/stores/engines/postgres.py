@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from compatstore.stores.store import Parts
@@ -110,6 +111,48 @@ class Engine:
             rows[one if isinstance(one, int) else str(one)] = row | ({"target": _numbers_of(rest[0])} if target else {})
         return rows
 
+    def load(self, collection, ids, vectors, texts):
+        """Insert many rows by one COPY; ids have one length, and so have texts."""
+        with self.connection.cursor().copy(
+            self._sql("COPY {table} (id, embedding, text) FROM STDIN BINARY", collection)
+        ) as copy:
+            copy.write(copied(ids, vectors, texts))
+
+    def scan(self, collection):
+        """Stream all ids, vectors and texts by a cursor in the binary format."""
+        with self.connection.transaction(), self.connection.cursor("own", binary=True) as cursor:
+            cursor.execute(self._sql("SELECT id, embedding, text FROM {table}", collection))
+            while rows := cursor.fetchmany(5_000):
+                ids, vectors, texts = zip(*rows, strict=True)
+                numbers = np.frombuffer(b"".join(vectors), np.uint8).reshape(len(rows), -1)[:, 4:]
+                yield pa.array(ids), numbers.copy().view(">f4").astype(np.float32), pa.array(texts)
+
+    def place(self, collection, dim):
+        """Make a place for second vectors."""
+        self.execute(f"ALTER TABLE {{table}} ADD COLUMN own vector({dim})", table=collection)
+
+    def write(self, collection, ids, vectors, texts):
+        """Write second vectors at once: COPY into a temporary table, and UPDATE."""
+        with self.connection.transaction(), self.connection.cursor() as cursor:
+            cursor.execute("CREATE TEMPORARY TABLE written (id text, vector vector) ON COMMIT DROP")
+            with cursor.copy("COPY written FROM STDIN BINARY") as copy:
+                copy.write(copied(ids, vectors))
+            cursor.execute(
+                self._sql("UPDATE {table} AS t SET own = w.vector FROM written AS w WHERE t.id = w.id", collection)
+            )
+
+    def displace(self, collection):
+        """Remove the place of second vectors, and the dead rows that updates have left."""
+        self.execute("ALTER TABLE {table} DROP COLUMN IF EXISTS own", table=collection)
+        self.execute("VACUUM FULL {table}", table=collection)
+
+    def index(self, collection, column="embedding"):
+        """Make the index that an app has over vectors of cosine."""
+        self.execute("CREATE INDEX ON {table} USING hnsw ({column} vector_cosine_ops)", table=collection, column=column)
+
+    def _sql(self, statement, collection):
+        return sql.SQL(statement).format(table=sql.Identifier(collection))
+
     def objects(self):
         queries = (
             "SELECT c.relname || '.' || a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid "
@@ -154,6 +197,22 @@ class Engine:
         self.connection.close()
         with psycopg.connect(server().get_uri(), autocommit=True) as connection:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.database)))
+
+
+def copied(ids, vectors, texts=None):
+    """Rows in the binary format of COPY."""
+    texts = [] if texts is None else [("text", np.array(texts, "S"))]
+    columns = [("id", np.array(ids, "S")), ("vector", np.asarray(vectors, ">f4")), *texts]
+    fields = [("columns", ">i2")]
+    for name, values in columns:
+        head = [(f"{name} dim", ">i4")] if values.ndim > 1 else []
+        fields += [(f"{name} size", ">i4"), *head, (name, values.dtype, values.shape[1:])]
+    rows = np.zeros(len(ids), fields)
+    rows["columns"] = len(columns)
+    for name, values in columns:
+        rows[name], rows[f"{name} size"] = values, values[0].nbytes + (4 if values.ndim > 1 else 0)
+    rows["vector dim"] = vectors.shape[1] << 16
+    return b"PGCOPY\n\xff\r\n\0" + bytes(8) + rows.tobytes() + b"\xff\xff"
 
 
 def _numbers_of(vector):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from compatstore.stores.store import Parts
@@ -44,6 +45,41 @@ class Engine:
         settings = models.VectorParams(size=dim, distance=DISTANCES[metric], datatype=datatype)
         self.client.create_collection(collection, vectors_config={self.vector: settings} if self.vector else settings)
         self.put(collection, rows or [])
+
+    def load(self, collection, ids, vectors, texts):
+        """Upsert points in batches."""
+        for at in range(0, len(ids), 1_000):
+            part = slice(at, at + 1_000)
+            payloads = [{"text": text, "lang": "en"} for text in texts[part]]
+            named = {self.vector: vectors[part].tolist()}
+            self.client.upsert(collection, models.Batch(ids=ids[part], vectors=named, payloads=payloads))
+
+    def scan(self, collection):
+        """Stream all ids, vectors and texts by pages."""
+        after = None
+        while True:
+            page, after = self.client.scroll(collection, limit=5_000, offset=after, with_vectors=True)
+            vectors = np.array([point.vector[self.vector] for point in page], np.float32)
+            yield [point.id for point in page], vectors, pa.array([point.payload["text"] for point in page])
+            if after is None:
+                return
+
+    def place(self, collection, dim):
+        """Make a place for second vectors."""
+        settings = models.DenseVectorNameConfig(dense=models.DenseVectorConfig(size=dim, distance="Cosine"))
+        self.client.create_vector_name(collection, "own", settings)
+
+    def write(self, collection, ids, vectors, texts):
+        """Write second vectors at once."""
+        for at in range(0, len(ids), 1_000):
+            part = zip(ids[at : at + 1_000], vectors[at : at + 1_000].tolist(), strict=True)
+            points = [models.PointVectors(id=one, vector={"own": vector}) for one, vector in part]
+            self.client.update_vectors(collection, points)
+
+    def displace(self, collection):
+        """Remove the place of second vectors."""
+        if f"{collection} own" in self.objects():
+            self.client.delete_vector_name(collection, "own")
 
     def address(self, collection):
         return f"qdrant:{self.folder}#{collection}"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import apsw
 import numpy as np
+import pyarrow as pa
 import sqlite_vec
 
 from compatstore.stores.store import Parts
@@ -49,6 +52,32 @@ class Engine:
             f"embedding float[{dim}] distance_metric={metric}, lang text, +text text)"
         )
         self.put(collection, rows or [])
+
+    def load(self, collection, ids, vectors, texts):
+        """Insert many rows in one transaction."""
+        statement = f"INSERT INTO {quoted(collection)} (id, embedding, lang, text) VALUES (?, ?, 'en', ?)"
+        with self.connection:
+            self.connection.executemany(statement, zip(ids, map(bytes, vectors), texts, strict=True))
+
+    def scan(self, collection):
+        """Stream all ids, vectors and texts by one query."""
+        found = self.connection.execute(f"SELECT id, embedding, text FROM {quoted(collection)}")
+        for rows in iter(lambda: list(itertools.islice(found, 5_000)), []):
+            ids, vectors, texts = zip(*rows, strict=True)
+            numbers = np.frombuffer(b"".join(vectors), np.float32).reshape(len(rows), -1)
+            yield pa.array(ids), numbers, pa.array(texts)
+
+    def place(self, collection, dim):
+        """Make a place for second vectors."""
+        self.create(f"{collection}_own", dim)
+
+    def write(self, collection, ids, vectors, texts):
+        """Write second vectors at once."""
+        self.load(f"{collection}_own", ids, vectors, texts)
+
+    def displace(self, collection):
+        """Remove the place of second vectors."""
+        self.connection.execute(f"DROP TABLE IF EXISTS {quoted(f'{collection}_own')}")
 
     def address(self, collection):
         return f"sqlite:{self.path}#{collection}"
