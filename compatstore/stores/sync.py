@@ -195,7 +195,7 @@ class Sync:
         """Pull rows of some ids, one of which may be gone; see `_pull`."""
         self._monitor("pull", len(ids)).check()
         there = self.store.read(ids, self.link.parts)
-        self._take([self._changed(there, key, None, np.zeros(0, bool))], version, key)
+        self._take([self._changed(there, key, None, np.zeros(self.ledger.last_item() + 1, bool))], version, key)
         self.ledger.mark_gone(sorted_out(ids, there[ID].to_pylist()))
         self._delete_gone()
         for target in self.ledger.targets():
