@@ -83,7 +83,8 @@ class Rival:
                 vector = None  # the app embeds it later
             return replace(Row(text, draw.choice(self._languages), None), **{space: vector})
         if kind == "vector":
-            return replace(before, **{space: some_vector(draw, space)})  # a native one belongs to the text
+            changed = {space: some_vector(draw, space), **self._stale(before)}
+            return replace(before, **changed)  # a native one belongs to the text
         if kind in ("text", "metadata"):
             found = self.rows().get(key)
             own = {} if found is None or found["vector"] is None else {space: np.array(found["vector"], np.float32)}
@@ -93,15 +94,17 @@ class Rival:
             if kind == "text" and space == "v2" and before.v2 is None:
                 return replace(before, text=text, is_kept=True), own.get("v2")
             if kind == "text":
-                return replace(before, text=text, **own, **self._stale(before, text))
+                return replace(before, text=text, **own, **self._stale(before))
             if space == "v2" and before.v2 is None:
                 return replace(before, lang=draw.choice(self._languages)), own.get("v2")  # it stays an upgrade's
             return replace(before, lang=draw.choice(self._languages), **own)
-        return replace(before, text=text, **{space: vector, **self._stale(before, text)})
+        return replace(before, text=text, **{space: vector, **self._stale(before)})
 
-    def _stale(self, before, text):
-        """The target's vector of a row whose text changes is none that the app wrote."""
-        return {"v2": None} if self.truth.space == "v1" and text != before.text else {}
+    def _stale(self, before):
+        """A target's vector of before a change of text or source vector is no more what the app wants; it may stay."""
+        if self.truth.space == "v2":
+            return {}
+        return {"v2": None, "is_kept": before.is_kept or before.v2 is not None}
 
     def _write(self, key, row):
         row, vector = row if isinstance(row, tuple) else (row, None)
