@@ -81,7 +81,12 @@ def syncing(catalog: Catalog, caller: Observer, *, address: str = "") -> Iterato
         link = ledger.link() or link  # another process may have settled a target meanwhile
         with closing(Address.of(address or link.store).open()) as store:
             about = store.describe(link.parts)
+            registry = catalog.recorded()
             for target, state in ledger.targets().items():
+                # A kill came before the place was made: the upgrade makes it when it begins.
+                if registry.record(target).columns is None and not store.has(target):
+                    ledger.displace(target)
+                    continue
                 # Without a switch the app reads the target by another name, as the cutover said.
                 if state == SWITCHED and not about.switch:
                     store.switch(target)

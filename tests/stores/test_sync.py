@@ -252,3 +252,23 @@ def test_what_a_store_rounds_or_scales_is_what_was_written_and_another_vector_is
     written = pa.table({ID: ids, VECTOR: vector_column(wrote, 2)})
     there = pa.table({ID: ["b", "a", "c"], VECTOR: vector_column(found, 2)})
     assert digests_as_written(written, there) == dict(zip(["b", "a"], digests(there[VECTOR])[:2], strict=True))
+
+
+def test_an_upgrade_that_was_killed_before_its_place_was_made_begins_again(engine, rows, tmp_path, monkeypatch):  # noqa: F811
+    gallery, before = mirror(engine, tmp_path), engine.objects()
+    place = MirrorLedger.place
+
+    def place_and_die(ledger, *target):
+        place(ledger, *target)
+        raise Killed
+
+    monkeypatch.setattr(MirrorLedger, "place", place_and_die)
+    with pytest.raises(Killed):
+        upgraded(gallery)
+    monkeypatch.undo()
+    gallery = cs.Gallery.open(str(tmp_path / "notes.lance"))
+    assert not [each for each in gallery.maintenance.verify().findings if each.check == "store"]
+    assert gallery.sync().written == 0
+    assert engine.objects() == before
+    upgraded(gallery)
+    assert gallery.status().store.held["v2"] == ROWS
