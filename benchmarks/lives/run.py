@@ -46,7 +46,7 @@ def run(
     ray: bool = False,
     keep: Path | None = None,
 ) -> Iterator[Row]:
-    """Live; `server` is one of `tests.servers.object_stores`, `keep` a folder for failed lives."""
+    """Live; `server` is the name of an object store (`benchmarks.object_store`), `keep` a folder for failed lives."""
     from benchmarks.lives.life import Lived
     from benchmarks.lives.stage import Stage
 

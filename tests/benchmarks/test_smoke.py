@@ -10,7 +10,7 @@ from benchmarks.record import Record, benchmark_names, load
 from tiers import few
 
 # Start several processes, and take a minute.
-SLOW = {"lives", "plain_app", "whole_life"}
+SLOW = {"lives", "object_store", "http_encoder", "plain_app", "whole_life"}
 
 
 def cases():
