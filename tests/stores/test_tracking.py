@@ -513,9 +513,9 @@ def test_a_lock_that_is_not_had_leaves_nothing(engine, rows, before, tmp_path, m
 
 
 def test_a_role_without_rights_learns_which_and_leaves_nothing(engine, rows, before, tmp_path):
-    engine.execute("CREATE ROLE visitor LOGIN; GRANT SELECT ON notes TO visitor")
+    engine.execute("CREATE ROLE guest LOGIN; GRANT SELECT ON notes TO guest")
     try:
-        address = f"{engine.uri.replace('//postgres:@', '//visitor@')}#{NAME}"
+        address = f"{engine.uri.replace('//postgres:@', '//guest@')}#{NAME}"
         named = {"source": "text", "id": "id", "vector": "embedding"}
         with pytest.raises(StorageError, match="Connect as the owner of the table, or grant this user the right"):
             cs.Gallery.mirror(address, tmp_path / "notes.lance", **named, track=True)
@@ -523,7 +523,7 @@ def test_a_role_without_rights_learns_which_and_leaves_nothing(engine, rows, bef
         gallery = cs.Gallery.mirror(address, tmp_path / "notes.lance", **named)
         assert len(gallery) == COUNT
     finally:
-        engine.execute("DROP OWNED BY visitor; DROP ROLE visitor")
+        engine.execute("DROP OWNED BY guest; DROP ROLE guest")
 
 
 # A life
