@@ -24,7 +24,8 @@ def tree_modules():
                 continue
             found.add(str(relative if folder == "compatstore" else Path("compatstore", relative)))
     styles = {f"compatstore/report/{name}.css" for name in ("chart", "page")}
-    return found | styles | {"compatstore/py.typed", "compatstore/report/judging.js"}
+    data = {"compatstore/py.typed", "compatstore/report/judging.js", "compatstore/cli/settings.json"}
+    return found | styles | data
 
 
 def test_the_wheel_holds_the_tree(tmp_path):
