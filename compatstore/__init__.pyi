@@ -17,8 +17,8 @@ from compatstore.search.cache import Nearest as Nearest
 from compatstore.search.cached_reading import CacheSize as CacheSize
 from compatstore.shards import Shards as Shards
 from compatstore.storage.records import SearchSettings as SearchSettings
+from compatstore.stores.both_sides import Synced as Synced
 from compatstore.stores.candidates import StoreIndexes as StoreIndexes
-from compatstore.stores.sync import Synced as Synced
 from compatstore.trainers.pairs.learn import Learn as Learn
 from compatstore.upgrade.requests.backfill import Backfill as Backfill
 from compatstore.upgrade.requests.cascade import Cascade as Cascade

@@ -14,8 +14,8 @@ from compatstore.storage.failures import answering
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
 from compatstore.stores import tracking
+from compatstore.stores.both_sides import Synced
 from compatstore.stores.link import begin, describe, syncing, version_of
-from compatstore.stores.sync import Synced
 from compatstore.upgrade.progress import Observer, OnProgress
 from compatstore.versions import EmbeddingVersion
 

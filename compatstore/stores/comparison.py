@@ -14,9 +14,10 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import find
 from compatstore.storage.registry import Registry
 from compatstore.stores import tracking
+from compatstore.stores.both_sides import sorted_out
 from compatstore.stores.link import is_mirrored, syncing
 from compatstore.stores.store import ID, VECTOR, digests, vector_column
-from compatstore.stores.sync import Sync, sorted_out
+from compatstore.stores.sync import Sync
 from compatstore.upgrade.progress import Observer
 from compatstore.verification.context import Finding, Verification
 

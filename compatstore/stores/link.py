@@ -21,9 +21,11 @@ from compatstore.storage.location import Location
 from compatstore.storage.store import Store as Table
 from compatstore.stores import tracking
 from compatstore.stores.address import Address
+from compatstore.stores.both_sides import HELD
 from compatstore.stores.ledger import PLACED, SWITCHED, Link, MirrorLedger
+from compatstore.stores.pull import SWITCHING
 from compatstore.stores.store import Description, Parts, VectorStore
-from compatstore.stores.sync import HELD, SWITCHING, Sync
+from compatstore.stores.sync import Sync
 from compatstore.upgrade.plan import Plan, Step
 from compatstore.upgrade.progress import Observer, Progress
 from compatstore.upgrade.states import VersionChange

@@ -11,9 +11,10 @@ from stores.test_mirror import NAME, ROWS, held, key, mirror, new, require_same,
 import compatstore as cs
 from compatstore.ingest import write
 from compatstore.stores import link
+from compatstore.stores.both_sides import HELD, digests_as_written
 from compatstore.stores.ledger import UNKNOWN, MirrorLedger
 from compatstore.stores.store import ID, VECTOR, digests, vector_column
-from compatstore.stores.sync import HELD, Sync, digests_as_written
+from compatstore.stores.sync import Sync
 from compatstore.upgrade.progress import UNOBSERVED
 
 
