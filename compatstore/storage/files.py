@@ -116,14 +116,6 @@ class Files:
         found = self._session.list_with_delimiter()
         return sorted(path.rstrip("/") for path in [*found.common_prefixes, *found.objects])
 
-    def has_folder(self, name: str) -> bool:
-        """True if there is a folder with anything in it."""
-        if self._location.is_local:
-            folder = Path(self.address(name))
-            return folder.is_dir() and any(folder.iterdir())
-        found = self._session.list_with_delimiter(name)
-        return bool(found.common_prefixes or found.objects)
-
     @cached_property
     def _session(self) -> Any:
         return LanceFileSession(self._uri, storage_options=self._location.options)

@@ -285,7 +285,8 @@ class Staging:
             return lance.dataset(self._files.files.address(name), storage_options=self._location.options)
 
     def _is_table(self, name: str) -> bool:
-        return self._files.files.has_folder(f"{name}/_versions")
+        # A process that is killed as it makes or removes a table leaves the folder of its manifests, and no manifest.
+        return any(one.endswith(".manifest") for one in Files(self._location, FOLDER, name, "_versions").names())
 
 
 def staged_version(name: str) -> str | None:

@@ -116,8 +116,11 @@ def _cut_over(catalog: Catalog, target: str, force: bool, serving: Serving | Non
 
 def _pin(catalog: Catalog, target: str) -> None:
     """Tag the table as it is when the target becomes active; an adopted table gets no tags."""
-    if not catalog.registry().adopted:
-        catalog.store.tag(tag_of(target))
+    if catalog.registry().adopted:
+        return
+    catalog.store.tag(tag_of(target))
+    if catalog.registry().record(target).columns is None:  # ended by another process while this one was suspended
+        catalog.store.untag(tag_of(target))
 
 
 def _catch_up_fully(catalog: Catalog, run: RunRecord, controls: Controls) -> int:

@@ -46,6 +46,7 @@ from compatstore.storage.store import ATTEMPTS, Conflict, Store
 from compatstore.upgrade.indexing import take_in_late_rows
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.leases.lease import leases_in
+from compatstore.upgrade.states import tag_of
 
 LOOK_EVERY = 32  # commits of single writes, for which counting versions is not worth it each time
 FRAGMENT_ROWS = 2_048  # a search takes about as long for a small fragment as for these rows
@@ -241,6 +242,9 @@ def _carry_out(catalog: Catalog, whole: bool, grace: float, age: timedelta) -> U
     """Do the planned steps; each leaves the gallery whole, so it can end after any of them."""
     store, before = catalog.store, measure(catalog.store)
     dropped = registry_module.drop_unused(store)
+    ended = {tag_of(record.name) for record in catalog.registry().versions.values() if record.columns is None}
+    for tag in ended & store.tags().keys():  # of an abort that was killed before it had removed its tag
+        store.untag(tag)
     lost: list[Stored] = []
     if whole:
         merge_deltas(store)

@@ -83,10 +83,15 @@ def test_staged_batches_are_durable_and_go_away(store):
     staging.clear()
 
 
-def test_a_staging_whose_removal_was_killed_is_empty_and_can_be_used_again(store):
+@pytest.mark.parametrize("left", [[], ["latest_version_hint.json"], [".tmp-manifest"]])
+def test_a_staging_whose_removal_was_killed_is_empty_and_can_be_used_again(store, left):
     staging = Staging(store.location, "v2", 3, pa.string())
     staging.store(NativeBatch.of(["a"], np.ones((1, 3), np.float32), np.array([7], np.uint64)))
-    shutil.rmtree(Path(store.location.child(FOLDER, "staged-v2-0.lance", "_versions")))
+    versions = Path(store.location.child(FOLDER, "staged-v2-0.lance", "_versions"))
+    shutil.rmtree(versions)
+    for name in left:
+        versions.mkdir(exist_ok=True)
+        (versions / name).write_text("{}")
     assert len(staging) == 0
     staging.store(NativeBatch.of(["b"], np.zeros((1, 3), np.float32), np.array([8], np.uint64)))
     assert staging.read().ids.to_pylist() == ["b"]

@@ -15,6 +15,7 @@ import compatstore as cs
 from compatstore.errors import LeaseHeld
 from compatstore.storage.files import Blobs
 from compatstore.storage.staging import NativeBatch, Staging
+from compatstore.upgrade.cutover import _pin
 from compatstore.upgrade.leases.holding import hold_lease
 from lazily import Lazy
 
@@ -152,6 +153,21 @@ def test_what_killed_processes_left_goes_and_what_may_be_under_way_stays(worn):
     assert all((path / "_compatstore" / record.weights).exists() for record in gallery.artifacts)
     gallery.upgrade("v2")
     assert gallery.maintenance.verify().clean
+
+
+def test_the_tag_of_a_killed_abort_goes(worn):
+    gallery, _ = worn
+    gallery._catalog.store.tag("compatstore-v2")
+    assert [one.check for one in gallery.maintenance.verify().findings] == ["tags"]
+    gallery.maintenance.optimize(grace=GRACE)
+    assert gallery.maintenance.verify().clean
+    assert gallery._catalog.store.tags().keys() == {"compatstore-v1"}
+
+
+def test_a_cutover_that_was_suspended_until_its_version_had_ended_leaves_no_tag(worn):
+    gallery, _ = worn
+    _pin(gallery._catalog, "v2")
+    assert gallery._catalog.store.tags().keys() == {"compatstore-v1"}
 
 
 def _columns(registry, name):
