@@ -23,6 +23,9 @@ from benchmarks.lives.actor import Items, Scene
 from benchmarks.lives.managers import BEFORE_CUTOVER, LIMITED, MOST_ROWS, SCRIPT
 from benchmarks.lives.roles import WRITERS, perform
 from benchmarks.lives.writers import Memory, Write
+from compatstore.storage.lease_table import LeaseTable
+from compatstore.storage.location import Location
+from compatstore.upgrade.leases.lease import leases_in
 from tests.known.checks import Expected, State, violations
 from tests.known.vectors import SIDE_ENCODERS
 
@@ -307,10 +310,16 @@ class Life:
             self.lived.suspensions[part.role] += 1
             if part.role == "Manager":
                 self._parts.append(Part(self, "SecondManager", range(2)))
-            elif part.role == "Operator":
+            elif part.role == "Operator" and self._holds_lease(part):
+                # Without a lease it may be about to ask for one, and its command would be a second one, later.
                 part.listen()
                 part.supersede()
                 self._parts.append(Part(self, "Operator", part.left))
+
+    def _holds_lease(self, part: Part) -> bool:
+        """True if a process works on a table."""
+        leases = (leases_in(LeaseTable(Location(table)).read()) for table in self.scene.tables)
+        return any(lease.held and lease.holder.pid == part.process.pid for found in leases for lease in found)
 
     def _kill_of_ray(self) -> bool:
         """Kill a process of the Ray cluster; True if there was one within a second."""

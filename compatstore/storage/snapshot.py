@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from typing import TypeAlias
 
+from compatstore.storage.memory import share_arenas
+
 # Replacing the data files of a column is how a hop writes; Lance warns of it at every commit.
 os.environ.setdefault(
     "LANCE_LOG", "warn,lance_table::transaction::manifest_build=error,lance::dataset::write::insert=error"
@@ -34,6 +36,8 @@ __all__ = [
     "write_fragments",
 ]
 
+
+share_arenas()  # before Lance starts its threads
 
 # Of a scan that reads vectors: Lance reads 16 batches of several fragments ahead by default.
 READ_AHEAD = {"batch_readahead": 2, "fragment_readahead": 1}

@@ -20,10 +20,10 @@ from compatstore.arrays import ArrowTable, BoolArray, Id
 from compatstore.errors import InvalidInput
 from compatstore.ingest import write
 from compatstore.storage.ids import find
+from compatstore.storage.memory import give_back
 from compatstore.stores import tracking
 from compatstore.stores.both_sides import HELD, WRITTEN, BothSides, digests_as_written, one_ahead, sorted_out
 from compatstore.stores.ledger import UNKNOWN, Known
-from compatstore.stores.memory import give_back
 from compatstore.stores.store import ID, IN_TARGET, SOURCE, VECTOR, Parts, digests, vector_column
 
 BYTES, ROWS = 16 << 20, 50_000  # of what one commit adds to the gallery

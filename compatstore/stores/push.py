@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from compatstore.arrays import ArrowTable, BoolArray, Id
+from compatstore.storage.memory import give_back
 from compatstore.storage.snapshot import READ_AHEAD
 from compatstore.stores.both_sides import HELD, WRITTEN, BothSides, digests_as_written, one_ahead, sorted_out
 from compatstore.stores.ledger import UNKNOWN, Known
-from compatstore.stores.memory import give_back
 from compatstore.stores.store import BATCH, ID, KNOWN, MADE_FROM, VECTOR, digests, vector_column
 
 

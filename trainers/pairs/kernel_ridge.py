@@ -17,7 +17,7 @@ from compatstore.trainers.pairs.pairs import Pairs, unit_length
 from compatstore.trainers.pairs.ridge import LeastSquares
 from compatstore.trainers.settings import Count, OpenShare, above, each
 
-_BLOCK = 4_096  # rows of the kernel at one time: 64 MB with 2,048 centres
+_BLOCK = 1_024  # rows of the kernel at one time: 16 MB with 2,048 centres
 _MEDIAN_OF = 1_000  # centres whose distances are measured
 _JITTER = 1e-9  # added to the kernel's diagonal, which would be singular for equal centres
 
@@ -119,7 +119,9 @@ class _Kernel(NamedTuple):
 
     def between(self, source: np.ndarray) -> Doubles:
         """(n, m) float64."""
-        return np.exp(-self.gamma * _squares_between(source.astype(np.float64), self.centres))
+        apart = _squares_between(source.astype(np.float64), self.centres)
+        apart *= -self.gamma
+        return np.asarray(np.exp(apart, out=apart))
 
 
 class _LeastSquares:
@@ -175,5 +177,8 @@ class _LeastSquares:
 def _squares_between(left: Doubles, right: Doubles) -> Doubles:
     """(n, m) squared distances, none below 0."""
     lengths = [np.einsum("nd,nd->n", rows, rows) for rows in (left, right)]
-    apart = lengths[0][:, None] + lengths[1] - 2 * left @ right.T
+    apart = left @ right.T
+    apart *= -2
+    apart += lengths[0][:, None]
+    apart += lengths[1]
     return np.asarray(np.maximum(apart, 0, out=apart))

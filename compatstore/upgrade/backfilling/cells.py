@@ -39,7 +39,7 @@ def random_scores(ids: Any, domain: str, seed: int) -> Doubles:
 
 
 MOST_CELLS, SAMPLED, ROUNDS = 256, 20_000, 15
-_ASSIGNED = 8_192  # rows whose distances to the centres are in memory
+_ASSIGNED = 1_024  # rows whose distances to the centres are in memory
 
 
 def number_of_cells(items: int) -> int:
