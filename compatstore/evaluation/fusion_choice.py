@@ -100,7 +100,13 @@ class Trial:
         return self.figures(
             self.relevance,
             lambda relevance: find_in_galleries(
-                distances, relevance, rows, self.settings.ks, self.sampling, self.progress
+                distances,
+                relevance,
+                rows,
+                self.settings.ks,
+                self.sampling,
+                influence=self.before is None,
+                progress=self.progress,
             ),
         )
 
@@ -252,7 +258,7 @@ class Trial:
     def _by_rule(self, native: BoolArray, constants: Fusion) -> FittedFusion:
         """The weight of the rule without ground truth, and the agreement of its searches."""
         there = replace(constants, weight=1.0, per_origin=False, native_share=self.sample.share_of(native))
-        target = self.find(native, there)
+        (target,) = self._search(native, [there], influence=False)
         agreement = float(target.values[0].mean())
         weight = float(agreement == 1.0) if self.weights == ALONE else weight_by_rule(agreement)
         fusion = replace(there, weight=weight)
@@ -299,7 +305,8 @@ class Trial:
             native: (n,) bool, rows with a native vector.
             fusion: With its weight.
         """
-        return self.figures(self.relevance, lambda correct: self._search(native, [fusion], correct))[0]
+        counts = self.before is None  # agreement has no interval that the draw of items widens
+        return self.figures(self.relevance, lambda one: self._search(native, [fusion], one, influence=counts))[0]
 
     def measure(self, native: BoolArray, fusion: Fusion) -> Measurement:
         """Figures of a weight that the caller names; arguments as of `find`."""
@@ -327,7 +334,7 @@ class Trial:
     def num_candidates(self, native_share: float) -> int:
         """Number of rankings that `fit` makes for a query at a native share."""
         if self.before is not None:
-            return 4
+            return 3
         return len(self._candidates(Fusion(weight=0.0, native_share=native_share)))
 
     def _candidates(self, constants: Fusion) -> list[Fusion]:

@@ -80,11 +80,14 @@ def find_in_galleries(
     galleries: Sequence[Positions],
     ks: Sequence[int],
     sampling: Sampling = WHOLE,
+    *,
+    influence: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> list[QueryFigures]:
     """Search several galleries of n items each whose vectors are rows of one table; as `rank_galleries`."""
-    columns = [rows[relevance.order] for rows in galleries]
-    return find_in_blocks(distances.blocks(), len(distances.left), relevance, columns, ks, sampling, progress=progress)
+    columns, blocks = [rows[relevance.order] for rows in galleries], distances.blocks()
+    queries = len(distances.left)
+    return find_in_blocks(blocks, queries, relevance, columns, ks, sampling, influence=influence, progress=progress)
 
 
 def find_in_blocks(

@@ -39,8 +39,8 @@ __all__ = [
 
 share_arenas()  # before Lance starts its threads
 
-# Of a scan that reads vectors: Lance reads 16 batches of several fragments ahead by default.
-READ_AHEAD = {"batch_readahead": 2, "fragment_readahead": 1}
+# Of a scan that reads vectors: Lance reads 16 batches of several fragments and 2 GB ahead by default.
+READ_AHEAD = {"batch_readahead": 2, "fragment_readahead": 1, "io_buffer_size": 32 << 20}
 # A dataset of Lance at one table version. A snapshot is read only: it does not change when the table does.
 Snapshot: TypeAlias = lance.LanceDataset
 # A handle that commits, which lies at the version that it made then.

@@ -19,6 +19,7 @@ from compatstore.boundary import checked, checked_fields
 from compatstore.digests import seed_of
 from compatstore.errors import CompatStoreError
 from compatstore.evaluation import rank_queries
+from compatstore.storage.memory import give_back
 from compatstore.trainers.pairs.closed_form import ClosedForm, Moments
 from compatstore.trainers.pairs.correction import Correction
 from compatstore.trainers.pairs.kernel_ridge import KernelRidge
@@ -191,6 +192,7 @@ class _CrossValidation:
         while waiting := [one for one in self._crossed if one.left]:
             for one in waiting:
                 self._step(one)
+                self._forget()
 
     def screen(self, trainer: PairTrainer, allowance: float) -> None:
         """Fit a network on one fold, and on the others unless it is significantly behind the closed forms there.
@@ -219,10 +221,16 @@ class _CrossValidation:
             while one.left:
                 self._step(one)
 
+    def _forget(self) -> None:
+        """Forget candidates that are not kept: each holds as many vectors as there are pairs."""
+        kept = self.kept
+        self._crossed = [one for one in self._crossed if one.left or one in kept]
+        give_back()
+
     @property
     def kept(self) -> list[CrossFit]:
         """The nearest candidates, and classification-loss ones whatever their regression error."""
-        nearest = ranked(self._crossed)
+        nearest = ranked(one for one in self._crossed if not one.left)
         by_classes = [one for one in nearest if _reads_labels(one)]
         return [one for one in nearest if one not in by_classes][: self._judged] + by_classes
 

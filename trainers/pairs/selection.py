@@ -178,6 +178,7 @@ class CrossFit(HeldOutTrial):
         super().__init__(trainer)
         self._pairs, self._folds, self._squares = pairs, list(folds), squares
         self.transformed, self._sigma2 = np.empty_like(pairs.target), np.full(len(pairs), np.nan, np.float32)
+        self._made: tuple[Positions, FloatArray, FloatArray | None] | None = None
 
     @property
     def left(self) -> int:
@@ -208,7 +209,8 @@ class CrossFit(HeldOutTrial):
         self._made = (rows, *made)
 
     def _measure(self) -> None:
-        rows, self.transformed[rows], sigma2 = self._made
+        assert self._made is not None
+        (rows, self.transformed[rows], sigma2), self._made = self._made, None
         if sigma2 is not None:
             self._sigma2[rows] = sigma2
 
