@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +77,41 @@ class Distances:
             if self.hidden is not None:
                 found[:, self.hidden] = np.inf
             yield start, found
+
+    def whole(self) -> Doubles:
+        """All distances, (q, n) float64."""
+        return np.concatenate([block.copy() for _, block in self.blocks()])
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Distances that were measured before, of some queries.
+
+    Args:
+        distances: (queries, n) float64, of all queries.
+        queries: (q,) indices of those that are compared.
+        block: Queries at a time.
+        chosen: (n,) bool, items whose distances these are; None for all.
+        others: (queries, n) float64, distances of the other items.
+    """
+
+    distances: Doubles
+    queries: Positions
+    block: int
+    chosen: BoolArray | None = None
+    others: Doubles | None = None
+
+    def blocks(self) -> Iterator[tuple[int, Doubles]]:
+        """As `Distances.blocks`."""
+        for start in range(0, len(self.queries), self.block):
+            rows = self.queries[start : start + self.block]
+            found = self.distances[rows]
+            if self.others is not None and self.chosen is not None:
+                found = np.where(self.chosen, found, self.others[rows])
+            yield start, found
+
+
+Blocks: TypeAlias = Distances | Known
 
 
 def measure(

@@ -31,7 +31,7 @@ from compatstore.boundary import checked_fields, require_all
 from compatstore.documents import read_record
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.bootstrap import Estimate
-from compatstore.evaluation.distances import Distances, shrunk_distances
+from compatstore.evaluation.distances import Blocks, Distances, shrunk_distances
 from compatstore.evaluation.relevance import Relevance
 from compatstore.shown import Shown
 from compatstore.versions import Metric
@@ -344,8 +344,8 @@ def standardise(source: Distances, native: Distances, transformed: Distances, it
 
 
 def fused_blocks(
-    source: Distances,
-    target: Distances,
+    source: Blocks,
+    target: Blocks,
     native: BoolArray,
     relevance: Relevance,
     fusions: Sequence[Fusion],

@@ -23,7 +23,7 @@ from compatstore.arrays import BoolArray, Doubles, Positions
 from compatstore.digests import seed_of
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.bootstrap import Estimate, SampledGallery, gains_together, resample
-from compatstore.evaluation.distances import Distances, measure
+from compatstore.evaluation.distances import Blocks, Distances, Known, measure
 from compatstore.evaluation.fusion import Fusion, Measurement, fused_blocks, standardise
 from compatstore.evaluation.judgements import places_among
 from compatstore.evaluation.relevance import Relevance, places_of
@@ -37,6 +37,7 @@ ALONE = (0.0, 1.0)  # the source alone, or the target
 CHOOSING = 400  # resamples to compare candidates; reported figures have all
 NO_GAIN = Estimate(value=0.0, low=0.0, high=0.0)
 _BLOCK_CELLS = 2**21  # distances of a block, over all weights
+_KEPT_CELLS = 2**22  # distances of each kind that a trial keeps: 32 MB
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,6 +86,7 @@ class Trial:
     progress: Callable[[int], None] | None = None
     weights: tuple[float, ...] = WEIGHTS
     _fitted: dict[tuple[bytes, Fusion], FittedFusion] = field(default_factory=dict, init=False, repr=False)
+    _kept: list[Doubles] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.truth and self.settings.criterion != "map" and not self.sample.complete:
@@ -372,16 +374,35 @@ class Trial:
             correct = of_queries(correct, rows)
             sampling = replace(sampling, asked=None if sampling.asked is None else sampling.asked[rows])
         asking, items = every if rows is None else rows, len(sample.source)
-        block = max(_BLOCK_CELLS // (items * len(fusions)), 1)
-        target = np.where(native[:, None], sample.native, sample.transformed)
-        left = measure(sample.source_queries[asking], sample.source, settings.source_metric, block=block)
-        right = measure(sample.target_queries[asking], target, settings.target_metric, block=block)
+        left, right = self._distances(native, asking, max(_BLOCK_CELLS // (items * len(fusions)), 1))
         blocks = fused_blocks(left, right, native, correct, fusions, sample.factors_of(native), settings.target_metric)
         columns = [np.arange(items) + items * number for number in range(len(fusions))]
         progress = self.progress if rows is None else None
         return find_in_blocks(
             blocks, len(asking), correct, columns, settings.ks, sampling, influence=influence, progress=progress
         )
+
+    def _distances(self, native: BoolArray, asking: Positions, block: int) -> tuple[Blocks, Blocks]:
+        """Distances in the source, and in the target of a gallery of which some rows are native.
+
+        They are those of the first call in each later one, where there is room for them: galleries of one sample
+        differ in which of two vectors an item has, and not in the vectors.
+        """
+        sample, settings = self.sample, self.settings
+        sides = (
+            (sample.source_queries, sample.source, settings.source_metric),
+            (sample.target_queries, sample.native, settings.target_metric),
+            (sample.target_queries, sample.transformed, settings.target_metric),
+        )
+        if len(sample.source_queries) * len(sample.source) > _KEPT_CELLS:
+            target = np.where(native[:, None], sample.native, sample.transformed)
+            left = measure(sample.source_queries[asking], sample.source, settings.source_metric, block=block)
+            right = measure(sample.target_queries[asking], target, settings.target_metric, block=block)
+            return left, right
+        if not self._kept:
+            self._kept.extend(measure(*side).whole() for side in sides)
+        source, exact, transformed = self._kept
+        return Known(source, asking, block), Known(exact, asking, block, native, transformed)
 
     def _values(self, native: BoolArray, fusions: Sequence[Fusion]) -> Doubles:
         """Results of each query by each fusion, as returned by `find_in_blocks`: (fusions, metrics, q) float64."""

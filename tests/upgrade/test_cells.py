@@ -51,6 +51,16 @@ def test_cells_are_the_clusters_that_scikit_learn_finds():
     assert max((kind[own == cell] != np.bincount(kind[own == cell]).argmax()).mean() for cell in np.unique(own)) < 0.1
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e6])
+def test_each_vector_is_in_the_nearest_cell(scale):
+    random = np.random.default_rng(1)
+    vectors, centres = (scale * random.normal(size=(n, 48)).astype(np.float32) for n in (3000, 40))
+    vectors[:2] = [np.full(48, 1e4 * scale), np.zeros(48)]  # far beyond all centres, and without a direction
+    apart = np.square(vectors[:, None].astype(np.float64) - centres).sum(axis=2)
+    found = apart[np.arange(len(vectors)), nearest_centres(vectors, centres)]
+    assert (found[1:] <= 1.001 * apart[1:].min(axis=1)).all()
+
+
 def test_cells_do_not_depend_on_how_items_are_read():
     _, vectors = blobs()
     known = np.ones(len(vectors), bool)

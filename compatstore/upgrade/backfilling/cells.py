@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from compatstore.arrays import ArrowArray, ArrowSchema, ArrowType, BoolArray, Doubles, FloatArray, Positions
 from compatstore.digests import seed_of
 from compatstore.errors import InvalidInput, meant
-from compatstore.evaluation.exact_products import cut, multiply
 from compatstore.storage.columns import hash_values
 
 
@@ -40,6 +39,7 @@ def random_scores(ids: Any, domain: str, seed: int) -> Doubles:
 
 MOST_CELLS, SAMPLED, ROUNDS = 256, 20_000, 15
 _ASSIGNED = 1_024  # rows whose distances to the centres are in memory
+_MOST_STEPS = 2.0**20  # of a value: with 2^16 of a centre's, 65,536 products add up to 2^52
 
 
 def number_of_cells(items: int) -> int:
@@ -71,13 +71,27 @@ def centres_of(sample: FloatArray, cells: int, seed: int) -> FloatArray:
 
 
 def nearest_centres(vectors: FloatArray, centres: FloatArray) -> Positions:
-    """The cell of each vector, by squared distance: (n,) intp, the same on every processor."""
-    right = cut(centres.astype(np.float64))
-    lengths, parts = right.squared_lengths(), [np.zeros(0, np.intp)]
+    """The cell of each vector, by squared distance: (n,) intp, the same on every processor.
+
+    Values are rounded to whole steps, of which the centres' largest value has 2^15 to 2^16: sums of their products are
+    whole numbers below 2^53, which no order of addition rounds.
+    """
+    largest = float(np.abs(centres).max(initial=0.0))
+    step = 2.0 ** (16 - np.frexp(largest)[1]) if largest > 0 else 1.0
+    right = _in_steps(centres, step)
+    lengths, parts = np.einsum("nd,nd->n", right, right), [np.zeros(0, np.intp)]
     for start in range(0, len(vectors), _ASSIGNED):
-        products = multiply(cut(vectors[start : start + _ASSIGNED].astype(np.float64)), right)
+        products = _in_steps(vectors[start : start + _ASSIGNED], step) @ right.T
         parts.append((lengths - 2 * products).argmin(axis=1))
     return np.concatenate(parts)
+
+
+def _in_steps(vectors: FloatArray, step: float) -> Doubles:
+    """Whole numbers, (n, d) float64; values that are far beyond all centres are cut."""
+    numbers = vectors.astype(np.float64)
+    numbers *= step
+    np.rint(numbers, out=numbers)
+    return np.asarray(np.clip(numbers, -_MOST_STEPS, _MOST_STEPS, out=numbers))
 
 
 def cells_of(
