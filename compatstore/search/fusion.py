@@ -34,6 +34,7 @@ from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm, to_floats, to_matrix, to_strings
 
 ENTRIES = 2_000_000  # rows of lists that are held at once
+_COMPARED = 8_192  # rows whose vectors are beside those of their queries at once: 50 MB at 512 values
 AS_MANY_AGAIN = 2  # rows of an index's list that are compared in any case, for each result
 FEWEST_OF_INDEX, LISTED = 100, 4  # rows of that list, if nothing is refined; else one of as many that are refined
 ROUNDING, ROUNDING_OF_HALVES = 1e-5, 1e-3  # of Lance's distances, at the most; it rounds a query of float16 as well
@@ -167,8 +168,8 @@ class _FusedSearch:
         id_column = self._catalog.recorded(self._snapshot).id_column
         read = dict.fromkeys([*columns, id_column, *filter(None, own), *filter(None, [self.uncertainty])])
         rows = rows_at(self._snapshot, numbers, list(read))
-        in_source, near = _compared(source, queries[0][asking], rows, places)
-        in_target, far = _compared(target, queries[1][asking], rows, places)
+        in_source, near = _compared(source, queries[0], asking, rows, places)
+        in_target, far = _compared(target, queries[1], asking, rows, places)
         origins = [pa.array(part.columns.origins(rows)) for part in (source, target)]
         native = pc.equal(origins[1], NATIVE).fill_null(False).to_numpy(zero_copy_only=False)[places]
         if self.uncertainty is not None:
@@ -192,9 +193,23 @@ class _FusedSearch:
         return pa.Table.from_arrays(arrays, [*columns, *computed]), last
 
 
-def _compared(part: Part, queries: FloatArray, rows: ArrowTable, places: Positions) -> tuple[BoolArray, Doubles]:
-    """Mask of rows with a searchable vector of a version, and their distances to the queries."""
+def _compared(
+    part: Part, queries: FloatArray, asking: Positions, rows: ArrowTable, places: Positions
+) -> tuple[BoolArray, Doubles]:
+    """Mask of rows with a searchable vector of a version, and their distances to queries.
+
+    Args:
+        part: The version's part of the plan.
+        queries: (q, d) float32.
+        asking: (n,) numbers of the queries.
+        rows: With the version's vectors.
+        places: (n,) rows that are compared with them.
+    """
     vectors, valid = to_matrix(rows[part.columns.vector], part.columns.dim)
     valid = valid & VectorForm(part.columns.dtype, part.metric).searchable(vectors)
     vectors = np.where(valid[:, None], vectors, np.float32(1))
-    return valid[places], distances_to(queries[:, : part.columns.dim], vectors[places], part.metric)
+    own, distances = queries[:, : part.columns.dim], np.empty(len(places))
+    for start in range(0, len(places), _COMPARED):
+        some = slice(start, start + _COMPARED)
+        distances[some] = distances_to(own[asking[some]], vectors[places[some]], part.metric)
+    return valid[places], distances

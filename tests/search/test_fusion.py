@@ -243,6 +243,7 @@ def test_a_fused_search_ranks_as_comparing_with_every_vector_does(
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         patch.setattr(module, "first_depth", lambda items, k: first)
         patch.setattr(module, "ENTRIES", 2 * first)
+        patch.setattr(module, "_COMPARED", 7)
         numbers = Numbers(seed, dtype)
         gallery = begun(folder, numbers, metric, dtype, seed)
         state(gallery, folder, numbers)
