@@ -84,7 +84,7 @@ class Distances:
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class KeptDistances:
     """Distances that were measured before, of some queries.
 
     Args:
@@ -111,7 +111,7 @@ class Known:
             yield start, found
 
 
-Blocks: TypeAlias = Distances | Known
+Blocks: TypeAlias = Distances | KeptDistances
 
 
 def measure(

@@ -23,7 +23,7 @@ from compatstore.arrays import BoolArray, Doubles, Positions
 from compatstore.digests import seed_of
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.bootstrap import Estimate, SampledGallery, gains_together, resample
-from compatstore.evaluation.distances import Blocks, Distances, Known, measure
+from compatstore.evaluation.distances import Blocks, Distances, KeptDistances, measure
 from compatstore.evaluation.fusion import Fusion, Measurement, fused_blocks, standardise
 from compatstore.evaluation.judgements import places_among
 from compatstore.evaluation.relevance import Relevance, places_of
@@ -402,7 +402,7 @@ class Trial:
         if not self._kept:
             self._kept.extend(measure(*side).whole() for side in sides)
         source, exact, transformed = self._kept
-        return Known(source, asking, block), Known(exact, asking, block, native, transformed)
+        return KeptDistances(source, asking, block), KeptDistances(exact, asking, block, native, transformed)
 
     def _values(self, native: BoolArray, fusions: Sequence[Fusion]) -> Doubles:
         """Results of each query by each fusion, as returned by `find_in_blocks`: (fusions, metrics, q) float64."""
