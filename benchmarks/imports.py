@@ -37,15 +37,13 @@ def run(*, runs: int = 9) -> Iterator[Row]:
     for statement in STATEMENTS:
         yield bound(f"`{statement}`", seconds(["-c", statement], runs) - bare, 0.3, "CPU s")
     for words in HELP:
-        taken = seconds(["-m", "compatstore", *words], runs)
-        yield bound(f"`compatstore {' '.join(words)}`", taken, 0.3, "CPU s")
+        yield bound(f"`compatstore {' '.join(words)}`", seconds(["-m", "compatstore", *words], runs), 0.3, "CPU s")
     lance = seconds(["-c", "import lance"], runs)
     with tempfile.TemporaryDirectory() as folder:
-        gallery = str(Path(folder, "g.lance"))
-        subprocess.run([sys.executable, "-c", GALLERY, gallery], check=True)
+        subprocess.run([sys.executable, "-c", GALLERY, gallery := str(Path(folder, "g.lance"))], check=True)
         for verb, *words in (["status"], ["search", "--id", "1"]):
-            taken = seconds(["-m", "compatstore", verb, gallery, *words], runs)
-            yield bound(f"`compatstore {verb}` / `import lance`", taken / lance, 1.7)
+            ratio = seconds(["-m", "compatstore", verb, gallery, *words], runs) / lance
+            yield bound(f"`compatstore {verb}` / `import lance`", ratio, 1.7)
 
 
 SMOKE = {"runs": 1}

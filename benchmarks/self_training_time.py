@@ -98,8 +98,7 @@ def run(*, cases: tuple[str, ...] = ("texts", "table", "large")) -> Iterator[Row
     """Processor seconds of learning, and the rounds that it took."""
     for name in cases:
         case = CASES[name]
-        plain, _ = processor_time(case, given=True)
-        seconds, result = processor_time(case, given=False)
+        (plain, _), (seconds, result) = (processor_time(case, given=given) for given in (True, False))
         about = {"items": case.items, "rounds": len(result.rounds), "plain_s": round(plain, 2)}
         what = f"processor time that a self-training upgrade learns for, {name}"
         yield bound(what, max(seconds - plain, 0.0), case.limit, "s", **about)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import compatstore as cs
@@ -18,6 +18,7 @@ from tests.known.vectors import ENCODED, ENCODERS
 CLOSING_SECONDS = 60.0
 PATIENCE_SECONDS = 60.0  # for the lease of a process that was killed or suspended
 MOST_ROWS = 20  # that the limited upgrade of the script may embed: less than its share
+REFUSALS = (UpgradeError, InvalidInput)  # the latter of an order by sigma, once a transform without it is learned
 GRACE = 0.5  # seconds in which a search ends
 
 Command = Callable[["Operator", cs.Gallery], object]
@@ -49,21 +50,14 @@ class Manager(Actor):
             lambda: gallery.upgrade("v2", backfill=0.3, dry_run=True),
             lambda: gallery.report("v2", measure=False),
         ]
-        self.unless(self.draw.choice(verbs), UpgradeError, NotFound, Incompatible)
+        self.unless(self.draw.choice(verbs), *REFUSALS, NotFound, Incompatible)
 
     def _upgrade(self, holder: Any) -> None:
         order = self.draw.choice(("random", "spread", *(["sigma"] if self.scene.linked else [])))
         backfill = cs.Backfill(
             share=self.draw.choice((0.1, 0.3, 0.6)), max_rows=self.draw.choice((None, None, 20)), order=order
         )
-        options: dict[str, Any] = {"learn": self._learn(), "run": cs.RunSettings(batch_rows=16)}
-        try:
-            done = holder.upgrade("v2", backfill=backfill, **options)
-        except InvalidInput:
-            if order != "sigma":
-                raise
-            # A transform that the upgrade has learned meanwhile predicts none.
-            done = holder.upgrade("v2", backfill=replace(backfill, order="spread"), **options)
+        done = holder.upgrade("v2", backfill=backfill, learn=self._learn(), run=cs.RunSettings(batch_rows=16))
         for shard in getattr(done, "shards", ()):
             if shard.error:
                 self.journal.say("refused", f"{type(shard.error).__name__} of a shard")
@@ -85,7 +79,7 @@ class Closer(Manager):
         """Bring all tables to the end."""
         for table in self.scene.tables:
             ends = time.monotonic() + CLOSING_SECONDS
-            while not self.unless(lambda table=table: self._close(self.gallery(table)), UpgradeError):  # type: ignore[misc]
+            while not self.unless(lambda table=table: self._close(self.gallery(table)), *REFUSALS):  # type: ignore[misc]
                 if time.monotonic() > ends:
                     raise RuntimeError(f"{table} could not be brought to an end: {self.scene.ending}")
                 time.sleep(LEASE_TERM / 5)
