@@ -24,6 +24,7 @@ from compatstore.versions import Metric
 
 UNFOUND = np.iinfo(np.int64).max  # the rank of items that a query does not find
 _PART = 8  # queries that a thread ranks at a time
+_ALONE = 8_192  # items at most that one thread ranks: more threads would wait for each other
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -159,9 +160,10 @@ def rank_each(
         return len(rows) * len(columns)
 
     with ThreadPoolExecutor(_cores()) as pool:
+        spread = pool.map if len(relevance.order) > _ALONE else map
         for start, block in blocks:
             parts = [range(at, min(at + _PART, len(block))) for at in range(0, len(block), _PART)]
-            for made in pool.map(partial(rank, block, start), parts):
+            for made in spread(partial(rank, block, start), parts):
                 if progress is not None:
                     progress(made)
 
