@@ -33,17 +33,17 @@ def seconds(words: Sequence[str], runs: int) -> float:
 
 def run(*, runs: int = 9) -> Iterator[Row]:
     """Time the statements and the commands."""
-    bare = seconds(["-c", "pass"], runs)
+    bare, lance = (seconds(["-c", code], runs) for code in ("pass", "import lance"))
     for statement in STATEMENTS:
         yield bound(f"`{statement}`", seconds(["-c", statement], runs) - bare, 0.3, "CPU s")
     for words in HELP:
-        yield bound(f"`compatstore {' '.join(words)}`", seconds(["-m", "compatstore", *words], runs), 0.3, "CPU s")
-    lance = seconds(["-c", "import lance"], runs)
+        taken, what = seconds(["-m", "compatstore", *words], runs), f"`compatstore {' '.join(words)}`"
+        yield bound(what, taken, 0.3, "CPU s", group="help of a command")
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-c", GALLERY, gallery := str(Path(folder, "g.lance"))], check=True)
         for verb, *words in (["status"], ["search", "--id", "1"]):
             ratio = seconds(["-m", "compatstore", verb, gallery, *words], runs) / lance
-            yield bound(f"`compatstore {verb}` / `import lance`", ratio, 1.7)
+            yield bound(f"`compatstore {verb}` / `import lance`", ratio, 1.7, group="start / `import lance`")
 
 
 SMOKE = {"runs": 1}
