@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from compatstore.errors import InvalidInput
-from compatstore.evaluation import DecisionSettings, Estimate, EvaluationSample
+from compatstore.evaluation import DecisionSettings, Estimate, EvaluationSample, fusion_choice
 from compatstore.evaluation.fusion import Measurement
 from compatstore.evaluation.strategies import trial_of_fusions
 from lazily import Lazy
@@ -87,3 +87,18 @@ def test_what_retiring_costs_is_said_with_what_it_was_measured_by():
 def test_a_share_out_of_range_is_refused(wrong):
     with pytest.raises(InvalidInput, match="from 0 to 1"):
         replace(CHOICE, **wrong)
+
+
+def test_distances_that_are_kept_are_those_that_are_measured_each_time(monkeypatch):
+    asked = sample(np.random.default_rng(0).uniform(0.2, 1.0, ITEMS))
+    settings = DecisionSettings(source_metric="l2", target_metric="cosine")
+    rows, found = np.array([31, 4, 17]), []
+    for cells in (0, 2**22):
+        monkeypatch.setattr(fusion_choice, "_KEPT_CELLS", cells)
+        trial = trial_of_fusions(asked, settings)
+        natives = [asked.filled(share) for share in (0.0, 0.3, 1.0)]
+        fusions = [trial.constants().named(weight) for weight in (0.0, 0.6, 1.0)]
+        for some in (None, rows):
+            found.append([trial._search(native, fusions, rows=some)[1].values for native in natives])
+    for measured, kept in zip(found[:2], found[2:], strict=True):
+        np.testing.assert_array_equal(measured, kept)
