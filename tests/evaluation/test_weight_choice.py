@@ -98,7 +98,6 @@ def test_distances_that_are_kept_are_those_that_are_measured_each_time(monkeypat
         trial = trial_of_fusions(asked, settings)
         natives = [asked.filled(share) for share in (0.0, 0.3, 1.0)]
         fusions = [trial.constants().named(weight) for weight in (0.0, 0.6, 1.0)]
-        for some in (None, rows):
-            found.append([trial._search(native, fusions, rows=some)[1].values for native in natives])
+        found += [[trial._search(native, fusions, rows=some)[1].values for native in natives] for some in (None, rows)]
     for measured, kept in zip(found[:2], found[2:], strict=True):
         np.testing.assert_array_equal(measured, kept)
