@@ -34,7 +34,7 @@ from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm, to_floats, to_matrix, to_strings
 
 ENTRIES = 2_000_000  # rows of lists that are held at once
-_COMPARED = 8_192  # rows whose vectors are beside those of their queries at once: 50 MB at 512 values
+_COMPARED = 8_192  # rows whose vectors are beside those of their queries at once: 100 MB at 512 values
 AS_MANY_AGAIN = 2  # rows of an index's list that are compared in any case, for each result
 FEWEST_OF_INDEX, LISTED = 100, 4  # rows of that list, if nothing is refined; else one of as many that are refined
 ROUNDING, ROUNDING_OF_HALVES = 1e-5, 1e-3  # of Lance's distances, at the most; it rounds a query of float16 as well

@@ -13,8 +13,8 @@ _M_ARENA_MAX = -8  # of glibc's malloc.h
 def share_arenas() -> None:
     """Let threads share as many arenas of glibc as there are processors, unless the environment says how many.
 
-    glibc makes eight times as many, and each keeps what its threads have freed. Lance reads in many threads: a hop
-    over wide vectors had a peak of two thirds more.
+    glibc makes eight times as many, and each keeps what its threads have freed. Lance reads in many threads, so the
+    peak of an upgrade over wide vectors would grow with the vectors it has read.
     """
     if "MALLOC_ARENA_MAX" not in os.environ and (change := _of_glibc("mallopt")) is not None:
         change(_M_ARENA_MAX, max(os.cpu_count() or 1, 2))
