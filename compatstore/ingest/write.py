@@ -19,13 +19,11 @@ from compatstore.ingest.metadata import new_columns, new_fields
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.failures import require_room
 from compatstore.storage.ids import among, find, known_among, read_ids, refuse_known, refuse_unknown
+from compatstore.storage.inserts import Insert, insert_or_replace
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
-from compatstore.storage.store import Store
+from compatstore.storage.store import Store, is_same
 from compatstore.upkeep.optimize import tend
-
-MATCHED = "found matching row"  # of Lance's error where an id that is inserted is there
-SCANNED = 100  # times the rows of an insert that a scan of all ids compares in the time of as many look-ups
 
 
 @dataclass(frozen=True)
@@ -55,6 +53,7 @@ class _Prepared:
         table: Arrow table of them.
         failures: (id, reason) of the others.
         new_fields: Arrow fields of metadata that the gallery's table does not have yet.
+        without: Table version that was found to have none of the ids, if any was.
     """
 
     registry: Registry
@@ -63,6 +62,7 @@ class _Prepared:
     table: Any
     failures: tuple[tuple[Id, str], ...]
     new_fields: Sequence[Any] = ()
+    without: Snapshot | None = None
 
 
 def add(
@@ -84,7 +84,8 @@ def add(
                 break
             require_room(store.location, prepared.table.nbytes, operation)
             make(prepared.new_fields)
-            if store.retry(operation, lambda: _commit(catalog, prepared, upsert)):  # noqa: B023
+            insert = None if upsert else Insert(prepared.table)
+            if store.retry(operation, lambda: _commit(catalog, prepared, insert)):  # noqa: B023
                 break
     if rows:
         tend(catalog)
@@ -102,8 +103,10 @@ def _prepare(
         return _Prepared(registry, version, items, None, ())
     schema = store.schema
     fields = new_fields(items.metadata, registry, schema, items.operation)
+    without = None
     if not upsert and (fields or registry.stored.keys() - items.vectors.keys()):  # before columns are made, or vectors
-        refuse_known(store, registry.id_column, items.ids, items.operation)
+        without = store.snapshot()
+        refuse_known(without, registry.id_column, items.ids, items.operation)
     sources = _stored_sources(catalog, registry, items, upsert)
     values, failed = Completion(items, catalog, registry, sources).complete(version, unembedded, upsert=upsert)
     ids = items.ids.to_pylist()
@@ -114,7 +117,7 @@ def _prepare(
         keep = np.array([row not in failed for row in range(len(items))])
         items, values = items.keep(keep), {name: whole.take(keep) for name, whole in values.items()}
     table = to_table(items, values, registry, pa.schema([*schema, *fields]))
-    return _Prepared(registry, version, items, table, failures, fields)
+    return _Prepared(registry, version, items, table, failures, fields, without)
 
 
 def update(catalog: Catalog, data: Any) -> int:
@@ -168,7 +171,7 @@ def delete(catalog: Catalog, ids: Any) -> int:
     def commit() -> None:
         nonlocal deleted
         writer = store.writer()
-        there = known_among(writer, registry.id_column, unwanted)
+        there = known_among(writer, registry.id_column, pa.array(unwanted, id_arrow_type(registry)))
         deleted = len(there)
         if there:
             writer.delete(" OR ".join(among(registry.id_column, there)))
@@ -179,8 +182,13 @@ def delete(catalog: Catalog, ids: Any) -> int:
     return deleted
 
 
-def _commit(catalog: Catalog, prepared: _Prepared, upsert: bool) -> bool:
+def _commit(catalog: Catalog, prepared: _Prepared, insert: Insert | None) -> bool:
     """Write without Lance's own retries: after a lost race the ids must be looked up again.
+
+    Args:
+        catalog: The gallery's catalog.
+        prepared: The items.
+        insert: Of their rows; None to replace those that are there.
 
     Returns:
         True if it was written; False if an upgrade began, or a version was retired, while the items were embedded:
@@ -191,17 +199,13 @@ def _commit(catalog: Catalog, prepared: _Prepared, upsert: bool) -> bool:
     writer = store.writer()
     if catalog.registry(writer).live != registry.live:
         return False
-    merge = writer.merge_insert(registry.id_column).when_not_matched_insert_all().conflict_retries(0)
-    if upsert:
-        merge.when_matched_update_all().execute(_with_kept_columns(store, writer, registry, prepared.table))
-        return True
-    by_index = SCANNED * len(items) < writer.count_rows()
-    try:
-        merge.when_matched_fail().use_index(by_index).execute(prepared.table)
-    except OSError as error:
-        if MATCHED in str(error):
-            refuse_known(store, registry.id_column, items.ids, items.operation, writer)
-        raise
+    if insert is None:
+        rows = _with_kept_columns(store, writer, registry, prepared.table)
+        insert_or_replace(store, writer, registry.id_column, rows)
+    else:
+        if prepared.without is None or not is_same(writer, prepared.without):
+            refuse_known(writer, registry.id_column, items.ids, items.operation)
+        insert.commit(store, writer)
     return True
 
 

@@ -10,9 +10,11 @@ from typing import TypeAlias
 
 from compatstore.storage.memory import share_arenas
 
-# Replacing the data files of a column is how a hop writes; Lance warns of it at every commit.
+# Replacing the data files of a column is how a hop writes, and maintenance gives way to writers: Lance warns of both.
 os.environ.setdefault(
-    "LANCE_LOG", "warn,lance_table::transaction::manifest_build=error,lance::dataset::write::insert=error"
+    "LANCE_LOG",
+    "warn,lance_table::transaction::manifest_build=error,lance::dataset::write::insert=error,"
+    "lance::dataset::optimize=error",
 )
 # An upsert joins on ids with the whole batch in memory; Lance's own 300 MB refuse batches of 100,000 vectors.
 os.environ.setdefault("LANCE_MEM_POOL_SIZE", str(8 << 30))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import random
 import shlex
 import threading
 import time
@@ -27,6 +28,7 @@ from compatstore.storage.snapshot import Snapshot, Writer, lance
 
 Result = TypeVar("Result")
 ATTEMPTS = 20
+PATIENCE = 60.0  # seconds of conflicts with others before a write gives up
 RECENT_NS = 200_000_000
 LISTED_SECONDS = 0.5  # that a list of an object store's versions is relied on
 PRIMARY_KEY = {b"lance-schema:unenforced-primary-key": b"true"}
@@ -214,15 +216,19 @@ class Store:
         """Run a function that commits, and run it again after a conflict with another writer.
 
         Raises:
-            StorageError: They won `ATTEMPTS` times. The table cannot be written.
+            StorageError: They won `ATTEMPTS` times, and for `PATIENCE` seconds. The table cannot be written.
         """
-        for attempt in range(ATTEMPTS):
+        until, attempts = time.monotonic() + PATIENCE, 0
+        while True:
             try:
                 with storage_errors(f"{operation} in {self.location.name}", self.location):
                     return commit()
             except Conflict:
-                time.sleep(min(0.01 * 2**attempt, 0.5))
-        raise lost_to_others(f"{operation} in {self.location.name}", f"{ATTEMPTS} conflicts in a row")
+                attempts += 1
+                if attempts >= ATTEMPTS and time.monotonic() > until:
+                    found = f"{attempts} conflicts in a row"
+                    raise lost_to_others(f"{operation} in {self.location.name}", found) from None
+                time.sleep(random.uniform(0, min(0.01 * 2**attempts, 0.5)))  # rivals that wait as long meet again
 
     def tags(self) -> dict[str, int]:
         """Table versions that are pinned, by the names of their tags."""

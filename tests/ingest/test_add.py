@@ -177,9 +177,10 @@ import compatstore as cs
 gallery = cs.Gallery.open(sys.argv[1])
 sys.stdin.readline()
 won = 0
-for number in range(8):
+for number in range(30):
     try:
-        won += gallery.add({"id": [f"new-{number}"], "vector": [[1.0, 2.0, 3.0, 4.0]]}).rows
+        items = {"id": [f"new-{number}"], "vector": [[1.0, 2.0, 3.0, 4.0]]}
+        won += gallery.add(items, upsert=sys.argv[2] == "upsert").rows
     except cs.errors.InvalidInput:
         pass
 print(won)
@@ -187,16 +188,17 @@ print(won)
 
 
 @pytest.mark.full
-def test_of_two_processes_that_add_the_same_id_one_wins(gallery, tmp_path):
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "gallery.lance")]
-    pipe = subprocess.PIPE
-    processes = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(2)]
+@pytest.mark.parametrize("way", ["add", "upsert"])
+def test_of_processes_that_write_the_same_id_one_inserts_it(gallery, tmp_path, vectors, way):
+    gallery.add({"id": [f"old-{number}" for number in range(1_000)], "vector": vectors(1_000)})
+    command, pipe = [sys.executable, "-c", PROGRAM, str(tmp_path / "gallery.lance"), way], subprocess.PIPE
+    processes = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(3)]
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()
     won = [int(process.communicate()[0]) for process in processes]
-    assert sum(won) == 8
-    assert len(gallery) == 18
+    assert sum(won) == (30 if way == "add" else 90)
+    assert len(gallery) == len(set(gallery.scan(["id"]).to_arrow()["id"].to_pylist())) == 10 + 1_000 + 30
 
 
 def test_two_writers_of_new_metadata_both_succeed(gallery, tmp_path, vectors):
