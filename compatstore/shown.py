@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
+from importlib import import_module
+from importlib.util import find_spec
 from textwrap import wrap
 from typing import Any
 
@@ -108,11 +111,16 @@ _NUMBER = re.compile(r"(?:[-+]?[0-9][0-9.,]*(?:e[-+]?[0-9]+)? ?%?(?: \([-+0-9.,%
 
 @singledispatch
 def view(result: object) -> Iterator[str | Table]:
-    """Lines and tables of a result, by its registered view.
+    """Lines and tables of a result, by its registered view: of its own module, or of `views.py` in a package above.
 
     Raises:
         TypeError: There is no view of such a thing.
     """
+    package = type(result).__module__
+    while package := package.rpartition(".")[0]:
+        if f"{package}.views" not in sys.modules and find_spec(f"{package}.views") is not None:
+            import_module(f"{package}.views")
+            return view(result)
     raise TypeError(f"no view of {type(result).__name__}")
 
 

@@ -1,6 +1,5 @@
 """Measure retrieval before, during and after an upgrade, and decide on it."""
 
-import compatstore.evaluation.views  # noqa: F401  (registers their rendering)
 from compatstore.exports import exports_of
 
 _HOMES, __getattr__, __dir__ = exports_of(__name__)

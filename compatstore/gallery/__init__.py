@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-import compatstore.upgrade.views  # noqa: F401  (registers the rendering of results)
 from compatstore.arrays import ArrowTable
 from compatstore.asynchronous import Aio
 from compatstore.gallery.core import OpeningVerbs, verbs
@@ -20,16 +19,15 @@ from compatstore.gallery.mirroring import MirrorVerbs
 from compatstore.gallery.upgrades import UpgradeVerbs
 from compatstore.gallery.versions import Artifacts
 from compatstore.ingest import metadata as metadata_columns
-from compatstore.search.cached_reading import CacheSize, cache_size
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
-from compatstore.stores.comparison import verified
-from compatstore.upgrade.backfilling.account import unbackfillable
-from compatstore.upkeep.index import ManagedIndex
-from compatstore.upkeep.optimize import Optimized, optimize
-from compatstore.upkeep.removal import unregister
-from compatstore.verification import Verification, verify
+
+if TYPE_CHECKING:
+    from compatstore.search.cached_reading import CacheSize
+    from compatstore.upkeep.index import ManagedIndex
+    from compatstore.upkeep.optimize import Optimized
+    from compatstore.verification import Verification
 
 FORMER = {
     "plan": "upgrade(..., dry_run=True)",
@@ -78,6 +76,9 @@ class Maintenance:
             >>> gallery.maintenance.verify().clean
             True
         """
+        from compatstore.stores.comparison import verified
+        from compatstore.verification import verify
+
         return verified(self._catalog, verify(self._catalog, embed=embed))
 
     def optimize(self, *, adopted: bool = False, grace: float | None = None, dry_run: bool = False) -> Optimized:
@@ -107,6 +108,8 @@ class Maintenance:
             >>> gallery.maintenance.optimize(dry_run=True).dry_run
             True
         """
+        from compatstore.upkeep.optimize import optimize
+
         return optimize(self._catalog, adopted=adopted, grace=grace, dry_run=dry_run)
 
     def index(self, version: str | None = None) -> ManagedIndex:
@@ -122,6 +125,8 @@ class Maintenance:
             >>> gallery.maintenance.index().status().kind
             ''
         """
+        from compatstore.upkeep.index import ManagedIndex
+
         registry = self._catalog.registry()
         return ManagedIndex(self._catalog, registry.record(version or registry.active).name)
 
@@ -148,6 +153,8 @@ class Maintenance:
             >>> gallery.maintenance.unbackfillable("v2")["id"].to_pylist()
             ['g']
         """
+        from compatstore.upgrade.backfilling.account import unbackfillable
+
         return unbackfillable(self._catalog, target)
 
     def drop_columns(self, names: Sequence[str]) -> list[str]:
@@ -182,6 +189,8 @@ class Maintenance:
             >>> gallery.versions()
             ('v1',)
         """
+        from compatstore.upkeep.removal import unregister
+
         unregister(self._catalog, version)
 
     def cache_size(self, version: str | None = None) -> CacheSize:
@@ -194,6 +203,8 @@ class Maintenance:
             >>> gallery.maintenance.cache_size().rows
             6
         """
+        from compatstore.search.cached_reading import cache_size
+
         return cache_size(self._catalog, version or self._catalog.recorded().active)
 
 

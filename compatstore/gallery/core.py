@@ -23,8 +23,6 @@ from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 from compatstore.upgrade.progress import OnProgress
-from compatstore.upkeep.optimize import tend
-from compatstore.verification.two_models import foreign_items
 from compatstore.versions import EmbeddingVersion
 
 Part = TypeVar("Part", bound=type)
@@ -75,6 +73,8 @@ class GalleryCore:
 
     def _tended(self, result: Result) -> Result:
         """Run maintenance after a write, then return the result."""
+        from compatstore.upkeep.optimize import tend
+
         tend(self._catalog, count=True)
         return result
 
@@ -210,6 +210,8 @@ class OpeningVerbs(GalleryCore):
             >>> len(cs.Gallery.adopt(table, v1, vector="embedding", id="key"))
             1
         """
+        from compatstore.verification.two_models import foreign_items
+
         location = locate(gallery, storage_options)
         with answering("adopt", location):
             store = adopt_table(location, version, AppColumns(vector, id, source), again=again)

@@ -5,26 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from compatstore.errors import InvalidInput, NotFound
-from compatstore.evaluation import DecisionTable
-from compatstore.evaluation.advice import with_preference
-from compatstore.evaluation.fusion import Fusion
-from compatstore.evaluation.merging import Merge
 from compatstore.gallery.core import verbs
-from compatstore.gallery.judging import Judging
 from compatstore.gallery.searching import SearchVerbs
-from compatstore.upgrade.estimates.fusing import choose_serving
-from compatstore.upgrade.estimates.reporting import UpgradeReport, report_upgrade
-from compatstore.upgrade.estimates.side_by_side import preference_of, search_side_by_side
-from compatstore.upgrade.estimates.trial import SampleSettings, try_upgrade
 from compatstore.upgrade.progress import OnProgress
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.details import Details
 from compatstore.upgrade.requests.gates import Criterion, Gates
 from compatstore.upgrade.requests.queries import Queries
-from compatstore.upgrade.resolve import resolve_run
+
+if TYPE_CHECKING:
+    from compatstore.evaluation import DecisionTable
+    from compatstore.evaluation.fusion import Fusion
+    from compatstore.evaluation.merging import Merge
+    from compatstore.gallery.judging import Judging
+    from compatstore.upgrade.estimates.reporting import UpgradeReport
 
 NO_BACKFILL = Backfill()
 
@@ -124,6 +121,12 @@ class MeasuringVerbs(SearchVerbs):
             >>> sampled.search({"v1": [0.0, 1.0], "v2": [1.0, 0.0]}, k=3).num_rows
             3
         """
+        from compatstore.evaluation.advice import with_preference
+        from compatstore.upgrade.estimates.fusing import choose_serving
+        from compatstore.upgrade.estimates.side_by_side import preference_of
+        from compatstore.upgrade.estimates.trial import SampleSettings, try_upgrade
+        from compatstore.upgrade.resolve import resolve_run
+
         settings = SampleSettings(
             sample=sample if sample is not None else 2000 if weight is None else 1000,
             labels=labels,
@@ -177,6 +180,8 @@ class MeasuringVerbs(SearchVerbs):
             >>> gallery.report("v2", measure=False).target
             'v2'
         """
+        from compatstore.upgrade.estimates.reporting import report_upgrade
+
         terms = Gates(sample=sample, labels=labels, criterion=criterion)
         return report_upgrade(
             self._catalog, target, terms, measure=measure, details=details, search=self.search, progress=progress
@@ -213,6 +218,9 @@ class MeasuringVerbs(SearchVerbs):
             >>> judging.save().answered
             1
         """
+        from compatstore.gallery.judging import Judging
+        from compatstore.upgrade.estimates.side_by_side import search_side_by_side
+
         if num < 1:
             raise InvalidInput(f"judge the upgrade to {target}", expected="num >= 1", found=f"{num}")
         found = search_side_by_side(self._catalog, target, Queries(queries=queries), seed, self.search)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from compatstore.errors import NotFound
 from compatstore.gallery.core import GalleryCore, verbs
@@ -13,11 +13,11 @@ from compatstore.storage.create import create_table
 from compatstore.storage.failures import answering
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
-from compatstore.stores import tracking
-from compatstore.stores.both_sides import Synced
-from compatstore.stores.link import begin, describe, syncing, version_of
 from compatstore.upgrade.progress import Observer, OnProgress
 from compatstore.versions import EmbeddingVersion
+
+if TYPE_CHECKING:
+    from compatstore.stores.both_sides import Synced
 
 
 @verbs()
@@ -78,6 +78,9 @@ class MirrorVerbs(GalleryCore):
             >>> len(cs.Gallery.mirror("faiss:letters.faiss", "mirror.lance"))
             2
         """
+        from compatstore.stores import tracking
+        from compatstore.stores.link import begin, describe, syncing, version_of
+
         about = describe(store, id=id, vector=vector, source=source, metadata=metadata)
         if track:
             tracking.require_capture(about)
@@ -117,6 +120,8 @@ class MirrorVerbs(GalleryCore):
             >>> gallery.sync().added
             1
         """
+        from compatstore.stores.link import syncing
+
         with syncing(self._catalog, Observer(progress, should_stop)) as sync:
             result = sync.run()
         return self._tended(result)

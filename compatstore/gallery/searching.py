@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatstore.arrays import ArrowTable
 from compatstore.evaluation.fusion import Serving
 from compatstore.gallery.core import GalleryCore, verbs
-from compatstore.search.cache import Cache
 from compatstore.search.cascade import CascadePlan, QueryPlan, plan_cascade, search_cascade
 from compatstore.search.condition import joined
 from compatstore.search.plan import SearchPlan
@@ -19,9 +18,10 @@ from compatstore.storage.app_columns import refuse_distance
 from compatstore.storage.records import SearchSettings
 from compatstore.storage.registry import Registry
 from compatstore.stores.candidates import StoreIndexes
-from compatstore.upgrade.backfilling.account import read_spent
-from compatstore.upgrade.estimates.estimate import warning_of
 from compatstore.upgrade.requests.cascade import Cascade
+
+if TYPE_CHECKING:
+    from compatstore.search.cache import Cache
 
 
 @verbs()
@@ -121,6 +121,8 @@ class SearchVerbs(GalleryCore):
             >>> gallery.explain(k=5).version
             'v1'
         """
+        from compatstore.upgrade.backfilling.account import read_spent
+
         registry = self._catalog.registry()
         plan = self._plan_search(registry, query, k, version, where, serving, settings)
         if isinstance(plan, CascadePlan):
@@ -156,11 +158,15 @@ class SearchVerbs(GalleryCore):
             ...     cache.search([0.1, 1.2], k=2, columns=["id"])["id"].to_pylist()
             ['a', 'd']
         """
+        from compatstore.search.cache import Cache
+
         name = version or self._catalog.recorded().active
         return Cache(self._catalog, name, max_bytes)
 
     def _warned(self, registry: Registry, plan: SearchPlan) -> SearchPlan:
         """The same plan, with strategies that were measured to be below the status quo."""
+        from compatstore.upgrade.estimates.estimate import warning_of
+
         return replace(plan, warning=warning_of(self._catalog, registry, plan.version, plan.way))
 
     def _plan_search(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 from compatstore.artifacts import Artifact
 from compatstore.artifacts.network import PrecisionRequest
@@ -15,32 +15,19 @@ from compatstore.digests import require_fingerprint
 from compatstore.errors import InvalidInput
 from compatstore.gallery.core import verbs
 from compatstore.gallery.versions import Artifacts, VersionVerbs
-from compatstore.stores import link
 from compatstore.trainers.pairs.learn import Learn
-from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.cutover import check_cutover, cut_over
-from compatstore.upgrade.engines.engine import Engine
-from compatstore.upgrade.engines.ray_engine import RayEngine
-from compatstore.upgrade.estimates.estimate import (
-    agree,
-    estimate_upgrade,
-    gate_of_reach,
-    require_within_reach,
-    save_estimate,
-)
-from compatstore.upgrade.estimates.fusing import choose_serving, serve_as_asked
-from compatstore.upgrade.estimates.trial import SampleSettings
-from compatstore.upgrade.leases.holding import hold_lease
-from compatstore.upgrade.plan import Plan, make_plan
 from compatstore.upgrade.progress import Observer, OnProgress
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
-from compatstore.upgrade.resolve import resolve_run
-from compatstore.upgrade.retire import abort, retire, roll_back
-from compatstore.upgrade.run import Controls, UpgradeResult, require_startable, run_upgrade
-from compatstore.upgrade.states import VersionChange
 from compatstore.versions import EmbeddingVersion
+
+if TYPE_CHECKING:
+    from compatstore.upgrade.context import UpgradeContext
+    from compatstore.upgrade.engines.engine import Engine
+    from compatstore.upgrade.plan import Plan
+    from compatstore.upgrade.run import UpgradeResult
+    from compatstore.upgrade.states import VersionChange
 
 LEARN = Learn()
 NEW_NAME = "It is another model: give the version a name of its own."
@@ -142,6 +129,13 @@ class UpgradeVerbs(VersionVerbs):
             >>> report.state, report.transformed, report.backfilled
             ('ready', 6, 3)
         """
+        from compatstore.stores import link
+        from compatstore.upgrade.estimates.estimate import agree, require_within_reach, save_estimate
+        from compatstore.upgrade.estimates.fusing import serve_as_asked
+        from compatstore.upgrade.leases.holding import hold_lease
+        from compatstore.upgrade.resolve import resolve_run
+        from compatstore.upgrade.run import Controls, require_startable, run_upgrade
+
         request, terms = _requested(backfill, gates)  # refused before anything is registered or linked
         settings, via = run or RunSettings(), _id_of(transform)
         resolved = partial(resolve_run, via=via, learner=learn)
@@ -220,6 +214,13 @@ class UpgradeVerbs(VersionVerbs):
             >>> gallery.cutover("v2").active
             'v2'
         """
+        from compatstore.stores import link
+        from compatstore.upgrade.cutover import check_cutover, cut_over
+        from compatstore.upgrade.estimates.fusing import choose_serving
+        from compatstore.upgrade.estimates.trial import SampleSettings
+        from compatstore.upgrade.run import Controls
+        from compatstore.upgrade.states import VersionChange
+
         if dry_run:
             active = self._catalog.recorded().active
             return VersionChange(active, active, check_cutover(self._catalog, target), changed=False)
@@ -250,6 +251,9 @@ class UpgradeVerbs(VersionVerbs):
             >>> "v2" in gallery.abort("v2").dropped
             True
         """
+        from compatstore.stores import link
+        from compatstore.upgrade.retire import abort
+
         return self._tended(link.abandon(self._catalog, target, lambda: abort(self._catalog, target, wait=wait)))
 
     def rollback(self, target: str | None = None) -> VersionChange:
@@ -263,6 +267,9 @@ class UpgradeVerbs(VersionVerbs):
             >>> gallery.rollback().active
             'v1'
         """
+        from compatstore.stores import link
+        from compatstore.upgrade.retire import roll_back
+
         with link.switch_back(self._catalog):
             change = roll_back(self._catalog, target)
         return self._tended(change)
@@ -288,6 +295,9 @@ class UpgradeVerbs(VersionVerbs):
             >>> "v1" in gallery.retire("v1").dropped
             True
         """
+        from compatstore.stores import link
+        from compatstore.upgrade.retire import retire
+
         change = link.abandon(
             self._catalog,
             version,
@@ -298,6 +308,9 @@ class UpgradeVerbs(VersionVerbs):
 
 def _plan(context: UpgradeContext, terms: Gates, precision: PrecisionRequest, progress: OnProgress) -> Plan:
     """Steps and cost of an upgrade; read-only."""
+    from compatstore.upgrade.estimates.estimate import estimate_upgrade, gate_of_reach
+    from compatstore.upgrade.plan import make_plan
+
     if not terms.asked or context.run.teaches:  # nothing is known before there is something to learn from
         return make_plan(context, precision, progress)
     estimate = estimate_upgrade(context, terms, progress)
@@ -334,6 +347,9 @@ def _engine_of(settings: RunSettings) -> AbstractContextManager[Engine]:
     Raises:
         MissingExtra: The engine is ray, and Ray is not installed.
     """
+    from compatstore.upgrade.engines.engine import Engine
+    from compatstore.upgrade.engines.ray_engine import RayEngine
+
     if settings.engine == "local":
         return nullcontext(Engine())
     on_gpu = settings.device is not None and settings.device != "cpu"

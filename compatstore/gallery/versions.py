@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatstore import next_step
 from compatstore.artifacts import Artifact, Space
@@ -21,10 +21,10 @@ from compatstore.storage.records import ArtifactRecord, VersionRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm, to_matrix
-from compatstore.stores.link import read_store_status
-from compatstore.upgrade.status import Status, read_status
-from compatstore.upkeep.removal import unlink
 from compatstore.versions import DType, EmbeddingVersion, Metric
+
+if TYPE_CHECKING:
+    from compatstore.upgrade.status import Status
 
 
 @verbs()
@@ -160,6 +160,9 @@ class VersionVerbs(GalleryCore):
             >>> [(version.name, version.native, version.missing) for version in gallery.status().versions]
             [('v1', 6, 0), ('v2', 0, 6)]
         """
+        from compatstore.stores.link import read_store_status
+        from compatstore.upgrade.status import read_status
+
         return replace(read_status(self._catalog), store=read_store_status(self._catalog))
 
     def _repr_html_(self) -> str:
@@ -258,6 +261,8 @@ class Artifacts:
             >>> gallery.artifacts.unlink(h.short_id) == h.id
             True
         """
+        from compatstore.upkeep.removal import unlink
+
         return unlink(self._catalog, artifact)
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from compatstore.arrays import FloatArray, Id
 from compatstore.boundary import checked_fields
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import among
-from compatstore.stores.address import Address
-from compatstore.stores.ledger import SWITCHED, Link, MirrorLedger
-from compatstore.stores.link import folder_of
+
+if TYPE_CHECKING:
+    from compatstore.stores.ledger import Link
 
 TIMES, MORE = 4, 50  # candidates of each index for k results: TIMES k + MORE
 
@@ -57,6 +58,8 @@ class StoreIndexes:
             UpgradeError: The gallery mirrors no store, or the store holds no vectors of a version.
             StorageError: The store cannot be reached, or refuses the condition.
         """
+        from compatstore.stores.address import Address
+
         link, places = _places(catalog)
         depth, found = self.depth or TIMES * k + MORE, dict[Id, None]()
         with closing(Address.of(link.store).open()) as store:
@@ -80,6 +83,9 @@ class StoreIndexes:
 
 def _places(catalog: Catalog) -> tuple[Link, dict[str, str | None]]:
     """The mirrored collection, and the target under which the store holds each version; None: by the app's name."""
+    from compatstore.stores.ledger import SWITCHED, MirrorLedger
+    from compatstore.stores.link import folder_of
+
     folder = folder_of(catalog.store.location)
     if folder is not None and MirrorLedger.is_in(folder):
         with closing(MirrorLedger(folder)) as ledger:
