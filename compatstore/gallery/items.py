@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,16 +15,16 @@ from compatstore.arrays import ArrowSchema, ArrowTable, FloatArray
 from compatstore.boundary import shown
 from compatstore.errors import InvalidInput, NotFound, first_offenders
 from compatstore.gallery.core import GalleryCore, Ids, Missing, verbs
-from compatstore.ingest import metadata as metadata_columns
-from compatstore.ingest import write
 from compatstore.ingest.complete import Unembedded
 from compatstore.ingest.items import Repeated
-from compatstore.ingest.write import Added
 from compatstore.search.condition import joined
 from compatstore.search.scan import Scan, require_columns, result_columns
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.ids import find, read_ids
 from compatstore.storage.vector_form import to_matrix
+
+if TYPE_CHECKING:
+    from compatstore.ingest.write import Added
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,8 @@ class ItemVerbs(GalleryCore):
             >>> gallery.add({"id": ["g"], "vector": [[5.0, 5.0]]}, upsert=True).rows
             1
         """
+        from compatstore.ingest import write
+
         return write.add(self._catalog, data, version, upsert=upsert, repeated=repeated, unembedded=unembedded)
 
     def update(self, data: Any) -> int:
@@ -113,6 +115,8 @@ class ItemVerbs(GalleryCore):
             >>> gallery.get(["b", "c"], ["label"])["label"].to_pylist()
             [8, 1]
         """
+        from compatstore.ingest import write
+
         return write.update(self._catalog, data)
 
     def delete(self, ids: Ids) -> int:
@@ -125,6 +129,8 @@ class ItemVerbs(GalleryCore):
             >>> gallery.delete(["a", "not there"])
             1
         """
+        from compatstore.ingest import write
+
         return write.delete(self._catalog, ids)
 
     def get(self, ids: Ids, columns: Sequence[str] | None = None, *, missing: Missing = "raise") -> ArrowTable:
@@ -202,6 +208,8 @@ class ItemVerbs(GalleryCore):
             >>> gallery.columns.id, gallery.columns.vectors["v1"], gallery.columns.metadata.names
             ('id', 'v1', ['label'])
         """
+        from compatstore.ingest import metadata as metadata_columns
+
         snapshot = self._catalog.store.snapshot()
         registry = self._catalog.recorded(snapshot)
         own = metadata_columns.own_columns(registry, snapshot.schema.names)

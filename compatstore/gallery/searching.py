@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from compatstore.arrays import ArrowTable
 from compatstore.evaluation.fusion import Serving
 from compatstore.gallery.core import GalleryCore, verbs
-from compatstore.search.cascade import CascadePlan, QueryPlan, plan_cascade, search_cascade
 from compatstore.search.condition import joined
 from compatstore.search.plan import SearchPlan
 from compatstore.search.scan import require_count, result_columns, whole_columns, with_fields
@@ -22,6 +21,7 @@ from compatstore.upgrade.requests.cascade import Cascade
 
 if TYPE_CHECKING:
     from compatstore.search.cache import Cache
+    from compatstore.search.cascade import QueryPlan
 
 
 @verbs()
@@ -96,10 +96,12 @@ class SearchVerbs(GalleryCore):
             plan = self._plan_search(registry, query, k, version, [among, *([own] if own else [])], None, settings)
         named = result_columns(registry, snapshot.schema, columns)
         wanted = whole_columns(named)
-        if isinstance(plan, CascadePlan):
-            found = search_cascade(self._catalog, snapshot, plan, queries, wanted)
-        else:
+        if isinstance(plan, SearchPlan):
             found = search_planned(self._catalog, snapshot, plan, queries, wanted)
+        else:
+            from compatstore.search.cascade import search_cascade
+
+            found = search_cascade(self._catalog, snapshot, plan, queries, wanted)
         return with_fields(found, named)
 
     def explain(
@@ -125,10 +127,10 @@ class SearchVerbs(GalleryCore):
 
         registry = self._catalog.registry()
         plan = self._plan_search(registry, query, k, version, where, serving, settings)
-        if isinstance(plan, CascadePlan):
-            spent = read_spent(self._catalog.store.location, plan.run).rows
-            return replace(plan, candidates=self._warned(registry, plan.candidates), spent=spent)
-        return self._warned(registry, plan)
+        if isinstance(plan, SearchPlan):
+            return self._warned(registry, plan)
+        spent = read_spent(self._catalog.store.location, plan.run).rows
+        return replace(plan, candidates=self._warned(registry, plan.candidates), spent=spent)
 
     def cache(
         self,
@@ -182,6 +184,8 @@ class SearchVerbs(GalleryCore):
         require_count(k)
         asked = self._catalog, registry, query, k, version, where
         if isinstance(serving, Cascade):
+            from compatstore.search.cascade import plan_cascade
+
             plan: QueryPlan = plan_cascade(*asked, serving)
         elif isinstance(serving, StoreIndexes):
             plan = replace(plan_serving(*asked, None), candidates=serving.explain(self._catalog))

@@ -22,7 +22,6 @@ from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.same_model import of_fingerprint
 from compatstore.storage.snapshot import Snapshot
-from compatstore.upgrade.estimates.fusing import without_fusion
 
 
 def plan_serving(
@@ -77,6 +76,8 @@ def plan_serving(
         return with_shrinkage(catalog, registry, plan_search(registry, name, k, where))
     how = None if run is None else _chosen(registry, run)
     if run is None or how is None:
+        from compatstore.upgrade.estimates.fusing import without_fusion
+
         last = run or _last_run(registry, (name,))
         raise without_fusion(catalog, name if last is None else last.target)
     if not has_both:
