@@ -4,7 +4,7 @@ Lance searches the source's and the target's column side by side. Rows that may 
 are read, their two vectors are compared with the query's two embeddings exactly, and the fused distance ranks them: see
 `evaluation/fusion.py` for its definition. If a row that neither search has found could be nearer, both go deeper
 (`threshold.py`): without an index the result is that of comparing with every item, unless thousands of items are as
-near as the k-th.
+near as the k-th. The rows of many queries come from one pass over both columns instead (`fused_scan.py`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowTable, BoolArray, Doubles, FloatArray, Positions
+from compatstore.arrays import ArrowTable, BoolArray, Doubles, FloatArray, Positions, RowNumbers
 from compatstore.evaluation.fusion import Fusion, distances_to
 from compatstore.search.execute import query_of_part, require_as_many, side_by_side
+from compatstore.search.fused_scan import SCANNED_AT_ONCE, scan_both
 from compatstore.search.parts import PartResult, search_part
 from compatstore.search.plan import Part, SearchPlan
 from compatstore.search.shrinkage import added_by
@@ -33,6 +34,7 @@ from compatstore.storage.shrinkage import ShrinkageBounds, kept_cosines
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm, to_floats, to_matrix, to_strings
 
+MANY = 4  # queries that one pass over both columns finds the rows of
 ENTRIES = 2_000_000  # rows of lists that are held at once
 _COMPARED = 8_192  # rows whose vectors are beside those of their queries at once: 100 MB at 512 values
 AS_MANY_AGAIN = 2  # rows of an index's list that are compared in any case, for each result
@@ -68,26 +70,9 @@ def search_fused(
     require_as_many(queries, plan.versions)
     forms = [query_of_part(catalog, part, queries[part.version]) for part in plan.parts]
     search = _FusedSearch(catalog, snapshot, plan)
-    depth = depth_of(plan, snapshot.count_rows(), exact=search.exact)
-    waiting, found = np.arange(len(forms[0])), list[ArrowTable]()
-    while len(waiting):
-        at_once, settled = max(1, min(AT_ONCE, ENTRIES // depth)), []
-        for start in range(0, len(waiting), at_once):
-            asking = waiting[start : start + at_once]
-            lists = search.lists([form[asking] for form in forms], depth)
-            rows, last = search.nearest([form[asking] for form in forms], lists, columns)
-            open_ended = search.exact and depth < DEEPEST
-            final = last <= np.array([each.unseen() if open_ended else np.inf for each in lists])
-            numbers = rows["_query"].to_numpy()
-            rows = with_values(rows, "_query", asking[numbers].astype(np.int32))
-            found.append(rows if final.all() else rows.filter(pa.array(final[numbers])))
-            settled.append(final)
-        waiting = waiting[~np.concatenate(settled)]
-        depth = min(depth * DEEPER, DEEPEST)
-    ranked = pa.concat_tables(found)
-    if len(forms[0]) == 1:
-        return ranked.drop_columns(["_query"])
-    return ranked if len(found) == 1 else ranked.take(pc.sort_indices(ranked["_query"]))
+    found = search.by_scan(forms, columns) if search.exact and len(forms[0]) >= MANY else None
+    ranked = search.by_lists(forms, columns) if found is None else found
+    return ranked if len(forms[0]) > 1 else ranked.drop_columns(["_query"])
 
 
 def depth_of(plan: SearchPlan, items: int, *, exact: bool) -> int:
@@ -153,15 +138,51 @@ class _FusedSearch:
         first = 0 if self.exact else _candidates(self._plan.k, self._fusion)
         return RankedLists.of(self._fusion, lists, (ends[0], ends[1]), (errors[0], errors[1]), first, factors)
 
+    def by_lists(self, queries: Sequence[FloatArray], columns: Sequence[str]) -> ArrowTable:
+        """The k nearest rows of each query, from lists of both columns that go as deep as it takes."""
+        depth = depth_of(self._plan, self._snapshot.count_rows(), exact=self.exact)
+        waiting, parts = np.arange(len(queries[0])), list[ArrowTable]()
+        while len(waiting):
+            at_once, settled = max(1, min(AT_ONCE, ENTRIES // depth)), []
+            for start in range(0, len(waiting), at_once):
+                asking = waiting[start : start + at_once]
+                lists = self.lists([form[asking] for form in queries], depth)
+                near = [each.rows[each.near(self._plan.k)] for each in lists]
+                rows, last = self.nearest([form[asking] for form in queries], near, columns)
+                open_ended = self.exact and depth < DEEPEST
+                final = last <= np.array([each.unseen() if open_ended else np.inf for each in lists])
+                numbers = rows["_query"].to_numpy()
+                rows = with_values(rows, "_query", asking[numbers].astype(np.int32))
+                parts.append(rows if final.all() else rows.filter(pa.array(final[numbers])))
+                settled.append(final)
+            waiting = waiting[~np.concatenate(settled)]
+            depth = min(depth * DEEPER, DEEPEST)
+        ranked = pa.concat_tables(parts)
+        return ranked if len(parts) == 1 else ranked.take(pc.sort_indices(ranked["_query"]))
+
+    def by_scan(self, queries: Sequence[FloatArray], columns: Sequence[str]) -> ArrowTable | None:
+        """The k nearest rows of each query, by one pass over both columns; None if too many are as near as the k-th."""
+        found = list[ArrowTable]()
+        for start in range(0, len(queries[0]), SCANNED_AT_ONCE):
+            block = [form[start : start + SCANNED_AT_ONCE] for form in queries]
+            kept = scan_both(self._catalog, self._snapshot, self._plan, block, self.uncertainty)
+            if kept is None:
+                return None
+            for first in range(0, len(kept), AT_ONCE):
+                some = slice(first, first + AT_ONCE)
+                rows, _ = self.nearest([form[some] for form in block], kept[some], columns)
+                numbers = start + first + rows["_query"].to_numpy()
+                found.append(with_values(rows, "_query", numbers.astype(np.int32)))
+        return pa.concat_tables(found)
+
     def nearest(
-        self, queries: Sequence[FloatArray], lists: Sequence[RankedLists], columns: Sequence[str]
+        self, queries: Sequence[FloatArray], kept: Sequence[RowNumbers], columns: Sequence[str]
     ) -> tuple[ArrowTable, Doubles]:
-        """The k nearest rows of each query's lists, compared by their vectors, and the fused distance of its last one.
+        """The k nearest of the rows of each query, compared by their vectors, and the fused distance of its last one.
 
         The distance is infinite if there are fewer than k rows.
         """
         (source, target), k = self._plan.parts, self._plan.k
-        kept = [each.rows[each.near(k)] for each in lists]
         asking = np.repeat(np.arange(len(kept)), [len(rows) for rows in kept])
         numbers, places = np.unique(np.concatenate(kept), return_inverse=True)
         own = [source.columns.vector, source.columns.origin, target.columns.vector, target.columns.origin]
@@ -178,8 +199,8 @@ class _FusedSearch:
         fused = self._fusion.distances(near, far, native, in_source, in_target)
         keys = pa.table({"query": asking, "distance": fused, "id": rows[id_column].take(pa.array(places))})
         order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]).to_numpy()
-        ranks = np.arange(len(order)) - np.searchsorted(asking[order], np.arange(len(lists)))[asking[order]]
-        last = np.full(len(lists), np.inf)
+        ranks = np.arange(len(order)) - np.searchsorted(asking[order], np.arange(len(kept)))[asking[order]]
+        last = np.full(len(kept), np.inf)
         last[asking[order][ranks == k - 1]] = fused[order][ranks == k - 1]
         order = order[(ranks < k) & np.isfinite(fused[order])]
         chosen, there = pa.array(places[order]), pa.array(in_target[order])

@@ -105,7 +105,7 @@ def known_among(snapshot: Snapshot, id_column: str, ids: ArrowArray) -> list[Id]
         first, last = (literal(end) for end in pc.min_max(ids).as_py().values())
         between = f"{column(id_column)} >= {first} AND {column(id_column)} <= {last}"
         if snapshot.count_rows(between) <= SCANNED * len(ids):
-            # Arrow hashes the ids anew for each batch: few large ones.
+            # Arrow hashes the ids for each batch again: few large ones.
             batches = snapshot.to_batches(columns=[id_column], filter=between, batch_size=SCANNED_AT_ONCE)
             held = (batch[id_column].cast(ids.type) for batch in batches)
             return [known for part in held for known in part.filter(pc.is_in(part, value_set=ids)).to_pylist()]

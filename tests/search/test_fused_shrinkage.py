@@ -77,9 +77,11 @@ def search_as_one(world, fusion, rows, k, where=None):
     ("metric", "per_origin", "weight"),
     [("cosine", False, 0.2), ("cosine", True, 0.8), ("l2", True, 0.2), ("l2", False, 0.8), ("dot", False, 0.2)],
 )
-def test_both_versions_as_one_are_ranked_by_shrunk_distances(tmp_path, monkeypatch, metric, per_origin, weight):
-    """However few rows of each list are read at first: exactly as comparing with every vector does."""
+@pytest.mark.parametrize("many", [1, 9])
+def test_both_versions_as_one_are_ranked_by_shrunk_distances(tmp_path, monkeypatch, metric, per_origin, weight, many):
+    """However few rows of each list are read at first, and by a scan: exactly as comparing with every vector does."""
     monkeypatch.setattr(fusion_module, "first_depth", lambda items, k: 2)
+    monkeypatch.setattr(fusion_module, "MANY", many)
     world = World(tmp_path, metric)
     fusion = Fusion(weight=weight, per_origin=per_origin, shrinkage=True, **APART)
     for share in (0.0, 0.4, 1.0):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.evaluation.fusion import Fusion, Standardisation
+from compatstore.search import fused_scan
 from compatstore.search import fusion as module
 from compatstore.search.execute import execute
 from compatstore.search.fusion import FEWEST_OF_INDEX, depth_of, search_fused
@@ -221,6 +222,7 @@ def one_query(queries, row):
     correlation=st.floats(-1, 1),
     k=st.integers(1, ROWS),
     first=st.integers(1, ROWS),
+    many=st.sampled_from([1, 2, 9]),
     deleted=st.sets(st.sampled_from(IDS), max_size=9),
 )
 @example(
@@ -232,18 +234,21 @@ def one_query(queries, row):
     correlation=-1.0,
     k=5,
     first=1,
+    many=2,
     deleted=set(),
 )
 def test_a_fused_search_ranks_as_comparing_with_every_vector_does(
-    state, seed, metric, dtype, weight, per_origin, correlation, k, first, deleted
+    state, seed, metric, dtype, weight, per_origin, correlation, k, first, many, deleted
 ):
-    """However few rows of each column are looked at first, and in whatever blocks the queries are searched."""
+    """However few rows of each column are looked at first, in whatever blocks queries are searched, and by a scan."""
     apart = {"per_origin": per_origin, "correlation": correlation}
     fusion = replace(FUSION, weight=weight, **apart)
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         patch.setattr(module, "first_depth", lambda items, k: first)
         patch.setattr(module, "ENTRIES", 2 * first)
         patch.setattr(module, "_COMPARED", 7)
+        patch.setattr(module, "MANY", many)
+        patch.setattr(fused_scan, "_ROWS", 5)
         numbers = Numbers(seed, dtype)
         gallery = begun(folder, numbers, metric, dtype, seed)
         state(gallery, folder, numbers)
@@ -268,8 +273,11 @@ def test_a_fused_search_ranks_as_comparing_with_every_vector_does(
 
 
 @pytest.mark.full
-def test_very_many_equal_items_end_a_search(tmp_path, monkeypatch):
+@pytest.mark.parametrize("many", [1, 9])
+def test_very_many_equal_items_end_a_search(tmp_path, monkeypatch, many):
     monkeypatch.setattr(module, "DEEPEST", 40)
+    monkeypatch.setattr(module, "MANY", many)
+    monkeypatch.setattr(fused_scan, "_MORE", 50)
     rows, vector = 300, np.array([1.0, 2.0, 3.0], "f4")
     ids = [f"item-{number:03d}" for number in range(rows)]
     encoder = cs.encoders.Precomputed(dict.fromkeys(ids, vector))
@@ -285,7 +293,8 @@ def test_very_many_equal_items_end_a_search(tmp_path, monkeypatch):
 
 
 @pytest.mark.full
-def test_models_that_know_nothing_of_each_other_are_searched_to_the_end(tmp_path, monkeypatch):
+@pytest.mark.parametrize("many", [1, 9])
+def test_models_that_know_nothing_of_each_other_are_searched_to_the_end(tmp_path, monkeypatch, many):
     """Of unrelated vectors the nearest by both is in neither list for long."""
     rows, rng = 3000, np.random.default_rng(0)
     ids = [f"item-{number:04d}" for number in range(rows)]
@@ -298,6 +307,7 @@ def test_models_that_know_nothing_of_each_other_are_searched_to_the_end(tmp_path
     gallery.upgrade("v2", backfill=1.0)
     queries = {name: rng.normal(size=(5, 8)).astype("f4") for name in ("v1", "v2")}
     monkeypatch.setattr(module, "first_depth", lambda items, k: 2 * k)
+    monkeypatch.setattr(module, "MANY", many)
     fusion = replace(FUSION, weight=0.5, correlation=0.0, per_origin=False)
     found = search(gallery, fusion, queries, 10)
     for row in range(5):
@@ -308,7 +318,8 @@ def test_models_that_know_nothing_of_each_other_are_searched_to_the_end(tmp_path
 
 
 @pytest.mark.full
-def test_versions_of_bits_are_searched_to_the_end_too(tmp_path, monkeypatch):
+@pytest.mark.parametrize("many", [1, 9])
+def test_versions_of_bits_are_searched_to_the_end_too(tmp_path, monkeypatch, many):
     rows, rng = 400, np.random.default_rng(3)
     ids = [f"item-{number:03d}" for number in range(rows)]
     source, native = (np.where(rng.random((rows, 16)) < 0.5, -1, 1).astype("f4") for _ in range(2))
@@ -321,6 +332,7 @@ def test_versions_of_bits_are_searched_to_the_end_too(tmp_path, monkeypatch):
     gallery.upgrade("v2", backfill=0.5)
     queries = {name: rng.normal(size=(4, 16)).astype("f4") for name in ("v1", "v2")}
     monkeypatch.setattr(module, "first_depth", lambda items, k: 2 * k)
+    monkeypatch.setattr(module, "MANY", many)
     found = search(gallery, FUSION, queries, 10)
     signs = {name: np.sign(matrix) for name, matrix in queries.items()}
     for row in range(4):
@@ -472,3 +484,28 @@ def test_other_numbers_of_queries_and_queries_without_a_direction_are_refused(tm
         search(gallery, FUSION, {"v1": np.zeros((1, SHORT), np.float32), "v2": numbers.queries["v2"][:1]}, 5)
     with pytest.raises(cs.errors.InvalidInput, match="SQL"):
         search(gallery, FUSION, one_query(numbers.queries, 0), 5, "no_such_column > 1")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("scale", [1e-15, 1.0, 1e18])
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_scan_is_exact_for_vectors_of_any_length(tmp_path, monkeypatch, metric, scale):
+    """Near each other too: float32 alone does not rank them."""
+    rows, rng = 500, np.random.default_rng(0)
+    ids = [f"item-{number:03d}" for number in range(rows)]
+    source, native = (
+        (scale * (1 + 1e-4 * rng.normal(size=(rows, 8)) * rng.choice([1, 1e-2], size=(rows, 1)))).astype("f4")
+        for _ in range(2)
+    )
+    encoder = cs.encoders.Precomputed(dict(zip(ids, native, strict=True)))
+    gallery = cs.Gallery.create(str(tmp_path / "near.lance"), cs.EmbeddingVersion("v1", dim=8, metric=metric))
+    gallery.add({"id": ids, "vector": source})
+    gallery.register(cs.EmbeddingVersion("v2", dim=8, metric=metric, encoder=encoder))
+    gallery.artifacts.link(transform(gallery.version("v1"), gallery.version("v2"), 0))
+    gallery.upgrade("v2", backfill=1.0)
+    queries = {name: (scale * rng.normal(size=(3, 8))).astype("f4") for name in ("v1", "v2")}
+    monkeypatch.setattr(module, "MANY", 2)
+    together = search(gallery, FUSION, queries, 10)
+    for row in range(3):
+        mine = together.filter(np.array(together["_query"].to_numpy() == row)).drop_columns(["_query"])
+        assert mine.equals(search(gallery, FUSION, one_query(queries, row), 10))
