@@ -59,11 +59,6 @@ class Life:
         """The gallery, with its encoder."""
         return cs.Gallery.open(self.path("gallery.lance"), encoders={"v2": ones(self.dim)})
 
-    @property
-    def budget(self) -> cs.Backfill:
-        """The share whose sigma is largest."""
-        return cs.Backfill(share=self.share, order="sigma")
-
     def items(self) -> Iterator[pa.Table]:
         """All items, `ADDED_AT_ONCE` at a time; the noise is drawn once, as drawing is not what is measured."""
         rng = np.random.default_rng(0)
@@ -160,7 +155,12 @@ STEPS: dict[str, Callable[[Life], Work]] = {
     "Lance, append": lambda life: lambda: lance_append(life),
     "add": lambda life: lambda: add(life),
     "hop": lambda life: lambda: hop(life),
-    "backfill": lambda life: lambda: {"natives": life.open().upgrade("v2", backfill=life.budget).backfilled},
+    "backfill": lambda life: (
+        lambda: {"natives": life.open().upgrade("v2", backfill=cs.Backfill(share=life.share, order="sigma")).backfilled}
+    ),
+    "status": lambda life: lambda: {"versions": len(life.open().status().versions)},
+    "evaluate": lambda life: lambda: {"sample": life.open().evaluate("v2", sample=500).num_queries},
+    "report": lambda life: lambda: {"target": life.open().report("v2").target},
     "index": lambda life: lambda: {"cells": life.open().maintenance.index("v2").create().cells},
     "search": search,
     "search, exact": exact_search,
@@ -177,14 +177,18 @@ def lived(life: Life, name: str) -> Row:
 
 
 def run(
-    *, rows: tuple[int, ...] = (100_000, 1_000_000, 10_000_000), dim: int = 128, share: float = 0.01
+    *,
+    rows: tuple[int, ...] = (100_000, 1_000_000, 10_000_000),
+    dim: int = 128,
+    share: float = 0.01,
+    steps: tuple[str, ...] = tuple(STEPS),
 ) -> Iterator[Row]:
     """Live at each size, each step in a new process; then the limits."""
     spawn, found = multiprocessing.get_context("spawn"), []
     for count in rows:
         with tempfile.TemporaryDirectory() as folder:
             life = Life(Path(folder), count, dim, share)
-            for name in STEPS:
+            for name in steps:
                 with ProcessPoolExecutor(1, spawn) as process:
                     found.append({"rows": count, "dim": dim, "step": name} | process.submit(lived, life, name).result())
                 yield found[-1]
@@ -197,9 +201,9 @@ def limits(found: Sequence[Row]) -> Iterator[Row]:
     steps = {(row["rows"], row["step"]): row for row in found}
     for rows in dict.fromkeys(row["rows"] for row in found):
         at = {step: steps[rows, step] for count, step in steps if count == rows}
-        own = 4 * at["backfill"]["dim"] * at["backfill"]["natives"] / 1e6
-        figures = {
-            "`add` / Lance's append, CPU": (at["add"]["cpu_s"] / at["Lance, append"]["cpu_s"], 2.5, ""),
+        figures = {"`add` / Lance's append, CPU": (at["add"]["cpu_s"] / at["Lance, append"]["cpu_s"], 2.5, "")}
+        own = 4 * at["add"]["dim"] * at.get("backfill", {}).get("natives", 0) / 1e6
+        figures |= own and {
             "peak memory of add, hop and backfill": (max(at[step]["peak_mib"] for step in SHOWN[:3]), 2048, "MiB"),
             "bytes written for a native vector / its own, with merges": (at["backfill"]["written_mb"] / own, 3, ""),
             "recall@10 of a default index": (at["search, exact"]["recall"], 0.95, ""),
