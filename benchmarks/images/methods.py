@@ -31,7 +31,8 @@ def independent(models: Models) -> Row:
 def compatible(method: Any, models: Models, *, longer: bool = False, **settings: Any) -> Row:
     """Train a target on images so that it understands the source's gallery."""
     size = models.trial.size
-    trainer = method(dim=size.dim + (size.extra if longer else 0), **{**models.classifier(), **settings})
+    shape = {"dim": size.dim + (size.extra if longer else 0), "metric": models.metric}
+    trainer = method(**shape, **{**models.classifier(), **settings})
     model = models.fit(trainer, models.trial.target, models.source)
     return _as_is(models, model)
 
@@ -40,14 +41,16 @@ def bt2(models: Models, *, extra: float | None = None, **settings: Any) -> Row:
     """BT^2, matching the independent target; longer than the source by a share of its values."""
     size = models.trial.size
     more = size.extra if extra is None else max(round(extra * size.dim), 1)
-    classified = "output" if models.trial.setting == "architecture" else "target"
+    classified = "output" if models.loop()["architecture"] == "small-vit" else "target"
     trainer = of.BT2(dim=size.dim + more, extra=more, **{**models.classifier(), "classified": classified, **settings})
     return _as_is(models, models.fit(trainer, models.trial.target, models.source, target=models.independent))
 
 
 def dmu(models: Models, **settings: Any) -> Row:
-    """DMU: t/s at once, and t/h after its adaptation head has refreshed the gallery."""
+    """DMU: t/s at once, and t/h after its adaptation head, if it has one, has refreshed the gallery."""
     model = _dmu(models, **settings)
+    if model.adaptation is None:
+        return _as_is(models, model)
     refreshed = transformed(models.trial, models.source, model, model.adaptation)
     renamed = {key.replace(" random ", " refreshed "): value for key, value in refreshed.items()}
     return _as_is(models, model) | renamed
@@ -88,6 +91,7 @@ def fitted(trainer: Any, models: Models, side: Encoder | None = None, **settings
         shape["epochs"] = size.transform_epochs
     if trainer in (FCT, FastFill):
         shape |= {"branch_width": size.branch_width, "mixer_width": size.transform_width}
+        shape |= {"batch_size": size.transform_batch} if size.transform_batch else {}
     if "kl" in settings.get("loss", ""):  # of the classes that the head gives: logits, with the target's scale
         assert pairs.head is not None
         pairs = replace(pairs, head=pairs.head * np.float32(models.classifier()["scale"]))
@@ -160,5 +164,32 @@ METHODS: dict[str, Callable[[Models], Row]] = {
     "LCE, transform": partial(transform, of.LCE),
     "independent, twice the values": partial(wider, independent),
     "FCT, twice the values": partial(wider, fct),
+    "FastFill by default": partial(fastfill, orders=(*BOTH, "oracle")),
+    "FastFill by default + SimCLR": partial(fastfill, side="SimCLR"),
+    "RACT, temperature 0.5": partial(compatible, of.RACT, temperature=0.5),
+    "BCT, head": partial(compatible, BCT, source_rows="head"),
+    "BCT, weight 10": partial(compatible, BCT, weight=10.0),
+    "BCT, weight 10, head": partial(compatible, BCT, weight=10.0, source_rows="head"),
+    "BCT(+d), weight 10": partial(compatible, BCT, longer=True, weight=10.0),
+    "BT2, head": partial(bt2, source_rows="head"),
+    "DMU, no alignment": partial(dmu, adaptation_weight=0.0),
 }
 MAIN = tuple(METHODS)[:14]
+_SOFTMAX, _COSINE = ("independent", "BCT", "FCT", "FCT + SimCLR", "FastFill by default"), ("independent", "BCT", "BT2")
+_DMU = ("independent", "BCT", "DMU", "DMU, no alignment")
+# Loss -> setting -> methods of a run in the papers' conditions.
+PAPER: dict[str, dict[str, tuple[str, ...]]] = {
+    "softmax": {
+        "classes": (*_SOFTMAX, "RACT, temperature 0.5", "FastFill by default + SimCLR"),
+        "architecture": _SOFTMAX,
+        "subgroups": ("independent", "FCT", "FastFill by default"),
+    },
+    "cosine": {
+        "classes": (
+            *_COSINE, "BT2, head", "BCT, weight 10", "BCT, weight 10, head", "BCT(+d), weight 10", "BCT, head",
+            "RACT, temperature 0.5",
+        ),
+        "architecture": (*_COSINE, "BCT, weight 10"),
+    },
+    "pooled ArcFace": {"data": _DMU, "classes": _DMU},
+}  # fmt: skip
