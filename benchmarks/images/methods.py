@@ -191,5 +191,5 @@ PAPER: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "architecture": (*_COSINE, "BCT, weight 10"),
     },
-    "pooled ArcFace": {"data": _DMU, "classes": _DMU},
+    "pooled ArcFace": {"data": _DMU, "classes": _DMU, "architecture": _DMU[:3]},
 }  # fmt: skip

@@ -33,8 +33,8 @@ LOSSES: dict[str, dict[str, Any]] = {
     # DMU (training details): GeM, SGD; 0.1 in batches of 256 on each of 6 GPUs, a warm-up of 1 of 30 epochs. By a
     # larger rate ArcFace leaves the independent model's vectors opposite to the rows.
     "pooled ArcFace": {
-        "head": "arcface", "scale": 30.0, "margin": 0.3, "pooling": "gem", "optimiser": "sgd", "learning_rate": 0.1 * 64 / 1536, "weight_decay": 1e-4,
-        "epochs": 20, "warmup_epochs": 2 / 3,
+        "head": "arcface", "scale": 30.0, "margin": 0.3, "pooling": "gem", "optimiser": "sgd",
+        "learning_rate": 0.1 * 64 / 1536, "weight_decay": 1e-4, "epochs": 20, "warmup_epochs": 2 / 3,
     },
 }  # fmt: skip
 METRICS: dict[str, Metric] = {"softmax": "l2"}  # of the others: cosine
