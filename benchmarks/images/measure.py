@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import compatstore as cs
-from benchmarks.images.models import embed
+from benchmarks.images.models import Models, embed
 from benchmarks.images.trial import Trial
 from benchmarks.record import Row
 from benchmarks.sets.embedded import unit
@@ -22,7 +21,7 @@ from compatstore.evaluation import Ranking, backfill_curve, flips, rank_queries,
 from compatstore.trainers import TrainedModel
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
-from compatstore.versions import Metric
+from compatstore.versions import Metric, SideDType
 
 PROBES = 50  # queries whose results are compared with a matrix product's
 
@@ -68,13 +67,13 @@ def searched_as_is(trial: Trial, source: TrainedModel, target: TrainedModel, art
 
 
 def transformed(
-    trial: Trial,
-    source: TrainedModel,
+    models: Models,
     target: TrainedModel,
     artifact: cs.Artifact,
     side: Encoder | None = None,
     orders: Sequence[str] = ("random",),
     *,
+    dtype: SideDType = "float32",
     expected: bool = False,
 ) -> Row:
     """Hop the gallery by a ForwardTransform, and backfill it in one order after the other.
@@ -82,14 +81,12 @@ def transformed(
     With `expected` it is also searched by shrunk distances, if the transform has measured its errors. The order
     "oracle" is by the true distance to the native vectors.
     """
+    trial, source = models.trial, models.source
     queries, native = (embed(target.encoder, images) for images in (trial.queries, trial.gallery))
     of_items, of_queries = (None if side is None else embed(side, each) for each in (trial.gallery, trial.queries))
     ids = list(range(len(trial.gallery)))
     with tempfile.TemporaryDirectory() as folder:
-        version = source.version("v1", metric=trial.metric)
-        if side is not None:
-            version = replace(version, side_dim=side.dim, side_encoder=side)
-        gallery = gallery_of(folder, version, embed(source.encoder, trial.gallery), of_items)
+        gallery = gallery_of(folder, models.version(side, dtype), embed(source.encoder, trial.gallery), of_items)
         gallery.register(target.version("v2", metric=trial.metric))
         gallery.artifacts.link(artifact, "v1", "v2")
         gallery.upgrade("v2")
@@ -105,7 +102,7 @@ def transformed(
     found = figures(trial, queries, hopped, "t/h") | figures(trial, asked, hopped, "h/h")
     items = ArrayRows(ids=ids, sigma2=None if np.isnan(sigma2).any() else sigma2, source=stored)
     sides = [scaled(trial, vectors) for vectors in (queries, hopped, native)]
-    for name in orders:
+    for name in (each for each in orders if each != "sigma" or items.sigma2 is not None):
         apart = np.square(sides[1] - sides[2]).sum(axis=1)
         urgent = np.argsort(-apart) if name == "oracle" else order(name, items, trial.seed)
         found |= backfill(trial, *sides, name, urgent)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from compatstore.digests import fingerprint
 from compatstore.encoders import Encoder
 from compatstore.trainers import Augmentation, Autoencoder, Images, Independent, Pairs, SimCLR, TrainedModel
 from compatstore.trainers.images.training import deciding_settings
-from compatstore.versions import Metric
+from compatstore.versions import EmbeddingVersion, Metric, SideDType
 
 ANOTHER_START = 500
 LOSSES: dict[str, dict[str, Any]] = {
@@ -123,7 +123,12 @@ class Models:
         encoder: Encoder = self.fit(trainers[kind], self.trial.source).encoder
         return encoder
 
-    def pairs(self, target: TrainedModel, side: Encoder | None = None) -> Pairs:
+    def version(self, side: Encoder | None = None, dtype: SideDType = "float32") -> EmbeddingVersion:
+        """The source's version, with side-information if any."""
+        version = self.source.version("v1", metric=self.metric)
+        return version if side is None else replace(version, side_dim=side.dim, side_encoder=side, side_dtype=dtype)
+
+    def pairs(self, target: TrainedModel, side: Encoder | None = None, dtype: SideDType = "float32") -> Pairs:
         """The source's and a target's embeddings of the target's training images."""
         images = self.trial.target
         return Pairs(
@@ -132,7 +137,7 @@ class Models:
             side=None if side is None else embed(side, images),
             labels=np.asarray(images.labels),
             head=target.head,
-            source_version=self.source.version("v1", metric=self.metric),
+            source_version=self.version(side, dtype),
             target_version=target.version("v2", metric=self.metric),
         )
 

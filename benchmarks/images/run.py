@@ -6,7 +6,8 @@
 A set is an npz file of glyphs or a folder of class folders; without any, scikit-learn's digits. With `--checkpoints`
 each training has a file, and rows share what they have in common. `--loss` is that of all models: ArcFace, CosFace or
 cross-entropy; with `--size paper` softmax (FCT, FastFill), cosine (BT^2) or "pooled ArcFace" (DMU). Rows of the
-settings "elsewhere", "disjoint" and "texts" were measured by code of the commit they name.
+settings "elsewhere", "disjoint" and "texts", and those of "twice the values", were measured by code of the commit they
+name. A method may have settings of its trainer: `--methods "DMU: selection=none" "FCT: mixer_width=4096"`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.images.methods import MAIN, METHODS, PAPER
+from benchmarks.images.methods import MAIN, PAPER, method_of
 from benchmarks.images.models import METRICS, Models
 from benchmarks.images.sizes import SIZES
 from benchmarks.images.tables import TABLES, chart
@@ -51,7 +52,7 @@ def run(
                     label = method if loss == "ArcFace" else f"{method}, {loss}"
                     if (setting, data.name, seed, label) not in known:
                         about = {"size": size, "setting": setting, "set": data.name, "method": label, "seed": seed}
-                        yield about | METHODS[method](models)
+                        yield about | method_of(method)(models)
 
 
 SMOKE = {
