@@ -3,7 +3,8 @@
 `claims.json` holds the claims: paper, sentence, place and figures in the paper, and what is compared: record, setting,
 method and figure, method and figure that it must exceed, measures. The record "paper" is that of images at the size
 "paper", by models in the paper's own setting. With `absolute` the smaller absolute figure is the better one: a gap may
-have either sign. `why` says in a sentence why a claim does not hold in the paper's setting, or is "open".
+have either sign. `why` says in a sentence why a claim does not hold in the paper's setting, with the `row` that shows
+it, compared alike; without it that is open.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ LOSS = {"FCT": "softmax", "FastFill": "softmax", "BT^2": "cosine", "DMU": "poole
 OURS = "ours"
 VERDICTS = ("holds", "in part", "mixed", "level", "does not hold", "not measured")
 COLORS = (SERIES[2], SERIES[0], SERIES[3], SERIES[4], SERIES[5], SERIES[1])
-TO_EXPLAIN = ("mixed", "does not hold")
+TO_EXPLAIN = ("mixed", "level", "does not hold")
 MEASURES = {"cmc1": "CMC-1", "cmc5": "CMC-5", "map": "mAP"}
 
 
@@ -119,8 +120,9 @@ def table(record: Record, paper: str) -> str:
         for own in (True, False):
             found = differences(record.rows, claim, own=own)
             word = verdict(found)
-            why = f": {claim.get('why', 'open')}" if own and word in TO_EXPLAIN else ""
-            line += [_cell(found) or claim.get("missing", ""), f"**{word}**{why}" if found else word]
+            row = differences(record.rows, claim | {"compared": claim.get("row", [])}, own=own)
+            why = f": {claim.get('why', 'open')} {_cell(row)}".rstrip() if own and word in TO_EXPLAIN else ""
+            line += [_cell(found) or own * claim.get("missing", ""), f"**{word}**{why}" if found else word]
         lines.append(line)
     wanted = range(len(head)) if paper in LOSS else (0, 4, 5)
     return markdown([head[place] for place in wanted], [[line[place] for place in wanted] for line in lines])

@@ -110,8 +110,9 @@ def test_a_papers_setting_has_rows_of_its_own():
 
 def test_a_claim_that_fails_in_its_papers_setting_says_why():
     for claim in (each for each in CLAIMS if each["paper"] in LOSS):
-        failed = verdict(differences(record_of("papers").rows, claim, own=True)) in TO_EXPLAIN
-        assert ("why" in claim) == failed, claim["claim"]
+        word = verdict(differences(record_of("papers").rows, claim, own=True))
+        assert ("why" in claim) >= (word == "does not hold"), claim["claim"]
+        assert ("why" in claim) <= (word in TO_EXPLAIN), claim["claim"]
 
 
 def test_a_case_is_compared_by_its_rows_of_cosface():
