@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,8 +18,9 @@ from compatstore import trainers as of
 from compatstore.artifacts import Artifact
 from compatstore.encoders import Encoder
 from compatstore.trainers import BCT, DMU, FCT, FastFill, Residual, TrainedModel
+from compatstore.versions import SideDType
 
-BY_SIGMA, BOTH = ("sigma",), ("random", "sigma")
+BOTH = ("random", "sigma")
 
 
 def independent(models: Models) -> Row:
@@ -31,7 +34,8 @@ def independent(models: Models) -> Row:
 def compatible(method: Any, models: Models, *, longer: bool = False, **settings: Any) -> Row:
     """Train a target on images so that it understands the source's gallery."""
     size = models.trial.size
-    trainer = method(dim=size.dim + (size.extra if longer else 0), **{**models.classifier(), **settings})
+    shape = {"dim": size.dim + (size.extra if longer else 0), "metric": models.metric}
+    trainer = method(**shape, **{**models.classifier(), **settings})
     model = models.fit(trainer, models.trial.target, models.source)
     return _as_is(models, model)
 
@@ -40,15 +44,17 @@ def bt2(models: Models, *, extra: float | None = None, **settings: Any) -> Row:
     """BT^2, matching the independent target; longer than the source by a share of its values."""
     size = models.trial.size
     more = size.extra if extra is None else max(round(extra * size.dim), 1)
-    classified = "output" if models.trial.setting == "architecture" else "target"
+    classified = "output" if models.loop()["architecture"] == "small-vit" else "target"
     trainer = of.BT2(dim=size.dim + more, extra=more, **{**models.classifier(), "classified": classified, **settings})
     return _as_is(models, models.fit(trainer, models.trial.target, models.source, target=models.independent))
 
 
 def dmu(models: Models, **settings: Any) -> Row:
-    """DMU: t/s at once, and t/h after its adaptation head has refreshed the gallery."""
+    """DMU: t/s at once, and t/h after its adaptation head, if it has one, has refreshed the gallery."""
     model = _dmu(models, **settings)
-    refreshed = transformed(models.trial, models.source, model, model.adaptation)
+    if model.adaptation is None:
+        return _as_is(models, model)
+    refreshed = transformed(models, model, model.adaptation)
     renamed = {key.replace(" random ", " refreshed "): value for key, value in refreshed.items()}
     return _as_is(models, model) | renamed
 
@@ -59,7 +65,7 @@ def refreshed_by_distance(method: str, models: Models) -> Row:
     trainer = BCT(dim=size.dim, **models.classifier())
     model = _dmu(models) if method == "DMU" else models.fit(trainer, models.trial.target, models.source)
     artifact = Residual(epochs=min(30, size.transform_epochs), seed=models.trial.seed).fit(models.pairs(model))
-    return transformed(models.trial, models.source, model, artifact) | own(models.trial, model, "t/t")
+    return transformed(models, model, artifact) | own(models.trial, model, "t/t")
 
 
 def transform(
@@ -74,13 +80,15 @@ def transform(
     """Train a transform from the source's embeddings to the independent target's."""
     encoder = models.side(side) if side else None
     artifact = fitted(trainer, models, encoder, **settings)
-    found = transformed(models.trial, models.source, models.independent, artifact, encoder, orders, expected=expected)
+    found = transformed(models, models.independent, artifact, encoder, orders, expected=expected)
     return found | own(models.trial, models.independent, "t/t")
 
 
-def fitted(trainer: Any, models: Models, side: Encoder | None = None, **settings: Any) -> Artifact:
+def fitted(
+    trainer: Any, models: Models, side: Encoder | None = None, dtype: SideDType = "float32", **settings: Any
+) -> Artifact:
     """A transform to the independent target."""
-    size, pairs = models.trial.size, models.pairs(models.independent, side)
+    size, pairs = models.trial.size, models.pairs(models.independent, side, dtype)
     shape: dict[str, Any] = {"seed": models.trial.seed}
     if trainer is Residual:
         shape["epochs"] = min(30, size.transform_epochs)
@@ -88,17 +96,12 @@ def fitted(trainer: Any, models: Models, side: Encoder | None = None, **settings
         shape["epochs"] = size.transform_epochs
     if trainer in (FCT, FastFill):
         shape |= {"branch_width": size.branch_width, "mixer_width": size.transform_width}
+        shape |= {"batch_size": size.transform_batch} if size.transform_batch else {}
     if "kl" in settings.get("loss", ""):  # of the classes that the head gives: logits, with the target's scale
         assert pairs.head is not None
         pairs = replace(pairs, head=pairs.head * np.float32(models.classifier()["scale"]))
     artifact: Artifact = trainer(**{**shape, **settings}).fit(pairs)
     return artifact
-
-
-def wider(row: Callable[[Models], Row], models: Models) -> Row:
-    """A row by models with twice the values."""
-    size = models.trial.size
-    return row(replace(models, trial=replace(models.trial, size=replace(size, dim=2 * size.dim))))
 
 
 def _dmu(models: Models, **settings: Any) -> Any:
@@ -115,11 +118,8 @@ def _as_is(models: Models, model: TrainedModel) -> Row:
 
 fct = partial(transform, FCT)
 fastfill = partial(transform, FastFill, orders=BOTH)
-own_scale = partial(fastfill, batch_size=1024, scale=30.0)
-# The default before versions named their loss.
-earlier = partial(fastfill, disc="arcface", margin=0.5, orders=BY_SIGMA)
 
-METHODS: dict[str, Callable[[Models], Row]] = {
+METHODS: dict[str, Callable[..., Row]] = {
     "independent": independent,
     "BCT": partial(compatible, BCT),
     "BCT(+d)": partial(compatible, BCT, longer=True),
@@ -129,36 +129,53 @@ METHODS: dict[str, Callable[[Models], Row]] = {
     "FCT + SimCLR": partial(fct, side="SimCLR"),
     "FCT + autoencoder": partial(fct, side="autoencoder"),
     "FCT + another seed": partial(fct, side="another seed"),
-    "FastFill": own_scale,
+    "FastFill": partial(fastfill, batch_size=1024, scale=30.0),
     "FastFill, level chosen": partial(fastfill, expected=True),
     "FCT, by length": partial(fct, uncertainty=True, orders=BOTH, expected=True),
     "kernel ridge": partial(transform, of.KernelRidge, orders=BOTH, expected=True),
-    "residual, sigma": partial(transform, Residual, orders=BY_SIGMA),
+    "residual, sigma": partial(transform, Residual, orders=("sigma",)),
     "BCT, refreshed by distance": partial(refreshed_by_distance, "BCT"),
     "DMU, refreshed by distance": partial(refreshed_by_distance, "DMU"),
     "RACT": partial(compatible, of.RACT, temperature=0.1),
-    "UniBCT": partial(compatible, of.UniBCT),
-    "FD": partial(compatible, of.FocalDistillation),
-    "DMU, even weights": partial(dmu, selection="none"),
-    "DMU, least confidence": partial(dmu, selection="least-confidence"),
-    "DMU, regression": partial(dmu, compatibility="regression"),
-    "DMU, head 512 wide": partial(dmu, adapter_width=512),
-    "DMU, head 2048 wide": partial(dmu, adapter_width=2048),
-    "FastFill by distance": partial(own_scale, loss="l2"),
-    "FastFill, no sigma": partial(own_scale, uncertainty=False, orders=("random",)),
-    "FastFill, no distance": partial(own_scale, loss="disc"),
-    "FastFill, even": partial(own_scale, beta=1.0),
-    "FastFill, sigma": partial(own_scale, orders=BY_SIGMA),
-    "FastFill by default, sigma": earlier,
-    "FastFill by default + SimCLR, sigma": partial(earlier, side="SimCLR"),
-    "BT2, a sixteenth more": partial(bt2, extra=1 / 16),
-    "FCT, mixer 256 wide": partial(fct, mixer_width=256),
-    "FCT, mixer 4096 wide": partial(fct, mixer_width=4096),
-    "FCT, KL": partial(fct, loss="kl"),
-    "FCT, reversed KL": partial(fct, loss="reversed-kl"),
-    "RBT": partial(transform, of.RBT),
-    "LCE, transform": partial(transform, of.LCE),
-    "independent, twice the values": partial(wider, independent),
-    "FCT, twice the values": partial(wider, fct),
+    "FastFill by default": partial(fastfill, orders=(*BOTH, "oracle")),
+    "FastFill by default + SimCLR": partial(fastfill, side="SimCLR"),
+    "RACT, temperature 0.5": partial(compatible, of.RACT, temperature=0.5),
+    "BCT, head": partial(compatible, BCT, source_rows="head"),
+    "BCT, weight 10": partial(compatible, BCT, weight=10.0),
+    "BCT, weight 10, head": partial(compatible, BCT, weight=10.0, source_rows="head"),
+    "BCT(+d), weight 10": partial(compatible, BCT, longer=True, weight=10.0),
+    "BT2, head": partial(bt2, source_rows="head"),
+    "DMU, no alignment": partial(dmu, adaptation_weight=0.0),
 }
 MAIN = tuple(METHODS)[:14]
+_SOFTMAX, _COSINE = ("independent", "BCT", "FCT", "FCT + SimCLR", "FastFill by default"), ("independent", "BCT", "BT2")
+_DMU = ("independent", "BCT", "DMU", "DMU, no alignment")
+# Loss -> setting -> methods of a run in the papers' conditions.
+PAPER: dict[str, dict[str, tuple[str, ...]]] = {
+    "softmax": {
+        "classes": (*_SOFTMAX, "RACT, temperature 0.5", "FastFill by default + SimCLR"),
+        "architecture": _SOFTMAX,
+        "subgroups": ("independent", "FCT", "FastFill by default"),
+    },
+    "cosine": {
+        "classes": (
+            *_COSINE, "BT2, head", "BCT, weight 10", "BCT, weight 10, head", "BCT(+d), weight 10", "BCT, head",
+            "RACT, temperature 0.5",
+        ),
+        "architecture": (*_COSINE, "BCT, weight 10"),
+    },
+    "pooled ArcFace": {"data": _DMU, "classes": _DMU, "architecture": _DMU[:3]},
+}  # fmt: skip
+
+
+def method_of(name: str) -> Callable[..., Row]:
+    """The row of a name: one of `METHODS`, or a trainer's; with settings of it, "DMU: selection=none"."""
+    known, _, text = name.partition(": ")
+    row = METHODS.get(known) or partial(
+        compatible if hasattr(getattr(of, known), "term") else transform, getattr(of, known)
+    )
+    given = dict(each.split("=") for each in text.split())
+    return partial(row, **{key: json.loads(_WORD.sub(r'"\g<0>"', value)) for key, value in given.items()})
+
+
+_WORD = re.compile(r"^(?!true|false)[a-z][\w-]*$")

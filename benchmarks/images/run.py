@@ -5,7 +5,9 @@
 
 A set is an npz file of glyphs or a folder of class folders; without any, scikit-learn's digits. With `--checkpoints`
 each training has a file, and rows share what they have in common. `--loss` is that of all models: ArcFace, CosFace or
-cross-entropy. Rows of the settings "elsewhere", "disjoint" and "texts" were measured by code of the commit they name.
+cross-entropy; with `--size paper` softmax (FCT, FastFill), cosine (BT^2) or "pooled ArcFace" (DMU). Rows of the
+settings "elsewhere", "disjoint" and "texts", and those of "twice the values", were measured by code of the commit they
+name. A method may have settings of its trainer: `--methods "DMU: selection=none" "FCT: mixer_width=4096"`.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.images.methods import MAIN, METHODS
-from benchmarks.images.models import Models
+from benchmarks.images.methods import MAIN, PAPER, method_of
+from benchmarks.images.models import METRICS, Models
 from benchmarks.images.sizes import SIZES
 from benchmarks.images.tables import TABLES, chart
 from benchmarks.images.trial import draw, read
@@ -31,7 +33,7 @@ def run(
     size: str = "quick",
     loss: str = "ArcFace",
     settings: tuple[str, ...] = ("classes", "data"),
-    methods: tuple[str, ...] = MAIN,
+    methods: tuple[str, ...] = (),
     seeds: int = 3,
     first_seed: int = 0,
     checkpoints: Path | None = None,
@@ -44,12 +46,13 @@ def run(
         for setting in settings:
             data = read(path, name, pixels, leave_out)
             for seed in range(first_seed, first_seed + seeds):
-                models = Models(draw(data, setting, given, seed), loss, checkpoints)  # type: ignore[arg-type]
-                for method in methods:
+                trial = draw(data, setting, given, seed, METRICS.get(loss, "cosine"))  # type: ignore[arg-type]
+                models = Models(trial, loss, checkpoints)
+                for method in methods or PAPER.get(loss, {}).get(setting, MAIN):
                     label = method if loss == "ArcFace" else f"{method}, {loss}"
                     if (setting, data.name, seed, label) not in known:
                         about = {"size": size, "setting": setting, "set": data.name, "method": label, "seed": seed}
-                        yield about | METHODS[method](models)
+                        yield about | method_of(method)(models)
 
 
 SMOKE = {

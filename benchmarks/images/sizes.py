@@ -1,7 +1,8 @@
 """How large a run of the benchmark on images is: one size for all its rows.
 
 "smoke" shows that a command works, "quick" takes minutes a row on two cores, "standard" trains for 60 epochs, and "gpu"
-has the papers' network and schedule.
+has the papers' network and schedule. "paper" has small networks and the papers' losses, features, optimisers, distances
+and schedules in proportion; each paper's methods have models of their own.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ class Size:
         one_start: Source and target start from the same weights if the target knows further classes. Models of one
             start stay near each other without any method.
         group: Images that share one draw of a view.
+        transform_batch: Pairs a step; 0 leaves it to the methods.
+        better: If the architecture changes, the target is the better model: the source has half of its width. Else the
+            target is a small transformer.
         precision: Of the convolutional networks.
     """
 
@@ -62,6 +66,8 @@ class Size:
     augment: bool = True
     one_start: bool = False
     group: int = 64
+    transform_batch: int = 0
+    better: bool = False
     precision: PrecisionRequest = "bfloat16"
 
 
@@ -76,6 +82,10 @@ SIZES = {
         branch_width=128, adapter_width=256, augment=False, one_start=True,
     ),
     "standard": Size(),
+    "paper": Size(
+        images=3000, gallery=1500, width=8, epochs=10, batch_size=64, transform_width=256, branch_width=128,
+        adapter_width=256, group=32, transform_batch=256, better=True,
+    ),
     # BT^2 on CIFAR (section 4.2): ResNet50, 128 values and 32 more, Adam 0.001, batches of 256, 100 epochs. FCT's
     # transform (appendix C).
     "gpu": Size(

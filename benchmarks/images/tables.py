@@ -9,7 +9,7 @@ from matplotlib import figure as pictures
 from benchmarks.dots import chart_of
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
-from benchmarks.seeds import Figure, Interval, both, by_seed, less, signed, where
+from benchmarks.seeds import Figure, Interval, both, by_seed, signed, where
 
 COSFACE, ALL = ", CosFace", "everything re-embedded"
 # Name in tables -> method of the record, figure with nothing re-embedded.
@@ -58,8 +58,8 @@ class Case(dict[str, str]):
 
 
 def cases(rows: list[Row], setting: str) -> list[Case]:
-    """Sets that have rows of a setting; of the size "quick" only if no other size has it."""
-    known = dict.fromkeys((row["size"], row["set"]) for row in where(rows, setting=setting))
+    """Sets that have rows of a setting; of the size "quick" only if no other size has it, and none of "paper"."""
+    known = dict.fromkeys((row["size"], row["set"]) for row in where(rows, setting=setting) if row["size"] != "paper")
     large = [case for case in known if case[0] != "quick"] or list(known)
     return [Case(rows, size, setting, name) for size, name in large]
 
@@ -84,49 +84,6 @@ def before_table(setting: str) -> Callable[[Record], str]:
     return table
 
 
-def own_table(record: Record) -> str:
-    """MAP of each compatible model in its own gallery, less that of a model trained without regard for the old one."""
-    found = [case for setting in ("classes", "data") for case in cases(record.rows, setting)]
-    lines = []
-    for case in found:
-        target = case.figures("independent", "t/t map")
-        cells = [less(case.figures(method, "t/t map"), target) for method in ("BCT", "BCT(+d)", "BT2", "DMU")]
-        if any(cells):
-            lines.append([f"{case.title}: {case['setting']}", *(one.signed if one else "" for one in cells)])
-    return markdown(["everything re-embedded", "BCT", "BCT(+d)", "BT^2", "DMU"], lines)
-
-
-def alike_table(record: Record) -> str:
-    """`KernelRidge` less other transforms, both searched alike: CMC-1, mAP."""
-    others = {"`FCT`": "FCT", "`FCT`, variance by length": "FCT, by length", "`FastFill`": "FastFill, level chosen"}
-    lines = []
-    for case in cases(record.rows, "classes"):
-        for distances, figure in {"plain": "t/h", "shrunk": "t/h, expected"}.items():
-            cells = [signed(case.both(("kernel ridge", figure), (other, figure))) for other in others.values()]
-            if any(cells):
-                lines.append([case.title, distances, *cells])
-    return markdown(["`KernelRidge` less", "distances", *others], lines)
-
-
-def refresh_table(record: Record) -> str:
-    """A compatible target with a gallery refreshed by `Residual`, less an independent target with the same."""
-    lines = []
-    for size, setting, method in (
-        ("quick", "classes", "DMU"),
-        ("quick", "data", "DMU"),
-        ("standard", "classes", "BCT"),
-    ):
-        for name in dict.fromkeys(row["set"] for row in where(record.rows, size=size, setting=setting)):
-            case = Case(record.rows, size, setting, name)
-            if pair := case.both((f"{method}, refreshed by distance", "t/h"), ("residual, sigma", "t/h")):
-                row = [EPOCHS[size], method, f"{case.title}: {setting}", *(one.signed for one in pair), pair[0].seeds]
-                lines.append(row)
-    return markdown(["epochs", "target", "set", "CMC-1", "mAP", "seeds"], lines)
-
-
-EPOCHS = {"quick": 7, "standard": 60}
-
-
 def chart(record: Record) -> pictures.Figure:
     """MAP over the old model with nothing re-embedded, by set."""
     found = cases(record.rows, "classes")
@@ -139,10 +96,4 @@ def chart(record: Record) -> pictures.Figure:
     return chart_of(names, series, marks, height=0.95 * len(found) + 1.3, label="mAP over the old model, points")
 
 
-TABLES: Mapping[str, Callable[[Record], str]] = {
-    "classes": before_table("classes"),
-    "data": before_table("data"),
-    "own": own_table,
-    "alike": alike_table,
-    "refresh": refresh_table,
-}
+TABLES: Mapping[str, Callable[[Record], str]] = {name: before_table(name) for name in ("classes", "data")}

@@ -15,7 +15,9 @@ from sklearn.datasets import load_digits
 
 from benchmarks.images.sizes import Size
 from benchmarks.sets import glyphs
+from benchmarks.sets.embedded import unit
 from compatstore.trainers import Images
+from compatstore.versions import Metric
 
 Setting = Literal["classes", "data", "architecture", "subgroups"]
 TEST_SHARE, SHARE_OF_SOURCE = 0.3, 0.3
@@ -45,14 +47,15 @@ class Trial:
 
     Args:
         setting: "classes": the source knows every second class; "data": all classes, from 30 % of the images;
-            "architecture": as "classes", and the target is a transformer; "subgroups": every second class is of the
-            majority, and the source knows all of these and every tenth of the others.
+            "architecture": as "classes", and the target is another network; "subgroups": the minority is the harder
+            half of all classes, and the source knows every tenth of it and all of the majority.
         source: Images of the source.
         target: Images of the target.
         gallery: Images that are searched, of all classes.
         queries: Images that are searched with.
         size: How large.
         seed: Of the draw and of the models.
+        metric: Distance of all spaces.
         flip: True if training may mirror images.
         groups: (q,) str, the subgroup of each query's class; None if a setting has none.
     """
@@ -64,6 +67,7 @@ class Trial:
     queries: Images
     size: Size
     seed: int
+    metric: Metric = "cosine"
     flip: bool = False
     groups: npt.NDArray[np.str_] | None = None
 
@@ -94,7 +98,7 @@ def read(path: Path | None, name: str, pixels: int, leave_out: Sequence[str] = (
     return ImageSet(name=name, training=training, test=test, flip=True)
 
 
-def draw(data: ImageSet, setting: Setting, size: Size, seed: int) -> Trial:
+def draw(data: ImageSet, setting: Setting, size: Size, seed: int, metric: Metric = "cosine") -> Trial:
     """Draw a trial of a set."""
     random = np.random.default_rng(seed)
     training = data.training.take(np.sort(random.permutation(len(data.training))[: size.images]))
@@ -105,12 +109,25 @@ def draw(data: ImageSet, setting: Setting, size: Size, seed: int) -> Trial:
     source = training.of_classes(classes[::2])
     if setting == "data":
         source = training.take(np.flatnonzero(random.random(len(training)) < SHARE_OF_SOURCE))
-    elif setting == "subgroups":
-        source = training.of_classes(sorted((*classes[::2], *classes[1 :: 2 * FEW])))
-    queries = data.test.take(searched[:count])
-    grouped = np.where(np.asarray(queries.labels) % 2, "minority", "majority") if setting == "subgroups" else None
+    queries, grouped = data.test.take(searched[:count]), None
+    if setting == "subgroups":
+        hard = hard_classes(training)
+        source = training.of_classes(sorted((*np.flatnonzero(~hard), *np.flatnonzero(hard)[::FEW])))
+        grouped = np.where(hard[np.asarray(queries.labels)], "minority", "majority")
     parts = {"source": source, "target": training, "gallery": data.test.take(searched[count:]), "queries": queries}
-    return Trial(setting=setting, size=size, seed=seed, flip=data.flip, groups=grouped, **parts)
+    return Trial(setting=setting, size=size, seed=seed, metric=metric, flip=data.flip, groups=grouped, **parts)
+
+
+def hard_classes(images: Images) -> npt.NDArray[np.bool_]:
+    """The half of the classes, (classes,), whose images are least often nearest to their own class by their pixels."""
+    pixels = np.asarray(images.images, np.float32).reshape(len(images), -1)
+    near = unit(pixels - pixels.mean(axis=0)) @ unit(pixels - pixels.mean(axis=0)).T
+    np.fill_diagonal(near, -1)
+    labels = np.asarray(images.labels)
+    right = np.bincount(labels, labels[near.argmax(axis=1)] == labels) / np.bincount(labels)
+    hard = np.zeros(len(right), bool)
+    hard[right.argsort()[: len(right) // 2]] = True
+    return hard
 
 
 def _folder(path: Path, pixels: int, leave_out: Sequence[str]) -> Images:

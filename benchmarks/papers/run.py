@@ -1,15 +1,18 @@
-"""Claims of the four papers, each beside the differences that the records have for it.
+"""Claims of the four papers, each beside the differences that the records have for it: a table for each paper.
 
 `claims.json` holds the claims: paper, sentence, place and figures in the paper, and what is compared: record, setting,
-method and figure, method and figure that it must exceed, measures. With `absolute` the smaller absolute figure is the
-better one: a gap may have either sign.
+method and figure, method and figure that it must exceed, measures. The record "paper" is that of images at the size
+"paper", by models in the paper's own setting. With `absolute` the smaller absolute figure is the better one: a gap may
+have either sign. `why` says in a sentence why a claim does not hold in the paper's setting, with the `row` that shows
+it, compared alike; without it that is open.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,16 +20,21 @@ from matplotlib.figure import Figure
 
 from benchmarks.charts import QUIET, SERIES, panels
 from benchmarks.dots import legend
+from benchmarks.images.tables import COSFACE
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 from benchmarks.seeds import Interval, by_seed, cases, less, where
 
 OF = ("images", "pairs", "chains")
 FEWEST_SEEDS = 3
-COSFACE = ", CosFace"
 CLAIMS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("claims.json").read_text())
+# Paper -> loss that its methods' models are trained by at the size "paper".
+LOSS = {"FCT": "softmax", "FastFill": "softmax", "BT^2": "cosine", "DMU": "pooled ArcFace"}
+OURS = "ours"
 VERDICTS = ("holds", "in part", "mixed", "level", "does not hold", "not measured")
 COLORS = (SERIES[2], SERIES[0], SERIES[3], SERIES[4], SERIES[5], SERIES[1])
+TO_EXPLAIN = ("mixed", "level", "does not hold")
+MEASURES = {"cmc1": "CMC-1", "cmc5": "CMC-5", "map": "mAP"}
 
 
 class Found(NamedTuple):
@@ -34,7 +42,7 @@ class Found(NamedTuple):
 
     Attributes:
         case: The set, with what its source knows if a claim is about two such settings.
-        measure: "cmc1" or "map".
+        measure: One of `MEASURES`.
         difference: Above zero if the claim holds.
     """
 
@@ -43,27 +51,22 @@ class Found(NamedTuple):
     difference: Interval
 
 
-def differences(rows: list[Row], claim: dict[str, Any]) -> list[Found]:
-    """The differences of a claim; those of 7 epochs only if no other run has any."""
-    found = [each for large in (True, False) for each in _differences(rows, claim, large)]
+def differences(rows: list[Row], claim: dict[str, Any], *, own: bool) -> list[Found]:
+    """The differences of a claim in its paper's setting, or in others; of 7 epochs only if no other run has any."""
+    found = list(_differences(rows, claim, own))
     quick = [each for each in found if each.case.endswith("7 epochs")]
     return [each for each in found if each not in quick] or quick
 
 
-def _differences(rows: list[Row], claim: dict[str, Any], large: bool) -> Iterator[Found]:
-    several = len({setting for _, setting, *_ in claim["compared"]}) > 1
-    for record, setting, left, left_figure, right, right_figure, measures in claim["compared"]:
-        keys: Row = {"setting": setting} if record == "images" else {"part": setting}
-        if record == "pairs":
-            keys = {"part": "methods", "classes": setting}
-        elif record == "chains" and setting in ("seen", "unseen"):
-            keys = {"part": "pairs", "classes": setting}
-        own = [row for row in where(rows, benchmark=record, **keys) if (row.get("size") != "quick") == large]
-        for case in cases(own, "size", "set").values():
+def _differences(rows: list[Row], claim: dict[str, Any], own: bool) -> Iterator[Found]:
+    compared = [each for each in claim["compared"] if (each[0] == "paper") == own]
+    several = len({setting for _, setting, *_ in compared}) > 1
+    for record, setting, left, left_figure, right, right_figure, measures in compared:
+        for case in cases(_rows(rows, record, setting), "size", "set").values():
             size, name = case[0].get("size"), case[0]["set"]
-            loss = _loss(rows, case, name) if record == "images" else ""
-            about = [name + loss, *[setting] * several, *["papers' network"] * (size == "gpu")]
-            title = ", ".join([*about, *["7 epochs"] * (not large)])
+            loss = f", {LOSS[claim['paper']]}" if own else _loss(rows, name) if record == "images" else ""
+            about = [name + loss * (not own), *[setting] * several, *["papers' network"] * (size == "gpu")]
+            title = ", ".join([*about, *["7 epochs"] * (size == "quick")])
             for measure in measures:
                 sides = ((left, left_figure), (right, right_figure))
                 pair = [by_seed(case, f"{figure} {measure}", method=_method(method, loss)) for method, figure in sides]
@@ -74,15 +77,24 @@ def _differences(rows: list[Row], claim: dict[str, Any], large: bool) -> Iterato
                     yield Found(title, measure, one)
 
 
-def _loss(rows: list[Row], case: list[Row], name: str) -> str:
+def _rows(rows: list[Row], record: str, setting: str) -> list[Row]:
+    """Rows of a record and setting; those of images of the size "paper" are a record of their own."""
+    keys: Row = {"setting": setting} if record in ("images", "paper") else {"part": setting}
+    if record == "pairs":
+        keys = {"part": "methods", "classes": setting}
+    elif record == "chains" and setting in ("seen", "unseen"):
+        keys = {"part": "pairs", "classes": setting}
+    found = where(rows, benchmark="images" if record == "paper" else record, **keys)
+    return [row for row in found if (row.get("size") == "paper") == (record == "paper")]
+
+
+def _loss(rows: list[Row], name: str) -> str:
     """CosFace if a set has such rows: what ArcFace has trained on it is spoilt."""
-    method = f"independent{COSFACE}"
-    enough = len(where(case, method=method)) >= FEWEST_SEEDS
-    return COSFACE if enough or where(rows, set=name, method=method, size="standard") else ""
+    return COSFACE if where(rows, set=name, method=f"independent{COSFACE}") else ""
 
 
 def _method(method: str, loss: str) -> str:
-    return f"{method.removesuffix(', sigma')}{loss}" if loss else method
+    return method.replace("FastFill, sigma", "FastFill") + loss if loss else method
 
 
 def verdict(found: list[Found]) -> str:
@@ -97,33 +109,49 @@ def verdict(found: list[Found]) -> str:
     )
 
 
-def table(record: Record) -> str:
-    """Each claim: where the paper has it, ours by set (CMC-1, mAP), and whether it holds."""
-    lines = []
-    for claim in CLAIMS:
-        found = differences(record.rows, claim)
-        cells = []
-        for case in dict.fromkeys(one.case for one in found):
-            own = [one for one in found if one.case == case]
-            names = "" if len(claim["compared"][0][-1]) == 2 else {"cmc1": "CMC-1 ", "map": "mAP "}[own[0].measure]
-            cells.append(f"{case}: {names}" + ", ".join(one.difference.signed for one in own))
-        ours = "<br>".join(cells) or claim.get("missing", "no row")
-        lines.append([claim["paper"], claim["claim"], claim["reported"], ours, verdict(found)])
-    return markdown(["paper", "claim", "in the paper", "here: difference in points, CMC-1, mAP", ""], lines)
+def table(record: Record, paper: str) -> str:
+    """Each claim: where the paper has it, and ours by set with the verdict, in the paper's setting and in others.
+
+    Claims that are our own are of no paper's setting.
+    """
+    head, lines = ["claim", "in the paper", "the paper's setting", "", "other settings", ""], []
+    for claim in where(CLAIMS, paper=paper):
+        line = [claim["claim"], claim.get("reported")]
+        for own in (True, False):
+            found = differences(record.rows, claim, own=own)
+            word = verdict(found)
+            row = differences(record.rows, claim | {"compared": claim.get("row", [])}, own=own)
+            why = f": {claim.get('why', 'open')} {_cell(row)}".rstrip() if own and word in TO_EXPLAIN else ""
+            line += [_cell(found) or own * claim.get("missing", ""), f"**{word}**{why}" if found else word]
+        lines.append(line)
+    wanted = range(len(head)) if paper in LOSS else (0, 4, 5)
+    return markdown([head[place] for place in wanted], [[line[place] for place in wanted] for line in lines])
+
+
+def _cell(found: list[Found]) -> str:
+    """Differences by set."""
+    cells = []
+    for case in dict.fromkeys(one.case for one in found):
+        parts = (f"{MEASURES[one.measure]} {one.difference.signed}" for one in found if one.case == case)
+        cells.append(f"{case}: {', '.join(parts)}")
+    return "<br>".join(cells)
 
 
 def chart(record: Record) -> Figure:
-    """How many claims of each paper hold."""
-    papers = list(dict.fromkeys(claim["paper"] for claim in CLAIMS))
-    counts = Counter((claim["paper"], verdict(differences(record.rows, claim))) for claim in CLAIMS)
-    figure, (axes,) = panels(0.5 * len(papers) + 1.2)
-    starts = [0] * len(papers)
+    """How many claims of each paper hold, in its own setting and in others."""
+    bars = {
+        f"{paper}, {way}": (paper, own) for paper in LOSS for way, own in (("its setting", True), ("others", False))
+    }
+    counts = {
+        name: Counter(verdict(differences(record.rows, claim, own=own)) for claim in where(CLAIMS, paper=paper))
+        for name, (paper, own) in bars.items()
+    }
+    figure, (axes,) = panels(0.4 * len(bars) + 1.2)
+    starts = [0] * len(bars)
     for word, color in zip(VERDICTS, COLORS, strict=True):
-        widths = [counts[paper, word] for paper in papers]
-        axes.barh(papers, widths, left=starts, color=color, height=0.55, label=word)
-        for place, (start, width) in enumerate(zip(starts, widths, strict=True)):
-            if width:
-                axes.text(start + width / 2, place, str(width), ha="center", va="center", color="white", fontsize=9)
+        widths = [counts[name][word] for name in bars]
+        drawn = axes.barh(list(bars), widths, left=starts, color=color, height=0.6, label=word)
+        axes.bar_label(drawn, [str(width or "") for width in widths], label_type="center", color="white", fontsize=9)
         starts = [start + width for start, width in zip(starts, widths, strict=True)]
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
@@ -133,4 +161,6 @@ def chart(record: Record) -> Figure:
     return figure
 
 
-TABLES = {"claims": table}
+TABLES: Mapping[str, Callable[[Record], str]] = {
+    paper.lower().replace("^", ""): partial(table, paper=paper) for paper in (*LOSS, OURS)
+}

@@ -290,6 +290,23 @@ class FinalNorm(_Around):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FinalReLU(_Around):
+    """A backbone whose embeddings have no values below 0, like the features that FCT and FastFill compare.
+
+    Args:
+        inner: The backbone.
+    """
+
+    within: ClassVar[str] = "0"
+
+    def build(self) -> nn.Module:
+        """Make the network, with random weights."""
+        torch = require_torch()
+        network: nn.Module = torch.nn.Sequential(self.inner.build(), torch.nn.ReLU())
+        return network
+
+
+@dataclass(frozen=True, kw_only=True)
 class GeneralisedMean(_Around):
     """A backbone whose last average pooling is a generalised mean (Radenovic et al. 2018; DMU pools so).
 

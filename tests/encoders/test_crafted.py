@@ -13,6 +13,7 @@ from hypothesis import given
 from compatstore.encoders.backbones import (
     BasisTransformed,
     FinalNorm,
+    FinalReLU,
     GeneralisedMean,
     SmallConvNet,
     SmallVisionTransformer,
@@ -25,6 +26,7 @@ from properties import examples
 INNER = SmallConvNet(size=8, dim=12, width=2)
 BACKBONES = {
     "convolutional": FinalNorm(inner=SmallConvNet(size=8, dim=4, width=2)),
+    "rectified": FinalReLU(inner=SmallConvNet(size=8, dim=4, width=2)),
     "transformer": SmallVisionTransformer(size=8, dim=4, width=16, depth=1),
     "generalised mean": GeneralisedMean(inner=SmallConvNet(size=8, dim=4, width=2)),
     "basis": BasisTransformed(inner=INNER, source_dim=6, extra=2),

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from compatstore.encoders import NetworkEncoder, encode_readable, from_spec
-from compatstore.encoders.backbones import FinalNorm, SmallConvNet, TimmBackbone, from_description, to_description
+from compatstore.encoders.backbones import (
+    FinalNorm,
+    FinalReLU,
+    SmallConvNet,
+    TimmBackbone,
+    from_description,
+    to_description,
+)
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import CorruptArtifact, InvalidInput, NotFound, SourceError
 from lazily import Lazy
@@ -44,7 +51,7 @@ def content() -> bytes:
 def test_small_networks_embed_every_size_and_are_described(size: int, dim: int, channels: int, norm: bool) -> None:
     backbone = SmallConvNet(size=size, dim=dim, channels=channels, width=2)
     if norm:
-        backbone = FinalNorm(inner=backbone)
+        backbone = FinalReLU(inner=FinalNorm(inner=backbone))
     assert backbone.build().eval()(torch.zeros(2, channels, size, size)).shape == (2, dim)
     assert from_description(json.loads(json.dumps(to_description(backbone)))) == backbone
 

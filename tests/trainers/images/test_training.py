@@ -20,9 +20,9 @@ def images():
     return trainers.Images((digits.images[:200] * 255 / 16).astype(np.uint8), digits.target[:200])
 
 
-def weights(precision):
-    model = trainers.Independent(dim=8, width=8, epochs=2, precision=precision, warmup_epochs=0.0).fit(images())
-    return model.encoder.encode(list(images().images[:20]))
+def weights(precision, **settings):
+    trainer = trainers.Independent(dim=8, width=8, epochs=2, precision=precision, warmup_epochs=0.0, **settings)
+    return trainer.fit(images()).encoder.encode(list(images().images[:20]))
 
 
 @pytest.mark.full
@@ -39,3 +39,23 @@ def test_a_training_leaves_the_callers_random_state_alone():
     torch.manual_seed(3)
     weights("float32")
     assert torch.equal(torch.rand(4), expected)
+
+
+def test_embeddings_after_a_relu_have_no_values_below_zero():
+    plain, clipped = weights("float32"), weights("float32", relu=True)
+    assert plain.min() < 0 == clipped.min()
+    assert (clipped > 0).any(axis=1).all()
+
+
+def test_sgd_goes_on_after_a_kill_as_if_there_was_none(tmp_path):
+    def stop(progress):
+        if progress.epoch == 1:
+            raise KeyboardInterrupt
+
+    settings = {"dim": 8, "width": 8, "epochs": 3, "warmup_epochs": 0.0, "learning_rate": 0.05, "optimiser": "sgd"}
+    trainer, path = trainers.Independent(**settings), tmp_path / "training.safetensors"
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(images(), progress=stop, checkpoint=path)
+    whole, again = trainer.fit(images()), trainer.fit(images(), checkpoint=path)
+    assert again.encoder.fingerprint == whole.encoder.fingerprint
+    assert whole.figures["loss"] < np.log(10)
