@@ -3,13 +3,16 @@
     python -m benchmarks pairs --sets glyphs-embedded.npz caltech.npz glosses.npz
 
 Sets are files of `benchmarks.sets`; without any, scikit-learn's digits. Gallery and queries are of classes that the
-pairs have ("seen"), or of the other half of the classes ("unseen"). Word vectors were measured once, by
-`benchmarks/glove.py` of the commit that these rows name.
+pairs have ("seen"), or of the other half of the classes ("unseen"). Parts "left out", pairs of 80 classes and a gallery
+of 120 others, and "unpaired", no pairs at all, are run alone by `--parts "left out" unpaired`.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +23,12 @@ from benchmarks.dots import chart_of
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 from benchmarks.seeds import Interval, apart, by_seed, cases, cell, less, mean, signed, where
-from benchmarks.sets.embedded import SOURCE, TARGET, Trial, read, trials
+from benchmarks.served import Served, ranked
+from benchmarks.sets.embedded import SOURCE, TARGET, Trial, draw, read, trials, unit
 from compatstore.arrays import FloatArray, Positions
-from compatstore.artifacts import Transformed
+from compatstore.artifacts import Artifact, Transformed
 from compatstore.evaluation import backfill_curve, retrieval_metrics
-from compatstore.trainers import FCT, FastFill, Pairs, Residual, Ridge
+from compatstore.trainers import FCT, Auto, FastFill, KernelRidge, Pairs, Procrustes, Residual, Ridge, Unpaired
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 
@@ -129,6 +133,48 @@ def second_training(trial: Trial, epochs: int, width: int) -> Iterator[Row]:
                 }
 
 
+def aligned(trial: Trial, clusters: int) -> Artifact:
+    """A map without pairs, refused or not: from old vectors, the gallery's among them, to new ones of other items."""
+    rows, vectors = np.random.default_rng(trial.seed).permutation(len(trial.data.labels)), trial.data.vectors
+    rest = rows[~np.isin(rows, np.concatenate([trial.gallery, trial.queries]))]
+    old = np.concatenate([trial.gallery, rest[::2]])
+    trainer = Unpaired(clusters=clusters, agreement=-1.0, seed=trial.seed)
+    return trainer.fit(vectors[SOURCE][old], vectors[TARGET][rest[1::2]])
+
+
+def closed_forms(trial: Trial, clusters: int) -> Iterator[Row]:
+    """Hops without pairs, and by closed forms with pairs."""
+    pairs, old = pairs_of(trial, trial.pairs), trial.data.vectors[SOURCE][trial.gallery]
+    yield {"method": "none", **figures(trial, SOURCE, old, "s/s")}
+    for found in (aligned(trial, clusters), Procrustes().fit(pairs), Ridge(seed=trial.seed).fit(pairs)):
+        about = {"method": found.manifest.method, "agreement": found.manifest.figures["h"].get("agreement")}
+        yield about | figures(trial, TARGET, found.apply(old).vectors, "t/h")
+
+
+def left_out(trial: Trial, clusters: int, epochs: int, width: int) -> Iterator[Row]:
+    """A gallery of classes that the pairs lack: its hop, fused search, and fused search with a tenth embedded."""
+    vectors = {name: unit(each) for name, each in trial.data.vectors.items()}
+    trial = replace(trial, data=replace(trial.data, vectors=vectors))
+    pairs, fastfill = pairs_of(trial, trial.pairs, labels=True), trainers(epochs, width, trial.seed)["FastFill"]
+    own = {kind.__name__: kind(seed=trial.seed).fit for kind in (Ridge, KernelRidge, Auto)}
+    for name, fit in ({"Unpaired": lambda _: aligned(trial, clusters)} | own | {"FastFill": fastfill().fit}).items():
+        artifact = fit(pairs)
+        with tempfile.TemporaryDirectory() as folder:
+            served = Served(trial.data, trial.gallery, folder, trial.seed)
+            outside = served.outside(trial.queries)
+            served.gallery.artifacts.link(artifact, "v1", "v2")
+            served.gallery.upgrade("v2")
+            found = outside.figures(ranked(-outside.source @ served.source.T), "s/s")
+            found |= outside.figures(ranked(-outside.target @ served.target.T), "t/t")
+            found |= outside.figures(served.search(outside.target, version="v2", serving="target"), "hop")
+            for key, share in {"fused": 0.0, "10%": 0.1}.items():
+                if share:
+                    served.upgrade(share, order="random")
+                served.gallery.evaluate("v2", weight=0.5)
+                found |= outside.figures(served.search(outside.both), key)
+        yield {"method": name, "agreement": artifact.manifest.figures["h"].get("agreement"), **found}
+
+
 def run(
     *,
     sets: tuple[Path, ...] = (),
@@ -138,12 +184,24 @@ def run(
     queries: int = 1000,
     epochs: int = 30,
     width: int = 512,
+    parts: tuple[str, ...] = ("methods", "refit", "left out", "unpaired"),
+    apart: tuple[int, int] = (80, 120),
+    clusters: int = 40,
 ) -> Iterator[Row]:
-    """Measure each set with classes seen and unseen, seed by seed."""
+    """Measure each set with classes seen and unseen, seed by seed; `apart`: classes of pairs, and others left out."""
+    size = {"pairs": pairs, "gallery": items, "queries": queries}
     for data in read(sets):
-        for about, trial in trials(data, seeds, pairs=pairs, gallery=items, queries=queries):
-            yield from ({"part": "methods", **about, **row} for row in methods(trial, epochs, width))
-            yield from ({"part": "refit", **about, **row} for row in second_training(trial, epochs, width))
+        for about, trial in trials(data, seeds, **size):
+            measures = {
+                "methods": partial(methods, trial, epochs, width),
+                "refit": partial(second_training, trial, epochs, width),
+            }
+            if about["classes"] == "seen":
+                known = draw(data, trial.seed, unseen=True, apart=apart, **size)
+                measures |= {"left out": partial(left_out, known, clusters, epochs, width)}
+                measures |= {"unpaired": partial(closed_forms, trial, clusters)}
+            for part in filter(measures.__contains__, parts):
+                yield from ({"part": part, **about, **row} for row in measures[part]())
 
 
 def groups(record: Record) -> dict[str, list[Row]]:
@@ -209,5 +267,14 @@ def chart(record: Record) -> Figure:
     return chart_of(list(found), series, marks, height=0.6 * len(found) + 1.2, label="mAP over the old model, points")
 
 
-SMOKE = {"seeds": 1, "pairs": 200, "items": 120, "queries": 40, "epochs": 2, "width": 16}
+SMOKE = {
+    "seeds": 1,
+    "pairs": 200,
+    "items": 120,
+    "queries": 40,
+    "epochs": 2,
+    "width": 16,
+    "apart": (4, 6),
+    "clusters": 12,
+}
 TABLES = {"methods": methods_table, "orders": orders_table, "refit": refit_table, "words": words_table}

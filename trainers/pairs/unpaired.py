@@ -17,12 +17,12 @@ from compatstore.digests import seed_of
 from compatstore.errors import Incompatible, InvalidInput
 from compatstore.trainers.pairs.anchors import match_centroids
 from compatstore.trainers.pairs.pairs import space_of, unit, unit_length, vectors_of
-from compatstore.trainers.settings import Count, OpenShare, at_least
+from compatstore.trainers.settings import Count, at_least, from_to
 from compatstore.versions import EmbeddingVersion
 
 _ITEMS_OF_CLUSTER = 25  # at least, on average
 _CLUSTERED = 10_000  # rows that are clustered at a time
-_MATCHINGS = 8  # of one start; each begins from its own centroids
+_MATCHINGS = 16  # of one start; each begins from its own centroids
 _SWAPPED = 100  # random matchings that a matching is improved from
 _MAPPED, _SEARCHED = 1000, 4000  # source and target rows of a round
 _MOST_NEIGHBOURS, _FEWEST_NEIGHBOURS = 50, 10  # of a mapped row, in the first and in the last round
@@ -51,7 +51,7 @@ class Unpaired:
         clusters: Centroids that are matched at a time, >= 3; each set needs 25 rows for each.
         starts: Independent starts, >= 2.
         rounds: Rounds of a start, >= 1.
-        agreement: Least agreement of the starts, in (0, 1).
+        agreement: Least agreement of the starts, from -1 to 1; -1 refuses no sets.
         seed: Of all draws.
 
     Raises:
@@ -60,8 +60,8 @@ class Unpaired:
 
     clusters: Annotated[int, at_least(3)] = 40
     starts: Annotated[int, at_least(2)] = 3
-    rounds: Count = 100
-    agreement: OpenShare = 0.6
+    rounds: Count = 200
+    agreement: Annotated[float, from_to(-1, 1)] = 0.6
     seed: int = 0
 
     @checked

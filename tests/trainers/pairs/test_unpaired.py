@@ -126,7 +126,7 @@ def test_vectors_that_are_all_alike_are_refused():
         QUICK.fit(SOME, SOME)
 
 
-@pytest.mark.parametrize("setting", [{"clusters": 2}, {"starts": 1}, {"rounds": 0}, {"agreement": 1.0}])
+@pytest.mark.parametrize("setting", [{"clusters": 2}, {"starts": 1}, {"rounds": 0}, {"agreement": 1.1}])
 def test_settings_out_of_their_range_are_refused(setting):
     with pytest.raises(InvalidInput):
         Unpaired(**setting)
