@@ -113,14 +113,7 @@ def read(paths: Sequence[Path]) -> Iterator[EmbeddedSet]:
 
 
 def draw(
-    data: EmbeddedSet,
-    seed: int,
-    *,
-    unseen: bool = False,
-    apart: tuple[int, int] | None = None,
-    pairs: int,
-    gallery: int,
-    queries: int,
+    data: EmbeddedSet, seed: int, *, unseen: bool | tuple[int, int] = False, pairs: int, gallery: int, queries: int
 ) -> Trial:
     """Draw a trial: gallery and queries are fresh items, pairs are others.
 
@@ -129,14 +122,15 @@ def draw(
     Args:
         data: The set.
         seed: Of the choice.
-        unseen: Pairs are of a random half of the classes, gallery and queries of the other half.
-        apart: Numbers of classes of the pairs, and of others that are searched, in place of halves.
+        unseen: Pairs are of a random half of the classes, gallery and queries of the other half; or as many classes of
+            either.
         pairs: Pairs at most.
         gallery: Items at most.
         queries: Queries at most.
     """
     random, names = np.random.default_rng(seed), np.unique(data.labels)
-    shuffled, (known, others) = random.permutation(names), apart or (len(names) // 2, len(names))
+    shuffled = random.permutation(names)
+    known, others = unseen if isinstance(unseen, tuple) else (len(names) // 2, len(names))
     to_learn, to_search = (shuffled[:known], shuffled[known:][:others]) if unseen else (names, names)
     fresh = random.permutation(np.flatnonzero(data.fresh & np.isin(data.labels, to_search)))
     wanted = queries + gallery
