@@ -124,7 +124,7 @@ class Unpaired:
         )
 
     def _align(self, source: FloatArray, target: FloatArray) -> tuple[FloatArray, float]:
-        """The mean rotation of all starts, refined once more, and their agreement."""
+        """The mean rotation of all starts, and their agreement."""
         maps = []
         for start in range(self.starts):
             random = np.random.default_rng(seed_of(f"start {start}", self.seed))
@@ -139,8 +139,8 @@ class Unpaired:
         """A rotation by matched centroids alone."""
         matched = []
         for _ in range(_MATCHINGS):
-            rows = (_some(vectors, _CLUSTERED, random) for vectors in (source, target))
-            matched.append(match_centroids(*rows, self.clusters, _SWAPPED, random))
+            rows, others = _some(source, _CLUSTERED, random), _some(target, _CLUSTERED, random)
+            matched.append(match_centroids(rows, others, self.clusters, _SWAPPED, random))
         left, right = map(np.concatenate, zip(*matched, strict=True))
         return _nearest_rotation(right.T @ left)
 
@@ -156,7 +156,7 @@ def _refined(
         cosines = (rows @ mean.T) @ searched.T
         hubs = np.partition(cosines, -_HUB, axis=0)[-_HUB:].mean(axis=0)
         near = np.argpartition(hubs - 2 * cosines, count, axis=1)[:, :count]
-        mean = (mean + _nearest_rotation(searched[near].mean(axis=1).T @ rows)) / 2
+        mean = np.float32(0.5) * (mean + _nearest_rotation(searched[near].mean(axis=1).T @ rows))
     return _nearest_rotation(mean)
 
 
