@@ -262,7 +262,7 @@ class Pairs:
             self._set(name, as_matrix(operation, value))
 
 
-def vectors_of(operation: str, given: Any, version: EmbeddingVersion | None) -> FloatArray:
+def vectors_of(operation: str, given: npt.ArrayLike | None, version: EmbeddingVersion | None) -> FloatArray:
     """Return vectors, one row or more, as float32 that fits their version.
 
     Raises:

@@ -61,7 +61,7 @@ class Unpaired:
     clusters: Annotated[int, at_least(3)] = 40
     starts: Annotated[int, at_least(2)] = 3
     rounds: Count = 200
-    agreement: Annotated[float, from_to(-1, 1)] = 0.6
+    agreement: Annotated[float, from_to(-1, 1)] = 0.5
     seed: int = 0
 
     @checked

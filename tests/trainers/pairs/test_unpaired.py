@@ -55,7 +55,7 @@ def test_the_artifact_records_its_agreement_and_no_vector_as_learned_from(aligne
     loaded = Artifact.load(tmp_path / "h.compat")
     manifest = loaded.manifest
     assert (loaded.kind, manifest.method, manifest.seen) == ("ForwardTransform", "Unpaired", 0)
-    assert 0.6 < manifest.figures["h"]["agreement"] <= 1
+    assert 0.5 < manifest.figures["h"]["agreement"] <= 1
     assert manifest.figures["h"] | {"source_rows": 1000, "target_rows": 900} == manifest.figures["h"]
     np.testing.assert_array_equal(loaded.apply(sets[0][:5]).vectors, aligned.apply(sets[0][:5]).vectors)
 
