@@ -87,7 +87,7 @@ class Unpaired:
 
         Raises:
             InvalidInput: There are too few rows, or NaN or infinite values. Vectors do not fit a version.
-            Incompatible: The starts do not agree.
+            Incompatible: The starts agree by less than `agreement`.
         """
         left = vectors_of("align vectors, source", source, source_version)
         right = vectors_of("align vectors, target", target, target_version)
