@@ -1,4 +1,4 @@
-"""Fused search over both versions of an upgrade beside other ways to serve it, its depth, its weight without labels.
+"""Fused search over both versions of an upgrade beside other ways to serve it, and its weight without labels.
 
     python -m benchmarks fusion --sets caltech.npz characters.npz fonts.npz glosses.npz
 
@@ -28,10 +28,8 @@ from compatstore.arrays import Positions
 from compatstore.trainers import Ridge
 
 SHARES, RULE_SHARES, GRID = (0.0, 0.25, 0.5, 0.75, 1.0), (0.02, 0.1, 0.25, 0.5, 1.0), (0.1, 0.3, 0.5, 0.7, 0.9)
-FIRST = (10, 50)  # candidates that a cascade embeds
-LISTS = (20, 100, 500)  # rows of each list that a search could stop at
+FIRST = 10  # candidates that a cascade embeds
 RANK_OFFSET = 60  # of reciprocal rank fusion
-K = 10
 MODELS = {"Glosses": "texts: Universal Sentence Encoder → MiniLM", "Caltech-101": "photos: EfficientNet-Lite0 → Lite2"}
 
 
@@ -54,10 +52,9 @@ def ways(served: Served, outside: Outside) -> Row:
     chosen = served.gallery.evaluate("v2", labels="label", sample=len(served.rows), weight="best")
     fused = served.search(outside.both) if chosen.weight else ranked(source)
     found |= outside.figures(fused, "fused") | {"weight": f"{chosen.weight:g}"}
-    for first in FIRST:
-        best = np.take_along_axis(exact, fused[:, :first], axis=1)
-        again = np.take_along_axis(fused[:, :first], ranked(best), axis=1)
-        found |= outside.figures(np.concatenate([again, fused[:, first:]], axis=1), f"fused, first {first} native")
+    best = np.take_along_axis(exact, fused[:, :FIRST], axis=1)
+    again = np.take_along_axis(fused[:, :FIRST], ranked(best), axis=1)
+    found |= outside.figures(np.concatenate([again, fused[:, FIRST:]], axis=1), f"fused, first {FIRST} native")
     places = sum(1 / (RANK_OFFSET + 1 + np.argsort(each, axis=1)) for each in (ranked(source), alone))
     found |= outside.figures(ranked(-places), "reciprocal ranks")
     served.gallery.evaluate("v2", weight=0.5)
@@ -73,26 +70,6 @@ def of_set(trial: Trial) -> Iterator[Row]:
             if share:
                 served.upgrade(share, order="random")
             yield {"share": f"{share:.0%}", **ways(served, outside)}
-
-
-def depth(data: EmbeddedSet, items: int, queries: int) -> Row:
-    """How many rows of each list hold the nearest items of a fused search, and what is served of these."""
-    asked, rows, pairs = np.split(np.random.default_rng(0).permutation(len(data.labels)), [queries, queries + items])
-    with tempfile.TemporaryDirectory() as folder:
-        served = linked(data, rows, pairs[:2000] if len(pairs) > 99 else asked, folder, 0)
-        outside = served.outside(asked)
-        served.upgrade(0.3, order="random")
-        served.gallery.evaluate("v2", weight=0.5, sample=min(items, 1000))
-        best, shown = served.search(outside.both)[:, :K], served.search(outside.both, k=K)
-        lists = (
-            ranked(-outside.source @ served.source.T),
-            served.search(outside.target, version="v2", serving="target"),
-        )
-    ranks = np.minimum(*(np.take_along_axis(np.argsort(each, axis=1), best, axis=1) for each in lists)) + 1
-    same = np.mean([np.isin(mine, true).mean() for mine, true in zip(shown, best, strict=True)])
-    found = {f"first {count}": round(100 * float((ranks <= count).mean()), 2) for count in LISTS}
-    deepest = {f"depth {share}%": int(np.percentile(ranks.max(axis=1), share)) for share in (50, 90, 100)}
-    return {"items": items, "distances": "plain", "served": round(100 * float(same), 2), **found, **deepest}
 
 
 def unlabelled(data: EmbeddedSet, seed: int, items: int, queries: int, share: float) -> Row:
@@ -124,9 +101,8 @@ def run(
     pairs: int = 6000,
     items: int = 1500,
     queries: int = 600,
-    depths: tuple[int, ...] = (1000, 10_000, 40_000),
 ) -> Iterator[Row]:
-    """Measure each set: ways to serve, depth of a fused search, weight without labels for either direction."""
+    """Measure each set: ways to serve, weight without labels for either direction."""
     for data in read(sets):
         swapped = replace(data, vectors={SOURCE: data.vectors[TARGET], TARGET: data.vectors[SOURCE]})
         for about, trial in trials(data, seeds, pairs=pairs, gallery=items, queries=queries):
@@ -136,9 +112,6 @@ def run(
                 about = {"part": "weight without labels", "set": data.name, "direction": direction, "seed": seed}
                 for share in RULE_SHARES:
                     yield about | unlabelled(each, seed, items, queries, share)
-        for count in depths:
-            if count + queries < len(data.labels):
-                yield {"part": "depth", "set": data.name, **depth(data, count, min(queries, 300))}
 
 
 WAYS = ("target alone", "merge by distance", "reciprocal ranks", "fused, weight 0.5", "fused", "fused, first 10 native")
@@ -160,18 +133,6 @@ def ways_table(classes: str) -> Callable[[Record], str]:
         return markdown(["way to serve", "native", *found], lines)
 
     return table
-
-
-def depth_table(record: Record) -> str:
-    """Of the ten nearest items of a fused search, the share in the first rows of both lists, and what is served."""
-    rows = where(record.rows, part="depth", distances="plain")
-    head = ["set", "items", *(f"first {count}" for count in LISTS), "served", "depth for 50, 90, 100 % of queries"]
-    lines = []
-    for row in rows:
-        held = [f"{row[f'first {count}']:.1f}" for count in LISTS]
-        depths = ", ".join(f"{row[f'depth {share}%']:,}" for share in (50, 90, 100))
-        lines.append([row["set"], f"{row['items']:,}", *held, f"{row['served']:.1f}", depths])
-    return markdown(head, lines)
 
 
 def unlabelled_table(record: Record) -> str:
@@ -214,11 +175,10 @@ def chart(record: Record) -> Figure:
     return figure
 
 
-SMOKE = {"seeds": 1, "pairs": 300, "items": 200, "queries": 40, "depths": (200,)}
+SMOKE = {"seeds": 1, "pairs": 300, "items": 200, "queries": 40}
 TABLES = {
     "seen": ways_table("seen"),
     "unseen": ways_table("unseen"),
-    "depth": depth_table,
     "unlabelled": unlabelled_table,
     "readme": readme_table,
 }

@@ -3,13 +3,15 @@
     python -m benchmarks pairs --sets glyphs-embedded.npz caltech.npz glosses.npz
 
 Sets are files of `benchmarks.sets`; without any, scikit-learn's digits. Gallery and queries are of classes that the
-pairs have ("seen"), or of the other half of the classes ("unseen"). Word vectors were measured once, by
-`benchmarks/glove.py` of the commit that these rows name.
+pairs have ("seen"), or of the other half of the classes ("unseen"). Parts "left out", pairs of 80 classes and a gallery
+of 120 others, and "unpaired", no pairs at all, are run alone by `--parts "left out" unpaired`.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +22,18 @@ from benchmarks.dots import chart_of
 from benchmarks.pages import markdown
 from benchmarks.record import Record, Row
 from benchmarks.seeds import Interval, apart, by_seed, cases, cell, less, mean, signed, where
-from benchmarks.sets.embedded import SOURCE, TARGET, Trial, read, trials
+from benchmarks.served import Served, ranked
+from benchmarks.sets.embedded import SOURCE, TARGET, Trial, draw, read, trials, unit
 from compatstore.arrays import FloatArray, Positions
-from compatstore.artifacts import Transformed
+from compatstore.artifacts import Artifact, Transformed
 from compatstore.evaluation import backfill_curve, retrieval_metrics
-from compatstore.trainers import FCT, FastFill, Pairs, Residual, Ridge
+from compatstore.trainers import FCT, Auto, FastFill, KernelRidge, Pairs, Procrustes, Residual, Ridge, Unpaired
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 
-METHODS = ("Ridge", "Residual", "FCT", "FastFill")
+METHODS, CLOSED = ("Ridge", "Residual", "FCT", "FastFill"), ("Unpaired", "Procrustes", "Ridge")
 ORDERS = ("random", "sigma", "spread-sigma", "entropy", "oracle")
-FIRST_PAIRS, SHARES = (500, 6000), (0.1, 0.25)  # of the second training
-CHECKED = 10  # one of as many gathered items is put aside to compare both transforms
+FIRST_PAIRS, SHARE = (500, 6000), 0.1  # of the second training
 
 
 def trainers(epochs: int, width: int, seed: int) -> Mapping[str, Callable[[], Any]]:
@@ -43,7 +45,6 @@ def trainers(epochs: int, width: int, seed: int) -> Mapping[str, Callable[[], An
         "FCT": lambda: FCT(batch_size=256, seed=seed, **branches),
         "Residual": lambda: Residual(loss="l2", holdout_by="row", **loop),
         "FastFill": lambda: FastFill(seed=seed, **branches),
-        "FastFill, scale 64": lambda: FastFill(scale=64.0, disc_weight=1.0, batch_size=256, seed=seed, **branches),
     }
 
 
@@ -99,34 +100,63 @@ def methods(trial: Trial, epochs: int, width: int) -> Iterator[Row]:
 
 
 def second_training(trial: Trial, epochs: int, width: int) -> Iterator[Row]:
-    """A residual network from few pairs, trained again on these and on what a backfill has embedded."""
+    """A residual network from few pairs, trained again on these and on a tenth that a backfill has embedded."""
     gallery = pairs_of(trial, trial.gallery)
+    items = ArrayRows(ids=trial.gallery.tolist())
+    native = order("random", items, trial.seed)[: round(SHARE * len(gallery))]
+    filled = np.isin(np.arange(len(gallery)), native)[:, None]
     for first in FIRST_PAIRS:
         chosen = np.random.default_rng(trial.seed).permutation(trial.pairs)[:first]
         trainer = Residual(loss="l2", holdout=0.0, epochs=epochs, width=width, precision="bfloat16", seed=trial.seed)
-        pairs = pairs_of(trial, chosen)
-        once = trainer.fit(pairs)
-        hopped = once.apply(gallery.source)
-        items = ArrayRows(ids=trial.gallery.tolist(), sigma2=hopped.uncertainty)
-        for policy in ("random", "sigma"):
-            for share in SHARES:
-                urgent = order(policy, items, trial.seed)[: round(share * len(gallery))]
-                native, aside = urgent[np.arange(len(urgent)) % CHECKED > 0], urgent[::CHECKED]
-                more = np.concatenate([chosen, trial.gallery[native]])
-                again = trainer.fit(pairs_of(trial, more)).apply(gallery.source).vectors
-                filled = np.isin(np.arange(len(gallery)), urgent)[:, None]
-                kept, refit = (np.where(filled, gallery.target, made) for made in (hopped.vectors, again))
-                apart = [np.square(made[aside] - gallery.target[aside]).sum() for made in (hopped.vectors, again)]
-                yield {
-                    "pairs": len(pairs),
-                    "few": first == FIRST_PAIRS[0],
-                    "order": policy,
-                    "share": share,
-                    **figures(trial, TARGET, hopped.vectors, "hop"),
-                    **figures(trial, TARGET, kept, "kept"),
-                    **figures(trial, TARGET, refit, "refit"),
-                    "nearer": bool(apart[1] < apart[0]),
-                }
+        more = np.concatenate([chosen, trial.gallery[native]])
+        hopped, again = (trainer.fit(pairs_of(trial, rows)).apply(gallery.source).vectors for rows in (chosen, more))
+        kept, refit = (np.where(filled, gallery.target, made) for made in (hopped, again))
+        about: Row = {"pairs": len(chosen), "few": first == FIRST_PAIRS[0], "order": "random", "share": SHARE}
+        for name, made in {"hop": hopped, "kept": kept, "refit": refit}.items():
+            about |= figures(trial, TARGET, made, name)
+        yield about
+
+
+def aligned(trial: Trial, clusters: int) -> Artifact:
+    """A map without pairs, refused or not: from old vectors, the gallery's among them, to new ones of other items."""
+    rows, vectors = np.random.default_rng(trial.seed).permutation(len(trial.data.labels)), trial.data.vectors
+    rest = rows[~np.isin(rows, np.concatenate([trial.gallery, trial.queries]))]
+    old = np.concatenate([trial.gallery, rest[::2]])
+    trainer = Unpaired(clusters=clusters, agreement=-1.0, seed=trial.seed)
+    return trainer.fit(vectors[SOURCE][old], vectors[TARGET][rest[1::2]])
+
+
+def closed_forms(trial: Trial, clusters: int) -> Iterator[Row]:
+    """Hops without pairs, and by closed forms with pairs."""
+    pairs, old = pairs_of(trial, trial.pairs), trial.data.vectors[SOURCE][trial.gallery]
+    yield {"method": "none", **figures(trial, SOURCE, old, "s/s")}
+    for found in (aligned(trial, clusters), Procrustes().fit(pairs), Ridge(seed=trial.seed).fit(pairs)):
+        about = {"method": found.manifest.method, "agreement": found.manifest.figures["h"].get("agreement")}
+        yield about | figures(trial, TARGET, found.apply(old).vectors, "t/h")
+
+
+def left_out(trial: Trial, clusters: int, epochs: int, width: int) -> Iterator[Row]:
+    """A gallery of classes that the pairs lack: its hop, fused search, and fused search with a tenth embedded."""
+    trial = replace(trial, data=replace(trial.data, vectors={k: unit(v) for k, v in trial.data.vectors.items()}))
+    pairs, fastfill = pairs_of(trial, trial.pairs, labels=True), trainers(epochs, width, trial.seed)["FastFill"]
+    own = {kind.__name__: kind(seed=trial.seed).fit for kind in (Ridge, KernelRidge, Auto)}
+    for name, fit in ({"Unpaired": lambda _: aligned(trial, clusters)} | own | {"FastFill": fastfill().fit}).items():
+        artifact = fit(pairs)
+        with tempfile.TemporaryDirectory() as folder:
+            served = Served(trial.data, trial.gallery, folder, trial.seed)
+            outside = served.outside(trial.queries)
+            served.gallery.artifacts.link(artifact, "v1", "v2")
+            served.gallery.upgrade("v2")
+            found = outside.figures(ranked(-outside.source @ served.source.T), "s/s")
+            found |= outside.figures(ranked(-outside.target @ served.target.T), "t/t")
+            found |= outside.figures(served.search(outside.target, version="v2", serving="target"), "hop")
+            for key, share in {"fused": 0.0, "10%": 0.1}.items():
+                if share:
+                    served.upgrade(share, order="random")
+                served.gallery.evaluate("v2", weight=0.5)
+                found |= outside.figures(served.search(outside.both), key)
+        agreement = artifact.manifest.figures["h"].get("agreement")
+        yield {"classes": "unseen", "method": name, "agreement": agreement, **found}
 
 
 def run(
@@ -138,12 +168,20 @@ def run(
     queries: int = 1000,
     epochs: int = 30,
     width: int = 512,
+    parts: tuple[str, ...] = ("methods", "refit", "left out", "unpaired"),
+    apart: tuple[int, int] = (80, 120),
+    clusters: int = 40,
 ) -> Iterator[Row]:
-    """Measure each set with classes seen and unseen, seed by seed."""
+    """Measure each set with classes seen and unseen, seed by seed; `apart`: classes of pairs, and others left out."""
+    size = {"pairs": pairs, "gallery": items, "queries": queries}
     for data in read(sets):
-        for about, trial in trials(data, seeds, pairs=pairs, gallery=items, queries=queries):
-            yield from ({"part": "methods", **about, **row} for row in methods(trial, epochs, width))
-            yield from ({"part": "refit", **about, **row} for row in second_training(trial, epochs, width))
+        for about, trial in trials(data, seeds, **size):
+            found = {"methods": methods(trial, epochs, width), "refit": second_training(trial, epochs, width)}
+            if about["classes"] == "seen":
+                known = draw(data, trial.seed, unseen=apart, **size)
+                found["left out"] = left_out(known, clusters, epochs, width)
+                found["unpaired"] = closed_forms(trial, clusters)
+            yield from ({"part": part, **about, **row} for part in parts for row in found.get(part, ()))
 
 
 def groups(record: Record) -> dict[str, list[Row]]:
@@ -188,13 +226,24 @@ def refit_table(record: Record) -> str:
     return markdown(["set, classes", "pairs before", "hop alone", "a tenth native", "trained again", "gain"], lines)
 
 
-def words_table(record: Record) -> str:
-    """Candidates of `Auto`, its score, and recall@10 with words that it never saw."""
-    rows = where(record.rows, part="words")
-    head = ["candidate", "score of `Auto`", "recall@10", "cosine", "seconds to fit"]
-    return markdown(
-        head, [[f"`{r['settings']}`", r["auto score"], r["recall@10"], r["cosine"], r["seconds"]] for r in rows]
-    )
+def left_out_table(record: Record) -> str:
+    """Trainers on pairs that lack the gallery's classes: CMC-1 / mAP of hop, fused search, and a tenth embedded."""
+    rows = where(record.rows, part="left out")
+    lines = [["old model", *[cell(rows, "s/s")] * 3], ["all re-embedded", *[cell(rows, "t/t")] * 3]]
+    for name, own in cases(rows, "method").items():
+        lines.append([f"`{name}`", *(cell(own, figure) for figure in ("hop", "fused", "10%"))])
+    return markdown(["trained by", "hop alone", "fused, nothing embedded", "fused, a tenth embedded"], lines)
+
+
+def unpaired_table(record: Record) -> str:
+    """Hops without pairs beside closed forms with pairs: CMC-1 / mAP, the agreement of the starts, and the verdict."""
+    head, lines = ["set", "old model", "agreement", "verdict"], []
+    for name, rows in cases(where(record.rows, part="unpaired"), "set").items():
+        agreement = min(by_seed(rows, "agreement", method="Unpaired").values())
+        verdict = "taken" if agreement >= Unpaired().agreement else "refused"
+        hops = [cell(rows, "t/h", method=method) for method in CLOSED]
+        lines.append([name, cell(rows, "s/s"), f"{agreement:.2f}", verdict, *hops])
+    return markdown([*head, *(f"`{method}`" for method in CLOSED)], lines)
 
 
 def chart(record: Record) -> Figure:
@@ -209,5 +258,15 @@ def chart(record: Record) -> Figure:
     return chart_of(list(found), series, marks, height=0.6 * len(found) + 1.2, label="mAP over the old model, points")
 
 
-SMOKE = {"seeds": 1, "pairs": 200, "items": 120, "queries": 40, "epochs": 2, "width": 16}
-TABLES = {"methods": methods_table, "orders": orders_table, "refit": refit_table, "words": words_table}
+SMOKE = {
+    "seeds": 1,
+    "pairs": 200,
+    "items": 120,
+    "queries": 40,
+    "epochs": 2,
+    "width": 16,
+    "apart": (4, 6),
+    "clusters": 12,
+}
+TABLES = {"methods": methods_table, "orders": orders_table, "refit": refit_table}
+TABLES |= {"left-out": left_out_table, "unpaired": unpaired_table}

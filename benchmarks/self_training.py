@@ -177,16 +177,6 @@ def _share(rows: list[Row]) -> float:
     return 100 * sum(row["hold"] for row in rows) / sum(row["printed"] for row in rows)
 
 
-def sample_table(record: Record) -> str:
-    """MAP of a hop by a random first sample, and by one that is spread over the gallery."""
-    lines = []
-    for rows in cases(where(record.rows, part="first sample"), "set", "share").values():
-        plain, wide = (rows[0][f"{way} map"] for way in ("random", "spread"))
-        gain = [f"{plain:.1f}", f"{wide:.1f}", f"{wide - plain:+.1f}"]
-        lines.append([rows[0]["set"], rows[0]["share"], *gain, rows[0].get("error map")])
-    return markdown(["set", "sample", "random", "spread", "gain", "standard error"], lines)
-
-
 def chart(record: Record) -> Figure:
     """The deciding figure by share of the gallery, without labels."""
     found = galleries(record)
@@ -212,4 +202,4 @@ LABELS = {
     "full": "all re-embedded",
 }
 SMOKE = {"seeds": 1, "items": 400, "queries": 60, "shares": (0.3, 0.5), "draws": 1, "sample": 200}
-TABLES = {"served": served_table, "intervals": intervals_table, "sample": sample_table}
+TABLES = {"served": served_table, "intervals": intervals_table}

@@ -22,11 +22,11 @@ from compatstore.gallery import Gallery
 from compatstore.shown import Table, figures, table
 from compatstore.trainers import Augmentation, Images, Pairs, Refreshed, TrainedModel, images_of_items
 from compatstore.trainers.images.trained_model import require_free
-from compatstore.trainers.pairs.sources import from_file, from_gallery, labels_of, match_pairs
+from compatstore.trainers.pairs.sources import PairSource, from_file, from_gallery, labels_of, match_pairs
 
 if TYPE_CHECKING:
     from compatstore.arrays import FloatArray
-    from compatstore.trainers import BT2, Independent
+    from compatstore.trainers import BT2, Independent, Unpaired
     from compatstore.trainers.images.compatible import CompatibleTraining
     from compatstore.trainers.pairs.trainer import PairTrainer
     from compatstore.trainers.side import SideTrainer
@@ -70,29 +70,11 @@ def read_pairs(
         NotFound: A file, column, gallery or version does not exist.
     """
     names = (source_version, target_version)
-    source, target = (given or name for given, name in zip(pairs, names, strict=True))
-    if source is None or target is None:
-        wanted = "--pairs SOURCE TARGET" + ("" if gallery is None else ", or --from and --to")
-        raise InvalidInput(
-            "train on pairs",
-            expected=wanted,
-            found="no pairs",
-            fix="Vectors come from files (--pairs FILE FILE), or from a gallery: with --gallery each of the two is a "
-            "version of it, a column of it, or a file with ids.",
-        )
-    if gallery is None and any(names):
-        raise InvalidInput("train with --from and --to", expected="--gallery too", found="none")
+    left, right, opened = _read_sets(pairs, names, gallery, trust_code)
     head = None if target_head is None else read_array(target_head, "head")
     classes: Callable[..., Any] | None = None
-    if gallery is None:
-        left, right = from_file(source), from_file(target)
-    else:
-        opened = Gallery.open(gallery, trust_code=trust_code)
-        left, right = (
-            from_gallery(opened, side_of, version) for side_of, version in zip((source, target), names, strict=True)
-        )
-        if labels is not None and (left.in_gallery or right.in_gallery):
-            classes = labels_of(opened, labels)
+    if opened is not None and labels is not None and (left.in_gallery or right.in_gallery):
+        classes = labels_of(opened, labels)
     if labels is not None and classes is None:
         known = read_array(labels, "label", "labels")
         if len(known) != left.rows:
@@ -108,11 +90,60 @@ def read_pairs(
     return found
 
 
+def _read_sets(
+    given: tuple[str | None, str | None], versions: tuple[str | None, str | None], gallery: str | None, trust_code: bool
+) -> tuple[PairSource, PairSource, Gallery | None]:
+    """Open the source and target vectors that `--pairs`, `--from` and `--to` name, and the gallery if there is one."""
+    source, target = (one or name for one, name in zip(given, versions, strict=True))
+    if source is None or target is None:
+        wanted = "--pairs SOURCE TARGET" + ("" if gallery is None else ", or --from and --to")
+        raise InvalidInput(
+            "train on pairs",
+            expected=wanted,
+            found="no pairs",
+            fix="Vectors come from files (--pairs FILE FILE), or from a gallery: with --gallery each of the two is a "
+            "version of it, a column of it, or a file with ids.",
+        )
+    if gallery is None and any(versions):
+        raise InvalidInput("train with --from and --to", expected="--gallery too", found="none")
+    if gallery is None:
+        return from_file(source), from_file(target), None
+    opened = Gallery.open(gallery, trust_code=trust_code)
+    left, right = (
+        from_gallery(opened, name, version) for name, version in zip((source, target), versions, strict=True)
+    )
+    return left, right, opened
+
+
 def train_on_pairs(output: Output, trainer: PairTrainer, out: str, overwrite: bool, given: dict[str, Any]) -> None:
     """Train a transform on the pairs that the options `given` name."""
     pairs = read_pairs(output.note, **given)
     with progress_bars("train") as bars:
         artifact = trainer.fit(pairs, _onto(bars))
+    _save_transform(output, artifact, out, overwrite)
+
+
+def train_unpaired(
+    output: Output,
+    trainer: Unpaired,
+    out: str,
+    overwrite: bool,
+    *,
+    pairs: tuple[str | None, str | None] = (None, None),
+    gallery: str | None = None,
+    source_version: str | None = None,
+    target_version: str | None = None,
+    trust_code: bool = False,
+) -> None:
+    """Align two sets of vectors that no id or position joins; the arguments are those of `read_pairs`."""
+    left, right, _ = _read_sets(pairs, (source_version, target_version), gallery, trust_code)
+    vectors = (side.vectors(np.arange(side.rows)) for side in (left, right))
+    artifact = trainer.fit(*vectors, source_version=left.version, target_version=right.version)
+    _save_transform(output, artifact, out, overwrite)
+
+
+def _save_transform(output: Output, artifact: Artifact, out: str, overwrite: bool) -> None:
+    """Save an artifact, and show its figures."""
     artifact.save(out, overwrite=overwrite)
     manifest = artifact.manifest
     lines = [

@@ -14,7 +14,8 @@ from compatstore.errors import AlreadyExists
 from compatstore.paths import exists
 
 _METHOD = "compatstore.method"  # key of a context: the method of the command line
-Inputs = Literal["pairs", "images", "compatible", "side"]
+Inputs = Literal["pairs", "sets", "images", "compatible", "side"]
+ON_VECTORS: tuple[Inputs, ...] = ("pairs", "sets")
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,8 @@ class Method:
 
     Args:
         trainer: Its class in `compatstore.trainers`. Torch loads when a method is chosen and not before.
-        inputs: Its training data: pairs of embeddings; images; images and a model to stay comparable with; images,
-            for side-information.
+        inputs: Its training data: pairs of embeddings; two sets of embeddings of different items; images; images and a
+            model to stay comparable with; images, for side-information.
         summary: Its description.
     """
 
@@ -56,6 +57,7 @@ METHODS = {
     "procrustes": Method("Procrustes", "pairs", "A rotation, in closed form."),
     "diagonal-scale": Method("DiagonalScale", "pairs", "A rotation and a scale a dimension, in closed form."),
     "mean-shift": Method("MeanShift", "pairs", "A shift of the mean, in closed form."),
+    "unpaired": Method("Unpaired", "sets", "A rotation, from vectors of different items: no pairs at all."),
     "independent": Method("Independent", "images", "A classifier trained without any other model."),
     "bct": Method("BCT", "compatible", "Backward-compatible training, through the source's classifier head."),
     "ract": Method("RACT", "compatible", "Contrast with the source's embeddings."),
@@ -75,12 +77,14 @@ _PAIRS = (
     *("pairs", "labels", "side", "target_side", "target_head", "drop_missing"),
     *("gallery", "source_version", "target_version", "trust_code"),
 )
+_SETS = ("pairs", "gallery", "source_version", "target_version", "trust_code")
 _IMAGES = ("images", "augment", "drop_unreadable", "checkpoint")
 _COMPATIBLE = (*_IMAGES, "source", "held_out")
 _ACROSS = ("gallery", "source_version", "target", "class_names", "drop_missing", "trust_code")
 # The options that a method takes besides those of all methods; some are one method's own.
 TAKEN: dict[Inputs, tuple[str, ...]] = {
     "pairs": _PAIRS,
+    "sets": _SETS,
     "images": (*_IMAGES, "held_out"),
     "compatible": _COMPATIBLE,
     "side": (*_IMAGES, "source"),
@@ -90,6 +94,9 @@ _EXPLAINED = {
     "pairs": "Files of --pairs hold `vector`, and perhaps `id`, `label` and `side`; rows are joined by id, or else by "
     "their order. With --gallery each is a version of it (its native vectors), a column of it, or a file with ids, and "
     "all are joined by id. --from and --to bind the artifact to versions, and are the pairs without --pairs.",
+    "sets": "--pairs names two sets of vectors here, of any items in any order: files of `vector`, or with --gallery "
+    "versions or columns of it. Rows are not joined. --from and --to bind the artifact to versions. Sets are refused "
+    "if independent starts do not agree.",
     "images": "The model starts from random weights, or those of the setting `pretrained`. Its encoder goes into "
     "`init` or `register`.",
     "compatible": "The model stays comparable with --source, a folder that `train` wrote: `register` its encoder, "
@@ -102,6 +109,7 @@ _EXPLAINED = {
 }
 _EXAMPLES: dict[Inputs, str] = {
     "pairs": "--gallery photos.lance --pairs v1 v2.npz --to v2 --out h.compat",
+    "sets": "--gallery photos.lance --pairs v1 v2.npz --to v2 --out h.compat",
     "images": "--images photos --out v1.model --set dim=64 --set size=32",
     "compatible": "--images photos --source v1.model --out v2.model --set dim=64 --set size=32",
     "side": "--images photos --out side.safetensors --set dim=128",
@@ -146,9 +154,9 @@ class Train(Verb):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the methods, and the options of all."""
         with formatter.section("Methods on pairs of embeddings"):
-            formatter.write_dl([(name, one.summary) for name, one in METHODS.items() if one.inputs == "pairs"])
+            formatter.write_dl([(name, one.summary) for name, one in METHODS.items() if one.inputs in ON_VECTORS])
         with formatter.section("Methods on images"):
-            formatter.write_dl([(name, one.summary) for name, one in METHODS.items() if one.inputs != "pairs"])
+            formatter.write_dl([(name, one.summary) for name, one in METHODS.items() if one.inputs not in ON_VECTORS])
         super().format_options(ctx, formatter)
 
 
@@ -174,7 +182,8 @@ def taken_by(name: str) -> tuple[str, ...]:
     "--pairs",
     nargs=2,
     metavar="SOURCE TARGET",
-    help="Vectors of the same items: files (Parquet, Arrow, Feather, npz, npy), or with --gallery versions or columns.",
+    help="Vectors of the same items (unpaired: of any items): files (Parquet, Arrow, Feather, npz, npy), or with "
+    "--gallery versions or columns.",
 )
 @click.option("--labels", metavar="LABELS", help="Classes: a column of --gallery, or a file in the source's order.")
 @click.option("--side", metavar="FILE", help="Side-information of the source, by id or in the source's order.")
@@ -232,13 +241,16 @@ def train(
         raise click.UsageError(f"train {method} does not take {flags[wrong[0]]}.")
     kinds = {"": METHODS[method].load()}
     trainer = read_settings(kinds, config=config, words=words, given={}, where=f"compatstore train {method}")[""]
-    if METHODS[method].inputs in ("pairs", "side") and exists(out) and not overwrite:
+    if METHODS[method].inputs in (*ON_VECTORS, "side") and exists(out) and not overwrite:
         fix = "Choose another name, or pass --overwrite."
         raise AlreadyExists(f"write {out}", expected="nothing there", found="something", fix=fix)
     from compatstore.cli import train_runs
 
     if METHODS[method].inputs == "pairs":
         train_runs.train_on_pairs(output, trainer, out, overwrite, given)
+        return
+    if METHODS[method].inputs == "sets":
+        train_runs.train_unpaired(output, trainer, out, overwrite, **given)
         return
     if "images" not in given:
         raise click.UsageError(f"train {method} needs --images FOLDER.")

@@ -33,6 +33,7 @@ from compatstore.trainers.pairs.ridge import Ridge as Ridge
 from compatstore.trainers.pairs.selection import Comparison as Comparison
 from compatstore.trainers.pairs.through_head import LCE as LCE
 from compatstore.trainers.pairs.through_head import DMUHead as DMUHead
+from compatstore.trainers.pairs.unpaired import Unpaired as Unpaired
 from compatstore.trainers.side import Alternate as Alternate
 from compatstore.trainers.side import Autoencoder as Autoencoder
 from compatstore.trainers.side import SideModel as SideModel

@@ -112,7 +112,9 @@ def read(paths: Sequence[Path]) -> Iterator[EmbeddedSet]:
     yield from map(EmbeddedSet.load, paths) if paths else [digits()]
 
 
-def draw(data: EmbeddedSet, seed: int, *, unseen: bool = False, pairs: int, gallery: int, queries: int) -> Trial:
+def draw(
+    data: EmbeddedSet, seed: int, *, unseen: bool | tuple[int, int] = False, pairs: int, gallery: int, queries: int
+) -> Trial:
     """Draw a trial: gallery and queries are fresh items, pairs are others.
 
     If all items are fresh, as with models that were trained elsewhere, pairs are of all that is left.
@@ -120,22 +122,24 @@ def draw(data: EmbeddedSet, seed: int, *, unseen: bool = False, pairs: int, gall
     Args:
         data: The set.
         seed: Of the choice.
-        unseen: Pairs are of a random half of the classes, gallery and queries of the other half.
+        unseen: Pairs are of a random half of the classes, gallery and queries of the other half; or as many classes of
+            either.
         pairs: Pairs at most.
         gallery: Items at most.
         queries: Queries at most.
     """
     random, names = np.random.default_rng(seed), np.unique(data.labels)
-    shuffled, half = random.permutation(names), len(names) // 2
-    to_learn, to_search = (shuffled[:half], shuffled[half:]) if unseen else (names, names)
+    shuffled = random.permutation(names)
+    known, others = unseen if isinstance(unseen, tuple) else (len(names) // 2, len(names))
+    to_learn, to_search = (shuffled[:known], shuffled[known:][:others]) if unseen else (names, names)
     fresh = random.permutation(np.flatnonzero(data.fresh & np.isin(data.labels, to_search)))
     wanted = queries + gallery
     # At least half of what is fresh stays with the pairs if both are of the same classes.
     searched = fresh[: min(wanted, len(fresh) if unseen else len(fresh) // 2)]
     count = len(searched) * queries // wanted
     left = np.setdiff1d(np.flatnonzero(np.isin(data.labels, to_learn)), searched)
-    known = left[~data.fresh[left]]
-    rows = np.sort(random.permutation(known if len(known) else left)[:pairs])
+    trained = left[~data.fresh[left]]
+    rows = np.sort(random.permutation(trained if len(trained) else left)[:pairs])
     return Trial(data=data, pairs=rows, gallery=searched[count:], queries=searched[:count], seed=seed)
 
 

@@ -139,7 +139,8 @@ def _option(option: click.Option, context: click.Context) -> Row:
 FAMILIES = {
     "Training on images": lambda name: "images" in taken_by(name),
     "Networks trained on pairs": lambda name: "pairs" in taken_by(name) and "epochs" in _names(name),
-    "Closed forms": lambda name: "pairs" in taken_by(name) and "epochs" not in _names(name),
+    "Closed forms": lambda name: "labels" in taken_by(name) and "epochs" not in _names(name),
+    "Without pairs": lambda name: METHODS[name].inputs == "sets",
 }
 
 
@@ -181,7 +182,8 @@ def _families() -> Iterator[str]:
             if len(others) > len(methods):
                 scope = f" Of {', '.join(methods)}."
             rows.append((setting, meaning + scope, default))
-        yield _bullets(rows)
+        if rows:
+            yield _bullets(rows)
 
 
 def _taken(name: str) -> list[str]:

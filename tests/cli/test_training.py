@@ -147,3 +147,33 @@ def test_training_without_one_side_says_where_vectors_can_come_from(run, tmp_pat
     refused = run("train", "ridge", *words, "--out", tmp_path / "h.compat")
     assert refused.code == 2
     assert "--gallery" in refused.err
+
+
+def test_two_sets_are_aligned_without_pairs(run, gallery, digits, tmp_path):
+    settings = ["--set", "clusters=12", "--set", "rounds=10", "--set", "agreement=-1", "--json"]
+    words = ["--gallery", gallery, "--pairs", "v1", digits / "v2.npz", "--to", "v2", *settings]
+    out = tmp_path / "h.compat"
+    trained = run("train", "unpaired", *words, "--out", out)
+    assert trained.code == 0
+    assert trained.json["manifest"]["method"] == "Unpaired"
+    assert "agreement" in trained.json["manifest"]["figures"]["h"]
+    assert run("link", gallery, out).code == 0
+    assert run("train", "unpaired", *words, "--out", out).code == 4  # it exists
+
+
+def test_sets_that_do_not_agree_are_refused_with_the_way_out(run, tmp_path):
+    random = np.random.default_rng(0)
+    for name in ("v1", "v2"):
+        np.save(tmp_path / f"{name}.npy", random.normal(size=(400, 6)))
+    sets = ["--pairs", tmp_path / "v1.npy", tmp_path / "v2.npy", "--out", tmp_path / "h.compat"]
+    refused = run("train", "unpaired", *sets, "--set", "clusters=12", "--set", "rounds=10", "--set", "agreement=0.9")
+    assert refused.code != 0
+    assert "no map between these sets was found" in refused.err
+    assert "fit Ridge on these pairs" in refused.err
+    assert not (tmp_path / "h.compat").exists()
+
+
+def test_what_joins_pairs_is_no_option_of_two_sets(run, tmp_path):
+    refused = run("train", "unpaired", "--pairs", "a.npz", "b.npz", "--drop-missing", "--out", tmp_path / "h")
+    assert refused.code == 2
+    assert "does not take --drop-missing" in refused.err

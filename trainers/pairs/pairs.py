@@ -77,16 +77,7 @@ class Pairs:
 
     def __post_init__(self) -> None:
         for name, version in (("source", self.source_version), ("target", self.target_version)):
-            operation, given = f"pair vectors, {name}", getattr(self, name)
-            if given is None:
-                raise InvalidInput(operation, expected="a matrix", found="None")
-            vectors = as_matrix(operation, given, None if version is None else version.dim)
-            self._set(name, vectors)
-            if not len(vectors):
-                raise InvalidInput("pair vectors", expected="at least one row", found="none")
-            if version is not None and version.normalised and not unit_length(vectors):
-                expected = f"unit vectors, as {version.name} declares"
-                raise InvalidInput(operation, expected=expected, found="other lengths")
+            self._set(name, vectors_of(f"pair vectors, {name}", getattr(self, name), version))
         self._check_side("side", self.source_version)
         self._check_side("target_side", self.target_version)
         if self.head is None and self.target_version is not None:
@@ -237,12 +228,12 @@ class Pairs:
     @property
     def source_space(self) -> Space:
         """The source space, as artifacts record it."""
-        return _space(self.source, self.source_version)
+        return space_of(self.source, self.source_version)
 
     @property
     def target_space(self) -> Space:
         """The target space, as artifacts record it."""
-        return _space(self.target, self.target_version)
+        return space_of(self.target, self.target_version)
 
     @property
     def side_source(self) -> Side | None:
@@ -271,6 +262,22 @@ class Pairs:
             self._set(name, as_matrix(operation, value))
 
 
+def vectors_of(operation: str, given: npt.ArrayLike | None, version: EmbeddingVersion | None) -> FloatArray:
+    """Return vectors, one row or more, as float32 that fits their version.
+
+    Raises:
+        InvalidInput: They are no matrix of finite numbers, or do not fit the version.
+    """
+    if given is None:
+        raise InvalidInput(operation, expected="a matrix", found="None")
+    vectors = as_matrix(operation, given, None if version is None else version.dim)
+    if not len(vectors):
+        raise InvalidInput(operation.partition(",")[0], expected="at least one row", found="none")
+    if version is not None and version.normalised and not unit_length(vectors):
+        raise InvalidInput(operation, expected=f"unit vectors, as {version.name} declares", found="other lengths")
+    return vectors
+
+
 def unit(vectors: FloatArray) -> FloatArray:
     """(n, d) -> (n, d): of unit length; vectors without a direction stay near 0."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -296,7 +303,8 @@ def require_unique(operation: str, ids: npt.NDArray[np.generic]) -> None:
         )
 
 
-def _space(vectors: FloatArray, version: EmbeddingVersion | None) -> Space:
+def space_of(vectors: FloatArray, version: EmbeddingVersion | None) -> Space:
+    """Return the space of vectors, (n, dim), as artifacts record it."""
     space = Space(dim=vectors.shape[1]) if version is None else Space.of(version)
     return replace(space, normalised=unit_length(vectors))
 
