@@ -10,7 +10,7 @@ from functools import singledispatch
 from importlib import import_module
 from importlib.util import find_spec
 from textwrap import wrap
-from typing import Any
+from typing import Any, ClassVar
 
 from compatstore.html import Html, element, visible
 
@@ -111,15 +111,18 @@ _NUMBER = re.compile(r"(?:[-+]?[0-9][0-9.,]*(?:e[-+]?[0-9]+)? ?%?(?: \([-+0-9.,%
 
 @singledispatch
 def view(result: object) -> Iterator[str | Table]:
-    """Lines and tables of a result, by its registered view: of its own module, or of `views.py` in a package above.
+    """Lines and tables of a result, by its registered view: of its module, of `views_in`, or of `views.py` above it.
 
     Raises:
         TypeError: There is no view of such a thing.
     """
     package = type(result).__module__
+    homes = [getattr(type(result), "views_in", "")]
     while package := package.rpartition(".")[0]:
-        if f"{package}.views" not in sys.modules and find_spec(f"{package}.views") is not None:
-            import_module(f"{package}.views")
+        homes.append(f"{package}.views")
+    for home in filter(None, homes):
+        if home not in sys.modules and find_spec(home) is not None:
+            import_module(home)
             return view(result)
     raise TypeError(f"no view of {type(result).__name__}")
 
@@ -133,7 +136,12 @@ class Shown:
     """A result that `print` and a notebook show as the command line does.
 
     In a notebook the last value of a cell is shown by `_repr_html_`.
+
+    Attributes:
+        views_in: Module with the view, if neither the result's own nor a package above it has it.
     """
+
+    views_in: ClassVar[str] = ""
 
     def __str__(self) -> str:
         """The view as text."""

@@ -17,7 +17,7 @@ from compatstore.evaluation.decision import SAME_SHARE
 from compatstore.evaluation.sample import AGREEMENT
 from compatstore.evaluation.views import truth_line
 from compatstore.report.charts import Curves, Drawing, Intervals, Line, Point
-from compatstore.shown import Table, table, wrapped
+from compatstore.shown import Table, table, view, wrapped
 from compatstore.upgrade.estimates.details import QueryChange
 from compatstore.upgrade.estimates.estimate import WaveMeasurement
 from compatstore.upgrade.estimates.measured import SERVED, as_served, what_matters
@@ -79,7 +79,8 @@ class Section:
     parts: tuple[SectionPart, ...]
 
 
-def report_view(report: UpgradeReport) -> Iterator[str | Table]:
+@view.register
+def _(report: UpgradeReport) -> Iterator[str | Table]:
     """An upgrade as a whole, in a terminal: without drawings, and without the results of single queries."""
     yield f"{report.source} -> {report.target}: {report.state}"
     yield from wrapped(report.advice)

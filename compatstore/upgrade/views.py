@@ -11,7 +11,6 @@ from compatstore.evaluation.views import truth_line
 from compatstore.shown import Table, figures, table, view, wrapped
 from compatstore.storage.records import Spent
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate, WaveMeasurement, Waves
-from compatstore.upgrade.estimates.reporting import UpgradeReport
 from compatstore.upgrade.plan import Plan
 from compatstore.upgrade.requests.gates import Gate
 from compatstore.upgrade.run import UpgradeResult
@@ -189,13 +188,6 @@ def done_view(result: UpgradeResult) -> Iterator[str | Table]:
     if result.num_unbackfillable:
         yield f"{result.embeddable} items can be embedded natively, {result.num_unbackfillable} cannot:"
         yield from reason_lines(result.unbackfillable, result.num_unbackfillable)
-
-
-@view.register
-def _(result: UpgradeReport) -> Iterator[str | Table]:
-    from compatstore.report.content import report_view
-
-    return report_view(result)
 
 
 @view.register

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from compatstore import next_step
 from compatstore.errors import NotFound
@@ -58,6 +59,7 @@ class UpgradeReport(Shown):
         details: Details query by query, if requested.
     """
 
+    views_in: ClassVar[str] = "compatstore.report.content"
     gallery: str
     source: str
     target: str
