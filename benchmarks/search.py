@@ -60,7 +60,7 @@ class Case:
             row = {"items": items, "search": self.name, "queries": size}
             row |= {"lance_ms": round(lance_ms, 2), "ours_ms": round(ours_ms, 2), "ours_p99_ms": round(p99, 2)}
             what = f"{self.name}, {items:,} items, {size} queries"
-            yield bound(what, ours_ms / lance_ms, self.limit, group=f"{self.name.partition(',')[0]} / Lance", **row)
+            yield bound(what, ours_ms / lance_ms, self.limit, group=f"{self.name.rpartition(', ')[0]} / Lance", **row)
 
     def alone(self, table: lance.LanceDataset, queries: np.ndarray) -> None:
         """The same search by Lance alone."""
