@@ -294,6 +294,10 @@ def method_targets():
         "Artifact.apply": (linear, lambda: {"vectors": OLD}),
         "Artifact.check": (linear, lambda: {"source": V1, "target": V2}),
         "Pairs.load": (lambda: trainers.Pairs, lambda: {"source": "old.npy", "target": "new.npy"}),
+        "Unpaired.fit": (
+            lambda: trainers.Unpaired(clusters=3, rounds=2, agreement=-1.0),
+            lambda: {"source": np.tile(OLD, (2, 1)), "target": np.tile(NEW, (2, 1)), "source_version": V1},
+        ),
         "Pairs.split": (pairs, lambda: {"fraction": 0.5, "seed": 0}),
         "Pairs.subset": (pairs, lambda: {"rows": [0, 1]}),
         "Function.encode": (function, lambda: {"sources": ["a"]}),
@@ -309,7 +313,7 @@ def method_targets():
         yield Target(name, lambda gallery, owner=owner, name=name: getattr(owner(), name.split(".")[1]), good)
     for name in trainers.__all__:
         on_pairs = trainers._HOMES[name].startswith("compatstore.trainers.pairs.")
-        if on_pairs and name not in ("Comparison", "Pairs"):
+        if on_pairs and name not in ("Comparison", "Pairs", "Unpaired"):
             yield Target(f"{name}.fit", lambda gallery, name=name: quick(name).fit, lambda: {"pairs": pairs()})
     for name in (*IMAGE_TRAINERS, *SIDE_TRAINERS):
         yield Target(
