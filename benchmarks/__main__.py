@@ -48,7 +48,8 @@ def start(name: str, arguments: list[str]) -> int:
         settings |= {key: value for key, value in module.SMOKE.items() if settings[key] == parser.get_default(key)}
         out = out or Path(tempfile.gettempdir()) / "compatstore-benchmarks" / f"{name}.json"
     path = out or RESULTS / f"{name}.json"
-    about = {"benchmark": name, "command": shlex.join(["python", "-m", "benchmarks", name, *arguments])}
+    measured = [word for n, word in enumerate(arguments) if "--out" not in arguments[max(n - 1, 0) : n + 1]]
+    about = {"benchmark": name, "command": shlex.join(["python", "-m", "benchmarks", name, *measured])}
     about |= {"machine": machine(), "commit": commit(), "date": f"{datetime.datetime.now(datetime.UTC).date()}"}
     plain = json.loads(json.dumps(settings, default=str))
     rows = list(rows_of(module.run, settings, path.with_suffix(".part"), about | {"settings": plain}))
