@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from compatstore.arrays import ArrowField
 from compatstore.storage.failures import require_room, require_whole
 from compatstore.storage.files import Files
+from compatstore.storage.fragments import PAGE_BYTES
 from compatstore.storage.moves import row_bytes
 from compatstore.storage.snapshot import Compaction, CompactionTask, Snapshot, lance
 from compatstore.storage.store import Conflict, Store, storage_errors
@@ -173,7 +174,9 @@ def _task(table: Snapshot, pieces: Sequence[Piece]) -> Any:
     if gone := [number for number, fragment in zip(in_order, found, strict=True) if fragment is None]:
         raise Conflict(f"fragments {gone} are no longer there")  # a commit of ours has taken others' commits along
     fragments = [fragment.metadata.to_json() for fragment in found if fragment is not None]
-    options = {**_options(), "data_storage_version": table.data_storage_version}
+    # Lance collects batches here until they are 8 MiB: small ones make pages that are hardly larger.
+    at_once = max(int(PAGE_BYTES / 8 / max(row_bytes(table), 1)), 1)
+    options = {**_options(), "batch_size": at_once, "data_storage_version": table.data_storage_version}
     task = {"task": {"fragments": fragments}, "read_version": table.version, "options": options}
     return CompactionTask.from_json(json.dumps(task))
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from compatstore.arrays import ArrowTable
+from compatstore.storage.fragments import write_whole
 from compatstore.storage.snapshot import Writer, lance
 from compatstore.storage.store import Store
 
@@ -38,7 +39,7 @@ class Insert:
             CommitConflictError: Others inserted items since, or changed the columns.
         """
         if self._schema != writer.lance_schema:  # the fields of a file are those of the version it is written for
-            self._fragments = lance.fragment.write_fragments(self._rows, writer, mode="append")
+            self._fragments = write_whole(store.location, "data", self._rows, writer, mode="append")
             self._schema = writer.lance_schema
         inserted = lance.LanceOperation.Update(
             new_fragments=list(self._fragments), removed_fragment_ids=[NO_FRAGMENT], update_mode="rewrite_rows"
