@@ -18,6 +18,9 @@ from compatstore.storage.snapshot import Snapshot
 HAMMING = "hamming"  # Lance's metric of bytes
 QUERY = "query_index"  # Lance's column of the query that a row was found by
 AT_ONCE = 256  # queries of one call, which opens a file for each: 8,192 were more than a process may open
+# Of the vectors that are compared with one query at once, without an index. Lance's 8,192 rows are many bytes if vectors
+# are wide: those of 1,536 values took half as long again. Several queries gain nothing by fewer rows.
+BATCH_BYTES, MOST_ROWS = 2 << 20, 8_192
 
 
 def find_nearest(
@@ -50,6 +53,8 @@ def find_nearest(
     if bits:  # Lance compares bytes by the bits that differ, and by nothing else
         queries, nearest = pack(queries), {**nearest, "metric": HAMMING}  # type: ignore[assignment]
 
+    at_once = max(min(BATCH_BYTES // (4 * dim), MOST_ROWS), 1)
+
     def call(block: FloatArray) -> list[ArrowTable]:
         table = snapshot.to_table(
             columns=list(columns),
@@ -57,14 +62,15 @@ def find_nearest(
             filter=condition,
             prefilter=condition is not None,
             with_row_id=with_row_id,
+            batch_size=at_once if len(block) == 1 else None,
         )
         if bits:
             table = _as_distances(table, metric, dim)
         return _by_query(table, len(block)) if len(block) > 1 else [table]
 
     # Lance refuses several queries at once if the table has a column of that name itself.
-    at_once = 1 if len(queries) > 1 and QUERY in snapshot.schema.names else AT_ONCE
-    blocks = [queries[start : start + at_once] for start in range(0, len(queries), at_once)]
+    together = 1 if len(queries) > 1 and QUERY in snapshot.schema.names else AT_ONCE
+    blocks = [queries[start : start + together] for start in range(0, len(queries), together)]
     calls = map(call, blocks) if len(blocks) == 1 else _calls_at_once().map(call, blocks)
     return [table for found in calls for table in found]
 
