@@ -28,7 +28,7 @@ from compatstore.storage.snapshot import READ_AHEAD, Snapshot
 from compatstore.storage.vector_form import VectorForm, to_floats, to_matrix, to_strings
 
 SCANNED_AT_ONCE = 1_024  # queries of one pass
-_ROWS = 8_192  # of a block
+_ROWS, _BYTES = 8_192, 8 << 20  # of a block at the most, and of its vectors of a column
 _KEPT, _MORE = 4, 20_000  # rows at the most, for each result and in all: very many may be as near as the k-th
 _ROUNDING = 2.0**-24  # of float32, relative
 _ABOVE = np.float32(np.inf)
@@ -57,8 +57,9 @@ def scan_both(
     columns += filter(None, [plan.parts[1].columns.origin, uncertainty])
     nearest = _Nearest(len(queries[0]), plan.k)
     with refused_condition(f"search {plan.version}", plan.where):
+        at_once = max(min(_BYTES // (4 * max(part.columns.dim for part in plan.parts)), _ROWS), 1)
         batches = snapshot.scanner(
-            columns=columns, filter=plan.where, with_row_address=True, batch_size=_ROWS, **READ_AHEAD
+            columns=columns, filter=plan.where, with_row_address=True, batch_size=at_once, **READ_AHEAD
         ).to_batches()
 
         def compare(batch: ArrowBatch) -> _Found:

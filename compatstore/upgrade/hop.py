@@ -96,12 +96,8 @@ class HopRecipe:
             fragment: The fragment.
             advance: Called with the number of live rows of a batch that were made, remade or cleared.
         """
-        batches = self._read(snapshot, fragment)
-        # bfloat16 products are so fast that the work beside them matters: two batches at a time fill each
-        # other's gaps, and derivation takes one core. In float32 the products of one batch keep all cores busy.
-        transformer = self.transformer
-        at_once = 2 if transformer is not None and (transformer.exact or transformer.precision != "float32") else 1
-        for batch, (columns, todo) in ahead(self._remake, batches, at_once):
+        # Two batches fill each other's gaps: digests and encoding take one core, and the last products of a batch too.
+        for batch, (columns, todo) in ahead(self._remake, self._read(snapshot, fragment), 2):
             yield columns
             advance(int((todo & _live(batch)).sum()))
 
