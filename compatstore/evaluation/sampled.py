@@ -110,18 +110,21 @@ def find_in_blocks(
     items, depth, drawn = len(relevance.order), relevance.depth, influence and sampling.unseen > 0
     shape = len(ks) + num_graded(depth) + 1, queries
     found = [QueryFigures(values=np.full(shape, np.nan), influence=np.zeros((shape[0], items))) for _ in columns]
-
-    def record(gallery: int, query: int, there: BoolArray, ranks: Ranks) -> None:
-        values, in_order = found[gallery].values[:, query], np.sort(ranks.of)
-        values[: len(ks)] = [len(in_order) > 0 and in_order[0] <= k for k in ks]
-        if depth is not None:
-            gains, first, top = relevance.gains_of(query), ranks.of <= depth, np.zeros((1, depth))
-            top[0, ranks.of[first] - 1] = gains[there][first]
-            values[len(ks) : -1] = graded(top, gains[None], depth)[:, 0]
-        values[-1] = average_precision(in_order, len(there))
-
     if sampling.weight == 1.0:
+        tops = np.zeros((len(columns), queries, depth or 0))
+
+        def record(gallery: int, query: int, there: BoolArray, ranks: Ranks) -> None:
+            values, in_order = found[gallery].values[:, query], np.sort(ranks.of)
+            values[: len(ks)] = [len(in_order) > 0 and in_order[0] <= k for k in ks]
+            values[-1] = average_precision(in_order, len(there))
+            if depth is not None:
+                first = ranks.of <= depth
+                tops[gallery, query, ranks.of[first] - 1] = relevance.gains_of(query)[there][first]
+
         rank_each(blocks, relevance, columns, record, progress)
+        if depth is not None:
+            for result, top in zip(found, tops, strict=True):
+                result.values[len(ks) : -1] = _graded_each(top, relevance, depth)
         return found
     step = max(_CELLS // items, 1)
     for start, block in blocks:
@@ -229,6 +232,17 @@ def graded(top: Doubles, gains: Doubles, depth: int) -> Doubles:
     gained = (top / np.log2(np.arange(top.shape[1]) + 2.0)).sum(axis=1)
     first = np.where(hit.any(axis=1), 1.0 / (hit.argmax(axis=1) + 1.0), 0.0)
     return np.array([hit.sum(axis=1) / (gains > 0).sum(axis=1), gained / best, first])
+
+
+def _graded_each(tops: Doubles, relevance: Relevance, depth: int) -> Doubles:
+    """`graded` of all queries, (3, q); NaN of those without a correct item. Those with as many are computed at once."""
+    figures = np.full((len(GRADED), len(tops)), np.nan)
+    correct = np.array([len(relevance.of(query)) for query in range(len(tops))], np.intp)
+    for count in np.unique(correct[correct > 0]):
+        rows = np.flatnonzero(correct == count)
+        gains = np.array([relevance.gains_of(query) for query in rows.tolist()])
+        figures[:, rows] = graded(tops[rows], gains, depth)
+    return figures
 
 
 def _after(values: Doubles) -> Doubles:

@@ -27,7 +27,7 @@ from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.estimate import asked_share
 from compatstore.upgrade.estimates.sample import require_labels
 from compatstore.upgrade.requests.gates import Gates
-from compatstore.upgrade.requests.queries import column_of, has_ground_truth
+from compatstore.upgrade.requests.queries import column_of
 from compatstore.versions import EmbeddingVersion
 
 FEWEST_PAIRS = 40
@@ -52,7 +52,6 @@ class TrainingPairs:
         classes: (n,) intp, the class of each item, -1 for none; None without labels.
         native_share: Share of the gallery that is native, in [0, 1].
         given: The transform that the upgrade began with, whose correction is a candidate; or None.
-        has_ground_truth: True if labels or queries compare transforms; otherwise only the nearest one is needed.
         allowance: Processor seconds that the round may take; what is not a closed form is left out beyond them.
     """
 
@@ -65,7 +64,6 @@ class TrainingPairs:
     classes: Positions | None = None
     native_share: float = 0.0
     given: Artifact | None = None
-    has_ground_truth: bool = False
     allowance: float = math.inf
 
     def __len__(self) -> int:
@@ -198,7 +196,6 @@ def training_pairs_of(context: UpgradeContext, gates: Gates, allowance: float) -
         classes=classes,
         native_share=float(rows.native().mean()) if len(rows.ids) else 0.0,
         given=catalog.artifact(run.given) if run.given else None,
-        has_ground_truth=has_ground_truth(gates.labels),
         allowance=allowance,
     )
     judges = np.flatnonzero(at_random[picked])

@@ -81,7 +81,7 @@ class Learn:
     Candidates are compared by cross-validation. Ridge and kernel ridge regression predict each pair by their solution
     on all others; another candidate is fitted once for each fold on the pairs of the other folds, other closed forms
     with more folds: 20 of up to 500 pairs, and 10 of 1,000. The three with the least regression error are evaluated by
-    retrieval, and the winner is refitted on all pairs; without ground truth it is the one with the least error.
+    retrieval, without ground truth by agreement with native vectors, and the winner is refitted on all pairs.
     Classification-loss candidates are always evaluated, whatever their regression error.
 
     Args:
@@ -142,9 +142,7 @@ class Learn:
             source_version=training.source_version,
             target_version=training.target_version,
         )
-        # Without ground truth only agreement could compare them, of which the error says as much.
-        judged = self.judged if training.has_ground_truth else 1
-        crossed = _CrossValidation(pairs, training.seed, judged, tried)
+        crossed = _CrossValidation(pairs, training.seed, self.judged, tried)
         given = () if training.given is None else (Correction(current=training.given),)
         crossed.run((*given, *(self.candidates or CLOSED_FORMS)))
         if self.candidates is None:

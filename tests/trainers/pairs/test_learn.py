@@ -82,7 +82,6 @@ def test_what_it_learned_says_what_is_expected_of_cosines_by_pairs_that_it_was_l
         seed=0,
         classes=known if labelled else None,
         native_share=0.3,
-        has_ground_truth=True,
     )
     candidates = (Ridge(penalties=(0.1,)), Ridge(penalties=(0.1,), uncertainty=False), Procrustes())
     taught = {one.name: one for one in cs.Learn(candidates=candidates).train(lesson)}
