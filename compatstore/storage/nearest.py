@@ -18,8 +18,8 @@ from compatstore.storage.snapshot import Snapshot
 HAMMING = "hamming"  # Lance's metric of bytes
 QUERY = "query_index"  # Lance's column of the query that a row was found by
 AT_ONCE = 256  # queries of one call, which opens a file for each: 8,192 were more than a process may open
-# Of the vectors that are compared with one query at once, without an index. Lance's 8,192 rows are many bytes if vectors
-# are wide: those of 1,536 values took half as long again. Several queries gain nothing by fewer rows.
+# Of the vectors that are compared with one query at once, without an index. Lance's 8,192 rows are many bytes if the
+# vectors are wide: those of 1,536 values took half as long again. Several queries gain nothing by fewer rows.
 BATCH_BYTES, MOST_ROWS = 2 << 20, 8_192
 
 
