@@ -257,7 +257,6 @@ def test_networks_through_a_head_are_judged_however_far_they_are_from_the_native
         target_version=cs.EmbeddingVersion("v2", dim=LONG, metric="cosine", normalised=True),
         seed=0,
         classes=classes,
-        has_ground_truth=True,
     )
     tried = []
     candidates = (*CLOSED_FORMS, Residual(width=16, epochs=2, loss="l2+disc"))
