@@ -239,7 +239,7 @@ def matrix(column: ArrowArray) -> FloatArray:
 
 
 def _whole(column: ArrowArray) -> ArrowArray:
-    """Return a column as one array. Several chunks are copied into a new one."""
+    """Return a column as one array: its only chunk, or a copy of all its chunks in a row."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

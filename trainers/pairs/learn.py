@@ -104,7 +104,7 @@ class Learn:
     """
 
     growth: ClassVar[float] = 2.0  # the next round begins once this many times as many items are native
-    judged: ClassVar[int] = 3  # candidates with the least regression error that ground truth compares
+    judged: ClassVar[int] = 3  # candidates with the least regression error that ground truth or agreement compares
     # Embedding ends if the upper bound of the gain, in the deciding figure, of the rest of the budget is not above
     # this. A subclass with None embeds the whole budget.
     least_gain: ClassVar[float | None] = 0.0
